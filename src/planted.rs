@@ -123,6 +123,10 @@ pub(crate) enum Bug {
     SpillsOverCheckpoint,
     /// Frames are spilled while a checkpoint is written.
     SpillsBesideCheckpoint,
+    /// A checkpoint leaves out the frames of the shadow file.
+    ShadowForgotten,
+    /// After a checkpoint, frames are still read from the shadow file.
+    ShadowKept,
 }
 
 #[cfg(not(test))]

@@ -60,13 +60,12 @@ use std::sync::{Arc, Mutex};
 pub use survey::TableSurvey;
 
 impl Buckets {
-    /// The empty buckets 0 to `max_bucket` of a new table.
+    /// The first, empty bucket of a new table.
     pub(crate) fn create(
         pager: Arc<Pager>,
         hash: HashFunction,
         page_bytes: usize,
         fill: Fill,
-        max_bucket: linear::Bucket,
     ) -> Result<Buckets> {
         let buckets = Buckets {
             hash,
@@ -75,10 +74,10 @@ impl Buckets {
             fill,
             view: AtomicU64::new(0),
             groups: [const { AtomicU64::new(0) }; _],
-            min_max_bucket: AtomicU32::new(max_bucket),
+            min_max_bucket: AtomicU32::new(0),
             load: Load::new(Totals::default()),
             structure: Mutex::default(),
-            activity: Arc::new(Activity::new(max_bucket)),
+            activity: Arc::new(Activity::new(0)),
             pager,
         };
         // Small groups share the first frame, which has only primary pages.
@@ -89,11 +88,18 @@ impl Buckets {
             buckets.groups[group].store(first + before * page_bytes as u64, Relaxed);
         }
         pager.fix((first / pager.frame_bytes() as u64) as FrameNo, 1);
-        for group in 0..=linear::group(max_bucket).0 {
-            buckets.allocate_group_number(group)?;
-        }
-        buckets.set_view(View::new(max_bucket, 0));
         Ok(buckets)
+    }
+
+    /// Adds the empty buckets up to `max_bucket` to a new table.
+    pub(crate) fn presize(&mut self, max_bucket: linear::Bucket) -> Result<()> {
+        for group in 0..=linear::group(max_bucket).0 {
+            self.allocate_group_number(group)?;
+        }
+        *self.min_max_bucket.get_mut() = max_bucket;
+        self.activity = Arc::new(Activity::new(max_bucket));
+        self.set_view(View::new(max_bucket, 0));
+        Ok(())
     }
 
     /// The buckets that a file's root describes.

@@ -93,7 +93,7 @@ impl Pager {
         let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
         let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
         self.begin_through_period(frame_count);
-        let keep_end = keep_end || self.spills;
+        let keep_end = keep_end || self.spilling.in_place;
         let header = self.header_bytes(root, sequence);
         Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence })
     }
@@ -121,7 +121,7 @@ impl Pager {
         self.counts.checkpoints.fetch_add(1, Relaxed);
         self.sequence.store(frozen.sequence, Release);
         self.complete_through_period(frozen.frame_count);
-        self.resume_spilling(frozen.frame_count);
+        self.resume_spilling();
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
@@ -195,6 +195,13 @@ impl Pager {
                 FrozenFrame::InFile | FrozenFrame::Copied => sink.push(frame)?,
                 FrozenFrame::Spilled => {
                     sink.note_spilled(frame, self.stored_sum(frame).map_err(JournalError::Frame)?);
+                }
+                FrozenFrame::Shadowed if planted(Bug::ShadowForgotten) => {
+                    sink.note_spilled(frame, self.stored_sum(frame).map_err(JournalError::Frame)?);
+                }
+                FrozenFrame::Shadowed => {
+                    self.read_shadowed(frame, sink.place(frame)?).map_err(JournalError::Frame)?;
+                    sink.push(frame)?;
                 }
                 FrozenFrame::Saved => late.push(frame),
             }

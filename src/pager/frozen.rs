@@ -8,6 +8,8 @@ pub(crate) enum FrozenFrame {
     InFile,
     /// Not copied: the file has its bytes, and a checksum frame in memory their checksum.
     Spilled,
+    /// Not copied: the shadow file has its bytes, and a checksum frame in memory their checksum.
+    Shadowed,
     /// A writer saved the content before it changed the frame.
     Saved,
 }

@@ -50,6 +50,7 @@ pub(crate) use names::{refuse_other_names, resolve};
 use pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
 use space::{MAP_GROUP_COUNT, Space};
+use spill::Spilling;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -127,8 +128,7 @@ pub(crate) struct Pager {
     read_only: bool,
     /// An unlinked temporary file for frames that do not fit in the cache; its content ends with the handle.
     scratch: bool,
-    /// Dirty frames may be spilled (`spill.rs`).
-    spills: bool,
+    spilling: Spilling,
     space: Mutex<Space>,
     frame_count: AtomicU32,
     map_groups: [AtomicU32; MAP_GROUP_COUNT],
@@ -165,8 +165,7 @@ pub(crate) struct Counts {
 
 impl FrameSource for Pager {
     fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>> {
-        let written = || frame < self.file_frames.load(Acquire) || self.pool.is_spilled(frame);
-        let Some(file) = self.file.as_ref().filter(|_| written()) else {
+        let Some(file) = self.file_of(frame) else {
             // Never written: the kernel's memory is zero already.
             return Ok(None);
         };
@@ -202,8 +201,9 @@ impl Pager {
         let path = std::env::temp_dir().join("splitpoint");
         let file = make_unnamed(storage.as_ref(), &path)?;
         let cache_frames = Self::cache_frames(cache_bytes, frame_bytes);
-        let pager = Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)?;
-        pager.pool.pin_below(0);
+        let mut pager = Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)?;
+        pager.spilling = Spilling::in_temporary_file();
+        pager.pool.unpin();
         // Spilled frames have their checksums there.
         drop(pager.write(pager.map_frame(0) + 1)?);
         Ok(pager)
@@ -283,7 +283,7 @@ impl Pager {
             file,
             read_only: false,
             scratch,
-            spills: scratch,
+            spilling: Spilling::default(),
             space: Mutex::new(Space::new(1)),
             frame_count: AtomicU32::new(FIRST_FRAMES),
             map_groups: Default::default(),
@@ -346,7 +346,9 @@ impl Pager {
             let start = Self::start(pool, storage.clone(), path.clone(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
             pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
-            pager.spills = safety.is_none();
+            if safety.is_none() {
+                pager.spilling = Spilling::without_log(true);
+            }
             pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, log_bytes));
             return Ok((pager, None));
         }
@@ -355,6 +357,11 @@ impl Pager {
         pool.reserve(u64::from(header.frame_count) + 1)?;
         // A reader replays the log of a dead writer, in memory, and leaves the log of a live one alone.
         let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
+        let spilling =
+            if read_only || safety.is_some() { Spilling::default() } else { Spilling::without_log(false) };
+        if spilling.on {
+            pool.unpin();
+        }
         let safety = safety.filter(|_| !read_only);
         let log = replays.then(|| {
             let (storage, file) = (storage.clone(), file.clone());
@@ -370,7 +377,7 @@ impl Pager {
             file: Some(file),
             read_only,
             scratch: false,
-            spills: false,
+            spilling,
             space: Mutex::new(Space::new(0)),
             frame_count: AtomicU32::new(header.frame_count),
             map_groups: header.map_groups.map(AtomicU32::new),
@@ -653,13 +660,13 @@ impl Pager {
         const EVICTED: u32 = 4;
         const LOOKED_AT: u32 = 4096;
         const LOOKED_AT_IF_DIRTY: u32 = 64;
-        let look_at = if !self.spills && self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
+        let look_at = if !self.spilling.on && self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
         let count = self.frame_count();
         let mut evicted = 0;
         for _ in 0..look_at {
             let frame = self.clock_hand.fetch_add(1, Relaxed) % count;
-            let may_go = !self.spills || !self.is_sum_frame(frame);
-            evicted += u32::from(may_go && (self.pool.evict(frame) || self.spills && self.spill(frame)));
+            let spilled = || self.spilling.on && !self.is_sum_frame(frame) && self.spill(frame);
+            evicted += u32::from(self.pool.evict(frame) || spilled());
             if evicted == EVICTED {
                 return;
             }
@@ -771,6 +778,10 @@ impl Pager {
         let mut bytes = vec![0; self.frame_bytes()];
         for frame in 0..self.file_frames.load(Acquire) {
             go_on(proceed)?;
+            if self.spilling.on && self.pool.is_dirty(frame) {
+                // The checksum in memory may be that of the frame that was spilled.
+                continue;
+            }
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
             let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
             if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {

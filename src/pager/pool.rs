@@ -7,7 +7,7 @@
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
 //!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
-//!     24      spilled          32..63 version: goes up with each change
+//!     24      spilled          25 in the shadow file               32..63 version: goes up with each change
 //! ```
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
@@ -37,7 +37,7 @@ use crate::racing;
 use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
 pub(crate) mod part;
 mod prefetch;
@@ -58,6 +58,8 @@ const USED: u64 = 1 << 21;
 const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
 /// The file has the frame's bytes, though no checkpoint has them.
 const SPILLED: u64 = 1 << 24;
+/// What has the frame's bytes is the shadow file (`pager/spill.rs`).
+const SHADOWED: u64 = 1 << 25;
 const VERSION: u64 = 1 << 32;
 /// The bits that must not change during an optimistic read.
 const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
@@ -102,9 +104,10 @@ pub(crate) struct Pool {
     dirty: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     dirty_count: AtomicU64,
-    /// How many of them cannot be spilled: those below `pinned_below`.
+    /// How many of them cannot be spilled.
     pinned_count: AtomicU64,
-    pinned_below: AtomicU32,
+    /// No frame can be spilled now.
+    pinned: AtomicBool,
     /// Frames of the checkpoint that is being written.
     frozen_count: AtomicU64,
     /// Contents of frozen frames, saved by writers that changed them before the checkpoint copied them.
@@ -130,7 +133,7 @@ impl Pool {
             dirty: [Mutex::default(), Mutex::default()],
             dirty_count: AtomicU64::new(0),
             pinned_count: AtomicU64::new(0),
-            pinned_below: AtomicU32::new(FrameNo::MAX),
+            pinned: AtomicBool::new(true),
             frozen_count: AtomicU64::new(0),
             preserved: Mutex::default(),
             resident: AtomicU64::new(0),
@@ -450,7 +453,7 @@ impl Pool {
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
             state.fetch_and(!frozen, Relaxed);
         }
-        state.fetch_and(!SPILLED, Relaxed);
+        state.fetch_and(!(SPILLED | SHADOWED), Relaxed);
         state.fetch_or(DIRTY[parity], Relaxed);
         if now & (THROUGH[parity] | DIRTY[parity]) == 0 {
             self.list_for_checkpoint(frame, parity);
@@ -460,7 +463,7 @@ impl Pool {
     fn list_for_checkpoint(&self, frame: FrameNo, parity: usize) {
         self.dirty[parity].lock().expect("no panic while held").push(frame);
         self.dirty_count.fetch_add(1, Relaxed);
-        if frame < self.pinned_below.load(Relaxed) {
+        if self.pinned.load(Relaxed) {
             self.pinned_count.fetch_add(1, Relaxed);
         }
     }
@@ -501,7 +504,8 @@ impl Pool {
         };
         let now = state.load(Relaxed);
         let frozen = now & old;
-        let spilled = now & SPILLED != 0 && frozen == DIRTY[parity];
+        let shadowed = now & SHADOWED != 0;
+        let spilled = now & SPILLED != 0 && frozen == DIRTY[parity] && !(shadowed && now & RESIDENT != 0);
         if frozen != 0 && !spilled {
             bytes.copy_from_slice(&latch);
         }
@@ -510,6 +514,7 @@ impl Pool {
         state.fetch_and(!old, Relaxed);
         match frozen {
             0 => FrozenFrame::Saved,
+            _ if spilled && shadowed => FrozenFrame::Shadowed,
             _ if spilled => FrozenFrame::Spilled,
             through if through == THROUGH[parity] || through & THROUGH[parity] != 0 && planted(Bug::ThroughTrusted) => {
                 FrozenFrame::InFile
@@ -543,7 +548,7 @@ impl Pool {
 
     /// Notes that the file has this frame: it may be evicted unless it has changed since.
     pub(crate) fn in_file(&self, frame: FrameNo) {
-        self.clear(frame, JOURNALLED);
+        self.clear(frame, if planted(Bug::ShadowKept) { JOURNALLED } else { JOURNALLED | SPILLED | SHADOWED });
     }
 
     /// Notes that the file has all frozen frames.
@@ -582,7 +587,7 @@ impl Pool {
     /// harmless: the next user of the frame writes it first.
     pub(crate) fn forget(&self, frame: FrameNo) {
         if self.is_spilled(frame) {
-            self.clear(frame, SPILLED);
+            self.clear(frame, SPILLED | SHADOWED);
         }
         let state = self.state(frame);
         let now = look(state);

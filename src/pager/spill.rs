@@ -1,78 +1,163 @@
-//! Spilling: dirty frames go to their places in the file when the cache is full, without a checkpoint.
-//!
-//! A table in memory with a cache limit spills any frame: its temporary file need not survive a crash. A table with
-//! [`Durability::None`](crate::Durability) spills the frames beyond the end of its last checkpoint, which a crash
-//! leaves unused; and only if this handle created the file, as one that was open before may have other bytes there.
+//! Spilling: dirty frames leave a full cache without a checkpoint.
 //!
 //! ```text
 //! latch a dirty frame -> write it -> store its checksum in memory -> free its memory
-//! checkpoint             a spilled frame is synced with the other new ones, not written again
+//! in its place          a table in memory: its temporary file need not survive a crash
+//!                       beyond the end of the last checkpoint, if this handle created the file: a crash leaves these
+//!                       frames unused. The checkpoint syncs them with the other new ones, and writes them no more
+//! in the shadow file    all others, with `Durability::None`: an unnamed file, which ends with the handle. The
+//!                       checkpoint copies them from there, as it copies others from memory
 //! ```
 //!
-//! Checksum frames are not spilled, and not evicted either, so that there is always one to store a checksum in: of a
-//! table that spills, a 512th stays in memory. Nothing is spilled while a checkpoint is written, whose frames those
-//! beyond the last one become.
+//! So the table's file has the last checkpoint until the next one is complete, whatever was spilled. The shadow file
+//! has frame n at the place it has in the table's file, and holes for all that were not spilled; it is emptied by each
+//! checkpoint. Where it cannot be written, a checkpoint makes room in the cache instead.
+//!
+//! Checksum frames are not spilled, so that there is always one to store a checksum in: of a table that spills, up to
+//! a 512th stays in memory. Nothing is spilled while a checkpoint is written.
 //!
 //! Source: the paper's buffer manager, which writes a page when it needs its buffer. Not here: the states of a frame
 //! (`pool/spill.rs`), when a checkpoint is due (`mod.rs`).
 
 use super::checkpoint::frame_sum;
-use super::pool::FrameNo;
+use super::pool::{FrameNo, FrameSource};
 use super::words::Bytes;
 use super::{Pager, ZONE_FRAMES};
 use crate::error::{Error, Result};
+use crate::io::File;
+use crate::io::atomic::make_unnamed;
 use crate::planted::{Bug, planted};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, OnceLock};
+
+/// Which dirty frames may be spilled, and to where.
+#[derive(Default)]
+pub(super) struct Spilling {
+    /// Any may.
+    pub(super) on: bool,
+    /// Those beyond the end of the last checkpoint, to their places.
+    pub(super) in_place: bool,
+    /// Made for the first frame.
+    shadow: OnceLock<Arc<dyn File>>,
+    /// It could not be written since the last checkpoint.
+    shadow_failed: AtomicBool,
+}
+
+impl Spilling {
+    /// Of a table with [`Durability::None`](crate::Durability), in a file which this handle `created` or not.
+    pub(super) fn without_log(created: bool) -> Spilling {
+        Spilling { on: true, in_place: created, ..Spilling::default() }
+    }
+
+    /// Of a table in memory.
+    pub(super) fn in_temporary_file() -> Spilling {
+        Spilling { on: true, in_place: true, ..Spilling::default() }
+    }
+}
+
+/// A file to spill a frame to.
+enum Target<'a> {
+    Place(&'a Arc<dyn File>),
+    Shadow(&'a Arc<dyn File>),
+}
 
 impl Pager {
-    /// Writes a dirty frame to its place and frees its memory, if it may be spilled and was not used lately. Never
-    /// waits for a latch. Where the file cannot be written, the frame stays, and the handle takes no more writes.
+    /// Writes a dirty frame to a file and frees its memory, if it may be spilled and was not used lately. Never waits
+    /// for a latch of another writer. Where the table's file cannot be written, the frame stays, and the handle takes
+    /// no more writes.
     pub(super) fn spill(&self, frame: FrameNo) -> bool {
         let Some(latch) = self.pool.latch_to_spill(frame) else { return false };
-        // The allocator cuts the file only with this lock held.
-        let Ok(_space) = self.space.try_lock() else { return false };
-        if !self.may_spill(frame) {
+        let sum_frame = self.map_frame(frame / ZONE_FRAMES) + 1;
+        if !self.pool.is_resident(sum_frame) {
+            drop(latch);
+            // For the next time the clock hand passes.
+            let _ = self.pool.read(sum_frame, self.pool.frame(sum_frame), &WithoutEviction(self));
             return false;
         }
+        // The allocator cuts the file only with this lock held.
+        let Ok(_space) = self.space.try_lock() else { return false };
+        // In this order: a checkpoint sets the frames it has before its number.
+        let checkpoint = self.sequence.load(Acquire) != self.frozen_sequence.load(Acquire);
+        if checkpoint && !planted(Bug::SpillsBesideCheckpoint) || frame >= self.frame_count() {
+            return false;
+        }
+        let mut shadowed = self.pool.is_shadowed(frame);
         if !self.pool.is_spilled(frame) {
-            let Some(file) = &self.file else { return false };
-            let Some(mut sums) = self.pool.try_write_resident(self.map_frame(frame / ZONE_FRAMES) + 1) else {
-                return false;
-            };
-            if let Err(e) = file.write_at(&latch, u64::from(frame) * self.frame_bytes() as u64) {
-                // Otherwise the frames in memory would become more and more, without an error.
-                self.poison(Error::io(&self.path, "write a frame of", e).message());
+            let Some(target) = self.spill_target(frame) else { return false };
+            let Some(mut sums) = self.pool.try_write_pinned(sum_frame) else { return false };
+            if !self.write_spilled(frame, &latch, &target) {
                 return false;
             }
             let at = 4 * (frame % ZONE_FRAMES) as usize;
             sums.whole().store(at, &frame_sum(frame, &latch).to_le_bytes());
             self.counts.frames_written.fetch_add(1, Relaxed);
+            shadowed = matches!(target, Target::Shadow(_));
         }
         // Before the latch is released: a checkpoint that waits for it finds the checksum.
-        self.pool.discard_spilled(frame, latch);
+        self.pool.discard_spilled(frame, latch, shadowed);
         true
     }
 
-    /// Whether a checkpoint that is being written, or the last one, needs what the file has in place of this frame.
-    fn may_spill(&self, frame: FrameNo) -> bool {
-        // In this order: a checkpoint sets the frames it has before its number.
-        if self.sequence.load(Acquire) != self.frozen_sequence.load(Acquire) && !planted(Bug::SpillsBesideCheckpoint) {
-            return false;
-        }
+    fn spill_target(&self, frame: FrameNo) -> Option<Target<'_>> {
         let end = self.checkpoint_frames.load(Acquire);
-        let beyond = frame >= end && self.file_frames.load(Acquire) == end || planted(Bug::SpillsOverCheckpoint);
-        (self.scratch || beyond) && frame < self.frame_count()
+        let beyond = frame >= end && self.file_frames.load(Acquire) == end;
+        let in_place = self.scratch || self.spilling.in_place && beyond || planted(Bug::SpillsOverCheckpoint);
+        if in_place {
+            return self.file.as_ref().map(Target::Place);
+        }
+        if self.spilling.shadow_failed.load(Relaxed) {
+            return None;
+        }
+        if self.spilling.shadow.get().is_none() {
+            // One thread at a time: the caller holds the allocator's lock.
+            match make_unnamed(self.storage.as_ref(), &self.path) {
+                Ok(file) => drop(self.spilling.shadow.set(file)),
+                Err(_) => self.give_up_shadow(),
+            }
+        }
+        self.spilling.shadow.get().map(Target::Shadow)
+    }
+
+    fn write_spilled(&self, frame: FrameNo, bytes: &[u8], target: &Target<'_>) -> bool {
+        let at = u64::from(frame) * self.frame_bytes() as u64;
+        match target {
+            Target::Place(file) => {
+                // Otherwise the frames in memory would become more and more, without an error.
+                let poison = |e| self.poison(Error::io(&self.path, "write a frame of", e).message());
+                file.write_at(bytes, at).map_err(poison).is_ok()
+            }
+            Target::Shadow(file) => file.write_at(bytes, at).map_err(|_| self.give_up_shadow()).is_ok(),
+        }
+    }
+
+    /// No frame is spilled before the next checkpoint, which is due once half of the cache is dirty.
+    fn give_up_shadow(&self) {
+        self.spilling.shadow_failed.store(true, Relaxed);
+        self.pool.pin();
+    }
+
+    /// The file that has the bytes of a frame which is not resident; `None` where none has.
+    pub(super) fn file_of(&self, frame: FrameNo) -> Option<&Arc<dyn File>> {
+        if self.pool.is_shadowed(frame) {
+            return self.spilling.shadow.get();
+        }
+        let written = frame < self.file_frames.load(Acquire) || self.pool.is_spilled(frame);
+        self.file.as_ref().filter(|_| written)
+    }
+
+    /// Reads a frame that the shadow file has.
+    pub(super) fn read_shadowed(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()> {
+        let file = self.spilling.shadow.get().expect("a shadowed frame has been written to it");
+        let at = u64::from(frame) * self.frame_bytes() as u64;
+        file.read_at(bytes, at).map_err(|e| Error::io(&self.path, "read the temporary file of", e))?;
+        self.check_sum(frame, bytes)
     }
 
     /// Before frames from `end` on are cut off: the file has zeros there, should they come back. The caller keeps
     /// writers out and holds the allocator's lock.
     pub(super) fn cut_spilled(&self, end: FrameNo) -> Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| self.spills) else { return Ok(()) };
+        let Some(file) = self.file.as_ref().filter(|_| self.spilling.in_place) else { return Ok(()) };
         let last = self.checkpoint_frames.load(Acquire);
-        if end < last {
-            // The file is cut by the next checkpoint, and nothing may be beyond until then.
-            self.pool.pin_below(FrameNo::MAX);
-        }
         let bytes = u64::from(end.max(last)) * self.frame_bytes() as u64;
         let fail = |e| Error::io(&self.path, "set the length of", e);
         if file.len().map_err(fail)? > bytes { file.set_len(bytes).map_err(fail) } else { Ok(()) }
@@ -80,13 +165,30 @@ impl Pager {
 
     /// When a checkpoint begins, and until it is complete, nothing is spilled.
     pub(super) fn stop_spilling(&self) {
-        self.pool.pin_below(FrameNo::MAX);
+        self.pool.pin();
     }
 
-    /// When a checkpoint of `frame_count` frames is complete: those beyond may be spilled.
-    pub(super) fn resume_spilling(&self, frame_count: u32) {
-        if self.spills {
-            self.pool.pin_below(frame_count);
+    /// When a checkpoint is complete, so that no frame is in the shadow file.
+    pub(super) fn resume_spilling(&self) {
+        if !self.spilling.on {
+            return;
         }
+        if let Some(shadow) = self.spilling.shadow.get() {
+            // If it fails, the space is free a little later.
+            let _ = shadow.set_len(0);
+        }
+        self.spilling.shadow_failed.store(false, Relaxed);
+        self.pool.unpin();
     }
+}
+
+/// Loads a frame without making room for it.
+struct WithoutEviction<'a>(&'a Pager);
+
+impl FrameSource for WithoutEviction<'_> {
+    fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>> {
+        self.0.load(frame)
+    }
+
+    fn made_resident(&self) {}
 }

@@ -9,7 +9,7 @@
 
 use super::gate::Gate;
 use super::handle::Table;
-use super::options::TableOptions;
+use super::options::{Durability, TableOptions};
 use super::publish::Publisher;
 use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
 use crate::buckets::root::Root;
@@ -80,7 +80,9 @@ impl Table {
             None => Pager::in_memory(frame_bytes, options.storage.clone())?,
             Some(bytes) => Pager::create_scratch(options.storage.clone(), frame_bytes, bytes)?,
         };
-        Table::make(Arc::new(pager), &options)
+        let mut table = Table::make(Arc::new(pager), &options)?;
+        table.presize(&options)?;
+        Ok(table)
     }
 
     pub(super) fn open_with(options: TableOptions, path: &Path) -> Result<Table> {
@@ -110,8 +112,16 @@ impl Table {
                 table
             }
             None => {
-                let table = Table::make(Arc::new(pager), &options)?;
+                let mut table = Table::make(Arc::new(pager), &options)?;
+                // Frames of the first checkpoint are not spilled to their places, and none of the buckets has a pair.
+                let spills = options.durability == Durability::None;
+                if !spills {
+                    table.presize(&options)?;
+                }
                 table.checkpoint()?;
+                if spills {
+                    table.presize(&options)?;
+                }
                 table
             }
         };
@@ -122,13 +132,17 @@ impl Table {
         Ok(table)
     }
 
-    /// A new, empty table.
+    /// A new, empty table of one bucket.
     fn make(pager: Arc<Pager>, options: &TableOptions) -> Result<Table> {
-        let max_bucket = linear::State::presized(expected_buckets(options)).max_bucket;
         let fill = Fill { percent: options.fill_percent, pairs: options.fill_factor };
         let page_bytes = options.page_bytes as usize;
-        let buckets = Buckets::create(pager.clone(), options.hash_function(), page_bytes, fill, max_bucket)?;
+        let buckets = Buckets::create(pager.clone(), options.hash_function(), page_bytes, fill)?;
         Ok(Table::with(pager, buckets, Totals::default(), options))
+    }
+
+    /// Makes the buckets for the expected pairs.
+    fn presize(&mut self, options: &TableOptions) -> Result<()> {
+        self.buckets.presize(linear::State::presized(expected_buckets(options)).max_bucket)
     }
 
     /// The table that a file's root describes.

@@ -1,12 +1,13 @@
-//! Frames that are spilled: written to their places before a checkpoint, so that their memory can be freed.
+//! Frames that are spilled: written to a file before a checkpoint, so that their memory can be freed.
 //!
-//! A spilled frame stays dirty, and in the list for the next checkpoint. `SPILLED` says that the file has its bytes;
-//! the next change clears it.
+//! A spilled frame stays dirty, and in the list for the next checkpoint. `SPILLED` says that a file has its bytes, and
+//! `SHADOWED` that this is the shadow file; the next change clears both.
 //!
-//! Not here: which frames may be (`pager/spill.rs`).
+//! Not here: which frames may be, and where they go (`pager/spill.rs`).
 
 use super::{
-    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SPILLED, THROUGH, USED, VERSION, WRITER, WriteGuard, look,
+    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SHADOWED, SPILLED, THROUGH, USED, VERSION, WRITER, WriteGuard,
+    look,
 };
 use std::sync::atomic::Ordering::*;
 
@@ -16,14 +17,31 @@ impl Pool {
         self.pinned_count.load(Relaxed)
     }
 
-    /// From here on, dirty frames below `frame` cannot be spilled.
-    pub(crate) fn pin_below(&self, frame: FrameNo) {
-        self.pinned_below.store(frame, Relaxed);
+    /// From here on, no dirty frame can be spilled.
+    pub(crate) fn pin(&self) {
+        self.pinned.store(true, Relaxed);
+        self.pinned_count.store(self.dirty_count(), Relaxed);
     }
 
-    /// Whether the file has the bytes of a frame that has changed since the last checkpoint.
+    /// From here on, dirty frames can be spilled.
+    pub(crate) fn unpin(&self) {
+        self.pinned.store(false, Relaxed);
+        self.pinned_count.store(0, Relaxed);
+    }
+
+    /// Whether a file has the bytes of a frame that has changed since the last checkpoint.
     pub(crate) fn is_spilled(&self, frame: FrameNo) -> bool {
         self.state(frame).load(Relaxed) & SPILLED != 0
+    }
+
+    /// Whether the shadow file has the bytes of this frame.
+    pub(crate) fn is_shadowed(&self, frame: FrameNo) -> bool {
+        self.state(frame).load(Relaxed) & SHADOWED != 0
+    }
+
+    /// Whether a frame has changed since the last checkpoint.
+    pub(crate) fn is_dirty(&self, frame: FrameNo) -> bool {
+        self.state(frame).load(Relaxed) & (DIRTY[0] | DIRTY[1]) != 0
     }
 
     /// Latches a frame that is dirty, not frozen, and was not used since the last call. Never waits.
@@ -43,8 +61,9 @@ impl Pool {
         Some(self.write_guard(frame, state))
     }
 
-    /// Latches a resident frame for changing. Never waits, and loads nothing.
-    pub(crate) fn try_write_resident(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
+    /// Latches a resident frame for changing. It cannot be spilled before the next checkpoint. Never waits, and loads
+    /// nothing.
+    pub(crate) fn try_write_pinned(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
         let state = self.state(frame);
         let now = look(state);
         if now & (READERS | WRITER | RESIDENT) != RESIDENT {
@@ -52,15 +71,18 @@ impl Pool {
         }
         state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).ok()?;
         let latch = self.write_guard(frame, state);
+        if now & (DIRTY[0] | DIRTY[1]) == 0 && !self.pinned.load(Relaxed) {
+            self.pinned_count.fetch_add(1, Relaxed);
+        }
         self.mark_dirty(frame, state);
         Some(latch)
     }
 
-    /// Frees the memory of a frame whose bytes the file has.
-    pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>) {
+    /// Frees the memory of a frame whose bytes are in its place or, if `shadowed`, in the shadow file.
+    pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>, shadowed: bool) {
         self.discard(frame);
-        let now = latch.state.load(Relaxed);
-        latch.state.store((now | SPILLED).wrapping_add(VERSION) & !(RESIDENT | WRITER), Release);
+        let now = latch.state.load(Relaxed) & !SHADOWED | if shadowed { SPILLED | SHADOWED } else { SPILLED };
+        latch.state.store(now.wrapping_add(VERSION) & !(RESIDENT | WRITER), Release);
         std::mem::forget(latch);
         self.evictions.fetch_add(1, Relaxed);
     }

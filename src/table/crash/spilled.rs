@@ -9,12 +9,25 @@ use crate::table::{Durability, Table, TableOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A table whose cache has 64 frames.
-fn open(disk: &Simulated) -> Table {
+/// A table whose cache has 64 frames; a new one has buckets for `expected` pairs.
+fn open_for(disk: &Simulated, expected: u64) -> Table {
     let mut options = TableOptions::new().page_bytes(512).seed(1).durability(Durability::None).cache_bytes(0);
     options.storage = Arc::new(disk.clone());
     options.inline_checkpoints = true;
-    options.open(PATH).unwrap()
+    options.expected_len(expected).open(PATH).unwrap()
+}
+
+fn open(disk: &Simulated) -> Table {
+    open_for(disk, 0)
+}
+
+/// A disk with a table of the first `changes` changes, closed.
+fn disk_with(changes: u32) -> State {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk);
+    change_to(&table, 0..changes);
+    table.close().unwrap();
+    disk.state().survivors(Crash::Kill, &mut Random::new(&[6]), &mut Tally::default())
 }
 
 /// The n-th change: a new pair, or a new value for an earlier key. No two have the same value.
@@ -41,16 +54,22 @@ fn changes_of(content: &Content) -> Option<u32> {
     (*content == expected).then_some(count)
 }
 
-/// Fills a table, syncs it, changes it further, and closes it; crashes at one call in `every`.
-fn crash(every: u64) -> Result<(), String> {
+/// A table of this many changes, closed and opened again, changes most of its frames.
+const REOPENED: u32 = 2000;
+
+/// Fills a table, syncs it, changes it further, and closes it; crashes at one call in `every`. The table is new, with
+/// buckets for `expected` pairs, or has `REOPENED` changes.
+fn crash(every: u64, start: &State, expected: u64) -> Result<(), String> {
     const SYNCED: u32 = 3000;
     const CLOSED: u32 = 4000;
-    let disk = Simulated::new(State::default());
-    let table = open(&disk);
+    let disk = Simulated::new(start.clone());
+    let table = open_for(&disk, expected);
     let opened = disk.calls();
-    change_to(&table, 0..SYNCED);
+    let before = changes_of(&content_of(&table, false)?).unwrap();
+    assert!([0, REOPENED].contains(&before));
+    change_to(&table, before..SYNCED);
     let filled = (disk.calls(), table.counters());
-    assert_eq!(filled.1.checkpoints, 1, "a new table spills, without a checkpoint");
+    assert_eq!(filled.1.checkpoints, u64::from(before == 0), "a table spills, without a checkpoint");
     assert!(filled.1.memory_bytes < 75 * 4096 && filled.1.frames_written > 100, "{:?}", filled.1);
     table.sync().unwrap();
     let synced = disk.calls();
@@ -60,7 +79,7 @@ fn crash(every: u64) -> Result<(), String> {
     let closed = disk.calls();
     let mut random = Random::new(&[7]);
     let mut checked = 0u64;
-    each_crash(&State::default(), &disk.trace(), &mut Random::new(&[8]), |call, state| {
+    each_crash(start, &disk.trace(), &mut Random::new(&[8]), |call, state| {
         checked += 1;
         let in_checkpoint = (filled.0..synced).contains(&call) || call + 40 > closed;
         if call < opened || !checked.is_multiple_of(if in_checkpoint { 7 } else { every }) {
@@ -72,12 +91,12 @@ fn crash(every: u64) -> Result<(), String> {
             let content = content_of(&open(&Simulated::new(left)), false).map_err(at)?;
             let count = changes_of(&content).ok_or_else(|| at(format!("{} pairs of no moment", content.len())))?;
             let expected = match call {
-                n if n < filled.0 => 0..=0,
-                n if n < synced => 0..=SYNCED,
+                n if n < filled.0 => before..=before,
+                n if n < synced => before..=SYNCED,
                 n if n < closed => SYNCED..=CLOSED,
                 _ => CLOSED..=CLOSED,
             };
-            if !expected.contains(&count) || call < synced && ![0, SYNCED].contains(&count) {
+            if !expected.contains(&count) || call < synced && ![before, SYNCED].contains(&count) {
                 return Err(at(format!("{count} changes, expected {expected:?}")));
             }
         }
@@ -118,14 +137,51 @@ fn crash_beside_checkpoint() -> Result<(), String> {
 
 #[test]
 fn a_crash_of_a_table_that_spills_leaves_a_checkpoint() {
-    crash(200).unwrap();
+    crash(200, &State::default(), 0).unwrap();
     crash_beside_checkpoint().unwrap();
+}
+
+#[test]
+fn a_crash_of_a_sized_table_before_its_first_sync_leaves_it_empty() {
+    crash(200, &State::default(), 4000).unwrap();
+}
+
+#[test]
+fn a_crash_of_a_table_that_was_opened_again_leaves_a_checkpoint() {
+    crash(200, &disk_with(REOPENED), 0).unwrap();
+}
+
+#[test]
+fn a_shadow_file_that_cannot_be_written_gives_a_checkpoint_and_loses_no_pair() {
+    let start = disk_with(REOPENED);
+    let fault = |fault: Option<Plan>| {
+        let disk = Simulated::new(start.clone());
+        let table = open(&disk);
+        disk.plan(fault);
+        change_to(&table, REOPENED..2500);
+        let counters = table.counters();
+        assert!(counters.memory_bytes < 110 * 4096, "{counters:?}");
+        assert_eq!(table.verify().unwrap(), vec![]);
+        table.close().unwrap();
+        assert_eq!(changes_of(&content_of(&open(&disk), false).unwrap()), Some(2500));
+        (counters.checkpoints, disk.trace())
+    };
+    let (checkpoints, trace) = fault(None);
+    assert_eq!(checkpoints, 0);
+    // The calls that make the shadow file and write its first frames.
+    let made = trace.iter().position(|call| format!("{call:?}").contains(".tmp")).unwrap() as u64;
+    for call in made..made + 5 {
+        let (checkpoints, _) = fault(Some(Plan { fault: Fault::Short, at: call, lasting: false }));
+        assert!(checkpoints <= 1, "call {call}: {checkpoints} checkpoints");
+    }
 }
 
 #[test]
 fn planted_bugs_of_spilling_are_found() {
     for (bug, check) in [
-        (Bug::SpillsOverCheckpoint, (|| crash(200)) as fn() -> Result<(), String>),
+        (Bug::SpillsOverCheckpoint, (|| crash(200, &State::default(), 0)) as fn() -> Result<(), String>),
+        (Bug::ShadowForgotten, || crash(200, &disk_with(REOPENED), 0)),
+        (Bug::ShadowKept, || crash(200, &disk_with(REOPENED), 0)),
         (Bug::SpillsBesideCheckpoint, crash_beside_checkpoint),
     ] {
         let found = catch_unwind(AssertUnwindSafe(|| with(bug, check)));
