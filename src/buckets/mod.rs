@@ -61,12 +61,7 @@ pub use survey::TableSurvey;
 
 impl Buckets {
     /// The first, empty bucket of a new table.
-    pub(crate) fn create(
-        pager: Arc<Pager>,
-        hash: HashFunction,
-        page_bytes: usize,
-        fill: Fill,
-    ) -> Result<Buckets> {
+    pub(crate) fn create(pager: Arc<Pager>, hash: HashFunction, page_bytes: usize, fill: Fill) -> Result<Buckets> {
         let buckets = Buckets {
             hash,
             page_bytes,

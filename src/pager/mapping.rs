@@ -54,6 +54,17 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// Asks for no large pages.
+    pub(super) fn advise_small_pages(&self) {
+        // SAFETY: as above.
+        #[cfg(target_os = "linux")]
+        unsafe {
+            libc::madvise(self.start.cast(), self.bytes, libc::MADV_NOHUGEPAGE)
+        };
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `start` and `bytes` are those of a mapping made in `new`, unmapped once, here.

@@ -164,22 +164,21 @@ pub(crate) struct Counts {
 }
 
 impl FrameSource for Pager {
-    fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>> {
+    fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
         let Some(file) = self.file_of(frame) else {
-            // Never written: the kernel's memory is zero already.
-            return Ok(None);
+            return Ok(false);
         };
-        let mut bytes = vec![0; self.frame_bytes()];
-        file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64)
+        bytes.resize(self.frame_bytes(), 0);
+        file.read_at(bytes, u64::from(frame) * self.frame_bytes() as u64)
             .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
         self.counts.frames_read.fetch_add(1, Relaxed);
-        let checked = self.check_sum(frame, &bytes);
+        let checked = self.check_sum(frame, bytes);
         if self.read_only {
             // After the read, and before a checksum mismatch is reported as damage.
             self.refuse_if_stale(file.as_ref())?;
         }
         checked?;
-        Ok(Some(bytes))
+        Ok(true)
     }
 
     fn made_resident(&self) {
@@ -354,11 +353,14 @@ impl Pager {
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
         let pool = Pool::new(header.frame_bytes, true)?;
+        let cache_frames = Self::cache_frames(cache_bytes, header.frame_bytes);
+        if u64::from(header.frame_count) > cache_frames {
+            pool.use_small_pages();
+        }
         pool.reserve(u64::from(header.frame_count) + 1)?;
         // A reader replays the log of a dead writer, in memory, and leaves the log of a live one alone.
         let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
-        let spilling =
-            if read_only || safety.is_some() { Spilling::default() } else { Spilling::without_log(false) };
+        let spilling = if read_only || safety.is_some() { Spilling::default() } else { Spilling::without_log(false) };
         if spilling.on {
             pool.unpin();
         }
@@ -391,7 +393,7 @@ impl Pager {
             checkpoint_lock: Arc::default(),
             health: Health::default(),
             forks: forks(),
-            cache_frames: Self::cache_frames(cache_bytes, header.frame_bytes),
+            cache_frames,
             clock_hand: AtomicU32::new(0),
             counts: Counts::default(),
         };
@@ -648,10 +650,13 @@ impl Pager {
     /// Whether this frame is the second of a pair of map frames.
     fn is_sum_frame(&self, frame: FrameNo) -> bool {
         frame == 2
-            || self.map_groups.iter().enumerate().any(|(k, group)| {
-                let group = group.load(Acquire);
-                group != 0 && frame > group && frame - group < 2 << k && (frame - group) % 2 == 1
-            })
+            || self
+                .map_groups
+                .iter()
+                .map(|group| group.load(Acquire))
+                .take_while(|&group| group != 0)
+                .enumerate()
+                .any(|(k, group)| frame > group && frame - group < 2 << k && (frame - group) % 2 == 1)
     }
 
     /// Advances the clock hand and evicts a few frames that were not used since it last passed. Where nearly all are

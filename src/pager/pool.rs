@@ -7,7 +7,8 @@
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
 //!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
-//!     24      spilled          25 in the shadow file               32..63 version: goes up with each change
+//!     24      spilled          25 in the shadow file               26 memory not given back
+//!     32..63  version: goes up with each change
 //! ```
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
@@ -34,11 +35,13 @@ use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
 use crate::racing;
+use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
+mod discard;
 pub(crate) mod part;
 mod prefetch;
 mod spill;
@@ -60,6 +63,8 @@ const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
 const SPILLED: u64 = 1 << 24;
 /// What has the frame's bytes is the shadow file (`pager/spill.rs`).
 const SHADOWED: u64 = 1 << 25;
+/// The frame is not resident, or was not once, and its memory may be other than zero (`pool/discard.rs`).
+const UNRETURNED: u64 = 1 << 26;
 const VERSION: u64 = 1 << 32;
 /// The bits that must not change during an optimistic read.
 const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
@@ -77,10 +82,15 @@ struct Segment {
     states: AtomicPtr<u8>,
 }
 
+thread_local! {
+    /// The bytes of a frame that is being loaded: kept, as an allocation of cleared memory costs as much as the copy.
+    static LOADED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// What `Pool::load` needs to fill a frame that is not resident.
 pub(crate) trait FrameSource {
-    /// The frame's checked content in the file; `None` where the frame is new, and so zero.
-    fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>>;
+    /// Sets `bytes` to the frame's checked content in the file. `false` where the frame is new, and so zero.
+    fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool>;
     /// Called when a frame became resident or dirty: may evict others.
     fn made_resident(&self);
 }
@@ -96,6 +106,10 @@ pub(crate) struct Pool {
     /// Declared before the segments, so that its thread has ended when they are dropped.
     ahead: Mutex<Option<Ahead>>,
     segments: Mutex<Vec<Mapping>>,
+    /// The cache has room for the whole table, so far.
+    large_pages: AtomicBool,
+    /// Frames whose memory is to be given back.
+    unreturned: Mutex<Vec<FrameNo>>,
     /// Whether dirty frames must reach a file.
     tracked: bool,
     /// Its parity selects the current dirty bit.
@@ -128,6 +142,8 @@ impl Pool {
             table: Mapping::new(SEGMENT_COUNT * size_of::<Segment>())?,
             ahead: Mutex::new(None),
             segments: Mutex::new(Vec::new()),
+            large_pages: AtomicBool::new(true),
+            unreturned: Mutex::default(),
             tracked,
             epoch: AtomicU32::new(0),
             dirty: [Mutex::default(), Mutex::default()],
@@ -172,13 +188,29 @@ impl Pool {
             let index = segments.len() / 2;
             let states = Mapping::new(size_of::<AtomicU64>() << self.segment_bits)?;
             let data = Mapping::new(SEGMENT_BYTES)?;
-            data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
+            if self.large_pages.load(Relaxed) {
+                data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
+            } else {
+                data.advise_small_pages();
+            }
             // In this order: a thread that loads the second address also sees the first.
             self.segment(index).states.store(states.start, Relaxed);
             self.segment(index).frames.store(data.start, Release);
             segments.extend([states, data]);
         }
         Ok(())
+    }
+
+    /// No large pages from here on: the table is larger than the cache. The first change of any frame would take 2 MiB,
+    /// which go only when all frames in them have been evicted.
+    pub(crate) fn use_small_pages(&self) {
+        if !self.large_pages.load(Relaxed) {
+            return;
+        }
+        // With the lock held, so that no segment is added in between.
+        let segments = self.segments.lock().expect("no panic while held");
+        self.large_pages.store(false, Relaxed);
+        segments.iter().skip(1).step_by(2).for_each(Mapping::advise_small_pages);
     }
 
     /// Asks the read-ahead thread to populate the memory of reserved frames. `false`: its queue is full.
@@ -399,9 +431,13 @@ impl Pool {
     fn make_resident_slow(&self, frame: FrameNo, latch: &mut WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
         // Into a buffer, then to its place by atomic stores: another thread may be reading the old content
         // optimistically.
-        if let Some(bytes) = source.load(frame)? {
+        let mut bytes = LOADED.try_with(Cell::take).unwrap_or_default();
+        if source.load(frame, &mut bytes)? {
             latch.whole().store(0, &bytes);
+        } else if latch.state.load(Relaxed) & UNRETURNED != 0 {
+            latch.whole().fill(0..self.frame_bytes(), 0);
         }
+        let _ = LOADED.try_with(|kept| kept.set(bytes));
         latch.state.fetch_or(RESIDENT, Relaxed);
         self.resident.fetch_add(1, Relaxed);
         source.made_resident();
@@ -577,8 +613,8 @@ impl Pool {
         if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_err() {
             return false;
         }
-        self.discard(frame);
-        state.store(now.wrapping_add(VERSION - RESIDENT), Release);
+        state.store(now.wrapping_add(VERSION - RESIDENT) | UNRETURNED, Release);
+        self.return_later(frame);
         self.evictions.fetch_add(1, Relaxed);
         true
     }
@@ -596,17 +632,11 @@ impl Pool {
             return;
         }
         if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_ok() {
-            self.discard(frame);
+            self.return_memory(frame..frame + 1);
+            self.resident.fetch_sub(1, Relaxed);
             // The dirty bits stay: the frame is in a dirty list, and the checkpoint skips frames beyond the end.
             state.store(now.wrapping_add(VERSION - RESIDENT), Release);
         }
-    }
-
-    fn discard(&self, frame: FrameNo) {
-        // SAFETY: the range is one frame of a private anonymous mapping; its content is not needed any more, and the
-        // caller keeps all other threads away from it (exclusive latch or exclusive table).
-        unsafe { libc::madvise(self.address(frame).cast(), self.frame_bytes(), libc::MADV_DONTNEED) };
-        self.resident.fetch_sub(1, Relaxed);
     }
 }
 

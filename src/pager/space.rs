@@ -344,6 +344,9 @@ impl Pager {
             self.reserve_on_disk(end, target)?;
             space.reserved_frames = target;
         }
+        if !self.has_cache_for(end) {
+            self.pool().use_small_pages();
+        }
         self.make_ready_ahead(space, end);
         Ok(())
     }

@@ -186,8 +186,8 @@ impl Pager {
 struct WithoutEviction<'a>(&'a Pager);
 
 impl FrameSource for WithoutEviction<'_> {
-    fn load(&self, frame: FrameNo) -> Result<Option<Vec<u8>>> {
-        self.0.load(frame)
+    fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
+        self.0.load(frame, bytes)
     }
 
     fn made_resident(&self) {}

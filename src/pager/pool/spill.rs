@@ -6,8 +6,8 @@
 //! Not here: which frames may be, and where they go (`pager/spill.rs`).
 
 use super::{
-    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SHADOWED, SPILLED, THROUGH, USED, VERSION, WRITER, WriteGuard,
-    look,
+    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SHADOWED, SPILLED, THROUGH, UNRETURNED, USED, VERSION, WRITER,
+    WriteGuard, look,
 };
 use std::sync::atomic::Ordering::*;
 
@@ -80,10 +80,11 @@ impl Pool {
 
     /// Frees the memory of a frame whose bytes are in its place or, if `shadowed`, in the shadow file.
     pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>, shadowed: bool) {
-        self.discard(frame);
-        let now = latch.state.load(Relaxed) & !SHADOWED | if shadowed { SPILLED | SHADOWED } else { SPILLED };
+        let spilled = UNRETURNED | if shadowed { SPILLED | SHADOWED } else { SPILLED };
+        let now = latch.state.load(Relaxed) & !SHADOWED | spilled;
         latch.state.store(now.wrapping_add(VERSION) & !(RESIDENT | WRITER), Release);
         std::mem::forget(latch);
+        self.return_later(frame);
         self.evictions.fetch_add(1, Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: which frames may be (`pager/through.rs`).
 
-use super::{DIRTY, FrameNo, Pool, RESIDENT, THROUGH, WRITER, WriteGuard, look, yield_now};
+use super::{DIRTY, FrameNo, Pool, RESIDENT, THROUGH, UNRETURNED, WRITER, WriteGuard, look, yield_now};
 use crate::error::Result;
 use std::sync::atomic::Ordering::*;
 
@@ -18,7 +18,7 @@ impl Pool {
         }
         let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
         // Memory that was never resident is zero, as is the file.
-        let equals_file = whole || now & RESIDENT == 0 || now & THROUGH[parity] != 0;
+        let equals_file = whole || now & (RESIDENT | UNRETURNED) == 0 || now & THROUGH[parity] != 0;
         if !equals_file || now & frozen != 0 {
             self.mark_dirty(frame, latch.state);
         }

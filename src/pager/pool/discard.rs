@@ -1,0 +1,127 @@
+//! Gives the memory of evicted frames back to the kernel, that of many frames with one call.
+//!
+//! An evicted frame keeps its memory, with bytes that count no more, until 256 KiB of frames have been evicted; then
+//! the older half goes. If it is loaded before, it has its memory: no page is given back, fetched again and zeroed,
+//! which costs more than to read it from the kernel's cache. So the cache exceeds its limit by up to 256 KiB.
+#![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
+
+use super::{FrameNo, Pool, READERS, RESIDENT, UNRETURNED, WRITER};
+use std::ops::Range;
+use std::sync::atomic::Ordering::*;
+
+/// Bytes of evicted frames that keep their memory.
+const UNRETURNED_BYTES: usize = 256 << 10;
+
+impl Pool {
+    /// Gives the memory of an evicted frame back before long.
+    pub(super) fn return_later(&self, frame: FrameNo) {
+        self.resident.fetch_sub(1, Relaxed);
+        let most = UNRETURNED_BYTES / self.frame_bytes;
+        let mut frames = {
+            let mut frames = self.unreturned.lock().expect("no panic while held");
+            frames.push(frame);
+            if frames.len() < most {
+                return;
+            }
+            std::mem::replace(&mut *frames, Vec::with_capacity(most))
+        };
+        frames.retain(|&frame| !self.is_resident(frame));
+        let mut older: Vec<_> = frames.drain(..frames.len().saturating_sub(most / 2)).collect();
+        self.unreturned.lock().expect("no panic while held").splice(..0, frames);
+        older.sort_unstable();
+        let mut run = 0..0;
+        for frame in older {
+            run = self.join(run, frame);
+        }
+        self.return_run(run);
+    }
+
+    /// Latches `frame`, and those between it and the frames of `run`, which are latched. Returns the run with `frame`,
+    /// or a new one once `run` is given back.
+    fn join(&self, run: Range<FrameNo>, frame: FrameNo) -> Range<FrameNo> {
+        // Frames that are not resident may lie between; to latch one costs a hundredth of a call.
+        const GAP_MAX: u32 = 16;
+        let mut run = run;
+        if run.end <= frame && frame - run.end <= GAP_MAX && !run.is_empty() {
+            while run.end <= frame && self.latch_absent(run.end) {
+                run.end += 1;
+            }
+        }
+        if run.contains(&frame) {
+            return run;
+        }
+        self.return_run(run);
+        if self.latch_absent(frame) { frame..frame + 1 } else { 0..0 }
+    }
+
+    /// Latches a frame that is not resident. Never waits.
+    fn latch_absent(&self, frame: FrameNo) -> bool {
+        let state = self.state(frame);
+        let now = super::look(state);
+        now & (READERS | WRITER | RESIDENT) == 0 && state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_ok()
+    }
+
+    /// Gives the memory of latched frames back, and releases their latches.
+    fn return_run(&self, run: Range<FrameNo>) {
+        self.return_memory(run.clone());
+        for frame in run {
+            self.state(frame).fetch_and(!(WRITER | UNRETURNED), Release);
+        }
+    }
+
+    /// Gives the memory of latched frames back.
+    pub(super) fn return_memory(&self, run: Range<FrameNo>) {
+        let mut first = run.start;
+        while first < run.end {
+            let segment_end = (first | ((1 << self.segment_bits) - 1)).saturating_add(1);
+            let end = run.end.min(segment_end);
+            let bytes = ((end - first) as usize) << self.frame_bits;
+            // SAFETY: the range is that of frames of one segment, a private anonymous mapping; their contents are not
+            // needed any more, and the caller keeps all other threads away from them by exclusive latches.
+            unsafe { libc::madvise(self.address(first).cast(), bytes, libc::MADV_DONTNEED) };
+            first = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FrameSource, Pool};
+    use super::*;
+    use crate::error::Result;
+    use crate::pager::words::Bytes;
+
+    /// Frames below this one have their number in each byte, all others are new.
+    struct Numbers(FrameNo);
+
+    impl FrameSource for Numbers {
+        fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
+            *bytes = vec![frame as u8; 4096];
+            Ok(frame < self.0)
+        }
+
+        fn made_resident(&self) {}
+    }
+
+    #[test]
+    fn evicted_frames_are_loaded_again_or_are_zero_whether_or_not_they_keep_their_memory() {
+        const FRAMES: u32 = 300; // more than a segment has in tests
+        let (pool, source) = (Pool::new(4096, false).unwrap(), Numbers(200));
+        pool.reserve(u64::from(FRAMES)).unwrap();
+        let evict = |frame| pool.evict(frame) || pool.evict(frame);
+        for step in [1, 7, 3, 150, 1] {
+            for frame in (0..FRAMES).step_by(step) {
+                let expected = if frame < source.0 { frame as u8 } else { 0 };
+                let found = pool.read(frame, pool.frame(frame), &source).unwrap();
+                assert!(found.iter().all(|&byte| byte == expected), "frame {frame}: {}", found[0]);
+                drop(found);
+                pool.write(frame, pool.frame(frame), &source).unwrap().whole().fill(0..4096, 0xEE);
+            }
+            assert!((0..FRAMES).step_by(step).filter(|frame| frame % 5 > 0).all(evict));
+            assert!((0..FRAMES).step_by(step).filter(|frame| frame % 5 == 0).all(evict));
+            assert_eq!(pool.resident.load(Relaxed), 0);
+            let kept = (0..FRAMES).filter(|&frame| pool.state(frame).load(Relaxed) & UNRETURNED != 0).count();
+            assert!(kept < UNRETURNED_BYTES / 4096, "{kept}");
+        }
+    }
+}
