@@ -170,7 +170,7 @@ impl FrameSource for Pager {
         };
         bytes.resize(self.frame_bytes(), 0);
         file.read_at(bytes, u64::from(frame) * self.frame_bytes() as u64)
-            .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
+            .map_err(|e| Error::io(&self.path, &format!("read frame {frame} of"), e))?;
         self.counts.frames_read.fetch_add(1, Relaxed);
         let checked = self.check_sum(frame, bytes);
         if self.read_only {
@@ -788,7 +788,7 @@ impl Pager {
                 continue;
             }
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
-            let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
+            let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame} of"), e));
             if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {
                 fault(frame, e.message().to_owned());
             }
