@@ -7,8 +7,7 @@
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
 //!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
-//!     24      spilled          25 in the shadow file               26 memory not given back
-//!     32..63  version: goes up with each change
+//!     24      spilled          25 in the shadow file               26 memory kept  32..63 version: up with each change
 //! ```
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
@@ -63,7 +62,7 @@ const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
 const SPILLED: u64 = 1 << 24;
 /// What has the frame's bytes is the shadow file (`pager/spill.rs`).
 const SHADOWED: u64 = 1 << 25;
-/// The frame is not resident, or was not once, and its memory may be other than zero (`pool/discard.rs`).
+/// The memory of a frame that is not resident, or was not, may be other than zero (`pool/discard.rs`).
 const UNRETURNED: u64 = 1 << 26;
 const VERSION: u64 = 1 << 32;
 /// The bits that must not change during an optimistic read.
@@ -199,18 +198,6 @@ impl Pool {
             segments.extend([states, data]);
         }
         Ok(())
-    }
-
-    /// No large pages from here on: the table is larger than the cache. The first change of any frame would take 2 MiB,
-    /// which go only when all frames in them have been evicted.
-    pub(crate) fn use_small_pages(&self) {
-        if !self.large_pages.load(Relaxed) {
-            return;
-        }
-        // With the lock held, so that no segment is added in between.
-        let segments = self.segments.lock().expect("no panic while held");
-        self.large_pages.store(false, Relaxed);
-        segments.iter().skip(1).step_by(2).for_each(Mapping::advise_small_pages);
     }
 
     /// Asks the read-ahead thread to populate the memory of reserved frames. `false`: its queue is full.

@@ -107,6 +107,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/pager/ahead.rs",
     "src/pager/mapping.rs",
     "src/pager/pool.rs",
+    "src/pager/pool/discard.rs",
     "src/pager/pool/part.rs",
     "src/pager/sink.rs",
     "src/pager/words.rs",

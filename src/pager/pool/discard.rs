@@ -5,7 +5,7 @@
 //! which costs more than to read it from the kernel's cache. So the cache exceeds its limit by up to 256 KiB.
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
-use super::{FrameNo, Pool, READERS, RESIDENT, UNRETURNED, WRITER};
+use super::{FrameNo, Mapping, Pool, READERS, RESIDENT, UNRETURNED, WRITER};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
@@ -34,6 +34,18 @@ impl Pool {
             run = self.join(run, frame);
         }
         self.return_run(run);
+    }
+
+    /// No large pages from here on: the table is larger than the cache. The first change of any frame would take 2 MiB,
+    /// which go only when all frames in them have been evicted.
+    pub(crate) fn use_small_pages(&self) {
+        if !self.large_pages.load(Relaxed) {
+            return;
+        }
+        // With the lock held, so that no segment is added in between.
+        let segments = self.segments.lock().expect("no panic while held");
+        self.large_pages.store(false, Relaxed);
+        segments.iter().skip(1).step_by(2).for_each(Mapping::advise_small_pages);
     }
 
     /// Latches `frame`, and those between it and the frames of `run`, which are latched. Returns the run with `frame`,
@@ -86,9 +98,9 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FrameSource, Pool};
     use super::*;
     use crate::error::Result;
+    use crate::pager::pool::FrameSource;
     use crate::pager::words::Bytes;
 
     /// Frames below this one have their number in each byte, all others are new.
