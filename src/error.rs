@@ -111,7 +111,7 @@ impl Error {
         self
     }
 
-    /// An operating system error while doing `what` with `path`.
+    /// An operating system error. `what` is what failed, without its object: "open", "set the length of".
     pub(crate) fn io(path: &Path, what: &str, source: io::Error) -> Self {
         let kind = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -122,7 +122,7 @@ impl Error {
         };
         let hint = (kind == ErrorKind::DiskFull)
             .then(|| format!("Nothing of this change was kept: {} and try again.", remedy_of_full_disk(&source)));
-        let message = format!("{}: {what}: {source}", path.display());
+        let message = format!("cannot {what} {}: {source}", path.display());
         Error(Box::new(Inner { kind, message, hint, source: Some(source) }))
     }
 
@@ -195,7 +195,7 @@ mod tests {
     fn a_full_disk_is_its_own_kind() {
         let e = Error::io(Path::new("a.spt"), "write", io::Error::from_raw_os_error(libc::ENOSPC));
         assert_eq!(e.kind(), ErrorKind::DiskFull);
-        assert!(e.to_string().starts_with("a.spt: write: "));
+        assert!(e.to_string().starts_with("cannot write a.spt: "));
     }
 
     #[test]

@@ -259,7 +259,7 @@ impl ShardJob {
                     let first = first.get_or_insert_with(|| Arc::clone(&open));
                     check_alike(&[Arc::clone(first), open])?;
                     storage.rename(&file.path, &path).map_err(|e| {
-                        Error::io(&file.path, "move to the directory of the dictionary", e)
+                        Error::io(&file.path, "move into the directory of the dictionary the file", e)
                             .with_hint("Write shards beside the dictionary, on the same file system.")
                     })?;
                     moved.push(path);

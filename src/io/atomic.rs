@@ -177,12 +177,12 @@ fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
 ///
 /// Where the system has no such files, one named `prefix` + `-PROCESS-NUMBER.tmp` is made and its name removed.
 pub(crate) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> std::result::Result<Arc<dyn File>, Failed> {
-    const STEP: &str = "make a temporary file";
+    const STEP: &str = "make the temporary file";
     if let Some(file) = storage.make_unnamed(prefix).map_err(failed(prefix, STEP))? {
         return Ok(file.into());
     }
     let (path, file) = make_numbered(storage, prefix, "", ".tmp", STEP)?;
-    storage.remove(&path).map_err(failed(&path, "remove the name of a temporary file"))?;
+    storage.remove(&path).map_err(failed(&path, "remove the name of the temporary file"))?;
     Ok(file.into())
 }
 

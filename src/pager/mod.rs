@@ -172,7 +172,7 @@ impl FrameSource for Pager {
         };
         let mut bytes = vec![0; self.frame_bytes()];
         file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64)
-            .map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e))?;
+            .map_err(|e| Error::io(&self.path, &format!("read frame {frame} of"), e))?;
         self.counts.frames_read.fetch_add(1, Relaxed);
         let checked = self.check_sum(frame, &bytes);
         if self.read_only {
@@ -772,7 +772,7 @@ impl Pager {
         for frame in 0..self.file_frames.load(Acquire) {
             go_on(proceed)?;
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
-            let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame}"), e));
+            let read = read.map_err(|e| Error::io(&self.path, &format!("read frame {frame} of"), e));
             if let Err(e) = read.and_then(|()| self.check_sum(frame, &bytes)) {
                 fault(frame, e.message().to_owned());
             }

@@ -108,7 +108,7 @@ fn an_absent_file_is_an_error_where_none_may_be_made() {
     for options in [TableOptions::new().read_only(true), TableOptions::new().create(false)] {
         let error = options.open(&path).expect_err("it is absent");
         assert_eq!(error.kind(), ErrorKind::Io);
-        assert!(error.to_string().contains("users.spt: open: No such file"), "{error}");
+        assert!(error.to_string().contains("users.spt: No such file"), "{error}");
     }
     assert!(!path.exists());
 }

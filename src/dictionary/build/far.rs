@@ -32,7 +32,7 @@ impl FarFile {
     /// Adds a value.
     pub fn push(&mut self, value: &[u8]) -> Result<Far> {
         let far = Far { source: FarSource::Batch, offset: self.bytes, checksum: crc32c::crc32c(value) };
-        let what = format!("write a temporary file ({} bytes of it are written so far)", self.bytes);
+        let what = format!("write at byte {} of the temporary file", self.bytes);
         self.file.write_at(value, self.bytes).map_err(|e| Error::io(&self.path, &what, e))?;
         self.bytes += value.len() as u64;
         Ok(far)
@@ -43,7 +43,9 @@ impl FarFile {
         let (mut at, end, mut checksum) = (far.offset, far.offset + u64::from(len), 0);
         while at < end {
             let now = (end - at).min(COPY_BYTES as u64) as usize;
-            self.file.read_at(&mut bytes[..now], at).map_err(|e| Error::io(&self.path, "read a temporary file", e))?;
+            self.file
+                .read_at(&mut bytes[..now], at)
+                .map_err(|e| Error::io(&self.path, "read the temporary file", e))?;
             checksum = crc32c::crc32c_append(checksum, &bytes[..now]);
             take(&bytes[..now])?;
             at += now as u64;

@@ -86,7 +86,7 @@ impl FilterWriter {
 fn append(section: &mut Section, words: &mut Vec<u64>, file: &dyn File, path: &Path) -> Result<()> {
     words.iter_mut().for_each(|word| *word = word.to_le());
     let bytes: &[u8] = bytemuck::cast_slice(words);
-    file.write_at(bytes, section.offset + section.bytes).map_err(|e| Error::io(path, "write the filter", e))?;
+    file.write_at(bytes, section.offset + section.bytes).map_err(|e| Error::io(path, "write the filter of", e))?;
     section.checksum = crc32c::crc32c_append(section.checksum, bytes);
     section.bytes += bytes.len() as u64;
     words.clear();

@@ -47,7 +47,7 @@ impl NumberList {
             Some(file) => file,
             empty => empty.insert(make_unnamed(self.storage.as_ref(), &self.temporary)?),
         };
-        let failed = |e| Error::io(&self.temporary, "write a temporary file", e);
+        let failed = |e| Error::io(&self.temporary, "write the temporary file", e);
         file.write_at(bytemuck::cast_slice(&self.memory), self.spilled * 8).map_err(failed)?;
         self.spilled += self.memory.len() as u64;
         self.memory.clear();
@@ -61,7 +61,7 @@ impl NumberList {
             let count = (self.spilled - from).min(READ_NUMBERS as u64) as usize;
             bytes.resize(count * 8, 0);
             let file = self.file.as_ref().expect("numbers were spilled to a file");
-            let failed = |e| Error::io(&self.temporary, "read a temporary file", e);
+            let failed = |e| Error::io(&self.temporary, "read the temporary file", e);
             file.read_at(&mut bytes, from * 8).map_err(failed)?;
             let numbers = bytes.chunks_exact(8).map(|number| u64::from_le_bytes(number.try_into().expect("8 bytes")));
             Ok(numbers.collect::<Vec<_>>())

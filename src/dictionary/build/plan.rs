@@ -114,10 +114,9 @@ impl Plan {
         let Some(directory) = &self.temporary_directory else { return Ok(()) };
         let Err(failed) = make_unnamed(self.storage.as_ref(), &directory.join("splitpoint")) else { return Ok(()) };
         let missing = failed.error.kind() == std::io::ErrorKind::NotFound;
-        let step =
-            if missing { "make temporary files in it, as it does not exist" } else { "make temporary files in it" };
-        let error = Error::io(directory, step, failed.error);
-        Err(error.with_hint("Create the directory first, or choose another for temporary files."))
+        let why = if missing { "The directory does not exist: create it" } else { "Make it writable" };
+        let error = Error::io(directory, "create temporary files in", failed.error);
+        Err(error.with_hint(format!("{why}, or choose another directory for temporary files.")))
     }
 
     /// The filter that is made, if one is.

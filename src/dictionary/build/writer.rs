@@ -81,8 +81,8 @@ pub(crate) fn open_unfinished(storage: &Arc<dyn Storage>, path: &Path, suffix: &
         }
         Err(failed) if failed.error.kind() == std::io::ErrorKind::NotFound => {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let step = format!("make a file in {}, which does not exist", directory.display());
-            Err(Error::io(path, &step, failed.error).with_hint("Create the directory first."))
+            let hint = format!("The directory {} does not exist: create it first.", directory.display());
+            Err(Error::io(path, "create", failed.error).with_hint(hint))
         }
         Err(failed) => Err(failed.into()),
     }
@@ -92,9 +92,9 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     let file = match storage.open(path, Mode::Read) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Error::io(path, "open the file to replace", e)),
+        Err(e) => return Err(Error::io(path, "look at", e)),
     };
-    let bytes = file.len().map_err(|e| Error::io(path, "read the length", e))?;
+    let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     match FileHeader::read(path, file.as_ref(), bytes) {
         Err(error) if error.kind() == ErrorKind::NotATable && bytes > 0 => {
             let name = path.display();
@@ -111,7 +111,7 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
 /// ours.
 fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
     let (path, file) = (unfinished.unfinished_path(), unfinished.file());
-    let bytes = file.len().map_err(|e| Error::io(path, "read the length", e))?;
+    let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     let head = first_bytes(file.as_ref(), bytes).map_err(|e| Error::io(path, "read", e))?;
     if head.iter().all(|byte| *byte == 0) || head.starts_with(MAGIC) {
         return Ok(());
@@ -246,7 +246,7 @@ impl Attempt {
             words.iter_mut().for_each(|word| *word = word.to_le());
             let bytes: &[u8] = bytemuck::cast_slice(&words);
             let offset = at.next_multiple_of(SECTION_ALIGN);
-            self.output.file().write_at(bytes, offset).map_err(|e| Error::io(path, "write the index", e))?;
+            self.output.file().write_at(bytes, offset).map_err(|e| Error::io(path, "write the index of", e))?;
             at = offset + bytes.len() as u64;
             let checksum = crc32c::crc32c(bytes);
             footer.sections.push(Section { kind, checksum, offset, bytes: bytes.len() as u64 });

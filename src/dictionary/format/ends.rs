@@ -74,7 +74,7 @@ impl FileHeader {
 
     /// The header of a file of `file_bytes` bytes. The rest of its page has to be zeros.
     pub fn read(path: &Path, file: &dyn File, file_bytes: u64) -> Result<FileHeader> {
-        let failed = |e| Error::io(path, "read the header", e);
+        let failed = |e| Error::io(path, "read the header of", e);
         let bytes = first_bytes(file, file_bytes).map_err(failed)?;
         let header = Self::parse(path, &bytes)?;
         // The footer refuses a file that is shorter than a page.

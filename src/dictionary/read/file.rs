@@ -108,7 +108,7 @@ impl DictionaryFile {
     pub fn open(storage: &dyn Storage, path: &Path, access: &Access) -> Result<DictionaryFile> {
         let failed = |what: &'static str| move |e| Error::io(path, what, e);
         let file: Arc<dyn File> = storage.open(path, Mode::Read).map_err(failed("open"))?.into();
-        let file_bytes = file.len().map_err(failed("read the length"))?;
+        let file_bytes = file.len().map_err(failed("ask the length of"))?;
         let header = FileHeader::read(path, file.as_ref(), file_bytes)?;
         Self::with_header(path, file, header, access)
     }
@@ -121,19 +121,19 @@ impl DictionaryFile {
         access: &Access,
     ) -> Result<DictionaryFile> {
         let failed = |what: &'static str| move |e| Error::io(path, what, e);
-        let file_bytes = file.len().map_err(failed("read the length"))?;
+        let file_bytes = file.len().map_err(failed("ask the length of"))?;
         let hash = header.hash(path, access.hash.as_ref())?;
         let mut end = [0; FOOTER_BYTES];
         let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);
         let footer_at = footer_at.ok_or_else(|| cut(path))?;
-        file.read_at(&mut end, footer_at).map_err(failed("read the footer"))?;
+        file.read_at(&mut end, footer_at).map_err(failed("read the footer of"))?;
         let footer = Footer::parse(path, &end, &header, file_bytes)?;
         let view = if access.map_index { map(path, file.as_ref(), file_bytes)? } else { None };
         let sections = Sections { path, file: file.as_ref(), view };
         let Indexes { index, ranks, filter } = sections.indexes(&header, &footer)?;
         let mapped = match access.map_data {
             Some(map) => map,
-            None => file.window_pays().map_err(failed("look what file system it is on"))?,
+            None => file.window_pays().map_err(failed("ask for the file system of"))?,
         };
         let window = if mapped { file.window().map_err(failed("map"))? } else { None };
         file.expect_random_reads();
@@ -161,7 +161,7 @@ impl DictionaryFile {
 
     /// Whether `path` still names this file.
     pub fn is_at(&self, path: &Path) -> Result<bool> {
-        self.file.is_at(path).map_err(|e| Error::io(path, "look whether it is the same file", e))
+        self.file.is_at(path).map_err(|e| Error::io(path, "ask for the identity of", e))
     }
 
     /// Whether both were opened from the same file, judged by their contents.
@@ -512,7 +512,7 @@ impl DictionaryFile {
         let data_end = (self.pages.count() + 1) * u64::from(page_bytes);
         let mut padding = vec![HEADER_BYTES as u64..u64::from(page_bytes), data_end - unused..data_end];
         padding.extend(self.footer.gaps(page_bytes, file_bytes));
-        let failed = |e| Error::io(&self.path, "read the padding", e);
+        let failed = |e| Error::io(&self.path, "read the padding of", e);
         let checked = padding.into_iter().map(|range| not_zero(self.file.as_ref(), range).map_err(failed));
         checked.filter_map(Result::transpose).collect()
     }
@@ -537,7 +537,7 @@ impl DictionaryFile {
     }
 
     pub fn file_bytes(&self) -> Result<u64> {
-        self.file.len().map_err(|e| Error::io(&self.path, "read the length", e))
+        self.file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))
     }
 }
 
@@ -620,7 +620,7 @@ impl Sections<'_> {
         io::advise_huge_pages(words.spare_capacity_mut());
         words.resize(len, 0u64);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-        self.file.read_at(bytes, section.offset).map_err(|e| Error::io(self.path, "read the index", e))?;
+        self.file.read_at(bytes, section.offset).map_err(|e| Error::io(self.path, "read the index of", e))?;
         self.compare(section, crc32c::crc32c(bytes))?;
         for word in &mut words {
             *word = u64::from_le(*word);

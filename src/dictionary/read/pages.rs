@@ -333,7 +333,7 @@ impl Pages {
         self.reads.add_one();
         let offset = (range.start + 1) * self.page_bytes as u64;
         let read = self.file.read_at(bytes, offset);
-        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))?;
+        read.map_err(|e| Error::io(&self.path, &format!("read page {} of", range.start + 1), e))?;
         for (page, bytes) in range.clone().zip(bytes.chunks_exact(self.page_bytes)) {
             page::check(&self.path, page + 1, bytes)?;
             self.set_checked(page);
@@ -387,7 +387,7 @@ impl Pages {
         bytes.resize((range.end - range.start) as usize * self.page_bytes, 0);
         let offset = (range.start + 1) * self.page_bytes as u64;
         let read = self.file.read_at(bytes, offset);
-        read.map_err(|e| Error::io(&self.path, &format!("read page {}", range.start + 1), e))
+        read.map_err(|e| Error::io(&self.path, &format!("read page {} of", range.start + 1), e))
     }
 
     /// Adds where cells begin in the page that is number `index` of a piece.
@@ -431,7 +431,7 @@ impl Pages {
         self.reads.add_one();
         let offset = (page + 1) * self.page_bytes as u64;
         let read = self.file.read_at(&mut head, offset);
-        read.map_err(|e| Error::io(&self.path, &format!("read page {}", page + 1), e)).map(|()| head)
+        read.map_err(|e| Error::io(&self.path, &format!("read page {} of", page + 1), e)).map(|()| head)
     }
 
     pub fn damaged(&self, page: u64, what: &str) -> Error {

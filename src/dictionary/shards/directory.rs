@@ -48,9 +48,9 @@ struct NewDirectory {
 impl NewDirectory {
     fn make(storage: &Arc<dyn Storage>, path: &Path) -> Result<Self> {
         let is_new = storage.make_directory(path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::io(path, "make the directory in one that does not exist", e)
-                .with_hint("Create that directory first."),
-            _ => Error::io(path, "make the directory", e),
+            std::io::ErrorKind::NotFound => Error::io(path, "create the directory", e)
+                .with_hint("Its parent directory does not exist: create it first."),
+            _ => Error::io(path, "create the directory", e),
         })?;
         Ok(NewDirectory { storage: Arc::clone(storage), path: path.to_owned(), is_new })
     }

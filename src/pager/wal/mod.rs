@@ -557,7 +557,7 @@ impl Log {
     fn remove(&self, slot: u8) -> Result<()> {
         self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
-        self.storage.remove(&path).map_err(|e| Error::io(&path, "remove a segment of the log of", e))
+        self.storage.remove(&path).map_err(|e| Error::io(&path, "remove the log segment", e))
     }
 
     /// Removes the log's files: a checkpoint contains all their records. The files of other tables stay.

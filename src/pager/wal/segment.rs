@@ -157,7 +157,7 @@ pub(super) fn slot_path(path: &Path, slot: u8) -> PathBuf {
 /// Whether the file at `path` does not belong to table `table_id` but may belong to another: another handle has it
 /// open, or it has another table's header.
 pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Result<bool> {
-    let fail = |e| Error::io(path, "read a segment of the log of", e);
+    let fail = |e| Error::io(path, "read the log segment", e);
     let file = match storage.open(path, Mode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(fail)?,
@@ -195,8 +195,8 @@ impl Segment {
         shape: Shape,
     ) -> Result<Option<Segment>> {
         let path = slot_path(table, shape.slot);
-        let opened = open_locked(storage, &path, Some(like))
-            .map_err(|e| Error::io(&path, "create a segment of the log of", e))?;
+        let opened =
+            open_locked(storage, &path, Some(like)).map_err(|e| Error::io(&path, "create the log segment", e))?;
         let Some(file) = opened else { return Ok(None) };
         if names_another(&path, file.as_ref(), header.table_id)? {
             return Ok(None);
@@ -216,7 +216,7 @@ impl Segment {
     /// Continues a replayed segment.
     pub(super) fn resume(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Segment> {
         let path = slot_path(table, shape.slot);
-        let fail = |e| Error::io(&path, "open a segment of the log of", e);
+        let fail = |e| Error::io(&path, "open the log segment", e);
         let file = storage.open(&path, Mode::Write).map_err(fail)?;
         if !file.lock().map_err(fail)? {
             let shown = path.display();

@@ -104,7 +104,7 @@ impl Manifest {
         if self.sequence == saved.sequence {
             return Ok(());
         }
-        let fail = |e| Error::io(&self.path, "clear a checkpoint of the sort", e);
+        let fail = |e| Error::io(&self.path, "clear the checkpoint of the sort", e);
         let offset = (self.sequence % 2) * SLOT_BYTES as u64;
         self.file.write_at(&vec![0; SLOT_BYTES], offset).map_err(fail)?;
         self.file.sync().map_err(fail)?;
@@ -134,7 +134,7 @@ impl Manifest {
         self.sequence += 1;
         let slot = encode(snapshot, self.id, self.sequence);
         let offset = (self.sequence % 2) * SLOT_BYTES as u64;
-        let fail = |e| Error::io(&self.path, "write a checkpoint of the sort", e);
+        let fail = |e| Error::io(&self.path, "write the checkpoint of the sort", e);
         storage.sync_names(&self.path).map_err(fail)?;
         self.file.write_at(&slot, offset).map_err(fail)?;
         self.file.sync().map_err(fail)
@@ -178,10 +178,10 @@ fn remove_parts(storage: &dyn Storage, prefix: &Path) -> Result<()> {
     // Names cannot be listed, so each there may be is tried.
     for part in 0..1 << FAN_OUT_BITS_MAX {
         let path = part_name(prefix, part);
-        storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e))?;
+        storage.remove(&path).map_err(|e| Error::io(&path, "remove the temporary file", e))?;
     }
     let far = far_name(prefix);
-    storage.remove(&far).map_err(|e| Error::io(&far, "remove a temporary file", e))?;
+    storage.remove(&far).map_err(|e| Error::io(&far, "remove the temporary file", e))?;
     Ok(())
 }
 

@@ -247,7 +247,7 @@ impl<'a> RunWriter<'a> {
         self.progress.report()?;
         let mut bytes = self.block.seal(self.rules.run_lengths());
         block::stamp(&mut bytes, FILE_NUMBER, self.at);
-        let what = format!("write a temporary file ({} bytes of it are written so far)", self.at);
+        let what = format!("write at byte {} of the temporary file", self.at);
         self.file.write_at(&bytes, self.at).map_err(|e| Error::io(&self.path, &what, e))?;
         self.at += bytes.len() as u64;
         let records = BlockHeader::parse(&bytes).map_or(0, |header| header.records);

@@ -468,11 +468,11 @@ impl Sorter {
         for (i, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.unsynced) {
             let path = || spill::part_name(&self.options.temporary, i);
             let file = part.file.as_ref().expect("what was written has a file");
-            file.sync().map_err(|e| Error::io(&path(), "sync a temporary file", e))?;
+            file.sync().map_err(|e| Error::io(&path(), "sync the temporary file", e))?;
             part.unsynced = false;
         }
         if let Some(far) = &self.far {
-            far.file.sync().map_err(|e| Error::io(&far.path, "sync a temporary file", e))?;
+            far.file.sync().map_err(|e| Error::io(&far.path, "sync the temporary file", e))?;
         }
         let snapshot = Snapshot {
             prefix_bits: self.prefix_bits,
@@ -514,7 +514,7 @@ impl Sorter {
         self.cut_to(&snapshot)?;
         if snapshot.far_bytes > 0 {
             let path = spill::far_name(&self.options.temporary);
-            let fail = |e| Error::io(&path, "reopen a temporary file", e);
+            let fail = |e| Error::io(&path, "reopen the temporary file", e);
             let file: Arc<dyn File> = self.options.storage.open(&path, Mode::Write).map_err(fail)?.into();
             file.set_len(snapshot.far_bytes).map_err(fail)?;
             self.far = Some(FarFile { file, path: path.clone().into(), bytes: snapshot.far_bytes });
@@ -537,7 +537,7 @@ impl Sorter {
             let mut part = Distributed { bytes, file_bytes: bytes, records, ..Distributed::default() };
             if bytes > 0 {
                 let path = spill::part_name(&self.options.temporary, i);
-                let fail = |e| Error::io(&path, "reopen a temporary file", e);
+                let fail = |e| Error::io(&path, "reopen the temporary file", e);
                 let file: Arc<dyn File> = match self.options.storage.open(&path, Mode::Write) {
                     Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
                     other => other.map_err(fail)?.into(),
@@ -552,7 +552,7 @@ impl Sorter {
         let far = spill::far_name(&self.options.temporary);
         let far_bytes = match self.options.storage.open(&far, Mode::Read) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
-            file => file.and_then(|file| file.len()).map_err(|e| Error::io(&far, "reopen a temporary file", e))?,
+            file => file.and_then(|file| file.len()).map_err(|e| Error::io(&far, "reopen the temporary file", e))?,
         };
         Ok((far_bytes >= saved.snapshot.far_bytes).then_some(parts))
     }
@@ -562,13 +562,15 @@ impl Sorter {
         for (i, (part, (bytes, _))) in self.parts.iter().zip(&snapshot.parts).enumerate() {
             let path = spill::part_name(&self.options.temporary, i);
             match &part.file {
-                Some(file) => file.set_len(*bytes).map_err(|e| Error::io(&path, "cut a temporary file", e)),
-                None => self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e)),
+                Some(file) => file.set_len(*bytes).map_err(|e| Error::io(&path, "cut the temporary file", e)),
+                None => {
+                    self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove the temporary file", e))
+                }
             }?;
         }
         if snapshot.far_bytes == 0 {
             let path = spill::far_name(&self.options.temporary);
-            self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove a temporary file", e))?;
+            self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove the temporary file", e))?;
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ pub(super) fn make_named(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn F
 
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {
     let too_many = matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
-    let error = Error::io(path, "make a temporary file", e);
+    let error = Error::io(path, "make the temporary file", e);
     if too_many {
         return error.with_hint("Raise the limit of open files, allow less memory, or build fewer shards.");
     }
@@ -171,7 +171,7 @@ fn write_all(shared: &Shared, prefix: &Path, limit: u64) {
         queue.written += job.block.len() as u64;
         if let Err(e) = result {
             queue.failed = true;
-            let what = format!("write a temporary file ({written} bytes of temporary files are written so far)");
+            let what = format!("write, after {written} bytes of temporary files, to");
             queue.error = Some(Error::io(&part_name(prefix, job.part), &what, e));
         } else if queue.bytes + queue.spare_bytes + job.block.capacity() as u64 <= limit {
             job.block.clear();
@@ -246,7 +246,7 @@ impl Extent {
     fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_at(bytes, offset).map_err(|e| match e.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file was cut off"),
-            _ => Error::io(&self.path, "read a temporary file", e),
+            _ => Error::io(&self.path, "read the temporary file", e),
         })
     }
 
