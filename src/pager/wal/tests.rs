@@ -1,3 +1,5 @@
+//! Segments that grow with their table.
+
 use super::*;
 use crate::io::simulated::{Simulated, State};
 
