@@ -31,8 +31,8 @@ use crate::io::{File, Mode, Storage};
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
 use ahead::Ahead;
-pub(crate) use replay::Replay;
 use replay::Replayed;
+pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -266,11 +266,15 @@ impl Log {
         }
     }
 
-    /// Passes the records since the checkpoint to `target`, in order. Returns their number.
-    pub(crate) fn replay(&self, target: &mut dyn Replay) -> Result<u64> {
+    /// A reader of the records since the checkpoint.
+    pub(crate) fn reader(&self) -> Result<Reader> {
+        Reader::new(self.storage.as_ref(), &self.table, self.table_id, self.tail().base)
+    }
+
+    /// Continues the log after the last record that `reader` has read to the end. Returns the number of its records.
+    pub(crate) fn continue_after(&self, reader: Reader) -> Result<u64> {
         let mut tail = self.tail();
-        let Replayed { last, needed, ends, number, records } =
-            replay::replay(self.storage.as_ref(), &self.table, self.table_id, tail.base, target)?;
+        let Replayed { last, needed, ends, number, records } = reader.replayed();
         tail.number = number.max(tail.base);
         tail.replayed = ends;
         tail.needed = needed
