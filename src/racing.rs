@@ -302,22 +302,20 @@ mod x86_64 {
         unsafe { std::mem::transmute::<__m128i, u128>(load_vector(from)) }
     }
 
-    /// Four times sixteen bytes, one behind another, little-endian, at any alignment.
+    /// Twice sixteen bytes, one behind another, little-endian, at any alignment.
     ///
     /// # Safety
     /// `from` begins as many bytes of live memory, which other threads access as this file does.
     #[inline(always)]
-    pub(crate) unsafe fn load64(from: *const u8) -> [u128; 4] {
-        let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
-        // SAFETY: four loads of memory that is live, as the caller promises; they change nothing else.
+    pub(crate) unsafe fn load32(from: *const u8) -> [u128; 2] {
+        let (a, b): (__m128i, __m128i);
+        // SAFETY: two loads of memory that is live, as the caller promises; they change nothing else.
         unsafe {
             asm!("movdqu {1}, xmmword ptr [{0}]", "movdqu {2}, xmmword ptr [{0} + 16]",
-                 "movdqu {3}, xmmword ptr [{0} + 32]", "movdqu {4}, xmmword ptr [{0} + 48]",
-                 in(reg) from, out(xmm_reg) a, out(xmm_reg) b, out(xmm_reg) c, out(xmm_reg) d,
-                 options(nostack, preserves_flags, readonly));
+                 in(reg) from, out(xmm_reg) a, out(xmm_reg) b, options(nostack, preserves_flags, readonly));
         }
         // SAFETY: both types are sixteen plain bytes.
-        [a, b, c, d].map(|loaded| unsafe { std::mem::transmute::<__m128i, u128>(loaded) })
+        [a, b].map(|loaded| unsafe { std::mem::transmute::<__m128i, u128>(loaded) })
     }
 
     /// The three words of eight bytes at `from`, little-endian, at any alignment.
@@ -438,9 +436,9 @@ mod portable {
     /// # Safety
     /// As of the twin.
     #[inline]
-    pub(crate) unsafe fn load64(from: *const u8) -> [u128; 4] {
-        // SAFETY: the caller promises 64 bytes.
-        [0, 16, 32, 48].map(|at| unsafe { load16(from.add(at)) })
+    pub(crate) unsafe fn load32(from: *const u8) -> [u128; 2] {
+        // SAFETY: the caller promises 32 bytes.
+        [0, 16].map(|at| unsafe { load16(from.add(at)) })
     }
 
     /// Replaces the low `count` bytes, at most 8.
@@ -552,7 +550,7 @@ mod tests {
             prop_assert_eq!(loaded, expected);
             prop_assert_eq!(add_to_each(loaded.2, value as u32), portable::add_to_each(loaded.2, value as u32));
             // SAFETY: as above.
-            prop_assert_eq!(unsafe { (load24(h), load64(h)) }, unsafe { (portable::load24(t), portable::load64(t)) });
+            prop_assert_eq!(unsafe { (load24(h), load32(h)) }, unsafe { (portable::load24(t), portable::load32(t)) });
             let stores: [(Store, Store); 6] = [
                 // SAFETY: as above.
                 (|p, v| unsafe { store2(p, v as u16) }, |p, v| unsafe { portable::store2(p, v as u16) }),

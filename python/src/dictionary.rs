@@ -57,10 +57,7 @@ impl DictionaryCore {
 }
 
 fn lookup(dictionary: &Dictionary) -> impl Lookup {
-    |keys, found| {
-        dictionary.get_many(keys)?.iter().for_each(|value| found.push(value.as_deref()));
-        Ok(())
-    }
+    |keys, found| dictionary.get_many_with(keys, |_, value| found.push(value))
 }
 
 #[pymethods]

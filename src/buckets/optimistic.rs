@@ -19,7 +19,7 @@ use super::bucket::HashedKey;
 use super::linear_hash::Buckets;
 use super::overflow::{OverflowPage, PREFETCHED_BYTES};
 use super::page::{self, INLINE};
-use super::tags::{SIXTEENS_AT_ONCE, SLOTS_AT_ONCE, first_match};
+use super::tags::{EIGHTS_AT_ONCE, SLOTS_AT_ONCE, first_match};
 use crate::linear;
 use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
 use crate::pager::sink::Sink;
@@ -91,7 +91,7 @@ impl Buckets {
     ) -> Option<PageSnapshot<'t>> {
         let read = frame.read_optimistically()?;
         // The bytes after a short page, in its frame, do not matter.
-        let (words, runs) = read.words_and_runs::<{ page::RUNS_START }, SIXTEENS_AT_ONCE>(start)?;
+        let (words, runs) = read.words_and_runs::<{ page::RUNS_START }, EIGHTS_AT_ONCE>(start)?;
         let header = page::Header::of(words);
         let count = header.slot_count();
         // A bucket that was always empty has no kind. Pages with very many pairs are read under the latch.
@@ -135,7 +135,7 @@ impl Buckets {
     #[inline]
     pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
         let Some(read) = frame.read_optimistically() else { return };
-        let head = read.words_and_runs::<{ page::RUNS_START }, SIXTEENS_AT_ONCE>(address.start);
+        let head = read.words_and_runs::<{ page::RUNS_START }, EIGHTS_AT_ONCE>(address.start);
         let Some((words, runs)) = head else { return };
         let header = page::Header::of(words);
         let (count, heap_bytes) = (header.slot_count(), header.heap_bytes());

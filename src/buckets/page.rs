@@ -392,7 +392,7 @@ pub fn find_quickly(page: &[u8], tag: u16, key: &[u8]) -> Quick {
     let Some(head) = page.first_chunk::<{ RUNS_START + RUNS_BYTES }>() else { return Quick::Unsure };
     let (count, runs) = (slot_count(head), &head[RUNS_START..]);
     let (Some(runs), true) = (runs.first_chunk(), count <= SLOTS_AT_ONCE) else { return Quick::Unsure };
-    let Some(slot) = first_match(sixteens_of(runs), count, tag) else { return Quick::Absent };
+    let Some(slot) = first_match(eights_of(runs), count, tag) else { return Quick::Absent };
     let offset = u16_at(runs, RUN_STARTS_BEFORE + slot * SLOT_BYTES + 2);
     match head_at(page, offset) {
         Ok(head) if has_key(page, offset, head, key) => Quick::At(Found::of(slot, offset, head)),
@@ -459,15 +459,15 @@ fn matches_in(slots: &[u8], base: usize, tag: u16) -> Matches {
     let slots = slots.get(base * SLOT_BYTES..).unwrap_or_default();
     let slots = &slots[..slots.len().min(SLOTS_AT_ONCE * SLOT_BYTES)];
     bytes[RUN_STARTS_BEFORE..][..slots.len()].copy_from_slice(slots);
-    Matches::of(sixteens_of(&bytes), slots.len() / SLOT_BYTES, tag)
+    Matches::of(eights_of(&bytes), slots.len() / SLOT_BYTES, tag)
 }
 
-/// Runs of sixteen slots, by number; the first begins [`RUN_STARTS_BEFORE`] bytes before its first slot.
+/// Runs of eight slots, by number; the first begins [`RUN_STARTS_BEFORE`] bytes before its first slot.
 #[inline(always)]
-fn sixteens_of(runs: &[u8; RUNS_BYTES]) -> impl Fn(usize) -> [u128; 4] {
+fn eights_of(runs: &[u8; RUNS_BYTES]) -> impl Fn(usize) -> [u128; 2] {
     let fours = runs.as_chunks::<16>().0;
     let four = move |index: usize| u128::from_le_bytes(fours[index]);
-    move |run| [four(4 * run), four(4 * run + 1), four(4 * run + 2), four(4 * run + 3)]
+    move |run| [four(2 * run), four(2 * run + 1)]
 }
 
 /// Adds a record. `Ok(false)` where it does not fit, with nothing changed.

@@ -9,10 +9,10 @@
 
 /// Slots that are compared at once.
 pub const SLOTS_AT_ONCE: usize = 64;
-/// Runs of sixteen slots in them. A run begins two bytes before its first slot: sixteen times {u16 offset of the slot
+/// Runs of eight slots in them. A run begins two bytes before its first slot: eight times {u16 offset of the slot
 /// before, u16 tag}, from the low end of each word. With the tag in the upper half of each number, saturating packs
 /// keep the tags' comparisons and drop those of the offsets.
-pub const SIXTEENS_AT_ONCE: usize = SLOTS_AT_ONCE / 16;
+pub const EIGHTS_AT_ONCE: usize = SLOTS_AT_ONCE / 8;
 /// Bytes before the first slot at which its run begins.
 pub const RUN_STARTS_BEFORE: usize = 2;
 /// Bytes of all runs, with the offset of the last slot.
@@ -25,15 +25,15 @@ pub struct Matches(u64);
 /// Few pages have more slots than this, so a branch for them is predicted.
 const USUAL_SLOTS: usize = 48;
 
-/// The first slot with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`SIXTEENS_AT_ONCE`] runs;
-/// slots beyond the last do not matter. Where one of the first half has the tag, the others are not compared.
+/// The first slot with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`EIGHTS_AT_ONCE`] runs;
+/// slots beyond the last do not matter. Where one of the first 24 has the tag, the others are not compared: these are
+/// in the same two cache lines as the page's header.
 #[inline(always)]
-pub fn first_match(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> Option<usize> {
-    let equal = |run| equal_sixteen(sixteen(run), tag) << (16 * run);
-    let mut matches = equal(0) | equal(1);
+pub fn first_match(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -> Option<usize> {
+    let mut matches = equal_24(&eight, 0, tag);
     if matches == 0 {
-        let last = if count > USUAL_SLOTS { equal(3) } else { 0 };
-        matches = equal(2) | last;
+        let last = if count > USUAL_SLOTS { equal_sixteen([eight(6), eight(7)], tag) } else { 0 };
+        matches = equal_24(&eight, 3, tag) << 24 | last << 48;
         if matches == 0 {
             return None;
         }
@@ -43,13 +43,19 @@ pub fn first_match(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16)
     (slot < count).then_some(slot)
 }
 
+/// Bit i is set where slot i of three runs from `first` on has the tag.
+#[inline(always)]
+fn equal_24(eight: &impl Fn(usize) -> [u128; 2], first: usize, tag: u16) -> u64 {
+    equal_sixteen([eight(first), eight(first + 1)], tag) | equal_eight(eight(first + 2), tag) << 16
+}
+
 impl Matches {
     /// The slots with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]; see [`first_match`].
     #[inline]
-    pub fn of(sixteen: impl Fn(usize) -> [u128; 4], count: usize, tag: u16) -> Matches {
-        let equal = |run| equal_sixteen(sixteen(run), tag) << (16 * run);
-        let last = if count > USUAL_SLOTS { equal(3) } else { 0 };
-        Matches((equal(0) | equal(1) | equal(2) | last) & in_use(count))
+    pub fn of(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -> Matches {
+        let equal = |run| equal_sixteen([eight(run), eight(run + 1)], tag) << (8 * run);
+        let last = if count > USUAL_SLOTS { equal(6) } else { 0 };
+        Matches((equal(0) | equal(2) | equal(4) | last) & in_use(count))
     }
 }
 
@@ -70,31 +76,54 @@ fn in_use(count: usize) -> u64 {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-use equal_portable as equal_sixteen;
+use {eight_portable as equal_eight, sixteen_portable as equal_sixteen};
 #[cfg(target_arch = "x86_64")]
-use equal_sse2 as equal_sixteen;
+use {eight_sse2 as equal_eight, sixteen_sse2 as equal_sixteen};
 
 /// Bit i is set where slot i of sixteen has the tag.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)] // the attribute for SSE2 would forbid it
-fn equal_sse2(slots: [u128; 4], tag: u16) -> u64 {
+fn sixteen_sse2([first, second]: [[u128; 2]; 2], tag: u16) -> u64 {
+    use std::arch::x86_64::*;
+    // SAFETY: SSE2 is part of x86-64; the function has no other condition.
+    unsafe { _mm_movemask_epi8(_mm_packs_epi16(equal_words(first, tag), equal_words(second, tag))) as u64 }
+}
+
+/// Bit i is set where slot i of eight has the tag.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn eight_sse2(slots: [u128; 2], tag: u16) -> u64 {
+    use std::arch::x86_64::*;
+    // SAFETY: as above.
+    unsafe { _mm_movemask_epi8(_mm_packs_epi16(equal_words(slots, tag), _mm_setzero_si128())) as u64 }
+}
+
+/// Eight words, with all bits set where the tag of a slot is equal.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn equal_words(slots: [u128; 2], tag: u16) -> std::arch::x86_64::__m128i {
     use std::arch::x86_64::*;
     // SAFETY: SSE2 is part of x86-64; the functions have no other condition.
     unsafe {
         let tags = _mm_set1_epi16(tag as i16);
         // Not by `map`, which may become a call.
         let equal = |four: u128| _mm_cmpeq_epi16(_mm_set_epi64x((four >> 64) as i64, four as i64), tags);
-        let [a, b, c, d] = [equal(slots[0]), equal(slots[1]), equal(slots[2]), equal(slots[3])];
         // The sign of each number is whether its tag is equal, and saturation keeps it.
-        let (low, high) = (_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
-        _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u64
+        _mm_packs_epi32(equal(slots[0]), equal(slots[1]))
     }
 }
 
-/// [`equal_sse2`] for other processors.
+/// [`sixteen_sse2`] for other processors.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline]
-fn equal_portable(slots: [u128; 4], tag: u16) -> u64 {
+fn sixteen_portable([first, second]: [[u128; 2]; 2], tag: u16) -> u64 {
+    eight_portable(first, tag) | eight_portable(second, tag) << 8
+}
+
+/// [`eight_sse2`] for other processors.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+#[inline]
+fn eight_portable(slots: [u128; 2], tag: u16) -> u64 {
     let mut equal = 0;
     for (i, four) in slots.into_iter().enumerate() {
         for slot in 0..4 {
@@ -122,14 +151,16 @@ mod tests {
             let offset_before = |i: usize| if i == 0 { 0 } else { slots[i - 1].1 };
             let slot = |i: usize| u64::from(tag_of(slots[i].0)) << 16 | u64::from(offset_before(i));
             let four = |i: usize| (0..4).map(|n| u128::from(slot(4 * i + n)) << (32 * n)).sum();
-            let sixteen = |run: usize| [0, 1, 2, 3].map(|i| four(4 * run + i));
+            let eight = |run: usize| [0, 1].map(|i| four(2 * run + i));
             for n in 0..4 {
-                let found: Vec<usize> = Matches::of(sixteen, count, tag_of(n)).collect();
+                let found: Vec<usize> = Matches::of(eight, count, tag_of(n)).collect();
                 let expected: Vec<usize> = (0..count).filter(|&i| slots[i].0 == n).collect();
                 prop_assert_eq!(&found, &expected);
-                prop_assert_eq!(first_match(sixteen, count, tag_of(n)), expected.first().copied());
-                for run in 0..SIXTEENS_AT_ONCE {
-                    prop_assert_eq!(equal_portable(sixteen(run), tag_of(n)), equal_sixteen(sixteen(run), tag_of(n)));
+                prop_assert_eq!(first_match(eight, count, tag_of(n)), expected.first().copied());
+                for run in 0..EIGHTS_AT_ONCE {
+                    prop_assert_eq!(eight_portable(eight(run), tag_of(n)), equal_eight(eight(run), tag_of(n)));
+                    let both = [eight(run), eight(EIGHTS_AT_ONCE - 1 - run)];
+                    prop_assert_eq!(sixteen_portable(both, tag_of(n)), equal_sixteen(both, tag_of(n)));
                 }
             }
         }

@@ -111,7 +111,8 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Threads that sort; by default, and for 0, one a processor.
+    /// Threads that sort; by default, and for 0, one a processor. Beside them, whatever the number, up to three write
+    /// and sync: pages, and temporary files.
     pub fn threads(mut self, threads: usize) -> Self {
         self.plan.threads = threads;
         self

@@ -717,6 +717,13 @@ impl Pager {
         self.log.as_ref()
     }
 
+    /// Lets the current segment of the log grow with the table.
+    pub(crate) fn grow_log(&self) {
+        if let Some(log) = &self.log {
+            log.grow(u64::from(self.frame_count()) * self.frame_bytes() as u64);
+        }
+    }
+
     /// Held by the thread that writes a checkpoint.
     pub(crate) fn checkpoint_lock(&self) -> &Arc<CheckpointLock> {
         &self.checkpoint_lock

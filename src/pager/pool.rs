@@ -760,16 +760,16 @@ pub(crate) struct OptimisticRead<'a> {
 }
 
 impl OptimisticRead<'_> {
-    /// The three words of eight bytes from `at` on, and the `COUNT` runs of 64 bytes from `OFFSET` bytes after it on,
-    /// by number: each four times sixteen bytes; little-endian. `None` where they would run over the frame.
+    /// The three words of eight bytes from `at` on, and the `COUNT` runs of 32 bytes from `OFFSET` bytes after it on,
+    /// by number: each twice sixteen bytes; little-endian. `None` where they would run over the frame.
     #[inline]
     pub(crate) fn words_and_runs<const OFFSET: usize, const COUNT: usize>(
         &self,
         at: usize,
-    ) -> Option<([u64; 3], impl Fn(usize) -> [u128; 4])> {
-        const { assert!(OFFSET + 64 * COUNT >= 24 && OFFSET + 64 * COUNT <= FRAME_BYTES_MIN) };
+    ) -> Option<([u64; 3], impl Fn(usize) -> [u128; 2])> {
+        const { assert!(OFFSET + 32 * COUNT >= 24 && OFFSET + 32 * COUNT <= FRAME_BYTES_MIN) };
         // Frames are at least that long (`Pool::new`).
-        if at > self.frame.bytes - (OFFSET + 64 * COUNT) {
+        if at > self.frame.bytes - (OFFSET + 32 * COUNT) {
             return None;
         }
         step();
@@ -779,11 +779,11 @@ impl OptimisticRead<'_> {
         step();
         let run = move |i| {
             assert!(i < COUNT);
-            if i == 1 {
+            if i == 2 {
                 step(); // between two loads of one read
             }
             // SAFETY: as above.
-            unsafe { racing::load64(address.add(at + OFFSET + 64 * i)) }
+            unsafe { racing::load32(address.add(at + OFFSET + 32 * i)) }
         };
         Some((words, run))
     }

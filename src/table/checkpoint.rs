@@ -150,6 +150,7 @@ impl Table {
     #[cold]
     pub(super) fn make_log_room(&self, bytes: u64) -> Result<()> {
         let Some(log) = self.pager.log() else { return Ok(()) };
+        self.pager.grow_log();
         match self.pager.checkpoint_lock().try_acquire() {
             // Another thread may have made room already.
             Some(_) if log.has_room(bytes) => Ok(()),

@@ -109,6 +109,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/pager/pool.rs",
     "src/pager/pool/part.rs",
     "src/pager/sink.rs",
+    "src/pager/wal/short.rs",
     "src/pager/words.rs",
     "src/racing.rs",
     "tests/it/processes/lost_pages.rs",

@@ -185,9 +185,7 @@ extern "C" fn spt_dict_get_many(
         values.check(count)?;
         let keys = keys_of(keys.get(count)?)?;
         let mut packed = Packed::with_room(count)?;
-        for value in dictionary.shared()?.get().get_many(&keys)? {
-            packed.push(value.as_deref());
-        }
+        dictionary.shared()?.get().get_many_with(&keys, |_, value| packed.push(value))?;
         packed.give(values, memory)?;
         Ok(OK)
     })

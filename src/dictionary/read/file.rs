@@ -151,8 +151,11 @@ impl DictionaryFile {
             gap: (u64::MAX / footer.pairs.max(1)).max(1),
             per_page: 0,
             around: 0,
+            likely_bytes: 0,
         };
-        let format = format.of_pages(header.layout.record_bytes(), pages.body_bytes());
+        let body_bytes = pages.body_bytes();
+        let format = format.of_pages(header.layout.record_bytes(), body_bytes);
+        let format = format.of_stream(footer.stream_bytes, footer.pairs, body_bytes);
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, filter, file, format })
     }
 

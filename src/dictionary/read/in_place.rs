@@ -136,6 +136,7 @@ impl Search<'_> {
     fn among_varied(&self, range: &Range<u64>) -> Option<InPlace> {
         let mapped = &self.mapped;
         self.pages.touch_heads(range);
+        self.touch_likely(range);
         for page in range.clone() {
             let starts = self.pages.starts(page)?;
             let expected = if page == range.start { self.expected_start(range, starts.list()) } else { None };
@@ -158,6 +159,18 @@ impl Search<'_> {
             }
         }
         Some(InPlace::Absent)
+    }
+
+    /// Begins to bring the part of the pages that likely has the record into the processor's cache, while the head of
+    /// the first, which says where records begin, is still on its way.
+    #[inline]
+    fn touch_likely(&self, range: &Range<u64>) {
+        if self.format.likely_bytes > 0
+            && let Some(expected) = self.query.expected
+        {
+            let part = self.format.likely_part(expected, range.end - range.start, self.mapped.body());
+            self.mapped.touch(Place { page: range.start, within: part.start }, part.end - part.start);
+        }
     }
 
     /// Compares the key of the record at `place`.

@@ -44,6 +44,8 @@ pub(crate) struct RecordFormat {
     pub per_page: u64,
     /// Nearly all records of one size are within so many of where they are expected.
     pub around: u64,
+    /// Of records of varying size of which few begin in a page: the bytes of one on average; 0 of others.
+    pub likely_bytes: u64,
 }
 
 impl RecordFormat {
@@ -53,6 +55,28 @@ impl RecordFormat {
         // Three quarters of the square root: 1.5 standard deviations in the middle of a page, where they are largest.
         self.around = 1 + ((9 * self.per_page) >> 20).isqrt();
         self
+    }
+
+    /// Sets what follows from the bytes of all records, of varying size and `pairs` in number.
+    pub fn of_stream(mut self, stream_bytes: u64, pairs: u64, body_bytes: u64) -> Self {
+        let bytes = stream_bytes / pairs.max(1);
+        let few = self.layout == Layout::Varied && bytes >= body_bytes / FEW_STARTS as u64;
+        self.likely_bytes = if few { bytes.min(LIKELY_BYTES_MAX) } else { 0 };
+        self
+    }
+
+    /// Where in the body of the first of some pages, or over its end, the record likely is that is `expected` in it
+    /// ([`Query::expected`]).
+    #[inline]
+    pub fn likely_part(&self, expected: u64, pages: u64, body_bytes: u64) -> Range<u64> {
+        let bytes = self.likely_bytes;
+        if pages > 1 {
+            // It lies across the border of two pages.
+            return body_bytes.saturating_sub(bytes)..body_bytes + bytes;
+        }
+        // The byte there is one of its own, more or less.
+        let at = (expected.min(1 << 32) * body_bytes) >> 32;
+        at.saturating_sub(bytes)..(at + bytes / 4).min(body_bytes)
     }
 
     /// The number in a piece of the record of one size that is `expected` in it ([`Query::expected`]).
@@ -123,6 +147,9 @@ fn find_fixed<'p>(
 /// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
 /// first.
 pub(crate) const FEW_STARTS: usize = 5;
+
+/// More bytes of a record are not brought into the processor's cache before it is known where it begins.
+const LIKELY_BYTES_MAX: u64 = 2048;
 
 /// Up to this many records are compared one by one.
 const WALK_MAX: usize = 8;
@@ -312,5 +339,43 @@ fn find_in_block<'p>(format: RecordFormat, bytes: &'p [u8], query: Query<'_>) ->
             find_fixed(format, bytes, key_len as usize, record_bytes, query)
         }
         Layout::Varied => walk(format.layout, bytes, 0, bytes.len(), query.key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: u64 = 4000;
+
+    fn format(layout: Layout, record_bytes: u64) -> RecordFormat {
+        let format = RecordFormat {
+            layout,
+            compression: Compression::None,
+            ordered: true,
+            block_bytes_max: 0,
+            gap: 1,
+            per_page: 0,
+            around: 0,
+            likely_bytes: 0,
+        };
+        format.of_stream(record_bytes * 1000, 1000, BODY)
+    }
+
+    #[test]
+    fn a_long_record_is_likely_around_the_expected_byte_or_across_the_border() {
+        let format = format(Layout::Varied, 1200);
+        let half = 1 << 31;
+        assert_eq!(format.likely_part(half, 1, BODY), 800..2300);
+        assert_eq!(format.likely_part(half, 2, BODY), 2800..5200);
+        // In its page, whatever the index says.
+        assert_eq!((format.likely_part(0, 1, BODY), format.likely_part(u64::MAX, 1, BODY)), (0..300, 2800..4000));
+    }
+
+    #[test]
+    fn only_records_of_which_few_begin_in_a_page_have_a_likely_part() {
+        let bytes = |layout, record_bytes| format(layout, record_bytes).likely_bytes;
+        assert_eq!([799, 800, 1_000_000].map(|record| bytes(Layout::Varied, record)), [0, 800, LIKELY_BYTES_MAX]);
+        assert_eq!(bytes(Layout::Fixed { key_len: 100, value_len: 900 }, 1000), 0);
     }
 }

@@ -121,7 +121,7 @@ impl Shared {
         let Some(segment) = held.clone() else { return false };
         let _held = (!planted(Bug::ReadyUnheld)).then_some(held);
         let from = self.prepared.load(Relaxed);
-        let to = self.wanted.load(Acquire).min(segment.capacity).min(from + STEP_BYTES);
+        let to = self.wanted.load(Acquire).min(segment.capacity()).min(from + STEP_BYTES);
         // Nothing is ready before a writer has made the first bytes ready: those of a resumed segment lie further on.
         if from == 0 || from >= to {
             return false;

@@ -25,6 +25,7 @@
 mod ahead;
 mod replay;
 mod segment;
+mod short;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
@@ -34,6 +35,7 @@ use ahead::Ahead;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
+use short::{SHORT_BODY_BYTES, ShortRecord, put_together, sum_of_word};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -136,6 +138,9 @@ fn segment_bytes_for(table_bytes: u64) -> u64 {
     const SEGMENT_BYTES_MIN: u64 = 128 << 20;
     (table_bytes / 2).max(SEGMENT_BYTES_MIN)
 }
+
+/// A segment does not grow beyond this: its addresses are reserved when it begins.
+const GROWN_BYTES_MAX: u64 = 16 << 30;
 
 impl Tail {
     fn free_slots(&self) -> impl Iterator<Item = u8> + use<> {
@@ -266,6 +271,20 @@ impl Log {
         }
     }
 
+    /// Lets the current segment grow with the table, which has `table_bytes` now, unless the user has set its length:
+    /// where a table doubles while one segment fills, that is half as many checkpoints.
+    pub(super) fn grow(&self, table_bytes: u64) {
+        self.follow(table_bytes);
+        let mut tail = self.tail();
+        let Some(segment) = tail.segment.clone() else { return };
+        // By a good part, so that this is rare.
+        let capacity = segment.capacity();
+        if self.fixed_segment_bytes.is_none() && self.segment_bytes() >= capacity + capacity / 8 {
+            let grown = segment.grow(self.segment_bytes());
+            tail.needed.last_mut().expect("the current segment is needed").capacity = grown;
+        }
+    }
+
     /// A reader of the records since the checkpoint.
     pub(crate) fn reader(&self) -> Result<Reader> {
         Reader::new(self.storage.as_ref(), &self.table, self.table_id, self.tail().base)
@@ -359,7 +378,7 @@ impl Log {
             (segment, tail.offset)
         };
         let sum = self.reserved.load(Relaxed);
-        if sum > segment.capacity {
+        if sum > segment.capacity() {
             return Ok(None);
         }
         // Enough that this is rare, and not so much that a thread waits long.
@@ -368,7 +387,7 @@ impl Log {
             None => 1 << 16,
             Some(_) => 1 << 12, // in a model of threads the segments are as short
         };
-        let to = (sum + more).min(segment.capacity);
+        let to = (sum + more).min(segment.capacity());
         segment.prepare(prepared.max(offset), to)?;
         *current = Some(segment);
         self.ahead.set_prepared(&mut current, to);
@@ -397,7 +416,7 @@ impl Log {
         if RECORDS_START + bytes + RESUMED_BYTES > capacity {
             return Ok(None);
         }
-        let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+        let shape = self.shape(slot, capacity, tail.end);
         self.refuse_if_moved()?;
         let segment = Arc::new(Segment::resume(self.storage.as_ref(), &self.table, header, shape)?);
         // Bytes after the end may be complete records from before the crash. They would count again if the record
@@ -423,13 +442,19 @@ impl Log {
         Ok(())
     }
 
+    fn shape(&self, slot: u8, capacity: u64, start: Lsn) -> Shape {
+        let grown =
+            if self.fixed_segment_bytes.is_some() { 0 } else { capacity.saturating_mul(4).min(GROWN_BYTES_MAX) };
+        Shape { slot, capacity, capacity_max: grown.max(capacity), start, mapped: !self.waits() }
+    }
+
     /// Begins a segment with room for `bytes` in a free slot; `None` if this or another table needs every slot.
     fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Option<Arc<Segment>>> {
         self.refuse_if_moved()?;
         let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
         let capacity = self.segment_bytes().max(RECORDS_START + bytes);
         for slot in tail.free_slots() {
-            let shape = Shape { slot, capacity, start: tail.end, mapped: !self.waits() };
+            let shape = self.shape(slot, capacity, tail.end);
             let begun = Segment::begin(self.storage.as_ref(), &self.table, self.file.as_ref(), header, shape)?;
             let Some(segment) = begun.map(Arc::new) else { continue };
             tail.needed.push(NeededSegment { slot, number, capacity });
@@ -459,7 +484,7 @@ impl Log {
         const SPARE_SLOTS: usize = 1;
         let (used, capacity) = {
             let tail = self.tail();
-            (tail.needed.len(), tail.segment.as_ref().map_or(self.segment_bytes(), |s| s.capacity))
+            (tail.needed.len(), tail.segment.as_ref().map_or(self.segment_bytes(), |s| s.capacity()))
         };
         if used + SPARE_SLOTS >= usize::from(SLOT_COUNT) {
             return Ok(false);
@@ -471,7 +496,7 @@ impl Log {
     /// Whether the current segment has room for a record of `bytes`.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let tail = self.tail();
-        let capacity = tail.segment.as_ref().map_or(self.segment_bytes(), |s| s.capacity);
+        let capacity = tail.segment.as_ref().map_or(self.segment_bytes(), |s| s.capacity());
         !tail.is_crowded() && self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
     }
 
@@ -588,10 +613,24 @@ impl Log {
             return self.append_pieces(room, kind, body);
         }
         room.take(RECORD_HEADER_BYTES + bytes);
-        self.append_one(kind, body, bytes)
+        if bytes > SHORT_BODY_BYTES || self.waits() {
+            return self.append_one(kind, body, bytes);
+        }
+        // The common record: one store.
+        let mut record: ShortRecord = [0; _];
+        let (len, own) = put_together(&mut record, Head::word(kind, bytes), body);
+        let mut tail = self.tail();
+        let tail = &mut *tail;
+        let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
+        let chain = sum_of_word(tail.chain, own);
+        record[..4].copy_from_slice(&chain.to_le_bytes());
+        segment.store_one(&record[..len], tail.offset)?;
+        tail.chain = chain;
+        tail.offset += len as u64;
+        Ok(segment.start + tail.offset)
     }
 
-    #[inline]
+    #[inline(never)]
     fn append_one(&self, kind: u8, body: &[&[u8]], bytes: usize) -> Result<Lsn> {
         let head = Head::new(kind, body);
         let mut tail = self.tail();
@@ -800,10 +839,16 @@ struct Head {
 }
 
 impl Head {
+    /// Kind and length of a record.
+    #[inline]
+    fn word(kind: u8, body_bytes: usize) -> [u8; 4] {
+        (u32::from(kind) << 24 | body_bytes as u32).to_le_bytes()
+    }
+
     #[inline]
     fn new(kind: u8, body: &[&[u8]]) -> Head {
         let len: usize = body.iter().map(|part| part.len()).sum();
-        let word = (u32::from(kind) << 24 | len as u32).to_le_bytes();
+        let word = Head::word(kind, len);
         let own = body.iter().fold(crc32c::crc32c(&word), |sum, part| crc32c::crc32c_append(sum, part));
         Head { word, own }
     }
@@ -824,5 +869,8 @@ impl Head {
 /// Threads compute `own` side by side, however long the record; only this is done one after another.
 #[inline]
 fn chained(chain: u32, own: u32) -> u32 {
-    crc32c::crc32c_append(chain, &own.to_le_bytes())
+    sum_of_word(chain, own)
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,8 +139,9 @@ pub(super) struct Segment {
     file: Box<dyn File>,
     map: Option<Box<dyn Mapped>>,
     path: PathBuf,
-    /// Maximum length in bytes.
-    pub capacity: u64,
+    /// Maximum length in bytes. It may grow up to `capacity_max`.
+    capacity: AtomicU64,
+    capacity_max: u64,
     /// The position of its first byte in the log, counted from the open of the table.
     pub start: u64,
     /// Bytes that were written once, so that rewriting them needs no space and no change of the file's metadata.
@@ -178,6 +179,8 @@ fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
 pub(super) struct Shape {
     pub slot: u8,
     pub capacity: u64,
+    /// What it may grow to.
+    pub capacity_max: u64,
     pub start: u64,
     /// Stores reach the kernel at once.
     pub mapped: bool,
@@ -235,16 +238,29 @@ impl Segment {
             file,
             map: None,
             path,
-            capacity: shape.capacity,
+            capacity: AtomicU64::new(shape.capacity),
+            capacity_max: shape.capacity_max.max(shape.capacity),
             start: shape.start,
             written: AtomicU64::new(written),
             named: AtomicBool::new(false),
         };
         segment.write_zeros(RECORDS_START)?;
         if shape.mapped {
-            segment.map = segment.file.map(shape.capacity).map_err(|e| Error::io(&segment.path, "map", e))?;
+            // Addresses alone: pages are made ready as they are needed.
+            segment.map = segment.file.map(segment.capacity_max).map_err(|e| Error::io(&segment.path, "map", e))?;
         }
         Ok(segment)
+    }
+
+    /// Maximum length in bytes.
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity.load(Relaxed)
+    }
+
+    /// Raises the maximum length to `bytes`, or as far as it goes. Returns what it is now.
+    pub(super) fn grow(&self, bytes: u64) -> u64 {
+        self.capacity.fetch_max(bytes.min(self.capacity_max), Relaxed);
+        self.capacity()
     }
 
     /// Makes bytes `from..to` writable without an error except one of the device.
@@ -292,6 +308,25 @@ impl Segment {
             to += part.len() as u64;
         }
         Ok(())
+    }
+
+    /// [`store`](Self::store) of one part.
+    #[inline]
+    pub(super) fn store_one(&self, bytes: &[u8], at: u64) -> Result<()> {
+        if cfg!(test) {
+            // A process may die after the first part.
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            return self.store(&[first, second], at);
+        }
+        match &self.map {
+            Some(map) if map.store(at, bytes).is_ok() => Ok(()),
+            _ => self.store_otherwise(bytes, at),
+        }
+    }
+
+    #[cold]
+    fn store_otherwise(&self, bytes: &[u8], at: u64) -> Result<()> {
+        if self.map.is_some() { Err(self.why_not_stored(&[bytes], at)) } else { self.write(bytes, at) }
     }
 
     /// The error of a failed store: a call that writes the same bytes gets a more precise one.

@@ -1,12 +1,13 @@
 //! The operations of a table whose instructions `make budget` counts: `budget OPERATION`.
 //!
-//! Fixed inputs, so that the counts are the same on every machine: 200,000 pairs of 8 + 16 bytes in memory, keys in a
-//! fixed scrambled order, the table growing from empty. Each operation is a function of its own, which callgrind finds
-//! by its name (`count_put`, `count_hit`, ...); what comes before it is not counted. The program checks every answer.
+//! Fixed inputs, so that the counts are the same on every machine: 200,000 pairs of 8 + 16 bytes, keys in a fixed
+//! scrambled order, the table growing from empty; in memory, but for `logged` in a file with a log. Each operation is a
+//! function of its own, which callgrind finds by its name (`count_put`, `count_hit`, ...); what comes before it is not
+//! counted. The program checks every answer.
 //!
 //! Not here: callgrind, and the budgets (`crates/bench/budget`).
 
-use splitpoint::{Result, Table};
+use splitpoint::{Durability, Result, Table, TableOptions};
 use std::hint::black_box;
 
 const PAIRS: u64 = 200_000;
@@ -18,6 +19,23 @@ fn key(i: u64) -> [u8; 8] {
 #[inline(never)]
 fn count_put(table: &Table) -> Result<()> {
     (0..PAIRS).try_for_each(|i| table.put(&key(i), &[1; 16]))
+}
+
+#[inline(never)]
+fn count_logged(table: &Table) -> Result<()> {
+    count_put(table)
+}
+
+/// Puts into a file with a log: what a put takes there beside its work in memory.
+fn logged() -> std::result::Result<u64, Box<dyn std::error::Error>> {
+    let dir = std::env::temp_dir().join(format!("splitpoint-budget-{}", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
+    let table = TableOptions::new().durability(Durability::Os).open(dir.join("table"))?;
+    count_logged(&table)?;
+    let len = table.len();
+    table.close()?;
+    std::fs::remove_dir_all(&dir)?;
+    Ok(len)
 }
 
 #[inline(never)]
@@ -70,8 +88,13 @@ fn count_scan(table: &Table) -> Result<u64> {
     Ok(pairs)
 }
 
-fn main() -> Result<()> {
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let operation = std::env::args().nth(1).unwrap_or_default();
+    if operation == "logged" {
+        assert_eq!(logged()?, PAIRS, "{operation}: not every pair was there");
+        println!("{PAIRS}");
+        return Ok(());
+    }
     let table = Table::in_memory()?;
     count_put(&table)?;
     let answers = match &*operation {
@@ -83,7 +106,9 @@ fn main() -> Result<()> {
         "remove" => count_remove(&table)?,
         "scan" => count_scan(&table)?,
         other => {
-            eprintln!("budget: no operation '{other}'; there are put, overwrite, hit, miss, append, remove, scan");
+            eprintln!(
+                "budget: no operation '{other}'; there are put, logged, overwrite, hit, miss, append, remove, scan"
+            );
             std::process::exit(2);
         }
     };

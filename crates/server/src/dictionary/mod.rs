@@ -163,12 +163,12 @@ impl Served {
         self.look_up(&[key], |dictionary| Ok(dictionary.get_into(key, value)?))
     }
 
-    /// The values of `keys`, in order.
+    /// Calls `take` with the index of each key, in order, and its value.
     ///
     /// # Errors
-    /// Those of [`get_into`](Self::get_into).
-    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, LookupError> {
-        self.look_up(keys, |dictionary| Ok(dictionary.get_many(keys)?))
+    /// Those of [`get_into`](Self::get_into); `take` was called for some keys, from the first on.
+    pub fn get_many_with(&self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<(), LookupError> {
+        self.look_up(keys, |dictionary| Ok(dictionary.get_many_with(keys, take)?))
     }
 
     fn look_up<T>(

@@ -424,8 +424,7 @@ fn read_dictionary(dictionary: &Served, keys: &[&[u8]], mut take: impl FnMut(usi
             Ok(())
         });
     }
-    dictionary.get_many(keys)?.iter().enumerate().for_each(|(index, value)| take(index, value.as_deref()));
-    Ok(())
+    Ok(dictionary.get_many_with(keys, take)?)
 }
 
 impl Database {

@@ -1,0 +1,69 @@
+//! Segments that grow with their table.
+
+use super::*;
+use crate::io::simulated::{Simulated, State};
+
+/// Counts the records of a replay, which have to be those of `record`, in order.
+struct Counting(u32);
+
+impl Replay for Counting {
+    fn announce(&mut self, _: u8, _: &[u8]) {}
+
+    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<bool> {
+        assert_eq!((kind, body), (1, &record(self.0)[..]));
+        self.0 += 1;
+        Ok(true)
+    }
+}
+
+fn record(n: u32) -> [u8; 100] {
+    [n as u8; 100]
+}
+
+fn log(disk: &Arc<Simulated>, file: &Arc<dyn File>, log_bytes: Option<u64>) -> Log {
+    let storage: Arc<dyn Storage> = disk.clone();
+    Log::new(storage, Path::new("table"), file.clone(), 7, 1, Some(Safety::Process), log_bytes)
+}
+
+/// Adds records until the segment is full; returns how many the log has then.
+fn fill(log: &Log, mut count: u32) -> u32 {
+    while let Some(mut room) = log.reserve(record_bytes(record(0).len())).unwrap() {
+        log.append(&mut room, 1, &[&record(count)]).unwrap();
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_segment_grows_with_the_table_up_to_four_times_and_a_replay_has_all_of_it() {
+    const SEGMENT_BYTES: u64 = RECORDS_START + 30_000;
+    const LARGE_TABLE_BYTES: u64 = 1 << 40;
+    let disk = Arc::new(Simulated::new(State::default()));
+    let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
+    let growing = log(&disk, &file, None);
+    growing.segment_bytes.store(SEGMENT_BYTES, Relaxed);
+    let small = fill(&growing, 0);
+    assert!(!growing.has_room(1000));
+    growing.grow(LARGE_TABLE_BYTES);
+    assert!(growing.has_room(1000));
+    let large = fill(&growing, small);
+    let of_segment = |segments: u64| (segments * SEGMENT_BYTES - RECORDS_START) / record_bytes(record(0).len());
+    assert_eq!((u64::from(small), u64::from(large)), (of_segment(1), of_segment(4)));
+    // No further.
+    growing.grow(LARGE_TABLE_BYTES);
+    assert_eq!(fill(&growing, large), large);
+    drop(growing);
+    let mut replayed = Counting(0);
+    log(&disk, &file, None).replay(&mut replayed).unwrap();
+    assert_eq!(replayed.0, large);
+}
+
+#[test]
+fn a_segment_of_a_length_that_the_user_has_set_does_not_grow() {
+    let disk = Arc::new(Simulated::new(State::default()));
+    let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
+    let fixed = log(&disk, &file, Some(1 << 18));
+    let count = fill(&fixed, 0);
+    fixed.grow(1 << 40);
+    assert_eq!(fill(&fixed, count), count);
+}
