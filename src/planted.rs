@@ -89,6 +89,12 @@ pub(crate) enum Bug {
     ReplayedUnsynced,
     /// A replay repeats appends.
     AppendedTwice,
+    /// A replay gives the changes of a key to several parts.
+    KeysInSeveralParts,
+    /// A block of records that ends within one ends the log.
+    BlockEndsLog,
+    /// If changes of several parts of a replay fail, the error of the first part counts.
+    AnyFailureCounts,
     /// A replay omits the last change of a batch.
     BatchInPart,
     /// A failed batch is not undone.

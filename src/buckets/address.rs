@@ -104,6 +104,12 @@ impl Buckets {
         BucketAddress { view, bucket, frame, start }
     }
 
+    /// The frame that has the bucket of `hash` now.
+    #[inline]
+    pub(crate) fn frame_of(&self, hash: u64) -> FrameNo {
+        self.address(hash).frame
+    }
+
     /// Whether `view` is still right about `bucket`, and `hash` still belongs to it; called under the latch of its
     /// frame.
     #[inline]

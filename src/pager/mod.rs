@@ -14,6 +14,7 @@
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
 mod ahead;
+mod announce;
 mod around;
 mod checkpoint;
 mod checkpoint_lock;

@@ -153,7 +153,7 @@ impl Table {
     }
 
     /// [`write_many`](Self::write_many) without waiting. `last` becomes the log position of the last change.
-    fn write_unsynced<'k, E: Edit<Answer: Copy>>(
+    pub(super) fn write_unsynced<'k, E: Edit<Answer: Copy>>(
         &self,
         count: usize,
         change_at: impl Fn(usize) -> WalRecord<'k>,

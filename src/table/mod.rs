@@ -31,6 +31,7 @@ mod open;
 mod openings;
 mod options;
 mod publish;
+mod replay;
 mod stored;
 #[cfg(test)]
 mod tests;

@@ -2,22 +2,19 @@
 //!
 //! ```text
 //! open   Pager::open installs a complete journal -> root -> hash function -> buckets -> replay the log
-//! replay record -> put, append, remove, clear, or the changes of a batch
 //! ```
 //!
-//! Not here: the options (`options.rs`), the bytes of a record (`wal_record.rs`).
+//! Not here: the options (`options.rs`), the replay (`replay.rs`).
 
 use super::gate::Gate;
 use super::handle::Table;
-use super::options::{Durability, TableOptions};
+use super::options::{Durability, ReplayPlan, TableOptions};
 use super::publish::Publisher;
-use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
 use crate::buckets::root::Root;
 use crate::buckets::{Buckets, Fill, Totals};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
-use crate::pager::wal::Replay;
 use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
 use crate::planted::{Bug, planted};
 use std::path::Path;
@@ -108,7 +105,7 @@ impl Table {
         let mut table = match root {
             Some(root) => {
                 let mut table = Table::from_root(Arc::new(pager), &options, &root)?;
-                table.replay()?;
+                table.replay(options.replay)?;
                 table
             }
             None => {
@@ -169,13 +166,13 @@ impl Table {
     }
 
     /// Replays the log's changes since the last checkpoint.
-    pub(super) fn replay(&mut self) -> Result<()> {
+    pub(super) fn replay(&mut self, plan: ReplayPlan) -> Result<()> {
         let pager = self.pager.clone();
         let Some(log) = pager.log() else { return Ok(()) };
         self.replaying = true;
         // If it fails, nothing may be written: the log has the only copy of the changes not yet replayed.
         *self.closed.get_mut() = true;
-        self.replayed = log.replay(&mut Replayer(self))?;
+        self.replayed = self.replay_log(log, plan)?;
         *self.closed.get_mut() = false;
         self.replaying = false;
         if pager.has_replayed_references() && log.waits() {
@@ -191,53 +188,6 @@ impl Table {
     /// before a checkpoint.
     pub fn replayed(&self) -> u64 {
         self.replayed
-    }
-
-    /// Makes a change of the log again. `false`, with nothing changed, where the file does not have its value.
-    fn redo(&self, change: WalRecord<'_>) -> Result<bool> {
-        match change {
-            WalRecord::Put { key, value } => self.put(key, value)?,
-            WalRecord::Append { key, tail } => {
-                if planted(Bug::AppendedTwice) {
-                    self.append(key, tail)?;
-                }
-                self.append(key, tail)?;
-            }
-            WalRecord::Remove { key } => drop(self.remove(key)?),
-            WalRecord::Clear => self.clear()?,
-            WalRecord::Batch(bytes) => {
-                let changes = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
-                let count = changes.len() - usize::from(planted(Bug::BatchInPart) && !changes.is_empty());
-                changes.into_iter().take(count).try_for_each(|change| self.redo(change).map(drop))?;
-            }
-            WalRecord::PutStored { key, reference } => {
-                let Some(value) = self.pager.read_stored(decode_reference(reference))? else { return Ok(false) };
-                self.put(key, &value)?;
-            }
-        }
-        Ok(true)
-    }
-
-    fn bad_record(&self, kind: u8) -> Error {
-        let path = self.pager.path().display();
-        Error::corrupt(format!("{path}: the log has a malformed record of kind {kind}, though its checksum matches"))
-            .with_hint("Open the table with the version that wrote it.")
-    }
-}
-
-/// Replays changes in order.
-struct Replayer<'t>(&'t Table);
-
-impl Replay for Replayer<'_> {
-    fn announce(&mut self, kind: u8, body: &[u8]) {
-        if let Some(key) = WalRecord::parse(kind, body).and_then(WalRecord::key) {
-            self.0.buckets.prefetch_bucket(self.0.buckets.key(key).hash);
-        }
-    }
-
-    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<bool> {
-        let change = WalRecord::parse(kind, body).ok_or_else(|| self.0.bad_record(kind))?;
-        self.0.redo(change)
     }
 }
 

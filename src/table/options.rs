@@ -4,7 +4,7 @@ use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, Storage};
-use crate::pager::wal::Safety;
+use crate::pager::wal::{BlockLimits, Safety};
 use std::sync::Arc;
 
 /// Which failures a completed write survives.
@@ -38,6 +38,22 @@ impl Durability {
 /// that go to the file at once").
 const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 16 << 10 };
 
+/// How an open replays the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReplayPlan {
+    pub block: BlockLimits,
+    /// Parts of a block, a power of two; `None`: as many as the machine has threads, up to a limit.
+    pub parts: Option<usize>,
+    /// Changes of a block from which on each part has a thread.
+    pub threads_from: usize,
+}
+
+impl Default for ReplayPlan {
+    fn default() -> Self {
+        ReplayPlan { block: BlockLimits { bytes: 2 << 20, records: usize::MAX }, parts: None, threads_from: 4096 }
+    }
+}
+
 /// Options for [`Table::open`](crate::Table::open) and [`Table::in_memory`](crate::Table::in_memory); start with
 /// [`TableOptions::new`].
 ///
@@ -67,6 +83,7 @@ pub struct TableOptions {
     pub(super) log_bytes: Option<u64>,
     pub(super) inline_checkpoints: bool,
     pub(super) stored_bytes_min: usize,
+    pub(super) replay: ReplayPlan,
     pub(super) table_id: Option<u64>,
     pub(super) publish_counters: bool,
     pub(crate) storage: Arc<dyn Storage>,
@@ -97,6 +114,7 @@ impl TableOptions {
             log_bytes: None,
             inline_checkpoints: false,
             stored_bytes_min: STORED_BYTES_MIN,
+            replay: ReplayPlan::default(),
             table_id: None,
             publish_counters: false,
             storage: Arc::new(Disk),

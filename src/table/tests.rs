@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod counters;
+mod replay;
 
 use super::*;
 use crate::error::ErrorKind;

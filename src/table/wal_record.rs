@@ -132,6 +132,16 @@ impl<'a> WalRecord<'a> {
         }
     }
 
+    /// What an open that replays a record has to do at once before it takes the next: bytes of a value to read. All
+    /// that it can where it removes all pairs.
+    pub(super) fn replay_room(kind: u8, body: &[u8]) -> usize {
+        match (kind, body.last_chunk()) {
+            (PUT_STORED, Some(reference)) => decode_reference(reference).bytes as usize,
+            (CLEAR, _) => usize::MAX,
+            _ => 0,
+        }
+    }
+
     /// The key it is about, if it is about one.
     pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {

@@ -32,8 +32,8 @@ use crate::io::{File, Mode, Storage};
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
 use ahead::Ahead;
-pub(crate) use replay::Replay;
 use replay::Replayed;
+pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
 use short::{SHORT_BODY_BYTES, ShortRecord, put_together, sum_of_word};
 use std::path::{Path, PathBuf};
@@ -285,11 +285,15 @@ impl Log {
         }
     }
 
-    /// Passes the records since the checkpoint to `target`, in order. Returns their number.
-    pub(crate) fn replay(&self, target: &mut dyn Replay) -> Result<u64> {
+    /// A reader of the records since the checkpoint.
+    pub(crate) fn reader(&self) -> Result<Reader> {
+        Reader::new(self.storage.as_ref(), &self.table, self.table_id, self.tail().base)
+    }
+
+    /// Continues the log after the last record that `reader` has read to the end. Returns the number of its records.
+    pub(crate) fn continue_after(&self, reader: Reader) -> Result<u64> {
         let mut tail = self.tail();
-        let Replayed { last, needed, ends, number, records } =
-            replay::replay(self.storage.as_ref(), &self.table, self.table_id, tail.base, target)?;
+        let Replayed { last, needed, ends, number, records } = reader.replayed();
         tail.number = number.max(tail.base);
         tail.replayed = ends;
         tail.needed = needed

@@ -1,11 +1,17 @@
-//! Reads the log after a crash.
+//! Reads the log after a crash, block by block.
+//!
+//! ```text
+//! read         a part of a segment -> its complete records, in order; one in pieces is put together first
+//! end          at the first incomplete record; then the segment that continues exactly there, if there is one
+//! end_before   the same before a record of the last block, whose value the disk lost
+//! ```
 //!
 //! A replay starts after the last checkpoint, with the segment that began at it, then those that continue it, record
 //! by record, up to the first incomplete one. The bytes after that were never acknowledged. A record whose value is in
 //! the table's file, but was not synced before the power was lost, is incomplete as well.
 //!
-//! Cost: one pass over the log, and the pages that its records change.
-//! Not here: the meaning of records (`table/wal_record.rs`).
+//! Cost: one pass over the log.
+//! Not here: the meaning of records (`table/wal_record.rs`), and how their changes are made (`table/replay.rs`).
 
 use super::segment::{End, Header, RECORDS_START, SLOT_COUNT, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};
@@ -16,13 +22,82 @@ use crate::planted::{Bug, planted};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Receives the records of a replay.
-pub(crate) trait Replay {
-    /// A record comes soon: its bucket may be prefetched.
-    fn announce(&mut self, kind: u8, body: &[u8]);
-    /// Makes the change that the record describes. `false`, with nothing changed, where it refers to bytes that were
-    /// lost with the power: then the log ends before it.
-    fn apply(&mut self, kind: u8, body: &[u8]) -> Result<bool>;
+/// Consecutive records of one segment, and the bytes that they consist of.
+#[derive(Default)]
+pub(crate) struct Block {
+    /// A part of the segment.
+    bytes: Vec<u8>,
+    /// Bytes that are elsewhere: bodies put together from pieces, and what [`keep`](Self::keep) adds.
+    kept: Vec<Vec<u8>>,
+    records: Vec<Record>,
+}
+
+struct Record {
+    kind: u8,
+    body: Place,
+    /// Its offset in the segment, and the checksum of the record before it.
+    at: u64,
+    chain: u32,
+}
+
+/// Where in a block some bytes are.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place {
+    /// 0: the part of the segment; from 1 on, `kept`.
+    source: u32,
+    start: usize,
+    len: usize,
+}
+
+impl Block {
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Kind and body of record `index`.
+    #[inline]
+    pub(crate) fn record(&self, index: usize) -> (u8, Place) {
+        let Record { kind, body, .. } = self.records[index];
+        (kind, body)
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self, place: Place) -> &[u8] {
+        let source = match place.source {
+            0 => &self.bytes,
+            n => &self.kept[n as usize - 1],
+        };
+        &source[place.start..][..place.len]
+    }
+
+    /// Adds bytes that the block's records refer to.
+    pub(crate) fn keep(&mut self, bytes: Vec<u8>) -> Place {
+        let len = bytes.len();
+        self.kept.push(bytes);
+        Place { source: self.kept.len() as u32, start: 0, len }
+    }
+
+    fn clear(&mut self) {
+        // The bytes stay: they are overwritten.
+        self.kept.clear();
+        self.records.clear();
+    }
+}
+
+impl Place {
+    /// The place of `part`, which is a part of `whole`, the bytes of this place.
+    #[inline]
+    pub(crate) fn of_part(self, whole: &[u8], part: &[u8]) -> Place {
+        let before = part.as_ptr().addr() - whole.as_ptr().addr();
+        Place { source: self.source, start: self.start + before, len: part.len() }
+    }
+}
+
+/// How much a block has at most, beyond one record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockLimits {
+    pub bytes: usize,
+    pub records: usize,
 }
 
 /// The result of a replay.
@@ -61,30 +136,6 @@ impl Found {
     }
 }
 
-/// Passes the records since checkpoint `sequence` to `target`.
-pub(super) fn replay(
-    storage: &dyn Storage,
-    table: &Path,
-    table_id: u64,
-    sequence: u64,
-    target: &mut dyn Replay,
-) -> Result<Replayed> {
-    let mut segments = find(storage, table, table_id)?;
-    let number = segments.iter().map(|s| s.header.number).max().unwrap_or(0);
-    let mut replayed = Replayed { number, ..Replayed::default() };
-    let mut last: Option<End> = None;
-    while let Some(index) = segments.iter().position(|s| s.continues(sequence, last.as_ref())) {
-        let segment = segments.remove(index);
-        let (end, records) = replay_segment(&segment, target)?;
-        replayed.records += records;
-        replayed.needed.push((segment.slot, segment.header.number));
-        replayed.ends.push((segment.slot, end.offset));
-        replayed.last = Some((segment.header, segment.slot, end));
-        last = Some(end);
-    }
-    Ok(replayed)
-}
-
 /// The segments of this table beside it. Others are left over from a table of the same name.
 fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
@@ -101,141 +152,195 @@ fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>
     Ok(found)
 }
 
-/// Records announced before the first of them is applied.
-const AHEAD: usize = 32;
+/// Reads the records since a checkpoint.
+pub(crate) struct Reader {
+    /// Segments not yet read.
+    found: Vec<Found>,
+    /// The number of the checkpoint.
+    sequence: u64,
+    current: Option<Current>,
+    /// Bytes to read at once.
+    read_bytes: usize,
+    replayed: Replayed,
+}
 
-fn replay_segment(segment: &Found, target: &mut dyn Replay) -> Result<(End, u64)> {
-    let fail = |e| Error::io(&segment.path, "read", e);
-    let mut reader = Reader::new(segment.file.as_ref(), segment.header.chain()).map_err(fail)?;
-    let mut pieces: HashMap<[u8; PIECE_HEADER_BYTES], Vec<u8>> = HashMap::new();
-    let mut records = 0;
-    loop {
-        let window = reader.window(AHEAD).map_err(fail)?;
-        if window.is_empty() {
-            return Ok((End { number: segment.header.number, offset: reader.at, chain: reader.chain }, records));
-        }
-        for (kind, body) in window.iter() {
-            if kind & IN_PIECES == 0 && ![PIECE, RESUMED].contains(&kind) {
-                target.announce(kind, body);
-            }
-        }
-        for (record, (kind, body)) in window.iter().enumerate() {
-            let applied = match kind {
-                RESUMED => {
-                    // The process that wrote them is gone, and its record numbers are used again.
-                    pieces.clear();
-                    continue;
-                }
-                PIECE => {
-                    let (number, content) = body.split_first_chunk().ok_or_else(|| bad_piece(&segment.path))?;
-                    pieces.entry(*number).or_default().extend_from_slice(content);
-                    continue;
-                }
-                _ if kind & IN_PIECES != 0 => {
-                    let whole =
-                        <[u8; PIECE_HEADER_BYTES]>::try_from(body).ok().and_then(|number| pieces.remove(&number));
-                    target.apply(kind & !IN_PIECES, &whole.ok_or_else(|| bad_piece(&segment.path))?)?
-                }
-                _ => target.apply(kind, body)?,
-            };
-            if !applied {
-                let (offset, chain) = window.starts[record];
-                return Ok((End { number: segment.header.number, offset, chain }, records));
-            }
-            records += 1;
-        }
+impl Reader {
+    /// A reader of the records since checkpoint `sequence`.
+    pub(super) fn new(storage: &dyn Storage, table: &Path, table_id: u64, sequence: u64) -> Result<Reader> {
+        let found = find(storage, table, table_id)?;
+        let number = found.iter().map(|s| s.header.number).max().unwrap_or(0);
+        let replayed = Replayed { number, ..Replayed::default() };
+        Ok(Reader { found, sequence, current: None, read_bytes: READ_BYTES_MIN, replayed })
     }
+
+    /// Reads the next records into `block`; `false`, and none, at the end of the log. `room` is how much of a block's
+    /// bytes a record of that kind and body takes beside its own: the block ends with the record that exceeds them.
+    ///
+    /// After an error the block has the records before it.
+    pub(crate) fn read(
+        &mut self,
+        block: &mut Block,
+        limits: BlockLimits,
+        room: impl Fn(u8, &[u8]) -> usize,
+    ) -> Result<bool> {
+        block.clear();
+        while block.records.is_empty() {
+            if self.current.as_ref().is_some_and(|current| current.ended) {
+                self.end_segment();
+            }
+            let current = match &mut self.current {
+                Some(current) => current,
+                None => {
+                    let Some(segment) = self.next_segment()? else { return Ok(false) };
+                    if segment.file_bytes > LONG_BYTES {
+                        self.read_bytes = limits.bytes.max(READ_BYTES_MIN);
+                    }
+                    self.current.insert(segment)
+                }
+            };
+            let from = current.at;
+            let filled = current.fill(block, self.read_bytes, limits, &room);
+            self.replayed.records += block.records.len() as u64;
+            filled?;
+            // Where blocks end early, for the room that their records take, the rest is read again.
+            let read_well = current.at - from > self.read_bytes as u64 / 2;
+            let bytes = if read_well { 2 * self.read_bytes } else { self.read_bytes / 2 };
+            self.read_bytes = bytes.min(limits.bytes).max(READ_BYTES_MIN);
+        }
+        Ok(true)
+    }
+
+    fn next_segment(&mut self) -> Result<Option<Current>> {
+        let last = self.replayed.last.map(|(.., end)| end);
+        let next = self.found.iter().position(|segment| segment.continues(self.sequence, last.as_ref()));
+        next.map(|index| Current::new(self.found.remove(index))).transpose()
+    }
+
+    /// Ends the log before record `index` of `block`, the last one read.
+    pub(crate) fn end_before(&mut self, block: &Block, index: usize) {
+        let current = self.current.as_mut().expect("a block is of the current segment");
+        (current.at, current.chain, current.ended) = (block.records[index].at, block.records[index].chain, true);
+        self.replayed.records -= (block.len() - index) as u64;
+    }
+
+    fn end_segment(&mut self) {
+        let Some(Current { segment, at, chain, .. }) = self.current.take() else { return };
+        let end = End { number: segment.header.number, offset: at, chain };
+        self.replayed.needed.push((segment.slot, segment.header.number));
+        self.replayed.ends.push((segment.slot, at));
+        self.replayed.last = Some((segment.header, segment.slot, end));
+    }
+
+    /// What was read, after [`read`](Self::read) has found the end.
+    pub(super) fn replayed(self) -> Replayed {
+        self.replayed
+    }
+}
+
+/// A segment of more bytes is read in blocks of the largest size from its start. Those of a shorter one grow, as it may
+/// have few records.
+const LONG_BYTES: u64 = 16 << 20;
+/// Bytes that the disk is asked for ahead of a block.
+const AHEAD_BYTES: u64 = 8 << 20;
+/// A longest record fits in.
+const READ_BYTES_MIN: usize = RECORD_HEADER_BYTES + BODY_BYTES_MAX;
+
+/// The segment that is being read.
+struct Current {
+    segment: Found,
+    file_bytes: u64,
+    /// Offset of the next record, and the checksum of the one before.
+    at: u64,
+    chain: u32,
+    /// No complete record follows.
+    ended: bool,
+    /// By their numbers, the first pieces of records.
+    pieces: HashMap<[u8; PIECE_HEADER_BYTES], Vec<u8>>,
+}
+
+impl Current {
+    fn new(segment: Found) -> Result<Current> {
+        let file_bytes = segment.file.len().map_err(|e| Error::io(&segment.path, "read", e))?;
+        let chain = segment.header.chain();
+        Ok(Current { segment, file_bytes, at: RECORDS_START, chain, ended: false, pieces: HashMap::new() })
+    }
+
+    /// Reads `bytes` bytes, and adds their records to `block`, which has none. It stays empty where all are pieces.
+    fn fill(
+        &mut self,
+        block: &mut Block,
+        bytes: usize,
+        limits: BlockLimits,
+        room: impl Fn(u8, &[u8]) -> usize,
+    ) -> Result<()> {
+        let rest = self.file_bytes - self.at;
+        let bytes = rest.min(bytes as u64) as usize;
+        let start = self.at;
+        block.bytes.resize(bytes, 0);
+        let file = &self.segment.file;
+        file.read_at(&mut block.bytes, start).map_err(|e| Error::io(&self.segment.path, "read", e))?;
+        if bytes > READ_BYTES_MIN {
+            file.read_ahead(start + bytes as u64, AHEAD_BYTES);
+        }
+        let mut taken = 0usize;
+        while taken < limits.bytes && block.records.len() < limits.records {
+            let place = (self.at - start) as usize;
+            let Some((kind, len, computed)) = next_record(&block.bytes[place..], self.chain) else {
+                self.ended = true;
+                return Ok(());
+            };
+            let Some(computed) = computed else {
+                // The rest of the record is not in the block; perhaps it is not in the file either.
+                self.ended = bytes as u64 == rest || planted(Bug::BlockEndsLog);
+                return Ok(());
+            };
+            let (at, chain) = (self.at, self.chain);
+            self.at += (RECORD_HEADER_BYTES + len) as u64;
+            self.chain = computed;
+            let mut body = Place { source: 0, start: place + RECORD_HEADER_BYTES, len };
+            match kind {
+                // The process that wrote them is gone, and its record numbers are used again.
+                RESUMED => self.pieces.clear(),
+                PIECE => {
+                    let piece = block.bytes(body).split_first_chunk();
+                    let (number, content) = piece.ok_or_else(|| bad_piece(&self.segment.path))?;
+                    self.pieces.entry(*number).or_default().extend_from_slice(content);
+                }
+                _ => {
+                    if kind & IN_PIECES != 0 {
+                        let number = <[u8; PIECE_HEADER_BYTES]>::try_from(block.bytes(body)).ok();
+                        let whole = number.and_then(|number| self.pieces.remove(&number));
+                        body = block.keep(whole.ok_or_else(|| bad_piece(&self.segment.path))?);
+                    }
+                    let kind = kind & !IN_PIECES;
+                    let long = if body.source == 0 { 0 } else { body.len };
+                    taken = taken.saturating_add(room(kind, block.bytes(body))).saturating_add(long);
+                    block.records.push(Record { kind, body, at, chain });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Kind and length of the record at the start of `bytes`, and its checksum, if they have all of it, after one with the
+/// checksum `chain`. `None` where there is no record.
+#[inline]
+fn next_record(bytes: &[u8], chain: u32) -> Option<(u8, usize, Option<u32>)> {
+    let Some(head) = bytes.get(..RECORD_HEADER_BYTES) else { return Some((0, 0, None)) };
+    let (stored, word) = (u32_at(head, 0), u32_at(head, 4));
+    let (kind, len) = ((word >> 24) as u8, (word & 0xFF_FFFF) as usize);
+    if len > BODY_BYTES_MAX {
+        return None;
+    }
+    let Some(own) = bytes.get(4..RECORD_HEADER_BYTES + len) else { return Some((kind, len, None)) };
+    let computed = super::chained(chain, crc32c::crc32c(own));
+    // Zeros after the last record have a checksum of zero; no record has kind 0.
+    (kind != 0 && (stored == computed || planted(Bug::RecordUnchecked))).then_some((kind, len, Some(computed)))
 }
 
 fn bad_piece(path: &Path) -> Error {
     let shown = path.display();
     Error::corrupt(format!("{shown}: the pieces of a record do not fit together, though their checksums match"))
         .with_hint("Open the table with the version that wrote it.")
-}
-
-/// Consecutive records and their bytes.
-#[derive(Default)]
-struct Window {
-    bytes: Vec<u8>,
-    records: Vec<(u8, std::ops::Range<usize>)>,
-    /// Offset of each in the segment, and the checksum of the record before it.
-    starts: Vec<(u64, u32)>,
-}
-
-impl Window {
-    fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
-        self.records.iter().map(|(kind, range)| (*kind, &self.bytes[range.clone()]))
-    }
-}
-
-/// Reads complete records from a segment.
-struct Reader<'a> {
-    file: &'a dyn File,
-    file_bytes: u64,
-    /// Offset of the next record, and the checksum of the one before.
-    at: u64,
-    chain: u32,
-    buffer: Vec<u8>,
-    buffer_start: u64,
-}
-
-impl<'a> Reader<'a> {
-    fn new(file: &'a dyn File, chain: u32) -> std::io::Result<Self> {
-        let file_bytes = file.len()?;
-        Ok(Reader { file, file_bytes, at: RECORDS_START, chain, buffer: Vec::new(), buffer_start: 0 })
-    }
-
-    /// Up to `count` records; empty at the end.
-    fn window(&mut self, count: usize) -> std::io::Result<Window> {
-        let mut window = Window::default();
-        while window.records.len() < count
-            && let Some((kind, body, chain)) = self.record()?
-        {
-            let start = window.bytes.len();
-            window.bytes.extend_from_slice(body);
-            let len = body.len();
-            window.records.push((kind, start..start + len));
-            window.starts.push((self.at, self.chain));
-            self.at += (RECORD_HEADER_BYTES + len) as u64;
-            self.chain = chain;
-        }
-        Ok(window)
-    }
-
-    /// The record at `at`, if it is complete, and its checksum.
-    fn record(&mut self) -> std::io::Result<Option<(u8, &[u8], u32)>> {
-        let Some(head) = self.bytes(RECORD_HEADER_BYTES)? else { return Ok(None) };
-        let (stored, word) = (u32_at(head, 0), u32_at(head, 4));
-        let (kind, len) = ((word >> 24) as u8, (word & 0xFF_FFFF) as usize);
-        if len > BODY_BYTES_MAX {
-            return Ok(None);
-        }
-        let chain = self.chain;
-        let Some(bytes) = self.bytes(RECORD_HEADER_BYTES + len)? else { return Ok(None) };
-        let computed = super::chained(chain, crc32c::crc32c(&bytes[4..]));
-        // Zeros after the last record have a checksum of zero; no record has kind 0.
-        Ok((kind != 0 && (stored == computed || planted(Bug::RecordUnchecked)))
-            .then(|| (kind, &bytes[RECORD_HEADER_BYTES..], computed)))
-    }
-
-    /// The next `len` bytes, if the file has them.
-    fn bytes(&mut self, len: usize) -> std::io::Result<Option<&[u8]>> {
-        const BUFFER_BYTES: u64 = 1 << 20;
-        let end = self.at + len as u64;
-        if end > self.file_bytes {
-            return Ok(None);
-        }
-        if self.at < self.buffer_start || end > self.buffer_start + self.buffer.len() as u64 {
-            let bytes = BUFFER_BYTES.max(len as u64).min(self.file_bytes - self.at);
-            self.buffer.resize(bytes as usize, 0);
-            self.file.read_at(&mut self.buffer, self.at)?;
-            self.buffer_start = self.at;
-        }
-        let start = (self.at - self.buffer_start) as usize;
-        Ok(Some(&self.buffer[start..start + len]))
-    }
 }

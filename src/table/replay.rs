@@ -1,0 +1,324 @@
+//! Replays the log at an open: many records at a time, by several threads.
+//!
+//! ```text
+//! prepare   read a block of records -> decode each, hash its key, give the change to the part of its hash
+//!           -> announce the frames that are not in memory
+//! apply     each part by a thread, change after change, as `put_many` makes them; beside it prepare the next block
+//! ```
+//!
+//! A key belongs to one part, so each key's changes keep their order. Changes of different keys do not depend on each
+//! other; those of a batch may be made one by one, as no thread sees the table before the replay is done. A record
+//! that removes all pairs ends a block. If several changes fail, the error of the first record counts, as if they had
+//! been made one after another.
+//!
+//! Not here: reading the log (`pager/wal/replay.rs`), what an open does before and afterwards (`open.rs`).
+
+use super::handle::Table;
+use super::options::ReplayPlan;
+use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
+use crate::buckets::edit::{Append, Edit, Edited, Remove, Set};
+use crate::buckets::page::Found;
+use crate::buckets::{Bucket, HashedKey, KEY_LEN_MAX, PairLocation};
+use crate::error::{Error, Result};
+use crate::pager::interleave;
+use crate::pager::pool::FrameNo;
+use crate::pager::wal::{Block, BlockLimits, Log, Place, Reader};
+use crate::planted::{Bug, planted};
+use std::panic::resume_unwind;
+use std::thread::{Builder, available_parallelism, scope};
+
+impl ReplayPlan {
+    fn parts(self) -> usize {
+        // More were not measured.
+        const PARTS_MAX: usize = 4;
+        let of_machine = || available_parallelism().map_or(1, |threads| threads.get().min(PARTS_MAX));
+        let parts = self.parts.unwrap_or_else(|| if interleave::task().is_some() { 1 } else { of_machine() });
+        1 << parts.max(1).ilog2()
+    }
+}
+
+/// A change of one pair.
+#[derive(Clone, Copy)]
+struct Change {
+    /// The number of its record in the block.
+    record: u32,
+    kind: Kind,
+    key: Place,
+    value: Place,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Put,
+    Append,
+    Remove,
+}
+
+/// Records whose changes can be made.
+#[derive(Default)]
+struct Prepared {
+    block: Block,
+    parts: Vec<Vec<Change>>,
+    changes: usize,
+    /// All pairs are removed after these changes.
+    clears: bool,
+    /// The error of the record after them.
+    failed: Option<Error>,
+    /// No records follow, and there are none here.
+    at_end: bool,
+    /// Frames to be read; empty between two uses.
+    frames: Vec<FrameNo>,
+}
+
+impl Table {
+    /// Makes the changes of the log again. Returns the number of its records.
+    pub(super) fn replay_log(&self, log: &Log, plan: ReplayPlan) -> Result<u64> {
+        let mut reader = log.reader()?;
+        let (mut now, mut next) = (Prepared::default(), Prepared::default());
+        let parts = plan.parts();
+        self.prepare(&mut reader, &mut now, plan.block, parts);
+        while !now.at_end {
+            let mut prepare_next = || self.prepare(&mut reader, &mut next, plan.block, parts);
+            if parts > 1 && now.changes >= plan.threads_from {
+                self.apply_in_threads(&now, prepare_next)?;
+            } else {
+                self.apply_in_turn(&now)?;
+                prepare_next();
+            }
+            if let Some(e) = now.failed.take() {
+                return Err(e);
+            }
+            std::mem::swap(&mut now, &mut next);
+        }
+        log.continue_after(reader)
+    }
+
+    /// Reads the next block and decodes its records.
+    fn prepare(&self, reader: &mut Reader, prepared: &mut Prepared, limits: BlockLimits, parts: usize) {
+        let Prepared { block, parts: changes, .. } = prepared;
+        changes.resize_with(parts, Vec::new);
+        changes.iter_mut().for_each(Vec::clear);
+        let read = reader.read(block, limits, WalRecord::replay_room);
+        (prepared.changes, prepared.clears, prepared.failed, prepared.at_end) = (0, false, None, false);
+        let of_hash = PartOfHash::new(self, parts);
+        for index in 0..prepared.block.len() {
+            match self.prepare_record(prepared, index, of_hash) {
+                Ok(true) => {}
+                Ok(false) => {
+                    reader.end_before(&prepared.block, index);
+                    return self.announce(prepared);
+                }
+                Err(e) => {
+                    prepared.failed = Some(e);
+                    break;
+                }
+            }
+        }
+        match read {
+            Ok(true) => {}
+            Ok(false) => prepared.at_end = true,
+            Err(e) => prepared.failed = prepared.failed.take().or(Some(e)),
+        }
+        self.announce(prepared);
+    }
+
+    fn announce(&self, prepared: &mut Prepared) {
+        self.pager.announce(&mut prepared.frames);
+        prepared.frames.clear();
+    }
+
+    /// Adds the changes of a record. `false`, with nothing added, where the file does not have its value.
+    fn prepare_record(&self, prepared: &mut Prepared, index: usize, of_hash: PartOfHash) -> Result<bool> {
+        let Prepared { block, parts, changes, clears, frames, .. } = prepared;
+        let (kind, body) = block.record(index);
+        let bytes = block.bytes(body);
+        let mut add = |block: &Block, kind: Kind, key: Place, value: Place| {
+            let hash = self.buckets.key(block.bytes(key)).hash;
+            let frame = self.buckets.frame_of(hash);
+            if self.pager.is_to_be_read(frame) {
+                frames.push(frame);
+            }
+            let part = if planted(Bug::KeysInSeveralParts) { index % parts.len() } else { of_hash.part(hash) };
+            parts[part].push(Change { record: index as u32, kind, key, value });
+            *changes += 1;
+        };
+        let add_plain = |change: WalRecord<'_>| {
+            let place = |part: &[u8]| body.of_part(bytes, part);
+            match change {
+                WalRecord::Put { key, value } => add(&*block, Kind::Put, place(key), place(value)),
+                WalRecord::Append { key, tail } => {
+                    add(&*block, Kind::Append, place(key), place(tail));
+                    if planted(Bug::AppendedTwice) {
+                        add(&*block, Kind::Append, place(key), place(tail));
+                    }
+                }
+                // No table has a longer key.
+                WalRecord::Remove { key } if key.len() <= KEY_LEN_MAX => {
+                    add(&*block, Kind::Remove, place(key), Place::default());
+                }
+                _ => {}
+            }
+        };
+        match WalRecord::parse(kind, bytes).ok_or_else(|| self.bad_record(kind))? {
+            WalRecord::Clear => *clears = true,
+            WalRecord::Batch(bytes) => {
+                let made = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
+                let count = made.len() - usize::from(planted(Bug::BatchInPart) && !made.is_empty());
+                made.into_iter().take(count).for_each(add_plain);
+            }
+            WalRecord::PutStored { key, reference } => {
+                let Some(value) = self.pager.read_stored(decode_reference(reference))? else { return Ok(false) };
+                let key = body.of_part(bytes, key);
+                let value = block.keep(value);
+                add(block, Kind::Put, key, value);
+            }
+            plain => [plain].into_iter().for_each(add_plain),
+        }
+        Ok(true)
+    }
+
+    /// Makes the changes of each part in a thread of its own, and does `beside` in this one.
+    fn apply_in_threads(&self, now: &Prepared, beside: impl FnOnce()) -> Result<()> {
+        let mut results = Vec::with_capacity(now.parts.len());
+        scope(|scope| {
+            let mut threads = Vec::with_capacity(now.parts.len());
+            for part in &now.parts {
+                let work = move || self.apply_part(&now.block, part);
+                match Builder::new().name("splitpoint-replay".into()).spawn_scoped(scope, work) {
+                    Ok(thread) => threads.push(thread),
+                    Err(_) => results.push(work()),
+                }
+            }
+            beside();
+            results
+                .extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))));
+        });
+        self.finish_block(now, results)
+    }
+
+    fn apply_in_turn(&self, now: &Prepared) -> Result<()> {
+        let results = now.parts.iter().map(|part| self.apply_part(&now.block, part)).collect();
+        self.finish_block(now, results)
+    }
+
+    /// The error of the first record that failed; otherwise removes all pairs if that comes next.
+    fn finish_block(&self, now: &Prepared, results: Vec<std::result::Result<(), Failed>>) -> Result<()> {
+        let failed = results.into_iter().filter_map(std::result::Result::err);
+        let order = |failed: &Failed| if planted(Bug::AnyFailureCounts) { 0 } else { failed.record };
+        if let Some(Failed { error, .. }) = failed.min_by_key(order) {
+            return Err(error);
+        }
+        if now.clears { self.clear() } else { Ok(()) }
+    }
+
+    /// Makes the changes in order, up to the first error.
+    fn apply_part(&self, block: &Block, part: &[Change]) -> std::result::Result<(), Failed> {
+        let mut done = 0;
+        let changes: Vec<WalRecord<'_>> = part.iter().map(|change| change.of(block)).collect();
+        let edit_at = |index: usize, key| Redo::of(changes[index], key);
+        self.write_unsynced(part.len(), |index| changes[index], edit_at, |_, _| done += 1, &mut 0)
+            .map_err(|error| Failed { record: part[done].record, error })
+    }
+
+    fn bad_record(&self, kind: u8) -> Error {
+        let path = self.pager.path().display();
+        Error::corrupt(format!("{path}: the log has a malformed record of kind {kind}, though its checksum matches"))
+            .with_hint("Open the table with the version that wrote it.")
+    }
+}
+
+/// A change that could not be made.
+struct Failed {
+    record: u32,
+    error: Error,
+}
+
+/// Which part of a block the changes of a hash belong to.
+#[derive(Clone, Copy)]
+struct PartOfHash {
+    shift: u32,
+    mask: usize,
+}
+
+impl PartOfHash {
+    fn new(table: &Table, parts: usize) -> PartOfHash {
+        // Low bits of a hash name its bucket. Those of one frame differ in the lowest, so that two parts seldom change
+        // the same frame; the highest are not yet in use for each bucket.
+        const SHIFT_MAX: u32 = 12;
+        let generation = table.buckets.view().linear().generation();
+        PartOfHash { shift: generation.saturating_sub(3).min(SHIFT_MAX), mask: parts - 1 }
+    }
+
+    #[inline]
+    fn part(self, hash: u64) -> usize {
+        (hash >> self.shift) as usize & self.mask
+    }
+}
+
+impl Change {
+    #[inline]
+    fn of<'b>(&self, block: &'b Block) -> WalRecord<'b> {
+        let (key, value) = (block.bytes(self.key), block.bytes(self.value));
+        match self.kind {
+            Kind::Put => WalRecord::Put { key, value },
+            Kind::Append => WalRecord::Append { key, tail: value },
+            Kind::Remove => WalRecord::Remove { key },
+        }
+    }
+}
+
+/// An edit of any kind.
+enum Redo<'a> {
+    Set(Set<'a>),
+    Append(Append<'a>),
+    Remove(Remove<'a>),
+}
+
+impl<'a> Redo<'a> {
+    #[inline]
+    fn of(change: WalRecord<'a>, key: HashedKey<'a>) -> Redo<'a> {
+        match change {
+            WalRecord::Append { tail, .. } => Redo::Append(Append { key, tail, len_max: usize::MAX }),
+            WalRecord::Remove { .. } => Redo::Remove(Remove { key }),
+            WalRecord::Put { value, .. } => Redo::Set(Set { key, value }),
+            _ => unreachable!("a part has changes of one pair each"),
+        }
+    }
+}
+
+fn unanswered<A>(edited: Edited<A>) -> Edited<()> {
+    edited.map(|edited| edited.map(|(delta, _)| (delta, ())))
+}
+
+impl Edit for Redo<'_> {
+    type Answer = ();
+    // Most are puts.
+    const MOVES_RECORDS: bool = false;
+
+    #[inline(always)]
+    fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<()> {
+        match self {
+            Redo::Set(edit) => edit.edit(bucket, location),
+            Redo::Append(edit) => unanswered(edit.edit(bucket, location)),
+            Redo::Remove(edit) => edit.edit(bucket, location),
+        }
+    }
+
+    #[inline(always)]
+    fn edit_found(self, bucket: &mut Bucket<'_>, found: Found) -> Edited<()> {
+        match self {
+            Redo::Set(edit) => edit.edit_found(bucket, found),
+            Redo::Append(edit) => unanswered(edit.edit_found(bucket, found)),
+            Redo::Remove(edit) => edit.edit_found(bucket, found),
+        }
+    }
+
+    #[inline(always)]
+    fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<()> {
+        match self {
+            Redo::Set(edit) => edit.edit_elsewhere(bucket, key, is_behind),
+            Redo::Append(edit) => unanswered(edit.edit_elsewhere(bucket, key, is_behind)),
+            Redo::Remove(edit) => edit.edit_elsewhere(bucket, key, is_behind),
+        }
+    }
+}
