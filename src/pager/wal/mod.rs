@@ -444,7 +444,7 @@ impl Log {
 
     fn shape(&self, slot: u8, capacity: u64, start: Lsn) -> Shape {
         let grown =
-            if self.fixed_segment_bytes.is_some() { 0 } else { capacity.saturating_mul(4).min(GROWN_BYTES_MAX) };
+            if self.fixed_segment_bytes.is_some() { 0 } else { capacity.saturating_mul(2).min(GROWN_BYTES_MAX) };
         Shape { slot, capacity, capacity_max: grown.max(capacity), start, mapped: !self.waits() }
     }
 
