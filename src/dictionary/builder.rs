@@ -9,11 +9,11 @@
 //! Not here: changing a dictionary (`update.rs`).
 
 use super::build::far::FarSources;
+use super::build::intake::Intake;
 use super::build::memory::{Forecast, Shares};
 use super::build::plan::Plan;
 use super::build::progress::{Progress, ProgressCounter};
 use super::build::sort::duplicates::Duplicates;
-use super::build::sorters::Sorters;
 use super::build::writer::{FileWriter, begin_file};
 use super::format::layout::Compression;
 use super::index::Index;
@@ -111,8 +111,9 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Threads that sort; by default, and for 0, one a processor. Beside them, whatever the number, up to three write
-    /// and sync: pages, and temporary files.
+    /// Threads that sort; by default, and for 0, one a processor. With 2 and more, a thread distributes pairs to the
+    /// sort while the caller pushes the next. Beside them, whatever the number, up to three write and sync: pages, and
+    /// temporary files.
     pub fn threads(mut self, threads: usize) -> Self {
         self.plan.threads = threads;
         self
@@ -196,8 +197,8 @@ impl DictionaryBuilder {
         let mut plan = self.plan.started();
         // Another number of shards distributes the pairs to other sorts.
         plan.resume = plan.resume.map(|identity| identity ^ u64::from(self.shards).rotate_right(8));
-        let sorters = target.sorters(&plan)?;
-        Ok(Build { plan, target, sorters, count: 0 })
+        let intake = target.intake(&plan)?;
+        Ok(Build { plan, target, intake, count: 0 })
     }
 
     /// How many shards it builds, 0 for one file.
@@ -241,7 +242,7 @@ impl DictionaryBuilder {
 pub struct Build {
     plan: Plan,
     target: Target,
-    sorters: Sorters,
+    intake: Intake,
     count: u64,
 }
 
@@ -249,26 +250,27 @@ impl Build {
     /// With [`DictionaryBuilder::resume`]: how many pairs of the source an earlier build has saved. The caller skips
     /// them.
     pub fn resumed_pairs(&self) -> u64 {
-        self.sorters.resumed_records()
+        self.intake.resumed_records
     }
 
     /// With [`DictionaryBuilder::resume`]: whether the earlier build had saved its whole source. Then there is nothing
     /// left to push.
     pub fn resumed_all(&self) -> bool {
-        self.sorters.resumed_all()
+        self.intake.resumed_all
     }
 
     /// How many pairs an earlier build had saved that this build cannot use: it had another identity, or some of its
     /// files are gone. They are removed.
     pub fn discarded_pairs(&self) -> u64 {
-        self.sorters.discarded_records()
+        self.intake.discarded_records
     }
 
     /// Takes one more pair, in any order. Errors name it by its number, from 1.
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of
-    /// temporary files.
+    /// temporary files. With several threads those of temporary files may be reported by a later push, by
+    /// [`save`](Self::save) or by [`finish`](Self::finish).
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.count += 1;
         self.push_at(key, value, self.resumed_pairs() + self.count)
@@ -281,7 +283,7 @@ impl Build {
     /// Those of [`push`](Self::push).
     pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
         let shard = self.target.shard_of(key);
-        self.sorters.push(shard, key, Some(value), place)
+        self.intake.push(shard, key, Some(value), place)
     }
 
     /// With [`DictionaryBuilder::resume`]: makes what was pushed so far durable, so that a later build can go on from
@@ -290,7 +292,7 @@ impl Build {
     /// # Errors
     /// Those of [`push`](Self::push).
     pub fn save(&mut self) -> Result<()> {
-        self.sorters.save()
+        self.intake.save()
     }
 
     /// Sorts, writes and publishes; gives how many pairs the dictionary has.
@@ -301,7 +303,7 @@ impl Build {
     /// [`ErrorKind::DiskFull`]; [`ErrorKind::Io`]. The file at `path` is then unchanged, unless only making the new
     /// name durable failed.
     pub fn finish(self) -> Result<u64> {
-        self.target.finish(&self.plan, self.sorters, &[])
+        self.target.finish(&self.plan, self.intake, &[])
     }
 }
 

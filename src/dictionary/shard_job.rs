@@ -10,11 +10,11 @@
 //! notes the generation that it read, and is refused if the directory has another one when it publishes. Files lie
 //! outside of the directory until then, on the same file system. Not here: builds by one process (`builder.rs`).
 
+use super::build::intake::Intake;
 use super::build::merge::write_merged;
 use super::build::parallel::in_parallel;
 use super::build::plan::Plan;
 use super::build::sort::Sorter;
-use super::build::sorters::Sorters;
 use super::build::writer::begin_shard;
 use super::builder::DictionaryBuilder;
 use super::handle::{check_alike, is_missing};
@@ -210,8 +210,8 @@ impl ShardJob {
         self.plan.check_temporary_directory()?;
         let path = |shard: u32| with_suffix(prefix.as_ref(), &format!("-{shard}.spd"));
         let paths: Vec<PathBuf> = shards.clone().map(path).collect();
-        let sorters = Sorters::new(paths.iter().map(|path| self.plan.for_sort(path, paths.len())).collect())?;
-        Ok(ShardWriter { job: self, shards, paths, sorters })
+        let intake = Intake::new(&self.plan, &paths)?;
+        Ok(ShardWriter { job: self, shards, paths, intake })
     }
 
     /// Makes `files` the shards of the dictionary, and gives how many pairs it has. Shards without a file keep the old
@@ -313,7 +313,7 @@ pub struct ShardWriter<'j> {
     job: &'j ShardJob,
     shards: Range<u32>,
     paths: Vec<PathBuf>,
-    sorters: Sorters,
+    intake: Intake,
 }
 
 impl ShardWriter<'_> {
@@ -337,7 +337,7 @@ impl ShardWriter<'_> {
     fn push(&mut self, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
         let shard = self.job.shard_of(key);
         match shard.checked_sub(self.shards.start).filter(|_| self.shards.contains(&shard)) {
-            Some(index) => self.sorters.push(index as usize, key, value, place),
+            Some(index) => self.intake.push(index as usize, key, value, place),
             None => Err(self.other_shard(key, shard, place)),
         }
     }
@@ -359,8 +359,8 @@ impl ShardWriter<'_> {
     /// [`ErrorKind::Stale`] where another process has updated the dictionary; those of
     /// [`Build::finish`](crate::Build::finish). No file is left then.
     pub fn finish(self) -> Result<Vec<ShardFile>> {
-        let ShardWriter { job, shards, paths, sorters } = self;
-        let sorters = sorters.finish()?;
+        let ShardWriter { job, shards, paths, intake } = self;
+        let sorters = intake.finish()?;
         let plan = job.plan.started();
         let parts: Vec<(u32, &PathBuf, Sorter)> =
             shards.zip(&paths).zip(sorters).map(|((shard, path), sorter)| (shard, path, sorter)).collect();

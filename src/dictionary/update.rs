@@ -3,9 +3,9 @@
 //! Cost: one read of the old data and one write of the new, whatever the batch; sorting the batch; making the index
 //! again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
 
+use super::build::intake::Intake;
 use super::build::plan::Plan;
 use super::build::sort::duplicates::Duplicates;
-use super::build::sorters::Sorters;
 use super::builder::DictionaryBuilder;
 use super::diff::Change;
 use super::handle::{Dictionary, DictionaryOptions};
@@ -38,7 +38,7 @@ pub struct Update {
     old: Dictionary,
     plan: Plan,
     target: Target,
-    sorters: Sorters,
+    intake: Intake,
     count: u64,
 }
 
@@ -78,8 +78,8 @@ impl Update {
         {
             target.keep_unchanged(manifest, &old.files)?;
         }
-        let sorters = target.sorters(&plan)?;
-        Ok(Update { old, plan, target, sorters, count: 0 })
+        let intake = target.intake(&plan)?;
+        Ok(Update { old, plan, target, intake, count: 0 })
     }
 
     /// Stores `value` under `key`, replacing an earlier value.
@@ -109,7 +109,7 @@ impl Update {
     fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.count += 1;
         let shard = self.target.shard_of(key);
-        self.sorters.push(shard, key, value, self.count)
+        self.intake.push(shard, key, value, self.count)
     }
 
     /// Merges, writes and publishes; gives how many pairs the new dictionary has. Shards without changes keep their
@@ -119,7 +119,7 @@ impl Update {
     /// Those of [`Build::finish`](crate::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the old
     /// file is damaged.
     pub fn finish(self) -> Result<u64> {
-        self.target.finish(&self.plan, self.sorters, &self.old.files)
+        self.target.finish(&self.plan, self.intake, &self.old.files)
     }
 }
 

@@ -161,6 +161,8 @@ pub(crate) trait Mapped: Send + Sync {
 pub(crate) trait Window: Send + Sync {
     /// Copies the bytes from `from` on. After `false`, `to` may have anything.
     fn copy(&self, from: usize, to: &mut [u8]) -> bool;
+    /// The 16 bytes from `from` on.
+    fn first_16(&self, from: usize) -> Option<[u8; 16]>;
     /// Appends the `count` bytes from `from` on to `to`, which stays as it was if it gives `false`.
     fn append(&self, from: usize, count: usize, to: &mut Vec<u8>) -> bool;
     /// Whether the bytes from `from` on are `bytes`.

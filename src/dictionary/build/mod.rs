@@ -3,6 +3,7 @@
 //! ```text
 //! plan.rs     what every step is given: options, limits, and this file's share of memory and threads
 //! memory.rs   how a file's memory is divided among the steps
+//! intake.rs   pairs in any order -> sorters.rs, by a thread of its own if there are several -> sort/, one a file
 //! sort/       pairs in any order -> runs in hash order
 //! merge.rs    those and the records of an older file -> runs
 //! writer.rs   runs -> (reorder.rs) -> data.rs -> pages.rs, and filter.rs; then the index, the footer, the name
@@ -15,6 +16,7 @@ pub(crate) mod data;
 pub(crate) mod far;
 pub(crate) mod filter;
 pub(crate) mod heap;
+pub(crate) mod intake;
 pub(crate) mod memory;
 pub(crate) mod merge;
 pub(crate) mod numbers;

@@ -7,6 +7,7 @@
 //! Not here: one sort (`sort/`).
 
 use super::plan::Plan;
+use super::sort::alike::Alike;
 use super::sort::{Saved, Sorter};
 use crate::error::Result;
 
@@ -88,9 +89,27 @@ impl Sorters {
     #[inline]
     pub(crate) fn push(&mut self, part: usize, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
         self.sorters[part].push(key, value, place)?;
-        self.taken += 1;
+        self.count(1, key.len() + value.map_or(0, <[u8]>::len))
+    }
+
+    /// [`push`](Self::push) of each of `records`, with a checkpoint wherever one is due.
+    pub(crate) fn push_alike(&mut self, part: usize, mut records: Alike<'_>) -> Result<()> {
+        while records.count > 0 {
+            let unsaved_max = self.checkpoint_bytes - self.unsaved_bytes;
+            let until_due = unsaved_max.div_ceil(records.stride().max(1) as u64) as usize;
+            let (now, later) = records.split(if self.resumes { records.count.min(until_due) } else { records.count });
+            self.sorters[part].push_alike(now)?;
+            self.count(now.count, now.bytes.len())?;
+            records = later;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, records: usize, bytes: usize) -> Result<()> {
+        self.taken += records as u64;
         if self.resumes {
-            self.unsaved_bytes += (key.len() + value.map_or(0, <[u8]>::len)) as u64;
+            self.unsaved_bytes += bytes as u64;
             if self.unsaved_bytes >= self.checkpoint_bytes {
                 self.unsaved_bytes = 0;
                 if self.is_spilled() {

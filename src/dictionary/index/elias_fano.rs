@@ -20,6 +20,7 @@
 //! Not here: what the numbers mean (`page.rs`); instructions that not every processor has (`popcnt.rs`).
 
 use crate::error::{Error, Result};
+use std::hint::select_unpredictable;
 
 /// Bits of a block of high bits: what one directory word is for.
 const BLOCK_BITS: u64 = 1024;
@@ -211,16 +212,11 @@ impl EliasFano {
         let lows = self.lows(words, first - skipped)?;
         let mask = (1_u64 << low_bits) - 1;
         let wanted = value & mask;
-        let (run, mut less, mut less_or_equal) = (u64::from(run).min(self.len - first), 0, 0);
-        let mut rest = lows >> (skipped * low_bits);
-        for i in 0..u64::from(NEAR_VALUES_MAX) {
-            less += u64::from(i < run) & u64::from(rest & mask < wanted);
-            less_or_equal += u64::from(i < run) & u64::from(rest & mask <= wanted);
-            rest >>= low_bits;
-        }
+        let run = u64::from(run).min(self.len - first);
+        let (less, less_or_equal) = compare_four(lows >> (skipped * low_bits), low_bits, run, wanted);
         let low_before = lows >> ((less + skipped).saturating_sub(1) * low_bits) & mask;
         let low_behind = lows >> ((less + skipped) * low_bits) & mask;
-        let high_before = if less > 0 { high } else { high.saturating_sub(to_last.into()) };
+        let high_before = select_unpredictable(less > 0, high, high.saturating_sub(to_last.into()));
         let before = if first + less == 0 { 0 } else { high_before << low_bits | low_before };
         let high_behind = if less < run { high } else { high + u64::from(to_next) - run };
         let is_last = first + less == self.len;
@@ -499,6 +495,23 @@ impl Entry {
         }
         (quarter, rank - before)
     }
+}
+
+/// How many of the first `count` numbers, four at most, are below `wanted`, and how many are not above it. They are of
+/// `bits` bits, 15 at most, one behind another in `packed`.
+#[inline(always)]
+fn compare_four(packed: u64, bits: u64, count: u64, wanted: u64) -> (u64, u64) {
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    const TOPS: u64 = ONES << 15;
+    // Each in 16 bits of its own, so that a comparison borrows nothing from the next.
+    let mask = (1 << bits) - 1;
+    let one = |i: u64| (packed >> (i * bits) & mask) << (16 * i);
+    let numbers = one(0) | one(1) | one(2) | one(3);
+    let all = wanted * ONES;
+    let counted = TOPS & !(u64::MAX.checked_shl(16 * count as u32).unwrap_or(0));
+    let less = !((numbers | TOPS) - all) & counted;
+    let less_or_equal = ((all | TOPS) - numbers) & counted;
+    (less.count_ones().into(), less_or_equal.count_ones().into())
 }
 
 /// Where the `rank`-th (from 0) one of `word` is, which has more than `rank`.

@@ -22,6 +22,7 @@ pub(crate) mod trie;
 
 use crate::dictionary::format::ends::SectionKind;
 use crate::dictionary::format::layout::Order;
+use crate::error::Result;
 use crate::io::View;
 pub use chunk::Effort;
 use chunk::{ChunkOptions, Chunks};
@@ -239,19 +240,19 @@ impl LoadedIndex {
         }
     }
 
-    /// [`candidates`](Self::candidates) of many, which waits for memory for several at once.
-    pub fn candidates_of(&self, positions: &[u64], candidates: &mut Vec<Candidates>) {
+    /// [`candidates`](Self::candidates) of many, passed to `each` in order: waits for memory for several at once. Ends
+    /// with the first error that `each` gives.
+    pub fn candidates_of(&self, positions: &[u64], mut each: impl FnMut(Candidates) -> Result<()>) -> Result<()> {
         let mut found = Vec::new();
         match self {
             LoadedIndex::Page(index, words) => {
-                index.locate_many(words.get(), positions, |located| candidates.push(Candidates::Pages(located)));
-                return;
+                return index.locate_many(words.get(), positions, |located| each(Candidates::Pages(located)));
             }
             LoadedIndex::Trie(index, words) => index.locate_many(words.get(), positions, &mut found),
             LoadedIndex::Chunk(index, words) => index.locate_many(words.get(), positions, &mut found),
-            LoadedIndex::None => candidates.extend(positions.iter().map(|_| Candidates::Anywhere)),
+            LoadedIndex::None => return positions.iter().try_for_each(|_| each(Candidates::Anywhere)),
         }
-        candidates.extend(found.into_iter().map(Candidates::Ranks));
+        found.into_iter().try_for_each(|ranks| each(Candidates::Ranks(ranks)))
     }
 
     /// Recomputes what follows from the rest of the words, and names what differs: damage that lookups have not met.

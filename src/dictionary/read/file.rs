@@ -9,7 +9,7 @@
 
 use super::in_place::{self, InPlace};
 use super::pages::{Pages, Piece, Scratch, Stream};
-use super::search::{self, Interpolation, Query, RecordFormat};
+use super::search::{self, At, Interpolation, Query, RecordFormat};
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
     FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, damaged, not_zero,
@@ -30,9 +30,6 @@ use std::sync::Arc;
 
 /// A lookup that would read more pages than this goes through them piece by piece instead.
 pub(super) const PAGES_AT_ONCE_MAX: u64 = 64;
-
-/// Records that are expected farther into their pages, in 2^-32 of a page, are not brought into the processor's cache.
-const EXPECTED_MAX: u64 = 8 << 32;
 
 /// How a dictionary is read.
 #[derive(Clone, Default)]
@@ -75,8 +72,7 @@ impl Wanted<'_> {
 /// Where a key can be, as an index says.
 pub(crate) struct Sought<'k> {
     pub pages: Range<u64>,
-    /// Which bytes of the stream the records are that it named, of one size.
-    named: Option<Range<u64>>,
+    at: At,
     query: Query<'k>,
 }
 
@@ -150,11 +146,15 @@ impl DictionaryFile {
                 + record::HEAD_BYTES_MAX as u64,
             gap: (u64::MAX / footer.pairs.max(1)).max(1),
             per_page: 0,
-            around: 0,
+            pairs: footer.pairs,
+            near: 0,
+            wide: 0,
+            record_bytes: 0,
             likely_bytes: 0,
         };
         let body_bytes = pages.body_bytes();
-        let format = format.of_pages(header.layout.record_bytes(), body_bytes);
+        let record_bytes = header.layout.record_bytes().filter(|_| header.compression == Compression::None);
+        let format = format.of_pages(record_bytes, body_bytes);
         let format = format.of_stream(footer.stream_bytes, footer.pairs, body_bytes);
         Ok(DictionaryFile { path: path.to_owned(), header, footer, hash, pages, index, ranks, filter, file, format })
     }
@@ -210,20 +210,32 @@ impl DictionaryFile {
     /// Where to look, as the index says.
     #[inline]
     pub fn sought<'k>(&self, candidates: Candidates, mut query: Query<'k>) -> Result<Sought<'k>> {
-        let mut named = None;
-        match (&candidates, self.record_bytes()) {
-            (Candidates::Ranks(ranks), Some(bytes)) => {
-                let end = ranks.end.min(self.footer.pairs);
-                named = Some(ranks.start.min(end) * bytes..end * bytes);
+        let bytes = self.format.record_bytes;
+        let (pages, at) = match candidates {
+            Candidates::Pages(located) => {
+                query.expected = Some(located.expected);
+                let pages = self.within(located.pages);
+                let at = if bytes > 0 && self.pages.can_be_ready(&pages) {
+                    At::Spot(self.format.spot(located.expected, self.stream_of(&pages)))
+                } else {
+                    At::Anywhere
+                };
+                (pages, at)
             }
-            (Candidates::Pages(located), _) => query.expected = Some(located.expected),
-            _ => {}
-        }
-        let pages = match self.pages_of(candidates) {
-            Some(pages) => pages,
-            None => self.pages.of_stream(self.narrow(query)?),
+            Candidates::Ranks(ranks) if bytes > 0 => {
+                let ranks = ranks.start.min(self.footer.pairs)..ranks.end.min(self.footer.pairs);
+                let named = ranks.start.min(ranks.end) * bytes..ranks.end * bytes;
+                (self.within(self.pages_of_ranks(ranks)), At::Bytes(named))
+            }
+            candidates => {
+                let pages = match self.pages_of(candidates) {
+                    Some(pages) => pages,
+                    None => self.pages.of_stream(self.narrow(query)?),
+                };
+                (pages, At::Anywhere)
+            }
         };
-        Ok(Sought { pages, named, query })
+        Ok(Sought { pages, at, query })
     }
 
     /// Looks in pages that are ready.
@@ -232,26 +244,34 @@ impl DictionaryFile {
         if self.format.compression != Compression::None {
             return InPlace::Elsewhere;
         }
-        in_place::find(&self.pages, self.format, &sought.pages, sought.named.as_ref(), sought.query)
+        in_place::find(&self.pages, &self.format, &sought.pages, &sought.at, &sought.query)
+    }
+
+    /// Makes the place where the record is expected more exact by what lies there, and begins to bring the records
+    /// around the new one into the processor's cache.
+    #[inline]
+    pub fn approach(&self, sought: &mut Sought<'_>) {
+        if let At::Spot(spot) = &mut sought.at {
+            in_place::approach(&self.pages, &self.format, &sought.pages, spot, &sought.query);
+        }
     }
 
     /// Begins to bring what a lookup looks at first into the processor's cache. Does nothing where pages are not
     /// mapped.
     #[inline]
     pub fn touch(&self, sought: &Sought<'_>) {
-        let Sought { pages, named, query } = sought;
-        match (self.record_bytes(), named, query.expected) {
-            (Some(bytes), Some(named), _) => {
+        let Sought { pages, at, query } = sought;
+        let bytes = self.format.record_bytes;
+        match at {
+            At::Bytes(named) => {
                 let within = named.start.saturating_sub(pages.start * self.pages.body_bytes());
                 self.pages.touch(pages.start, within..within + bytes);
             }
-            (Some(bytes), None, Some(expected)) => {
-                // A few pages at most: what an index says is not trusted.
-                let within = (expected.min(EXPECTED_MAX) * self.pages.body_bytes()) >> 32;
-                let around = self.format.around * bytes;
-                self.pages.touch(pages.start, within.saturating_sub(around + bytes)..within + around);
+            At::Spot(spot) => {
+                let within = u64::from(spot.first) + u64::from(spot.guess) * bytes;
+                self.pages.touch(pages.start, within..within + query.key.len() as u64);
             }
-            _ => self.pages.touch_heads(pages),
+            At::Anywhere => self.pages.touch_heads(pages),
         }
     }
 
@@ -259,7 +279,7 @@ impl DictionaryFile {
     #[inline]
     pub fn touch_records(&self, sought: &Sought<'_>) {
         if self.format.layout == Layout::Varied && self.format.compression == Compression::None {
-            in_place::touch(&self.pages, self.format, &sought.pages, sought.query);
+            in_place::touch(&self.pages, &self.format, &sought.pages, &sought.query);
         }
     }
 
@@ -292,7 +312,7 @@ impl DictionaryFile {
 
     /// Looks in pages that are not ready, and in those that cannot be searched in place.
     fn find_elsewhere(&self, sought: &Sought<'_>, wanted: &mut Wanted<'_>) -> Result<bool> {
-        let Sought { pages, named, query } = sought;
+        let Sought { pages, at, query } = sought;
         if pages.end - pages.start > PAGES_AT_ONCE_MAX {
             return self.find_in_stream(&self.stream_of(pages), *query, wanted);
         }
@@ -307,7 +327,9 @@ impl DictionaryFile {
             let mut raw = std::mem::take(&mut scratch.raw);
             let mut piece = self.pages.piece(pages.clone(), scratch)?;
             let in_piece = |at: u64| (at - piece.offset) as usize;
-            piece.records = named.as_ref().map(|named| (in_piece(named.start), in_piece(named.end)));
+            if let At::Bytes(named) = at {
+                piece.records = Some((in_piece(named.start), in_piece(named.end)));
+            }
             let found = search::find(self.format, piece, *query, &mut raw);
             let found = found.map(|value| value.map(|value| wanted.give(value)).is_some());
             let found = found.map_err(|what| self.pages.damaged(pages.start, what));
@@ -338,9 +360,14 @@ impl DictionaryFile {
             Candidates::Ranks(ranks) => self.pages_of_ranks(ranks),
             Candidates::Anywhere => return None,
         };
-        // What an index says is not trusted.
+        Some(self.within(pages))
+    }
+
+    /// Those of `pages` that there are. What an index says is not trusted.
+    #[inline]
+    fn within(&self, pages: Range<u64>) -> Range<u64> {
         let end = pages.end.min(self.pages.count());
-        Some(pages.start.min(end)..end)
+        pages.start.min(end)..end
     }
 
     /// Whether the index leads a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream.

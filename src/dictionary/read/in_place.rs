@@ -5,7 +5,7 @@
 
 use super::mapped::{Mapped, Place};
 use super::pages::Pages;
-use super::search::{self, Query, RecordFormat};
+use super::search::{self, At, Query, RecordFormat, Spot};
 use crate::dictionary::format::layout::Layout;
 use std::ops::Range;
 
@@ -32,36 +32,31 @@ enum Seen {
 
 struct Search<'s> {
     pages: &'s Pages,
-    format: RecordFormat,
+    format: &'s RecordFormat,
     mapped: Mapped<'s>,
-    query: Query<'s>,
+    query: &'s Query<'s>,
 }
 
-/// Looks for the key of `query` in `range`, if these pages are ready. `named` says which bytes of the stream have the
-/// records that an index named, of one size. Records are not compressed.
+/// Looks for the key of `query` in `range`, if these pages are ready. Records are not compressed.
 #[inline]
-pub(crate) fn find(
-    pages: &Pages,
-    format: RecordFormat,
-    range: &Range<u64>,
-    named: Option<&Range<u64>>,
-    query: Query<'_>,
-) -> InPlace {
+pub(crate) fn find(pages: &Pages, format: &RecordFormat, range: &Range<u64>, at: &At, query: &Query<'_>) -> InPlace {
     let Some(mapped) = pages.mapped(range).filter(|_| pages.are_ready(range)) else {
         return InPlace::Elsewhere;
     };
     let search = Search { pages, format, mapped, query };
-    let found = match format.layout {
-        Layout::Varied => search.among_varied(range),
-        Layout::Fixed { key_len, .. } if key_len as usize != query.key.len() => Some(InPlace::Absent),
-        Layout::Fixed { key_len, value_len } => search.among_fixed(range, named, key_len.into(), value_len.into()),
+    let found = match (format.layout, at) {
+        (Layout::Varied, _) => search.among_varied(range),
+        (Layout::Fixed { key_len, .. }, _) if key_len as usize != query.key.len() => Some(InPlace::Absent),
+        (Layout::Fixed { .. }, At::Spot(spot)) => search.around(range.start, spot),
+        (Layout::Fixed { .. }, At::Bytes(named)) => search.among_named(range.start, named),
+        (Layout::Fixed { .. }, At::Anywhere) => None,
     };
     found.unwrap_or(InPlace::Elsewhere)
 }
 
 /// Begins to bring the records, of varying size, that [`find`] looks at first into the processor's cache.
 #[inline]
-pub(crate) fn touch(pages: &Pages, format: RecordFormat, range: &Range<u64>, query: Query<'_>) {
+pub(crate) fn touch(pages: &Pages, format: &RecordFormat, range: &Range<u64>, query: &Query<'_>) {
     if let Some(mapped) = pages.mapped(range)
         && let Some(starts) = pages.starts(range.start)
     {
@@ -70,69 +65,95 @@ pub(crate) fn touch(pages: &Pages, format: RecordFormat, range: &Range<u64>, que
     }
 }
 
+/// Corrects `spot` by the position of the record that is there, and begins to bring the records around the new place
+/// into the processor's cache. Does nothing where `range` is not ready.
+#[inline]
+pub(crate) fn approach(pages: &Pages, format: &RecordFormat, range: &Range<u64>, spot: &mut Spot, query: &Query<'_>) {
+    if spot.count == 0 || !pages.are_ready(range) {
+        return;
+    }
+    let Some(mapped) = pages.mapped(range) else { return };
+    let search = Search { pages, format, mapped, query };
+    let place = |number: u64| search.place(range.start, spot, number);
+    let Some(position) = search.position_of_key(place(spot.guess.into()), query.key.len() as u64) else { return };
+    let guess = format.farther(spot.guess.into(), position, query.position);
+    let near = format.near(guess, spot.count.into());
+    mapped.touch(place(near.start), (near.end - near.start) * format.record_bytes);
+    (spot.guess, spot.is_seen) = (guess.min(u32::MAX.into()) as u32, true);
+}
+
 impl Search<'_> {
-    /// Among records of one size: those that are named, or those around where the key's is expected.
+    /// Among the `named` records of one size.
     #[inline]
-    fn among_fixed(
-        &self,
-        range: &Range<u64>,
-        named: Option<&Range<u64>>,
-        key_len: u64,
-        value_len: u64,
-    ) -> Option<InPlace> {
-        let (mapped, key, bytes) = (&self.mapped, self.query.key, key_len + value_len);
-        let value_of = |record: Place| InPlace::Value(mapped.forward(record, key_len), value_len);
-        if let Some(named) = named {
-            let first = Place { page: range.start, within: 0 };
-            let first = mapped.forward(first, named.start.checked_sub(range.start * mapped.body())?);
-            let found = match named.end - named.start {
-                one if one == bytes => mapped.has(first, key)?.then_some(first),
-                several => mapped.find(first, several / bytes, bytes, key)?,
-            };
-            return Some(found.map_or(InPlace::Absent, value_of));
+    fn among_named(&self, page: u64, named: &Range<u64>) -> Option<InPlace> {
+        let (mapped, key, bytes) = (&self.mapped, self.query.key, self.format.record_bytes);
+        let first = mapped.forward(Place { page, within: 0 }, named.start.checked_sub(page * mapped.body())?);
+        let found = match named.end - named.start {
+            one if one == bytes => mapped.has(first, key)?.then_some(first),
+            several => mapped.find(first, several / bytes, bytes, key)?,
+        };
+        Some(found.map_or(InPlace::Absent, |record| self.value_of(record)))
+    }
+
+    /// The value of the record of one size at `record`, which has the key.
+    #[inline]
+    fn value_of(&self, record: Place) -> InPlace {
+        let key_len = self.query.key.len() as u64;
+        InPlace::Value(self.mapped.forward(record, key_len), self.format.record_bytes - key_len)
+    }
+
+    /// Where record `number` of those of one size is that begin in `page` and those behind it.
+    #[inline]
+    fn place(&self, page: u64, spot: &Spot, number: u64) -> Place {
+        self.mapped.forward(Place { page, within: 0 }, u64::from(spot.first) + number * self.format.record_bytes)
+    }
+
+    /// Among records of one size that begin in `page` or behind it: those around `spot`.
+    #[inline]
+    fn around(&self, page: u64, spot: &Spot) -> Option<InPlace> {
+        let count = u64::from(spot.count);
+        let near = match spot.is_seen {
+            true => self.format.near(spot.guess.into(), count),
+            false => self.format.wide(spot.guess.into(), count),
+        };
+        let (from, bytes) = (self.place(page, spot, near.start), self.format.record_bytes);
+        if let Some(record) = self.mapped.find(from, near.end - near.start, bytes, self.query.key)? {
+            return Some(self.value_of(record));
         }
-        let start = range.start * mapped.body();
-        let first = start.next_multiple_of(bytes);
-        let count = mapped.end.saturating_sub(first) / bytes;
-        let place =
-            |number: u64| mapped.forward(Place { page: range.start, within: 0 }, first - start + number * bytes);
-        let (sought, gap) = (self.query.position, self.format.gap);
-        // The record that the first byte belongs to does not begin in the page.
-        let before = u64::from(first != start);
-        let mut guess = self.format.expected_number(self.query.expected?).saturating_sub(before);
+        self.farther_around(page, spot, near)
+    }
+
+    /// [`around`](Self::around), once no record with a number in `near` has the key.
+    #[inline(never)]
+    fn farther_around(&self, page: u64, spot: &Spot, near: Range<u64>) -> Option<InPlace> {
+        let (sought, count, key_len) = (self.query.position, u64::from(spot.count), self.query.key.len() as u64);
+        let position = |number: u64| self.position_of_key(self.place(page, spot, number), key_len);
+        let mut near = near;
         for _ in 0..GUESSES_MAX {
-            let near = self.format.around(guess, count);
-            if let Some(record) = mapped.find(place(near.start), near.end - near.start, bytes, key)? {
-                return Some(value_of(record));
+            // Records with the position may be on both sides of one that has it.
+            let guess = match (near.start > 0).then(|| position(near.start)) {
+                Some(None) => return None,
+                Some(Some(before)) if before == sought => return None,
+                Some(Some(before)) if before > sought => self.format.farther(near.start - 1, before, sought),
+                _ => match (near.end < count).then(|| position(near.end - 1)) {
+                    Some(None) => return None,
+                    Some(Some(last)) if last == sought => return None,
+                    Some(Some(last)) if last < sought => self.format.farther(near.end, last, sought),
+                    _ => return Some(InPlace::Absent),
+                },
+            };
+            near = self.format.near(guess, count);
+            let from = self.place(page, spot, near.start);
+            let found = self.mapped.find(from, near.end - near.start, self.format.record_bytes, self.query.key)?;
+            if let Some(record) = found {
+                return Some(self.value_of(record));
             }
-            if near.start > 0 {
-                match self.position_of_key(place(near.start), key_len)? {
-                    position if position < sought => {}
-                    position if position > sought => {
-                        guess = near.start.saturating_sub(1 + (position - sought) / gap);
-                        continue;
-                    }
-                    // Records with the position may be on both sides.
-                    _ => return None,
-                }
-            }
-            if near.end < count {
-                match self.position_of_key(place(near.end - 1), key_len)? {
-                    position if position > sought => {}
-                    position if position < sought => {
-                        guess = near.end.saturating_add((sought - position) / gap);
-                        continue;
-                    }
-                    _ => return None,
-                }
-            }
-            return Some(InPlace::Absent);
         }
         None
     }
 
     /// Among records of varying size: those that begin in `range` and lie wholly in it.
-    #[inline]
+    #[inline(never)]
     fn among_varied(&self, range: &Range<u64>) -> Option<InPlace> {
         let mapped = &self.mapped;
         self.pages.touch_heads(range);
@@ -239,7 +260,17 @@ impl Search<'_> {
     }
 
     /// The position of the key at `place`.
+    #[inline]
     fn position_of_key(&self, place: Place, key_len: u64) -> Option<u64> {
+        if key_len <= 16 {
+            let key = self.mapped.short_key(place, key_len)?;
+            return Some(self.query.position_of(&key[..key_len as usize]));
+        }
+        self.position_of_long(place, key_len)
+    }
+
+    #[inline(never)]
+    fn position_of_long(&self, place: Place, key_len: u64) -> Option<u64> {
         let (mut short, mut long) = ([0; 128], Vec::new());
         let key = match short.get_mut(..key_len as usize) {
             Some(key) => key,

@@ -11,7 +11,6 @@
 use super::file::{DictionaryFile, Sought, Wanted};
 use super::in_place::InPlace;
 use super::search::Query;
-use crate::dictionary::index::Candidates;
 use crate::error::Result;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -229,7 +228,6 @@ struct Lookup<'b> {
 struct Batch<'b> {
     asked: Vec<Asked>,
     positions: Vec<u64>,
-    candidates: Vec<Candidates>,
     lookups: Vec<Lookup<'b>>,
     found: Vec<InPlace>,
     announced: bool,
@@ -244,15 +242,9 @@ impl<'b> Batch<'b> {
         keys: &'b [K],
         waits: &mut Waits,
     ) -> Result<()> {
+        self.lookups.clear();
         self.ask_filters(files, numbers, keys);
-        self.ask_indexes(files);
-        for (asked, candidates) in self.asked.iter().zip(self.candidates.drain(..)) {
-            let &Asked { number, file, position } = asked;
-            let file = &files[file];
-            let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, expected: None };
-            let sought = file.sought(candidates, query)?;
-            self.lookups.push(Lookup { number, file, sought });
-        }
+        self.ask_indexes(files, keys)?;
         // A loop of its own, so short that the processor translates the addresses of several at once.
         self.lookups.iter().for_each(|lookup| lookup.file.touch(&lookup.sought));
         self.announced = waits.for_disk();
@@ -268,10 +260,12 @@ impl<'b> Batch<'b> {
     /// Gives the values of all.
     fn finish(&mut self, values: &mut impl Values, waits: &mut Waits) -> Result<()> {
         if self.announced {
-            let mut lookups = self.lookups.drain(..);
+            let mut lookups = self.lookups.iter();
             return lookups.try_for_each(|lookup| lookup.give(lookup.file.find_in_place(&lookup.sought), values));
         }
         let start = Instant::now();
+        // The records that the prefetches before this are for are mostly there by now.
+        self.lookups.iter_mut().for_each(|lookup| lookup.file.approach(&mut lookup.sought));
         self.lookups.iter().for_each(|lookup| lookup.file.touch_records(&lookup.sought));
         for lookup in &self.lookups {
             let found = lookup.file.find_in_place(&lookup.sought);
@@ -282,14 +276,13 @@ impl<'b> Batch<'b> {
         if start.elapsed() >= BATCH_WAIT_MIN {
             waits.note_wait();
         }
-        let mut lookups = self.lookups.drain(..);
-        for found in self.found.drain(..) {
-            let Some(lookup) = lookups.next() else { break };
+        for (number, found) in self.found.drain(..).enumerate() {
+            let lookup = &self.lookups[number];
             let start = matches!(found, InPlace::Elsewhere).then(Instant::now);
             lookup.give(found, values)?;
             if start.is_some_and(|start| start.elapsed() >= DISK_WAIT_MIN) && !waits.for_disk() {
                 waits.note_wait();
-                lookups.as_slice().iter().for_each(Lookup::announce);
+                self.lookups[number + 1..].iter().for_each(Lookup::announce);
             }
         }
         Ok(())
@@ -307,16 +300,27 @@ impl<'b> Batch<'b> {
             files[file].touch_filter(position);
             self.asked.push(Asked { number, file, position });
         }
-        self.asked.retain(|asked| files[asked.file].may_have(asked.position));
+        if files.iter().any(|file| file.filter().is_some()) {
+            self.asked.retain(|asked| files[asked.file].may_have(asked.position));
+        }
     }
 
     /// Asks each file's index for its keys at once.
-    fn ask_indexes(&mut self, files: &[Arc<DictionaryFile>]) {
+    fn ask_indexes<K: AsRef<[u8]>>(&mut self, files: &'b [Arc<DictionaryFile>], keys: &'b [K]) -> Result<()> {
         for of_file in self.asked.chunk_by(|one, other| one.file == other.file) {
+            let file = &*files[of_file[0].file];
             self.positions.clear();
             self.positions.extend(of_file.iter().map(|asked| asked.position));
-            files[of_file[0].file].index.candidates_of(&self.positions, &mut self.candidates);
+            let mut asked = of_file.iter();
+            file.index.candidates_of(&self.positions, |candidates| {
+                let Some(&Asked { number, position, .. }) = asked.next() else { return Ok(()) };
+                let query = Query { key: keys[number].as_ref(), position, hash: &file.hash, expected: None };
+                let sought = file.sought(candidates, query)?;
+                self.lookups.push(Lookup { number, file, sought });
+                Ok(())
+            })?;
         }
+        Ok(())
     }
 }
 

@@ -81,6 +81,19 @@ impl Mapped<'_> {
         self.parts(place, to.len() as u64, |at, range| self.window.copy(at, &mut to[range]).then_some(()))
     }
 
+    /// The key of `key_len` bytes, 16 at most, at `place`, and what lies behind it.
+    #[inline]
+    pub fn short_key(&self, place: Place, key_len: u64) -> Option<[u8; 16]> {
+        if place.within + key_len <= self.body()
+            && let Some(bytes) = self.window.first_16(self.in_file(place))
+        {
+            return Some(bytes);
+        }
+        let mut key = [0; 16];
+        self.copy(place, &mut key[..key_len as usize])?;
+        Some(key)
+    }
+
     pub fn has(&self, place: Place, bytes: &[u8]) -> Option<bool> {
         let mut equal = true;
         self.parts(place, bytes.len() as u64, |at, range| {
@@ -96,7 +109,7 @@ impl Mapped<'_> {
         let mut bytes = [0; 16];
         let there = self.left(place).min(record::HEAD_BYTES_MAX as u64) as usize;
         if place.within + 16 <= self.body() {
-            self.window.copy(self.in_file(place), &mut bytes).then_some(())?;
+            bytes = self.window.first_16(self.in_file(place))?;
         } else {
             self.copy(place, &mut bytes[..there])?;
         }

@@ -180,12 +180,16 @@ impl Pages {
         self.window.is_some()
     }
 
+    /// Whether `pages` may be [ready](Self::are_ready) once they have been read.
+    #[inline]
+    pub fn can_be_ready(&self, pages: &Range<u64>) -> bool {
+        self.is_mapped() && pages.end - pages.start <= WINDOW_PAGES_MAX
+    }
+
     /// Whether `pages` can be read through the window: they are few, and their checksums have been compared.
     #[inline]
     pub fn are_ready(&self, pages: &Range<u64>) -> bool {
-        self.is_mapped()
-            && pages.end - pages.start <= WINDOW_PAGES_MAX
-            && pages.clone().all(|page| self.is_checked(page))
+        self.can_be_ready(pages) && pages.clone().all(|page| self.is_checked(page))
     }
 
     /// The window over `pages`, for accesses to those that are ready.
@@ -200,7 +204,7 @@ impl Pages {
     /// Not where they are on the disk: then they are read anyway.
     #[inline]
     pub fn get_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
-        if !self.is_mapped() || pages.end - pages.start > WINDOW_PAGES_MAX {
+        if !self.can_be_ready(pages) {
             return Ok(false);
         }
         if self.are_ready(pages) { Ok(true) } else { self.read_ready(pages, scratch) }

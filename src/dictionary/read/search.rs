@@ -40,10 +40,16 @@ pub(crate) struct RecordFormat {
     pub block_bytes_max: u64,
     /// From the position of one record to that of the next, on average.
     pub gap: u64,
+    /// The number of records; their positions are spread over 2^64.
+    pub pairs: u64,
     /// Records of one size in a page, in 1/65,536.
     pub per_page: u64,
-    /// Nearly all records of one size are within so many of where they are expected.
-    pub around: u64,
+    /// Records of one size that are compared at once around a place that another record's position gave.
+    pub near: u64,
+    /// Records that are compared at once around a place that the index gave.
+    pub wide: u64,
+    /// Bytes of a record, where all have one size; else 0.
+    pub record_bytes: u64,
     /// Of records of varying size of which few begin in a page: the bytes of one on average; 0 of others.
     pub likely_bytes: u64,
 }
@@ -51,9 +57,14 @@ pub(crate) struct RecordFormat {
 impl RecordFormat {
     /// Sets what follows from the bytes of a record, where all have one size, and of a page's body.
     pub fn of_pages(mut self, record_bytes: Option<u64>, body_bytes: u64) -> Self {
+        self.record_bytes = record_bytes.unwrap_or(0);
         self.per_page = record_bytes.map_or(0, |bytes| (body_bytes << 16) / bytes);
-        // Three quarters of the square root: 1.5 standard deviations in the middle of a page, where they are largest.
-        self.around = 1 + ((9 * self.per_page) >> 20).isqrt();
+        // 1.5 standard deviations on both sides. One is largest in the middle of a page: half the square root of the
+        // records in it.
+        self.wide = 1 + ((9 * self.per_page) >> 18).isqrt();
+        // A record at the place that the index gives is about that far from the key. The distance by positions is exact
+        // to the square root of the records in between; this is 1.5 times that on both sides.
+        self.near = ((self.per_page.isqrt().isqrt() + 4) / 8).max(2);
         self
     }
 
@@ -85,12 +96,67 @@ impl RecordFormat {
         ((u128::from(expected) * u128::from(self.per_page)) >> 48) as u64
     }
 
-    /// The numbers around `guess`, of `count` records, that nearly always have what is expected there.
+    /// Where a record of one size is expected among those that begin in `part` of the stream: a few whole pages.
     #[inline]
-    pub fn around(&self, guess: u64, count: u64) -> Range<u64> {
-        let guess = guess.min(count);
-        guess.saturating_sub(self.around)..(guess + self.around + 1).min(count)
+    pub fn spot(&self, expected: u64, part: Range<u64>) -> Spot {
+        let bytes = self.record_bytes;
+        let cut = part.start % bytes;
+        // The record that the first byte belongs to does not begin in the page.
+        let (first, before) = if cut == 0 { (0, 0) } else { (bytes - cut, 1) };
+        let count = part.end.saturating_sub(part.start + first) / bytes;
+        let guess = self.expected_number(expected).saturating_sub(before).min(count.saturating_sub(1));
+        Spot { first: first as u32, count: count as u32, guess: guess as u32, is_seen: false }
     }
+
+    /// The number of the record where position `sought` is expected, if record `number` has this `position`. Without
+    /// branches, as the processor could not predict on which side it is.
+    #[inline]
+    pub fn farther(&self, number: u64, position: u64, sought: u64) -> u64 {
+        // Scaled to numbers of records, so that a difference counts records, exact to one.
+        let scaled = |position: u64| ((u128::from(position) * u128::from(self.pairs)) >> 64) as i64;
+        (number as i64).saturating_add(scaled(sought).wrapping_sub(scaled(position))).max(0) as u64
+    }
+
+    /// The records, of `count`, to compare around `guess`, which follows from the position of another record.
+    #[inline]
+    pub fn near(&self, guess: u64, count: u64) -> Range<u64> {
+        around(guess, self.near, count)
+    }
+
+    /// The records, of `count`, to compare around `guess`, which follows from the index alone.
+    #[inline]
+    pub fn wide(&self, guess: u64, count: u64) -> Range<u64> {
+        around(guess, self.wide, count)
+    }
+}
+
+/// The `some` numbers below `count` that are nearest to `guess`; all, if there are fewer. How many there are does not
+/// depend on `guess`, so that the processor predicts loops over them.
+#[inline]
+fn around(guess: u64, some: u64, count: u64) -> Range<u64> {
+    let from = guess.saturating_sub(some / 2).min(count.saturating_sub(some));
+    from..(from + some).min(count)
+}
+
+/// Where in some pages records can be.
+#[derive(Clone, Debug)]
+pub(crate) enum At {
+    /// In these bytes of the stream: those, of one size, that an index named.
+    Bytes(Range<u64>),
+    Spot(Spot),
+    Anywhere,
+}
+
+/// Where a record of one size is looked for, among those that begin in some pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// Where in the body of the first page the first of them begins.
+    pub first: u32,
+    pub count: u32,
+    /// The number among them of the one that is likely.
+    pub guess: u32,
+    /// Whether that follows from the position of a record near it, not from the index alone.
+    pub is_seen: bool,
 }
 
 /// The value of the key in `piece`; `None` if no record that lies wholly in it has the key. `raw` is room for a block.
@@ -355,8 +421,11 @@ mod tests {
             ordered: true,
             block_bytes_max: 0,
             gap: 1,
+            pairs: 1,
             per_page: 0,
-            around: 0,
+            near: 0,
+            wide: 0,
+            record_bytes: 0,
             likely_bytes: 0,
         };
         format.of_stream(record_bytes * 1000, 1000, BODY)
@@ -370,6 +439,37 @@ mod tests {
         assert_eq!(format.likely_part(half, 2, BODY), 2800..5200);
         // In its page, whatever the index says.
         assert_eq!((format.likely_part(0, 1, BODY), format.likely_part(u64::MAX, 1, BODY)), (0..300, 2800..4000));
+    }
+
+    #[test]
+    fn records_around_a_guess_are_always_as_many_if_there_are() {
+        let format = format(Layout::Fixed { key_len: 12, value_len: 4 }, 16).of_pages(Some(16), 4092);
+        assert_eq!((format.near, format.wide), (8, 24));
+        for some in [1, 2, 7, 8, 33] {
+            for count in [0, 1, 7, 8, 9, 32, 33, 34, 256] {
+                for guess in [0, 1, 3, 4, 5, 100, 251, 252, 255, 256, 1000, u64::MAX] {
+                    let near = around(guess, some, count);
+                    assert_eq!((near.end - near.start, near.end <= count), (some.min(count), true), "{near:?}");
+                    assert!(guess >= count || near.contains(&guess), "{guess} of {count}: {near:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_is_expected_as_far_away_as_positions_say() {
+        let format = RecordFormat { pairs: 1 << 20, ..format(Layout::Fixed { key_len: 12, value_len: 4 }, 16) };
+        let gap = 1 << 44;
+        for (number, position, sought, expected) in [
+            (10, 5 * gap, 5 * gap, 10),
+            (10, 5 * gap, 8 * gap, 13),
+            (10, 8 * gap, 5 * gap, 7),
+            (10, 500 * gap, 5 * gap, 0),
+            (10, 0, u64::MAX, 10 + (1 << 20) - 1),
+        ] {
+            assert_eq!(format.farther(number, position, sought), expected, "{number}, {position}, {sought}");
+        }
+        assert_eq!(RecordFormat { pairs: u64::MAX, ..format }.farther(0, 0, u64::MAX), 0, "nonsense is no overflow");
     }
 
     #[test]

@@ -5,11 +5,11 @@
 
 use super::directory::{DirectoryWriter, Previous};
 use super::manifest::{Manifest, Shard};
+use crate::dictionary::build::intake::Intake;
 use crate::dictionary::build::merge::write_merged;
 use crate::dictionary::build::parallel::in_parallel;
 use crate::dictionary::build::plan::Plan;
 use crate::dictionary::build::sort::Sorter;
-use crate::dictionary::build::sorters::Sorters;
 use crate::dictionary::build::writer::{begin_file, begin_shard};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;
@@ -94,17 +94,16 @@ impl Target {
         }
     }
 
-    /// A sorter for each file.
-    pub fn sorters(&self, plan: &Plan) -> Result<Sorters> {
-        let paths = self.paths();
-        Sorters::new(paths.iter().map(|path| plan.for_sort(path, paths.len())).collect())
+    /// Takes the pairs of all files.
+    pub fn intake(&self, plan: &Plan) -> Result<Intake> {
+        Intake::new(plan, &self.paths())
     }
 
-    /// Writes each file from what its sorter took and from its file of `old`, several at the same time, and publishes
-    /// them. Gives how many pairs there are in all. `old` has a file for each, or none.
-    pub fn finish(self, plan: &Plan, sorters: Sorters, old: &[Arc<DictionaryFile>]) -> Result<u64> {
+    /// Writes each file from what `intake` took for it and from its file of `old`, several at the same time, and
+    /// publishes them. Gives how many pairs there are in all. `old` has a file for each, or none.
+    pub fn finish(self, plan: &Plan, intake: Intake, old: &[Arc<DictionaryFile>]) -> Result<u64> {
         // A forked child is refused here, before anything that an error would undo by removing files.
-        let sorters = sorters.finish()?;
+        let sorters = intake.finish()?;
         let paths = self.paths();
         let (count, manifest_path) = (paths.len(), Manifest::path(&self.path));
         let (mut output, mut shards) = match self.kind {

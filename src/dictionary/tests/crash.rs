@@ -67,7 +67,8 @@ impl Case {
             .index(self.index)
             .page_bytes(512)
             .memory_bytes(MEMORY_BYTES_MIN * u64::from(self.shards.max(1)))
-            .threads(1);
+            // With two, pairs are handed over (build/intake.rs).
+            .threads(if self.resume { 2 } else { 1 });
         let builder = builder.compression(Compression::None).shards(self.shards).storage(disk.clone());
         if self.resume { builder.resume(7) } else { builder }
     }

@@ -6,6 +6,7 @@
 use super::model::{Model, builder, in_directory, indexes, pairs};
 use crate::dictionary::{Dictionary, DictionaryOptions, Index};
 use crate::error::ErrorKind;
+use crate::random::Random;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -109,6 +110,52 @@ fn a_key_is_found_by_its_end_or_its_beginning_and_wherever_its_record_lies() {
                         *other.last_mut().unwrap() ^= 0x40;
                         assert!(!dictionary.contains(&other).unwrap(), "{index:?} {value_len}");
                     }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn records_of_any_one_size_are_found_where_they_are_expected_and_no_others() {
+    let mut random = Random::from_seed(31);
+    for round in 0..60 {
+        let (key_len, value_len) = (1 + random.up_to(24), random.up_to(20));
+        let page_bytes = [512, 4096][round % 2];
+        // Bytes of few values at the end or at the beginning, so that many keys have the same last or first eight.
+        let few = random.up_to(2);
+        let key = |random: &mut Random| -> Vec<u8> {
+            let byte = |at: u64, random: &mut Random| match few {
+                0 if at < 9 => random.up_to(1),
+                1 if at + 9 > key_len => random.up_to(1),
+                _ => random.up_to(255),
+            };
+            (0..key_len).map(|at| byte(at, random) as u8).collect()
+        };
+        let mut model = Model::new();
+        for n in 0..random.up_to(4000) {
+            model.insert(key(&mut random), vec![n as u8; value_len as usize]);
+        }
+        // Present ones, and such that only a comparison in full tells from them.
+        let changed = |key: &Vec<u8>, at: usize| {
+            let mut key = key.clone();
+            key[at] ^= 1;
+            key
+        };
+        let others = model.keys().flat_map(|key| [0, key.len() - 1].map(|at| changed(key, at)));
+        let keys: Vec<Vec<u8>> = model.keys().cloned().chain(others).collect();
+        for bins_per_page in [1, 16] {
+            in_directory(|path| {
+                let context =
+                    format!("{key_len} + {value_len} bytes, pages of {page_bytes}, {bins_per_page} bins, {few}");
+                builder(Index::Page { bins_per_page }).page_bytes(page_bytes).build(&path, &model).unwrap();
+                let dictionary = open(&path, 0, u32::MAX);
+                for _ in 0..2 {
+                    for key in &keys {
+                        assert_eq!(dictionary.get(key).unwrap().as_ref(), model.get(key), "{context}");
+                    }
+                    let found = dictionary.get_many(&keys).unwrap();
+                    assert!(found.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "{context}");
                 }
             });
         }

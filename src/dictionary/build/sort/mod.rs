@@ -15,6 +15,7 @@
 //! on disk. Not here: where records come from, what is made of them.
 
 mod ahead;
+pub(crate) mod alike;
 mod block;
 pub(crate) mod duplicates;
 pub(crate) mod lengths;
@@ -34,6 +35,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, forked_since, forks};
 use crate::linear;
 use ahead::{Part, Start};
+use alike::Alike;
 use block::Block;
 use duplicates::Duplicates;
 use lengths::{Fixed, Lengths};
@@ -55,6 +57,8 @@ const FILLING: u64 = 4;
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
 const BLOCK_BYTES_WANTED: u64 = 64 << 10;
+/// Keys that are hashed before their records are copied: the processor does several at a time.
+const HASHED_AT_ONCE: usize = 32;
 
 /// Takes records in any order.
 pub(crate) struct Sorter {
@@ -213,6 +217,71 @@ impl Sorter {
         Ok(())
     }
 
+    /// [`push`](Self::push) of each of `records`.
+    pub(crate) fn push_alike(&mut self, mut records: Alike<'_>) -> Result<()> {
+        let Alike { key_len, value_len, .. } = records;
+        while records.count > 0 && !self.are_fixed(key_len, value_len) {
+            let (first, rest) = records.split(1);
+            let (key, value, place) = first.records().next().expect("one");
+            self.push(key, value, place)?;
+            records = rest;
+        }
+        while records.count > 0 {
+            let (now, rest) = records.split(records.count.min(HASHED_AT_ONCE));
+            self.push_fixed(now)?;
+            records = rest;
+        }
+        Ok(())
+    }
+
+    /// Whether records of these lengths go to blocks without lengths, and have gone there before.
+    fn are_fixed(&self, key_len: usize, value_len: Option<usize>) -> bool {
+        let same = |f: Fixed| f.key_len as usize == key_len && Some(f.value_len as usize) == value_len;
+        self.in_fixed_blocks() && matches!(self.lengths, Lengths::Fixed(fixed) if same(fixed))
+    }
+
+    /// Takes [`HASHED_AT_ONCE`] records or fewer, whose lengths [`are_fixed`](Self::are_fixed).
+    fn push_fixed(&mut self, records: Alike<'_>) -> Result<()> {
+        self.refuse_if_forked()?;
+        let stride = records.stride();
+        let mut parts = [0; HASHED_AT_ONCE];
+        for (part, record) in parts.iter_mut().zip(records.bytes.chunks_exact(stride)) {
+            let hash = self.options.hash.hash(&record[..records.key_len]);
+            *part = piece::prefix(linear::Position::of(hash).0, self.prefix_bits);
+        }
+        match stride {
+            // A copy of a length known beforehand is a move, not a call.
+            8 => self.distribute::<8>(&parts, records),
+            12 => self.distribute::<12>(&parts, records),
+            16 => self.distribute::<16>(&parts, records),
+            24 => self.distribute::<24>(&parts, records),
+            32 => self.distribute::<32>(&parts, records),
+            _ => self.distribute::<0>(&parts, records),
+        }
+    }
+
+    /// Puts records to the blocks of these partitions; they have `N` bytes, or any number with 0.
+    #[inline]
+    fn distribute<const N: usize>(&mut self, parts: &[usize; HASHED_AT_ONCE], records: Alike<'_>) -> Result<()> {
+        let stride = if N > 0 { N } else { records.stride() };
+        let with_places = self.options.duplicates == Duplicates::Error;
+        let mut place = records.first_place;
+        for (&part, record) in parts.iter().zip(records.bytes.chunks_exact(stride)) {
+            if self.blocks[part].is_full(stride, self.block_bytes) {
+                self.seal(part)?;
+            }
+            let block = &mut self.blocks[part];
+            block.push_fixed(record, &[], self.block_bytes);
+            if with_places {
+                block.push_place(place);
+            }
+            place = place.wrapping_add(1);
+            self.parts[part].records += 1;
+        }
+        self.records += records.count as u64;
+        Ok(())
+    }
+
     /// Writes a value that is not to be held to a file.
     #[cold]
     fn put_elsewhere(&mut self, value: &[u8]) -> Result<Far> {
@@ -234,14 +303,7 @@ impl Sorter {
     /// A child of the process that sorts has neither its thread nor a right to its files.
     #[inline]
     pub(crate) fn refuse_if_forked(&self) -> Result<()> {
-        if forked_since(self.forks) { Err(self.forked_error()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn forked_error(&self) -> Error {
-        let path = self.options.temporary.display();
-        let message = "the build was started before this process was forked from its parent, which goes on with it";
-        Error::new(ErrorKind::Forked, format!("{path}: {message}")).with_hint("Start another in the child.")
+        if forked_since(self.forks) { Err(forked_error(&self.options.temporary)) } else { Ok(()) }
     }
 
     /// What is known of the records that were taken, once equal keys are resolved.
@@ -574,6 +636,13 @@ impl Sorter {
         }
         Ok(())
     }
+}
+
+/// The error for a build at `path` that a forked child goes on with.
+#[cold]
+pub(crate) fn forked_error(path: &Path) -> Error {
+    let message = "the build was started before this process was forked from its parent, which goes on with it";
+    Error::new(ErrorKind::Forked, format!("{}: {message}", path.display())).with_hint("Start another in the child.")
 }
 
 impl Drop for Sorter {

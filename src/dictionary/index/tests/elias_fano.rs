@@ -117,6 +117,23 @@ fn any_words_are_refused_or_answered_within_bounds() {
 }
 
 #[test]
+fn four_packed_numbers_are_compared_as_each_of_them() {
+    let mut random = Random::from_seed(7);
+    for round in 0..50_000 {
+        let bits = round % (NEAR_LOW_BITS_MAX + 1);
+        let (count, wanted) = (random.up_to(4), random.up_to((1 << bits) - 1));
+        let near = |random: &mut Random| (wanted + random.up_to(2)).saturating_sub(1).min((1 << bits) - 1);
+        let numbers =
+            [0; 4].map(|_| if random.up_to(1) == 0 { near(&mut random) } else { random.up_to((1 << bits) - 1) });
+        // What lies behind them does not count.
+        let packed = (0..4).fold(random.next() << (4 * bits), |packed, i| packed | numbers[i as usize] << (i * bits));
+        let of = |counts: &dyn Fn(u64) -> bool| numbers[..count as usize].iter().filter(|n| counts(**n)).count() as u64;
+        let expected = (of(&|n| n < wanted), of(&|n| n <= wanted));
+        assert_eq!(compare_four(packed, bits, count, wanted), expected, "{numbers:?}, {count}, {wanted}");
+    }
+}
+
+#[test]
 fn every_one_of_a_word_is_found() {
     let mut random = Random::from_seed(5);
     for _ in 0..2000 {
