@@ -165,84 +165,87 @@ pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
         return;
     }
     // SAFETY: as the caller promises.
-    unsafe { move_any(from, to, len) };
+    unsafe { if len > 32 { move_many(from, to, len) } else { move_few(from, to, len) } };
 }
 
-/// [`move_within`] for any length.
+/// [`move_within`] for fewer than 16 bytes.
 ///
 /// # Safety
 /// As of [`move_within`].
 #[inline(never)]
-unsafe fn move_any(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn move_few(from: *const u8, to: *mut u8, len: usize) {
+    let mut bytes = [0u8; 16];
+    // SAFETY: fewer than sixteen bytes of a frame that only this thread changes.
+    unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
+    // SAFETY: as the caller promises.
+    unsafe { copy_in(&bytes[..len], to) };
+}
+
+/// [`move_within`] for more than 32 bytes.
+///
+/// # Safety
+/// As of [`move_within`].
+#[inline(never)]
+unsafe fn move_many(mut from: *const u8, mut to: *mut u8, len: usize) {
     /// Moves 64 bytes: loads all of them before it stores the first.
     ///
     /// # Safety
     /// As of `move_within`, for 64 bytes.
     #[inline(always)]
     unsafe fn move64(from: *const u8, to: *mut u8) {
-        // SAFETY: within the range, which only this thread changes: plain loads suffice.
-        let loaded = std::array::from_fn(|i| unsafe { from.add(16 * i).cast::<u128>().read_unaligned() });
         // SAFETY: within the range, whose latch this thread holds.
-        unsafe { store64(to, loaded) };
+        unsafe { store64(to, load_own(from)) };
     }
-    /// Moves 16 bytes.
+    /// The 64 bytes at `from`.
     ///
     /// # Safety
-    /// As of `move_within`, for 16 bytes.
+    /// As of `move_within`, for 64 bytes.
     #[inline(always)]
-    unsafe fn move16(from: *const u8, to: *mut u8) {
-        // SAFETY: as in `move64`.
-        unsafe { store16(to, from.cast::<u128>().read_unaligned()) };
+    unsafe fn load_own(from: *const u8) -> [u128; 4] {
+        // SAFETY: within the range, which only this thread changes: plain loads suffice.
+        [0, 16, 32, 48].map(|part| unsafe { from.add(part).cast::<u128>().read_unaligned() })
     }
-    if len < 16 {
-        let mut bytes = [0u8; 16];
-        // SAFETY: `len < 16` bytes of a frame that only this thread changes.
-        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
-        // SAFETY: as the caller promises.
-        unsafe { copy_in(&bytes[..len], to) };
+    if len < 64 {
+        let parts = [0, 16, len - 32, len - 16];
+        // SAFETY: `len > 32`, so each part begins sixteen bytes of the range; all are loaded before any is stored.
+        let loaded = parts.map(|at| unsafe { from.add(at).cast::<u128>().read_unaligned() });
+        for (at, part) in parts.into_iter().zip(loaded) {
+            // SAFETY: as above.
+            unsafe { store16(to.add(at), part) };
+        }
         return;
     }
-    // The sixteen bytes at the end that is reached last are loaded first, as the loops may overwrite them. What a step
-    // stores never lies where a later step loads.
+    // The 64 bytes at the end that is reached last are loaded first, as the loops may overwrite them, and stored last,
+    // some of them again. What a step stores never lies where a later step loads.
+    let mut left = len as isize - 64;
     if to.cast_const() <= from {
-        // SAFETY: `len >= 16`; only this thread changes the frame.
-        let last = unsafe { from.add(len - 16).cast::<u128>().read_unaligned() };
-        let mut at = 0;
-        while at + 128 <= len {
-            // SAFETY: `at + 128 <= len`.
-            unsafe { move64(from.add(at), to.add(at)) };
-            // SAFETY: as above.
-            unsafe { move64(from.add(at + 64), to.add(at + 64)) };
-            at += 128;
+        // SAFETY: `len >= 64`, here and below.
+        let (last, end) = unsafe { (load_own(from.add(len - 64)), to.add(len - 64)) };
+        while left > 64 {
+            // SAFETY: more than 128 bytes are to be moved from here on.
+            unsafe {
+                move64(from, to);
+                move64(from.add(64), to.add(64));
+                (from, to) = (from.add(128), to.add(128));
+            }
+            left -= 128;
         }
-        if at + 64 <= len {
-            // SAFETY: `at + 64 <= len`.
-            unsafe { move64(from.add(at), to.add(at)) };
-            at += 64;
+        if left > 0 {
+            // SAFETY: more than 64 bytes are to be moved from here on.
+            unsafe { move64(from, to) };
         }
-        while at + 16 <= len {
-            // SAFETY: `at + 16 <= len`.
-            unsafe { move16(from.add(at), to.add(at)) };
-            at += 16;
-        }
-        // SAFETY: `len >= 16`.
-        unsafe { store16(to.add(len - 16), last) };
+        // SAFETY: the last 64 bytes of the place.
+        unsafe { store64(end, last) };
     } else {
-        // SAFETY: `len >= 16`; only this thread changes the frame.
-        let first = unsafe { from.cast::<u128>().read_unaligned() };
-        let mut end = len;
-        while end >= 64 {
-            end -= 64;
-            // SAFETY: `end + 64 <= len`.
-            unsafe { move64(from.add(end), to.add(end)) };
+        // SAFETY: `len >= 64`.
+        let first = unsafe { load_own(from) };
+        while left > 0 {
+            // SAFETY: the 64 bytes from `left` on end where those begin that have been moved, or at the end.
+            unsafe { move64(from.offset(left), to.offset(left)) };
+            left -= 64;
         }
-        while end >= 16 {
-            end -= 16;
-            // SAFETY: `end + 16 <= len`.
-            unsafe { move16(from.add(end), to.add(end)) };
-        }
-        // SAFETY: `len >= 16`.
-        unsafe { store16(to, first) };
+        // SAFETY: `len >= 64`.
+        unsafe { store64(to, first) };
     }
 }
 
@@ -335,6 +338,44 @@ mod x86_64 {
         [a, b, c]
     }
 
+    /// Which of eight words, the first at `first` and each `stride` bytes behind the one before, are `wanted` in the
+    /// bits of `mask`: bit `2 * i` for word `i`. Takes no branches.
+    ///
+    /// # Safety
+    /// Each word is in live memory, which other threads access as this file does.
+    #[inline(always)]
+    pub(crate) unsafe fn equal_of_8(first: *const u8, stride: usize, wanted: u64, mask: u64) -> u32 {
+        use std::arch::x86_64::{
+            _mm_and_si128, _mm_cmpeq_epi32, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi64x,
+        };
+        // SAFETY: the caller's promise: words 2i and 2i + 1.
+        let [a, b, c, d] = [0, 2, 4, 6].map(|i| unsafe { load_two(first.wrapping_add(i * stride), stride) });
+        // SAFETY: SSE2 is part of x86-64.
+        let equal_halves = unsafe {
+            let (wanted, mask) = (_mm_set1_epi64x((wanted & mask) as i64), _mm_set1_epi64x(mask as i64));
+            let equal = |two| _mm_cmpeq_epi32(_mm_and_si128(two, mask), wanted);
+            let (first, last) = (_mm_packs_epi32(equal(a), equal(b)), _mm_packs_epi32(equal(c), equal(d)));
+            _mm_movemask_epi8(_mm_packs_epi16(first, last)) as u32
+        };
+        equal_halves & equal_halves >> 1 & 0x5555
+    }
+
+    /// The words at `from` and `stride` bytes behind it.
+    ///
+    /// # Safety
+    /// As of [`equal_of_8`].
+    #[inline(always)]
+    unsafe fn load_two(from: *const u8, stride: usize) -> __m128i {
+        let loaded: __m128i;
+        // SAFETY: two loads of memory that is live, as the caller promises; they change nothing else.
+        unsafe {
+            asm!("movq {0}, qword ptr [{1}]", "movhps {0}, qword ptr [{1} + {2}]",
+                 out(xmm_reg) loaded, in(reg) from, in(reg) stride,
+                 options(nostack, preserves_flags, readonly));
+        }
+        loaded
+    }
+
     /// Adds `n` to each of the four numbers of 32 bits in `four`, wrapping.
     #[inline(always)]
     pub(crate) fn add_to_each(four: u128, n: u32) -> u128 {
@@ -342,6 +383,19 @@ mod x86_64 {
         // SAFETY: SSE2 is part of x86-64; both types are sixteen plain bytes.
         unsafe {
             let sums = _mm_add_epi32(std::mem::transmute::<u128, __m128i>(four), _mm_set1_epi32(n as i32));
+            std::mem::transmute::<__m128i, u128>(sums)
+        }
+    }
+
+    /// Adds `n` to the last `count` of the four numbers of 32 bits in `four`, wrapping; `count` is below 4.
+    #[inline(always)]
+    pub(crate) fn add_to_last(four: u128, n: u32, count: usize) -> u128 {
+        use std::arch::x86_64::{_mm_add_epi32, _mm_and_si128, _mm_set1_epi32};
+        const LAST: [u128; 4] = [0, u128::MAX << 96, u128::MAX << 64, u128::MAX << 32];
+        // SAFETY: SSE2 is part of x86-64; both types are sixteen plain bytes.
+        unsafe {
+            let added = _mm_and_si128(_mm_set1_epi32(n as i32), std::mem::transmute::<u128, __m128i>(LAST[count % 4]));
+            let sums = _mm_add_epi32(std::mem::transmute::<u128, __m128i>(four), added);
             std::mem::transmute::<__m128i, u128>(sums)
         }
     }
@@ -390,6 +444,23 @@ mod portable {
     #[inline]
     pub(crate) fn add_to_each(four: u128, n: u32) -> u128 {
         (0..4).fold(0, |sums, i| sums | u128::from(((four >> (32 * i)) as u32).wrapping_add(n)) << (32 * i))
+    }
+
+    #[inline]
+    pub(crate) fn add_to_last(four: u128, n: u32, count: usize) -> u128 {
+        let last = u128::MAX.checked_shl(128 - 32 * (count as u32 % 4)).unwrap_or(0);
+        four & !last | add_to_each(four, n) & last
+    }
+
+    /// # Safety
+    /// As of the twin.
+    #[inline]
+    pub(crate) unsafe fn equal_of_8(first: *const u8, stride: usize, wanted: u64, mask: u64) -> u32 {
+        (0..8).fold(0, |equal, i| {
+            // SAFETY: the caller's promise.
+            let word = unsafe { load8(first.wrapping_add(i * stride)) };
+            equal | u32::from((word ^ wanted) & mask == 0) << (2 * i)
+        })
     }
 
     /// # Safety
@@ -518,6 +589,25 @@ mod tests {
 
     type Store = unsafe fn(*mut u8, u128);
 
+    proptest! {
+        #[test]
+        fn both_twins_find_the_same_words_among_eight(
+            // Of two values, so that words are equal, or differ in one byte, often.
+            bytes in proptest::collection::vec(0..2_u8, LEN),
+            stride in 1..20_usize, at in 0..40_usize, like in 0..8_usize, short in 0..=8_u32,
+        ) {
+            let words: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+            let first = words.as_ptr().cast::<u8>().wrapping_add(at);
+            let mask = u64::MAX.checked_shr(64 - 8 * short).unwrap_or(0);
+            let word = |i: usize| u64::from_le_bytes(*bytes[at + i * stride..].first_chunk().unwrap());
+            let wanted = word(like) & mask;
+            let expected = (0..8).fold(0, |all, i| all | u32::from(word(i) & mask == wanted) << (2 * i));
+            // SAFETY: the last of them ends at byte 40 + 7 * 19 + 8 of the words, at most.
+            let found = [equal_of_8, portable::equal_of_8].map(|of_8| unsafe { of_8(first, stride, wanted, mask) });
+            prop_assert_eq!(found, [expected; 2]);
+        }
+    }
+
     fn runs_of(value: u128) -> [u128; 4] {
         [value, !value, value.rotate_left(9), value ^ 7]
     }
@@ -549,6 +639,15 @@ mod tests {
             let expected = unsafe { (portable::load1(t), portable::load8(t), portable::load16(t)) };
             prop_assert_eq!(loaded, expected);
             prop_assert_eq!(add_to_each(loaded.2, value as u32), portable::add_to_each(loaded.2, value as u32));
+            for count in 0..4 {
+                let sums = add_to_last(loaded.2, value as u32, count);
+                prop_assert_eq!(sums, portable::add_to_last(loaded.2, value as u32, count));
+                let number = |four: u128, i: usize| (four >> (32 * i)) as u32;
+                for i in 0..4 {
+                    let added = if i + count > 3 { value as u32 } else { 0 };
+                    prop_assert_eq!(number(sums, i), number(loaded.2, i).wrapping_add(added));
+                }
+            }
             // SAFETY: as above.
             prop_assert_eq!(unsafe { (load24(h), load32(h)) }, unsafe { (portable::load24(t), portable::load32(t)) });
             let stores: [(Store, Store); 6] = [

@@ -155,9 +155,10 @@ thread_local! {
 /// Counts a lookup. `true`: it may be one to sample, so it must take the latch and call [`was_due`].
 #[inline]
 pub(super) fn is_due() -> bool {
-    let left = LEFT.get();
-    if left > 1 {
-        LEFT.set(left - 1);
+    // Stored before it is compared: the count is far below 2^31, so that one below 0 shows as negative.
+    let left = LEFT.get().wrapping_sub(1);
+    LEFT.set(left);
+    if left as i32 > 0 {
         return false;
     }
     LEFT.set(0);

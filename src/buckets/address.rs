@@ -6,7 +6,7 @@
 //!
 //! Source: docs/architecture.md, "Page addressing".
 
-use super::bucket::Bucket;
+use super::bucket::LatchedBucket;
 use super::linear_hash::Buckets;
 use super::root;
 use crate::error::{Error, ErrorKind, Result};
@@ -141,7 +141,7 @@ impl Buckets {
         hash: u64,
         mut address: BucketAddress,
         mut place: FrameRef<'t>,
-    ) -> Result<Bucket<'t>> {
+    ) -> Result<LatchedBucket<'t>> {
         let frame = loop {
             let frame = self.pager.write_at(address.frame, place)?;
             if self.still_holds(address.view, hash, address.bucket) {
@@ -150,8 +150,8 @@ impl Buckets {
             drop(frame);
             (address, place) = self.find_bucket_again(hash);
         };
-        let mut bucket = Bucket::new(self, frame, address.start);
-        bucket.init_if_empty(|| address.view.linear().level(address.bucket));
+        let mut bucket = LatchedBucket::new(self, frame, address.start);
+        bucket.bucket().init_if_empty(|| address.view.linear().level(address.bucket));
         Ok(bucket)
     }
 

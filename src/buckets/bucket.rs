@@ -75,18 +75,35 @@ impl<'a> HashedKey<'a> {
     }
 }
 
-/// A bucket latched for changing.
-pub(crate) struct Bucket<'t> {
-    pub buckets: &'t Buckets,
+/// The latch of a bucket, held for changing it.
+pub(crate) struct LatchedBucket<'t> {
+    buckets: &'t Buckets,
     pub primary: PartGuard<'t>,
 }
 
-impl<'t> Bucket<'t> {
+impl<'t> LatchedBucket<'t> {
     /// The bucket whose primary page is at `start` of `frame`.
     #[inline(always)]
-    pub(crate) fn new(buckets: &'t Buckets, frame: WriteGuard<'t>, start: usize) -> Bucket<'t> {
-        Bucket { buckets, primary: PartGuard::new(frame, start, buckets.page_bytes) }
+    pub(crate) fn new(buckets: &'t Buckets, frame: WriteGuard<'t>, start: usize) -> LatchedBucket<'t> {
+        LatchedBucket { buckets, primary: PartGuard::new(frame, start, buckets.page_bytes) }
     }
+
+    /// The bucket. What changes it gets this and not the latch, which then stays in registers.
+    #[inline(always)]
+    pub(crate) fn bucket(&mut self) -> Bucket<'_> {
+        Bucket { buckets: self.buckets, page: self.primary.bytes_mut() }
+    }
+
+    #[inline]
+    pub(crate) fn page(&self) -> &[u8] {
+        &self.primary
+    }
+}
+
+/// A bucket whose latch is held for changing it.
+pub(crate) struct Bucket<'b> {
+    pub buckets: &'b Buckets,
+    page: FrameBytes<'b>,
 }
 
 impl Buckets {
@@ -170,6 +187,12 @@ impl Buckets {
         }
     }
 
+    /// The extent of the pair at `location`, which has one.
+    #[inline(never)]
+    fn extent_at(&self, primary: &[u8], location: PairLocation) -> Result<Extent> {
+        self.with_record(primary, location, |record| self.parse_extent(record))
+    }
+
     /// Longest key that stays in its record.
     #[inline]
     pub(super) fn key_bytes_inline_max(&self) -> usize {
@@ -207,7 +230,7 @@ impl Buckets {
 #[inline(always)]
 fn appended(found: Found, tail: &[u8], bucket: i64) -> (Delta, usize) {
     let payload = tail.len() as i64;
-    (Delta { bucket, payload, ..Delta::default() }, usize::from(found.value_bytes) + tail.len())
+    (Delta { bucket, payload, ..Delta::default() }, found.value_bytes + tail.len())
 }
 
 #[cold]
@@ -218,12 +241,18 @@ fn init(mut page: FrameBytes<'_>, level: u32) {
 impl Bucket<'_> {
     #[inline]
     pub(crate) fn page(&self) -> &[u8] {
-        &self.primary
+        &self.page
     }
 
     #[inline]
     pub(super) fn page_mut(&mut self) -> FrameBytes<'_> {
-        self.primary.bytes_mut()
+        self.page.whole()
+    }
+
+    /// The same bucket, for a call: its own address would keep it in memory where nothing is called, too.
+    #[inline(always)]
+    fn for_call(&mut self) -> Bucket<'_> {
+        Bucket { buckets: self.buckets, page: self.page.whole() }
     }
 
     /// Initializes the primary page of a bucket that was always empty.
@@ -240,7 +269,7 @@ impl Bucket<'_> {
         match location {
             None => self.insert_new(key, value),
             Some(PairLocation { overflow: None, found })
-                if found.form == INLINE && usize::from(found.value_bytes) == value.len() =>
+                if found.form == INLINE && found.value_bytes == value.len() =>
             {
                 // The common overwrite: nothing moves.
                 let buckets = self.buckets;
@@ -248,7 +277,7 @@ impl Bucket<'_> {
                 stored.map_err(|d| buckets.damaged(d))?;
                 Ok(Delta::default())
             }
-            Some(location) => self.overwrite(key.bytes, key.hash, location, value),
+            Some(location) => self.for_call().overwrite(key.bytes, key.hash, location, value),
         }
     }
 
@@ -312,35 +341,47 @@ impl Bucket<'_> {
     #[inline(always)]
     pub(super) fn append_here(&mut self, key: HashedKey<'_>, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
         let pair_bytes_max = self.buckets.pair_bytes_inline_max();
-        let grown = page::append_value(&mut self.page_mut(), found, tail, pair_bytes_max);
-        match grown.map_err(|d| self.buckets.damaged(d))? {
-            Some(bucket) => Ok(appended(found, tail, bucket)),
-            None => self.append_moving_from(key.bytes, key.hash, found, tail),
+        if page::append_quickly(&mut self.page_mut(), found, tail, pair_bytes_max) {
+            return Ok(appended(found, tail, tail.len() as i64));
         }
+        // In parts: the result of the call is in memory, that of the fast path need not be.
+        let (delta, len) = self.for_call().append_again(key.bytes, key.hash, found.slot, tail)?;
+        Ok((delta, len))
     }
 
-    /// Makes the location only here, as the common append keeps `found` in registers.
+    /// [`append`](Self::append) to the record of a slot of the primary page where the fast path did not. It reads the
+    /// record again, which the fast path keeps in registers.
     #[inline(never)]
-    fn append_moving_from(&mut self, key: &[u8], hash: u64, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
-        self.append_moving(key, hash, PairLocation { overflow: None, found }, tail)
+    fn append_again(&mut self, key: &[u8], hash: u64, slot: usize, tail: &[u8]) -> Result<(Delta, usize)> {
+        let found = Found::at(self.page(), slot).map_err(|d| self.buckets.damaged(d))?;
+        self.append(HashedKey::new(key, hash), PairLocation { overflow: None, found }, tail)
     }
 
     /// Appends `tail` to the value at `location`. Also returns the new length of the value.
-    #[inline]
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
-        let Some(overflow) = location.overflow else { return self.append_here(key, location.found, tail) };
         let pair_bytes_max = self.buckets.pair_bytes_inline_max();
-        let mut page = self.buckets.write_overflow(overflow)?;
-        let grown = page::append_value(&mut page.bytes_mut(), location.found, tail, pair_bytes_max);
-        drop(page);
-        match grown.map_err(|d| self.buckets.damaged(d))? {
+        match self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))? {
             Some(bucket) => Ok(appended(location.found, tail, bucket)),
             None => self.append_moving(key.bytes, key.hash, location, tail),
         }
     }
 
+    /// Appends `tail` to the value of a key that is not in the primary page, in the usual case: it is in the first
+    /// overflow page, which has room. `None`, with nothing changed, in others.
+    pub(super) fn append_behind(&mut self, key: HashedKey<'_>, tail: &[u8]) -> Result<Option<(Delta, usize)>> {
+        let buckets = self.buckets;
+        let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(None) };
+        let mut page = buckets.write_overflow_here(overflow)?;
+        if page::kind(&page) != page::KIND_OVERFLOW || key.bytes.len() > buckets.key_bytes_inline_max() {
+            return Ok(None);
+        }
+        let found = page::find(&page, key.tag, key.bytes).map_err(|d| buckets.damaged(d))?;
+        let Some(found) = found else { return Ok(None) };
+        let done = page::append_quickly(&mut page.bytes_mut(), found, tail, buckets.pair_bytes_inline_max());
+        Ok(done.then(|| appended(found, tail, tail.len() as i64)))
+    }
+
     /// [`append`](Self::append) where the value is in an extent, or the record cannot grow where it is.
-    #[inline(never)]
     fn append_moving(&mut self, key: &[u8], hash: u64, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
         let key = HashedKey::new(key, hash);
         let (old_extent, old_value_bytes) = self.value_at(location)?;
@@ -426,7 +467,7 @@ impl Bucket<'_> {
         if next != 0 && (location.overflow.is_some() || self.may_absorb(next)) {
             // The pair is removed; if its overflow page could not be removed too, the next removal or split tries
             // again.
-            let _ = self.absorb_overflow();
+            let _ = self.for_call().absorb_overflow();
         }
         Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chains: 0 })
     }
@@ -468,17 +509,10 @@ impl Bucket<'_> {
     #[inline(always)]
     pub(crate) fn value_at(&self, location: PairLocation) -> Result<(Option<Extent>, usize)> {
         if location.found.form == INLINE {
-            return Ok((None, location.found.value_bytes.into()));
+            return Ok((None, location.found.value_bytes));
         }
-        self.extent_at(location)
-    }
-
-    #[inline(never)]
-    fn extent_at(&self, location: PairLocation) -> Result<(Option<Extent>, usize)> {
-        self.buckets.with_record(self.page(), location, |r| {
-            let extent = self.buckets.parse_extent(r)?;
-            Ok((Some(extent), extent.value_bytes as usize))
-        })
+        let extent = self.buckets.extent_at(self.page(), location)?;
+        Ok((Some(extent), extent.value_bytes as usize))
     }
 
     fn new_extent(&self, key: HashedKey<'_>, value: [&[u8]; 2], room_bytes: u64) -> Result<Extent> {
@@ -496,7 +530,7 @@ impl Bucket<'_> {
         let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
             self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
         } else {
-            self.insert_large(key.bytes, key.hash, value)?
+            self.for_call().insert_large(key.bytes, key.hash, value)?
         };
         Ok(Delta { pairs: 1, payload: (key.bytes.len() + value.len()) as i64, ..delta })
     }
@@ -585,7 +619,7 @@ impl Bucket<'_> {
         let buckets = self.buckets;
         match location.overflow {
             None => page::remove(&mut self.page_mut(), location.found).map_err(|d| buckets.damaged(d)),
-            Some(overflow) => self.take_out_of(overflow, location.found),
+            Some(overflow) => self.for_call().take_out_of(overflow, location.found),
         }
     }
 
@@ -657,7 +691,7 @@ impl Bucket<'_> {
         let bytes = (record.bytes() + page::SLOT_BYTES) as i64;
         let inserted = page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))?;
         let Record { form, key, value } = record;
-        let long_chains = if inserted { 0 } else { i64::from(self.add_behind(tag, form, key, value)?) };
+        let long_chains = if inserted { 0 } else { i64::from(self.for_call().add_behind(tag, form, key, value)?) };
         Ok(Delta { bucket: bytes, long_chains, ..Delta::default() })
     }
 

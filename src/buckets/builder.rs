@@ -2,7 +2,7 @@
 //!
 //! Not here: which records (`layout.rs`), other changes of a page (`page.rs`).
 
-use super::page::{HEADER_BYTES, SLOT_BYTES, Slot, tag_and_offset};
+use super::page::{HEADER_BYTES, SLOT_BYTES, Slot, record_of, tag_and_offset};
 
 /// Builds a page from records of other pages.
 pub struct Builder<'p> {
@@ -86,10 +86,30 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// Copies `from` to `to`, of the same length. Most records have 8 to 32 bytes, and no call is made for them.
+/// The length of each record of these slots, if all have the same, short, lengths of key and value and lie one before
+/// the other; else 0. The first one ends at `end`.
+#[inline(never)]
+pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
+    let Some(raw) = slots.first().and_then(|&slot| page.get(tag_and_offset(slot).1..end)) else { return 0 };
+    let Some(lengths) = raw.first_chunk::<2>().filter(|_| record_of(raw).is_ok()) else { return 0 };
+    if u16::from_le_bytes(*lengths) & 0x8080 != 0 {
+        return 0;
+    }
+    let Some(first) = end.checked_sub(slots.len() * raw.len()) else { return 0 };
+    let mut expected = end;
+    for (&slot, record) in slots.iter().zip(page[first..end].rchunks_exact(raw.len())) {
+        expected = expected.wrapping_sub(raw.len()); // not below `first`
+        if tag_and_offset(slot).1 != expected || record.first_chunk() != Some(lengths) {
+            return 0;
+        }
+    }
+    raw.len()
+}
+
+/// Copies `from` to `to`, of the same length. Most records have 8 to 64 bytes, and no call is made for them.
 #[inline]
 pub fn copy_record(from: &[u8], to: &mut [u8]) {
-    if !copy_ends::<16>(from, to) && !copy_ends::<8>(from, to) {
+    if !copy_ends::<16>(from, to) && !copy_ends::<32>(from, to) && !copy_ends::<8>(from, to) {
         to.copy_from_slice(from);
     }
 }

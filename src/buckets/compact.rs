@@ -3,7 +3,7 @@
 //! Not here: the order of the steps, and what is kept out during each (`table/compact.rs`).
 
 use super::address::View;
-use super::bucket::Bucket;
+use super::bucket::LatchedBucket;
 use super::extent::Extent;
 use super::gathered::Workspace;
 use super::linear_hash::Buckets;
@@ -28,7 +28,7 @@ impl Buckets {
             return Ok(());
         }
         let (frame, start) = self.location(number);
-        let mut bucket = Bucket::new(self, self.pager.write(frame)?, start);
+        let mut bucket = LatchedBucket::new(self, self.pager.write(frame)?, start);
         if page::kind(bucket.page()) == page::KIND_EMPTY {
             return Ok(());
         }
@@ -38,13 +38,13 @@ impl Buckets {
             return Ok(());
         }
         self.lay_out(gathered, page::level(bucket.page()), layout, primaries)?;
-        bucket.page_mut().store(0, primaries);
+        bucket.primary.bytes_mut().store(0, primaries);
         self.free_overflow(gathered.overflow_pages());
         Ok(())
     }
 
     /// Moves the bucket's extents where that saves space or brings them nearer the start.
-    fn move_extents(&self, bucket: &mut Bucket<'_>) -> Result<()> {
+    fn move_extents(&self, bucket: &mut LatchedBucket<'_>) -> Result<()> {
         let mut places: Vec<(Option<OverflowPage>, Found, u8, Extent)> = Vec::new();
         let mut note = |overflow: Option<OverflowPage>, bytes: &[u8]| {
             for (slot, record) in page::records(bytes).enumerate() {
@@ -62,7 +62,7 @@ impl Buckets {
             let Some(moved) = self.moved_extent(&extent)? else { continue };
             // The reference keeps its length, so the record is changed in place.
             let replaced = match overflow {
-                None => page::replace_found(&mut bucket.page_mut(), found, form, &moved.to_bytes()),
+                None => page::replace_found(&mut bucket.primary.bytes_mut(), found, form, &moved.to_bytes()),
                 Some(overflow) => {
                     let mut page = self.write_overflow(overflow)?;
                     page::replace_found(&mut page.bytes_mut(), found, form, &moved.to_bytes())

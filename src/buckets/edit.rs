@@ -5,7 +5,7 @@
 //!
 //! Not here: how a bucket changes (`bucket.rs`), the gate and the log (`table`).
 
-use super::bucket::{Bucket, Delta, HashedKey, PairLocation};
+use super::bucket::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
 use super::linear_hash::Buckets;
 use super::page::{self, Found, Quick};
 use crate::error::Result;
@@ -35,6 +35,13 @@ pub(crate) trait Edit: Sized {
     fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<Self::Answer> {
         find_and_edit(bucket, key.bytes, key.hash, is_behind, self)
     }
+}
+
+/// What a call returned. As a whole it would keep the results of the usual cases in memory, too.
+#[inline(always)]
+#[expect(clippy::map_identity, reason = "the parts are copied one by one, to registers")]
+fn in_parts<A>(edited: Edited<A>) -> Edited<A> {
+    Ok(edited?.map(|(delta, answer)| (delta, answer)))
 }
 
 #[inline(never)]
@@ -133,7 +140,7 @@ impl Edit for Append<'_> {
 
     #[inline(always)]
     fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<usize> {
-        append_elsewhere(bucket, key.bytes, key.hash, self.tail, self.len_max, is_behind)
+        in_parts(append_elsewhere(bucket, key.bytes, key.hash, self.tail, self.len_max, is_behind))
     }
 }
 
@@ -146,6 +153,12 @@ fn append_elsewhere(
     len_max: usize,
     is_behind: bool,
 ) -> Edited<usize> {
+    if is_behind
+        && len_max == usize::MAX
+        && let Some(appended) = bucket.append_behind(HashedKey::new(key, hash), tail)?
+    {
+        return Ok(Some(appended));
+    }
     let location = find(bucket, key, hash, is_behind)?;
     Append { key: HashedKey::new(key, hash), tail, len_max }.edit(bucket, location)
 }
@@ -166,7 +179,7 @@ impl Edit for Remove<'_> {
 
     #[inline(always)]
     fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<()> {
-        remove_elsewhere(bucket, key.bytes, key.hash, is_behind)
+        in_parts(remove_elsewhere(bucket, key.bytes, key.hash, is_behind))
     }
 }
 
@@ -177,18 +190,25 @@ fn remove_elsewhere(bucket: &mut Bucket<'_>, key: &[u8], hash: u64, is_behind: b
 }
 
 impl Buckets {
-    /// Makes `edit` with the pair of `key` in `bucket`.
+    /// Makes `edit` with the pair of `key` in a bucket.
     #[inline(always)]
-    pub(crate) fn edit<E: Edit>(&self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, edit: E) -> Edited<E::Answer> {
+    pub(crate) fn edit<E: Edit>(
+        &self,
+        latched: &mut LatchedBucket<'_>,
+        key: HashedKey<'_>,
+        edit: E,
+    ) -> Edited<E::Answer> {
         let mut is_behind = false;
         if key.bytes.len() <= self.key_bytes_inline_max() {
-            match page::find_quickly(bucket.page(), key.tag, key.bytes) {
-                Quick::Absent if !self.may_be_behind(bucket.page(), key.tag) => return edit.edit(bucket, None),
-                Quick::At(found) => return edit.edit_found(bucket, found),
+            match page::find_quickly(latched.page(), key.tag, key.bytes) {
+                Quick::Absent if !self.may_be_behind(latched.page(), key.tag) => {
+                    return edit.edit(&mut latched.bucket(), None);
+                }
+                Quick::At(found) => return edit.edit_found(&mut latched.bucket(), found),
                 Quick::Absent => is_behind = true,
                 Quick::Unsure => {}
             }
         }
-        edit.edit_elsewhere(bucket, key, is_behind)
+        edit.edit_elsewhere(&mut latched.bucket(), key, is_behind)
     }
 }

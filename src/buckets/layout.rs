@@ -5,7 +5,7 @@
 //!
 //! Not here: which records stay in a bucket (`split.rs`), bytes in a page (`page.rs`).
 
-use super::builder::Builder;
+use super::builder::{Builder, same_bytes};
 use super::gathered::{Gathered, Layout, Place};
 use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
@@ -130,7 +130,7 @@ impl Buckets {
             for slots in page::slots(page).map_err(|d| self.damaged(d))?.chunks(u64::BITS as usize) {
                 // Three loops instead of one keep what each needs in registers; and half of the records move, so that a
                 // branch for each would be mispredicted as often.
-                let batch = Batch { page, start, slots, end, same_bytes: page::same_bytes(page, slots, end) };
+                let batch = Batch { page, start, slots, end, same_bytes: same_bytes(page, slots, end) };
                 let moves;
                 (moves, end) = self.moving(&batch, split)?;
                 let lost = if std::mem::take(&mut drops) { moves & moves.wrapping_neg() } else { 0 };

@@ -18,7 +18,7 @@ impl Buckets {
     /// Appends the value of `key` to `value`, which is empty. `false` where the key is absent.
     #[inline]
     pub(crate) fn get(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Result<bool> {
-        match self.read_optimistically(key, Some(value)) {
+        match self.read_optimistically(key.bytes, key.hash, Some(value)) {
             Optimistic::Found => Ok(true),
             Optimistic::Absent => Ok(false),
             Optimistic::Retry => self.get_again(key.bytes, key.hash, value),
@@ -34,7 +34,7 @@ impl Buckets {
     /// [`get`](Self::get) without a latch; `None`, with `value` empty, where it needs the latch.
     #[inline]
     pub(crate) fn get_ready(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Option<bool> {
-        match self.read_optimistically(key, Some(value)) {
+        match self.read_optimistically(key.bytes, key.hash, Some(value)) {
             Optimistic::Found => Some(true),
             Optimistic::Absent => Some(false),
             Optimistic::Retry => None,
@@ -45,7 +45,7 @@ impl Buckets {
     #[inline]
     pub(crate) fn get_to(&self, key: HashedKey<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
         let mut value = Fixed::new(buffer);
-        match self.read_optimistically(key, Some(&mut value)) {
+        match self.read_optimistically(key.bytes, key.hash, Some(&mut value)) {
             Optimistic::Found => Ok(Some(value.len())),
             Optimistic::Absent => Ok(None),
             Optimistic::Retry => self.get_to_latched(key, buffer),
@@ -83,7 +83,7 @@ impl Buckets {
 
     /// Whether `key` is present.
     pub(crate) fn contains(&self, key: HashedKey<'_>) -> Result<bool> {
-        match self.read_optimistically(key, None::<&mut Vec<u8>>) {
+        match self.read_optimistically(key.bytes, key.hash, None::<&mut Vec<u8>>) {
             Optimistic::Found => return Ok(true),
             Optimistic::Absent => return Ok(false),
             Optimistic::Retry => {}

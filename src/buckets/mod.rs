@@ -47,7 +47,7 @@ pub(crate) use activity::Activity;
 #[cfg(test)]
 pub(crate) use activity::INTERVAL;
 use address::View;
-pub(crate) use bucket::{Bucket, Delta, HashedKey, PairLocation};
+pub(crate) use bucket::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
 pub(crate) use linear_hash::Buckets;
 pub(crate) use load::Load;
 pub use lookup::ValueRef;
@@ -147,7 +147,7 @@ impl Buckets {
         &'t self,
         key: HashedKey<'_>,
         at: (address::BucketAddress, FrameRef<'t>),
-    ) -> Result<Bucket<'t>> {
+    ) -> Result<LatchedBucket<'t>> {
         self.write_bucket(key.hash, at.0, at.1)
     }
 
@@ -158,7 +158,7 @@ impl Buckets {
             return Ok(Delta::default());
         }
         let (frame, start) = self.location(number);
-        Bucket::new(self, self.pager.write(frame)?, start).clear()
+        LatchedBucket::new(self, self.pager.write(frame)?, start).bucket().clear()
     }
 
     /// Merges buckets until the load is that of a full table, or another thread is changing the structure.

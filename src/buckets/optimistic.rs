@@ -21,7 +21,8 @@ use super::overflow::{OverflowPage, PREFETCHED_BYTES};
 use super::page::{self, INLINE};
 use super::tags::{EIGHTS_AT_ONCE, SLOTS_AT_ONCE, first_match};
 use crate::linear;
-use crate::pager::pool::{FrameNo, FrameRef, OptimisticRead};
+use crate::pager::pool::optimistic::OptimisticRead;
+use crate::pager::pool::{FrameNo, FrameRef};
 use crate::pager::sink::Sink;
 
 /// The result of an optimistic read.
@@ -55,9 +56,11 @@ pub(super) struct BucketSnapshot<'t> {
 }
 
 impl Buckets {
-    /// Looks up `key` without a latch; appends its value to `value`, which is empty.
+    /// Looks up `key` without a latch; appends its value to `value`, which is empty. The key comes in parts: as a whole
+    /// it would pass through memory.
     #[inline]
-    pub(super) fn read_optimistically(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
+    pub(super) fn read_optimistically(&self, key: &[u8], hash: u64, value: Option<&mut impl Sink>) -> Optimistic {
+        let key = HashedKey::new(key, hash);
         if activity::is_due() || key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
             return Optimistic::Retry;
         }

@@ -16,7 +16,10 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation"; the tags are ours. Format: docs/format.md, "Page".
 //! Not here: the meaning of a record's value (`extent.rs`), which page to read (`lookup.rs`, `overflow.rs`).
 
-use super::tags::{Matches, RUN_STARTS_BEFORE, RUNS_BYTES, SLOTS_AT_ONCE, first_match};
+use super::tags::{
+    FIRST_RUNS_BYTES, FIRST_SLOTS, Matches, RUN_STARTS_BEFORE, RUNS_BYTES, SLOTS_AT_ONCE, first_match,
+    first_match_of_few,
+};
 use crate::pager::words::Bytes;
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
@@ -315,12 +318,12 @@ pub fn long_head(bytes: &[u8]) -> Option<RecordHead> {
 /// A record that was found in a page: valid until the page changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    pub slot: u16,
-    offset: u16,
-    head_bytes: u8,
+    pub slot: usize,
+    offset: usize,
+    head_bytes: usize,
     pub form: u8,
-    key_bytes: u16,
-    pub value_bytes: u16,
+    key_bytes: usize,
+    pub value_bytes: usize,
 }
 
 impl Found {
@@ -332,29 +335,22 @@ impl Found {
 
     #[inline]
     fn of(slot: usize, offset: usize, head: RecordHead) -> Found {
-        // Within a page of at most 65536 bytes, after a header.
-        Found {
-            slot: slot as u16,
-            offset: offset as u16,
-            head_bytes: head.head_bytes as u8,
-            form: head.form,
-            key_bytes: head.key_bytes as u16,
-            value_bytes: head.value_bytes as u16,
-        }
+        let RecordHead { form, head_bytes, key_bytes, value_bytes } = head;
+        Found { slot, offset, head_bytes, form, key_bytes, value_bytes }
     }
 
     /// Bytes of the record in the heap.
     #[inline]
     pub fn bytes(&self) -> usize {
-        usize::from(self.head_bytes) + usize::from(self.key_bytes) + usize::from(self.value_bytes)
+        self.head_bytes + self.key_bytes + self.value_bytes
     }
 
     /// The record.
     #[inline]
     pub fn record<'a>(&self, page: &'a [u8]) -> Record<'a> {
-        let start = usize::from(self.offset) + usize::from(self.head_bytes);
-        let both = &page[start..][..usize::from(self.key_bytes) + usize::from(self.value_bytes)];
-        let (key, value) = both.split_at(self.key_bytes.into());
+        let start = self.offset + self.head_bytes;
+        let both = &page[start..][..self.key_bytes + self.value_bytes];
+        let (key, value) = both.split_at(self.key_bytes);
         Record { form: self.form, key, value }
     }
 }
@@ -391,9 +387,26 @@ pub enum Quick {
 pub fn find_quickly(page: &[u8], tag: u16, key: &[u8]) -> Quick {
     let Some(head) = page.first_chunk::<{ RUNS_START + RUNS_BYTES }>() else { return Quick::Unsure };
     let (count, runs) = (slot_count(head), &head[RUNS_START..]);
-    let (Some(runs), true) = (runs.first_chunk(), count <= SLOTS_AT_ONCE) else { return Quick::Unsure };
-    let Some(slot) = first_match(eights_of(runs), count, tag) else { return Quick::Absent };
-    let offset = u16_at(runs, RUN_STARTS_BEFORE + slot * SLOT_BYTES + 2);
+    let (Some(runs), true) = (runs.first_chunk::<RUNS_BYTES>(), count <= SLOTS_AT_ONCE) else { return Quick::Unsure };
+    quick_at(page, first_match(eights_of(runs), count, tag), key)
+}
+
+/// [`find_quickly`] in a page with less room than for all slots that are compared at once: a short overflow page.
+#[inline]
+fn find_in_short(page: &[u8], tag: u16, key: &[u8]) -> Quick {
+    let Some(head) = page.first_chunk::<{ RUNS_START + FIRST_RUNS_BYTES }>() else { return Quick::Unsure };
+    let (count, runs) = (slot_count(head), &head[RUNS_START..]);
+    let (Some(runs), true) = (runs.first_chunk::<FIRST_RUNS_BYTES>(), count <= FIRST_SLOTS) else {
+        return Quick::Unsure;
+    };
+    quick_at(page, first_match_of_few(eights_of(runs), count, tag), key)
+}
+
+/// What the record of the first slot with a tag says.
+#[inline(always)]
+fn quick_at(page: &[u8], slot: Option<usize>, key: &[u8]) -> Quick {
+    let Some(slot) = slot else { return Quick::Absent };
+    let offset = slot_offset(page, slot);
     match head_at(page, offset) {
         Ok(head) if has_key(page, offset, head, key) => Quick::At(Found::of(slot, offset, head)),
         _ => Quick::Unsure,
@@ -403,7 +416,8 @@ pub fn find_quickly(page: &[u8], tag: u16, key: &[u8]) -> Quick {
 /// The slot of the inline or [`VALUE_IN_EXTENT`] record with this key.
 #[inline]
 pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
-    match find_quickly(page, tag, key) {
+    let is_short = page.len() < RUNS_START + RUNS_BYTES;
+    match if is_short { find_in_short(page, tag, key) } else { find_quickly(page, tag, key) } {
         Quick::Absent => Ok(None),
         Quick::At(found) => Ok(Some(found)),
         Quick::Unsure => find_among(page, tag, key),
@@ -464,7 +478,7 @@ fn matches_in(slots: &[u8], base: usize, tag: u16) -> Matches {
 
 /// Runs of eight slots, by number; the first begins [`RUN_STARTS_BEFORE`] bytes before its first slot.
 #[inline(always)]
-fn eights_of(runs: &[u8; RUNS_BYTES]) -> impl Fn(usize) -> [u128; 2] {
+fn eights_of<const BYTES: usize>(runs: &[u8; BYTES]) -> impl Fn(usize) -> [u128; 2] {
     let fours = runs.as_chunks::<16>().0;
     let four = move |index: usize| u128::from_le_bytes(fours[index]);
     move |run| [four(2 * run), four(2 * run + 1)]
@@ -517,16 +531,16 @@ fn write_long_record(page: &mut impl Bytes, offset: usize, form: u8, key: &[u8],
 /// Removes the record `found`. Returns the bytes of slot and record.
 #[inline(always)]
 pub fn remove(page: &mut impl Bytes, found: Found) -> Result<usize, Damage> {
-    let (first, bytes) = (usize::from(found.slot), found.bytes());
+    let (first, bytes) = (found.slot, found.bytes());
     let (heap_start, slots_end) = spans(page, found)?;
     let last = slot_count(page) - 1;
     if head_at(page, heap_start)?.record_bytes() == bytes {
         // The last record fills the place, and its tag goes along: nothing else moves.
-        page.copy_within(heap_start..heap_start + bytes, found.offset.into());
+        page.copy_within(heap_start..heap_start + bytes, found.offset);
         let tag = slot(page, last).0;
-        set_slot(page, first, tag, found.offset.into());
+        set_slot(page, first, tag, found.offset);
     } else {
-        page.copy_within(heap_start..found.offset.into(), heap_start + bytes);
+        page.copy_within(heap_start..found.offset, heap_start + bytes);
         let by = (bytes as u32) << 16;
         page.shift_half_words(HEADER_BYTES + first * SLOT_BYTES..slots_end, by);
     }
@@ -538,9 +552,9 @@ pub fn remove(page: &mut impl Bytes, found: Found) -> Result<usize, Damage> {
 /// does not fit, with nothing changed.
 #[inline(always)]
 pub fn replace_value(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) -> Result<Option<i64>, Damage> {
-    if found.form == form && usize::from(found.value_bytes) == value.len() {
+    if found.form == form && found.value_bytes == value.len() {
         // The common overwrite: equal lengths, nothing moves.
-        page.store(usize::from(found.offset) + found.bytes() - value.len(), value);
+        page.store(found.offset + found.bytes() - value.len(), value);
         return Ok(Some(0));
     }
     replace_other(page, found, form, value)
@@ -548,7 +562,7 @@ pub fn replace_value(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]
 
 /// [`replace_value`] by one of the same length, if the record is still where it was found.
 pub fn replace_found(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) -> Result<bool, Damage> {
-    let same = Found::at(page, found.slot.into())? == found && usize::from(found.value_bytes) == value.len();
+    let same = Found::at(page, found.slot)? == found && found.value_bytes == value.len();
     Ok(same && replace_value(page, found, form, value)?.is_some())
 }
 
@@ -562,45 +576,65 @@ fn replace_other(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) ->
         return Ok(None);
     }
     let growth = new_bytes as isize - old_bytes as isize;
-    move_records(page, found, found.offset.into(), growth)?;
-    write_record(page, usize::from(found.offset) + old_bytes - new_bytes, new);
+    move_records(page, found, found.offset, growth)?;
+    write_record(page, found.offset + old_bytes - new_bytes, new);
     Ok(Some(growth as i64))
+}
+
+/// Appends `tail` to the inline value of the record `found` in the usual case: there is room, and of the lengths only
+/// one byte changes. `false`, with nothing changed, where [`append_value`] knows. `pair_bytes_max` is as there.
+#[inline(always)]
+pub fn append_quickly(page: &mut impl Bytes, found: Found, tail: &[u8], pair_bytes_max: usize) -> bool {
+    let Some(&header) = page.first_chunk() else { return false };
+    let header = Header { first: u64::from_le_bytes(header), next: 0, filter: 0 };
+    let (slots_end, heap) = (HEADER_BYTES + header.slot_count() * SLOT_BYTES, header.heap_bytes());
+    let Found { slot, offset, head_bytes, form, key_bytes, value_bytes } = found;
+    let (page_bytes, new_len, end) = (page.len(), value_bytes + tail.len(), offset + found.bytes());
+    let usual = form == INLINE
+        && key_bytes + new_len <= pair_bytes_max
+        // Only the lowest seven bits of the value's length change, which are its first byte.
+        && (value_bytes ^ new_len) < 0x80
+        && slots_end + heap + tail.len() <= page_bytes
+        // A damaged file may have one overflow page for two buckets, so that it changes after a record was found.
+        && slot < header.slot_count()
+        && offset >= page_bytes - heap
+        && end <= page_bytes;
+    if !usual {
+        return false;
+    }
+    let heap_start = page_bytes - heap;
+    page.copy_within(heap_start..end, heap_start - tail.len());
+    // Wrapping: an offset that was out of range stays out of range or harmless.
+    page.add_to_half_words(HEADER_BYTES + slot * SLOT_BYTES..slots_end, ((tail.len() as u32) << 16).wrapping_neg());
+    // The heap's length stays below the page size and so below 65536.
+    page.store_word(0, (header.first + ((tail.len() as u64) << 32)).to_le_bytes());
+    page.store(end - tail.len(), tail);
+    let (length_bytes, more) = match head_bytes {
+        2 => (1, 0), // both lengths are below 128
+        _ => (varint_bytes(new_len as u64), if new_len < 0x80 { 0 } else { 0x80 }),
+    };
+    page.store_byte(offset - tail.len() + head_bytes - length_bytes, (new_len & 0x7F) as u8 | more);
+    true
 }
 
 /// Appends `tail` to the inline value of the record `found`. Returns the bytes by which the record grew; `Ok(None)`,
 /// with nothing changed, where it does not fit, where key and value would be longer than `pair_bytes_max`, or where the
 /// value is not inline.
-#[inline(always)]
 pub fn append_value(
     page: &mut impl Bytes,
     found: Found,
     tail: &[u8],
     pair_bytes_max: usize,
 ) -> Result<Option<i64>, Damage> {
-    let new_len = usize::from(found.value_bytes) + tail.len();
-    if found.form != INLINE || usize::from(found.key_bytes) + new_len > pair_bytes_max {
+    if append_quickly(page, found, tail, pair_bytes_max) {
+        return Ok(Some(tail.len() as i64));
+    }
+    let new_len = found.value_bytes + tail.len();
+    let fits = found.key_bytes + new_len <= pair_bytes_max && tail.len() <= gap_bytes(page)?;
+    if found.form != INLINE || !fits {
         return Ok(None);
     }
-    if (usize::from(found.value_bytes) ^ new_len) >= 0x80 {
-        return append_longer(page, found, tail);
-    }
-    if gap_bytes(page)? < tail.len() {
-        return Ok(None);
-    }
-    let offset = usize::from(found.offset);
-    let end = offset + found.bytes();
-    move_records(page, found, end, tail.len() as isize)?;
-    page.store(end - tail.len(), tail);
-    // Only the lowest seven bits of the length change, which are its first byte.
-    let length_at = offset - tail.len() + usize::from(found.head_bytes) - varint_bytes(new_len as u64);
-    let more = if new_len < 0x80 { 0 } else { 0x80 };
-    page.store(length_at, &[(new_len & 0x7F) as u8 | more]);
-    Ok(Some(tail.len() as i64))
-}
-
-/// [`append_value`] where more than the first byte of the length changes: it builds the record anew.
-#[cold]
-fn append_longer(page: &mut impl Bytes, found: Found, tail: &[u8]) -> Result<Option<i64>, Damage> {
+    // The length of the value takes more bytes now.
     let value = [found.record(page).value, tail].concat();
     replace_other(page, found, INLINE, &value)
 }
@@ -611,7 +645,7 @@ fn spans(page: &[u8], found: Found) -> Result<(usize, usize), Damage> {
     let slots_end = HEADER_BYTES + slot_count(page) * SLOT_BYTES;
     let heap_start = page.len().wrapping_sub(heap_bytes(page));
     // A damaged file may have one overflow page for two buckets, so that it changes after a record was found.
-    let gone = usize::from(found.slot) >= slot_count(page) || usize::from(found.offset) < heap_start;
+    let gone = found.slot >= slot_count(page) || found.offset < heap_start;
     if heap_start > page.len() || slots_end > heap_start || gone {
         return Err(Damage("slots and records overlap"));
     }
@@ -620,7 +654,6 @@ fn spans(page: &[u8], found: Found) -> Result<(usize, usize), Damage> {
 
 /// Moves the heap's bytes before `end` by `by` towards the page's start, and adjusts the slots from that of `found` on,
 /// whose records these are. `end` is where the record `found` begins or ends.
-#[inline(always)]
 fn move_records(page: &mut impl Bytes, found: Found, end: usize, by: isize) -> Result<(), Damage> {
     let (heap_start, slots_end) = spans(page, found)?;
     let new_start =
@@ -629,13 +662,9 @@ fn move_records(page: &mut impl Bytes, found: Found, end: usize, by: isize) -> R
         return Err(Damage("a heap outgrew its page"));
     }
     page.copy_within(heap_start..end, new_start);
-    let first = HEADER_BYTES + usize::from(found.slot) * SLOT_BYTES;
-    // Whole runs of four slots where the gap has room for the last one: its bytes do not matter.
-    let padded_end = first + (slots_end - first).next_multiple_of(4 * SLOT_BYTES);
-    let end = if padded_end <= new_start { padded_end } else { slots_end };
     // Wrapping: an offset that was out of range stays out of range or harmless.
     let by = (by as u32) << 16;
-    page.add_to_half_words(first..end, by.wrapping_neg());
+    page.add_to_half_words(HEADER_BYTES + found.slot * SLOT_BYTES..slots_end, by.wrapping_neg());
     set_counts(page, slot_count(page), page.len() - new_start);
     Ok(())
 }
@@ -714,37 +743,17 @@ pub fn tag_and_offset(slot: Slot) -> (u16, usize) {
     (slot as u16, slot as usize >> 16)
 }
 
-/// The length of each record of these slots, if all have the same, short, lengths of key and value and lie one before
-/// the other; else 0. The first one ends at `end`.
-#[inline(never)]
-pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
-    let Some(raw) = slots.first().and_then(|&slot| page.get(tag_and_offset(slot).1..end)) else { return 0 };
-    let Some(lengths) = raw.first_chunk::<2>().filter(|_| record_of(raw).is_ok()) else { return 0 };
-    if u16::from_le_bytes(*lengths) & 0x8080 != 0 {
-        return 0;
-    }
-    let Some(first) = end.checked_sub(slots.len() * raw.len()) else { return 0 };
-    let mut expected = end;
-    for (&slot, record) in slots.iter().zip(page[first..end].rchunks_exact(raw.len())) {
-        expected = expected.wrapping_sub(raw.len()); // not below `first`
-        if tag_and_offset(slot).1 != expected || record.first_chunk() != Some(lengths) {
-            return 0;
-        }
-    }
-    raw.len()
-}
-
 /// The lengths of the record at `offset`, which is within the page.
 #[inline(always)]
 pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
-    let head = match page.get(offset..).ok_or(RECORD_RUNS_OVER)? {
-        &[first @ ..0x80, second @ ..0x80, ..] => RecordHead::short(u64::from(first) | u64::from(second) << 8),
-        bytes => long_head(bytes).ok_or(RECORD_RUNS_OVER)?,
+    let bytes = page.get(offset..).ok_or(RECORD_RUNS_OVER)?;
+    // Both lengths are short in most records; where there are no two bytes, they are not.
+    let lengths = bytes.first_chunk().map_or(0x8080, |&lengths| u16::from_le_bytes(lengths));
+    let head = match lengths & 0x8080 {
+        0 => RecordHead::short(lengths.into()),
+        _ => long_head(bytes).ok_or(RECORD_RUNS_OVER)?,
     };
-    if head.head_bytes + head.key_bytes + head.value_bytes > page.len() - offset {
-        return Err(RECORD_RUNS_OVER);
-    }
-    Ok(head)
+    if head.record_bytes() > bytes.len() { Err(RECORD_RUNS_OVER) } else { Ok(head) }
 }
 
 const RECORD_RUNS_OVER: Damage = Damage("a record runs over its page");
@@ -801,7 +810,7 @@ mod tests {
     proptest! {
         #[test]
         fn page_behaves_like_a_list_of_pairs(
-            page_bytes in prop::sample::select(vec![64usize, 512, 1024, 65536]),
+            page_bytes in prop::sample::select(vec![64usize, 256, 512, 1024, 65536]),
             ops in proptest::collection::vec(op(), 1..200),
         ) {
             let mut page = vec![0xAA; page_bytes];
@@ -858,7 +867,7 @@ mod tests {
                 prop_assert_eq!(&got, &model);
                 if let Some((tag, key, _)) = model.last() {
                     let found = find(&page, *tag, key).unwrap().unwrap();
-                    prop_assert_eq!(&model[usize::from(found.slot)].1, key);
+                    prop_assert_eq!(&model[found.slot].1, key);
                     prop_assert_eq!(found.record(&page).key, &key[..]);
                     prop_assert_eq!(find(&page, *tag, b"this key is too long to be there, forty bytes"), Ok(None));
                 }

@@ -14,7 +14,7 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
 use super::address::View;
-use super::bucket::{Bucket, Delta};
+use super::bucket::{Delta, LatchedBucket};
 use super::gathered::Workspace;
 use super::linear_hash::Buckets;
 use super::page;
@@ -28,12 +28,19 @@ use std::sync::{MutexGuard, TryLockError};
 
 impl Buckets {
     /// Splits or merges one bucket if the load calls for it. Gives up when another thread is changing the structure.
+    #[inline]
     pub(crate) fn adjust(&self, delta: Delta) -> Result<()> {
-        if delta.pairs < 0 {
+        self.adjust_after(delta.pairs < 0, delta.long_chains > 0)
+    }
+
+    /// Takes what it needs of a delta, which stays in registers.
+    #[inline(never)]
+    fn adjust_after(&self, is_removal: bool, long_chain: bool) -> Result<()> {
+        if is_removal {
             if self.wants_merge() {
                 self.merge()?;
             }
-        } else if self.wants_split(delta.long_chains > 0) {
+        } else if self.wants_split(long_chain) {
             self.split()?;
         }
         Ok(())
@@ -92,7 +99,7 @@ impl Buckets {
             let Some(target) = self.pager.try_write(target_frame)? else { return Ok(false) };
             Some(target)
         };
-        let mut source = Bucket::new(self, frame, source_start);
+        let mut source = LatchedBucket::new(self, frame, source_start);
         self.gather(source.page(), gathered)?;
         if planted(Bug::SplitFreesFirst) {
             self.free_overflow(gathered.overflow_pages());
@@ -101,7 +108,7 @@ impl Buckets {
         let (old, added) = primaries.split_at(self.page_bytes);
 
         // Nothing fails from here on, and under the latches no thread follows the old pages, so the order is free.
-        source.page_mut().store(0, old);
+        source.primary.bytes_mut().store(0, old);
         let frame = target.as_mut().unwrap_or(source.primary.frame_mut());
         frame.part(target_start..target_start + self.page_bytes).store(0, added);
         self.set_view(View::new(new, view.version()));

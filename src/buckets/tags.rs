@@ -18,12 +18,20 @@ pub const RUN_STARTS_BEFORE: usize = 2;
 /// Bytes of all runs, with the offset of the last slot.
 pub const RUNS_BYTES: usize = RUN_STARTS_BEFORE + 4 * SLOTS_AT_ONCE;
 
+/// Slots that are compared first.
+pub const FIRST_SLOTS: usize = 24;
+/// Bytes of their runs.
+pub const FIRST_RUNS_BYTES: usize = RUN_STARTS_BEFORE + 4 * FIRST_SLOTS;
+
 /// Slots that have a tag.
 #[derive(Clone, Copy, Default)]
 pub struct Matches(u64);
 
 /// Few pages have more slots than this, so a branch for them is predicted.
 const USUAL_SLOTS: usize = 48;
+
+/// Slots in runs that begin in the first three lines of a page.
+const THREE_LINES_SLOTS: usize = 40;
 
 /// The first slot with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`EIGHTS_AT_ONCE`] runs;
 /// slots beyond the last do not matter. Where one of the first 24 has the tag, the others are not compared: these are
@@ -33,12 +41,27 @@ pub fn first_match(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -
     let mut matches = equal_24(&eight, 0, tag);
     if matches == 0 {
         let last = if count > USUAL_SLOTS { equal_sixteen([eight(6), eight(7)], tag) } else { 0 };
-        matches = equal_24(&eight, 3, tag) << 24 | last << 48;
+        // The run after them is in a line of its own. Where it has no slot in use, the one before is compared again,
+        // which changes nothing and takes no branch.
+        let sixth = if count > THREE_LINES_SLOTS { 5 } else { 4 };
+        let next = equal_sixteen([eight(3), eight(4)], tag) | equal_eight(eight(sixth), tag) << 16;
+        matches = next << 24 | last << 48;
         if matches == 0 {
             return None;
         }
     }
-    // Slots beyond the last have what was there before, and come after those in use.
+    first_of(matches, count)
+}
+
+/// [`first_match`] among at most [`FIRST_SLOTS`]; loads only their runs.
+#[inline(always)]
+pub fn first_match_of_few(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -> Option<usize> {
+    first_of(equal_24(&eight, 0, tag), count)
+}
+
+/// Slots beyond the last have what was there before, and come after those in use.
+#[inline(always)]
+fn first_of(matches: u64, count: usize) -> Option<usize> {
     let slot = matches.trailing_zeros() as usize;
     (slot < count).then_some(slot)
 }
@@ -157,6 +180,8 @@ mod tests {
                 let expected: Vec<usize> = (0..count).filter(|&i| slots[i].0 == n).collect();
                 prop_assert_eq!(&found, &expected);
                 prop_assert_eq!(first_match(eight, count, tag_of(n)), expected.first().copied());
+                let few = first_match_of_few(eight, count.min(FIRST_SLOTS), tag_of(n));
+                prop_assert_eq!(few, expected.first().copied().filter(|&i| i < FIRST_SLOTS));
                 for run in 0..EIGHTS_AT_ONCE {
                     prop_assert_eq!(eight_portable(eight(run), tag_of(n)), equal_eight(eight(run), tag_of(n)));
                     let both = [eight(run), eight(EIGHTS_AT_ONCE - 1 - run)];

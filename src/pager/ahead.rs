@@ -22,9 +22,15 @@ struct Range {
 // SAFETY: the thread that receives a range touches no byte of it; the kernel does, and changes none.
 unsafe impl Send for Range {}
 
+/// What the thread does.
+enum Request {
+    Populate(Range),
+    Run(Box<dyn FnOnce() + Send>),
+}
+
 /// The thread that populates memory.
 pub(super) struct Ahead {
-    ranges: Option<SyncSender<Range>>,
+    requests: Option<SyncSender<Request>>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     forks: u32,
@@ -35,12 +41,12 @@ impl Ahead {
     pub(super) fn start() -> Option<Ahead> {
         // A thread that is further behind is of no use.
         const WAITING_MAX: usize = 16;
-        let (ranges, requests) = sync_channel(WAITING_MAX);
+        let (sender, requests) = sync_channel(WAITING_MAX);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let builder = std::thread::Builder::new().name("splitpoint-memory".into());
         let thread = builder.spawn(move || make_ready(&requests, &stopped)).ok()?;
-        Some(Ahead { ranges: Some(ranges), thread: Some(thread), stop, forks: forks() })
+        Some(Ahead { requests: Some(sender), thread: Some(thread), stop, forks: forks() })
     }
 
     /// Queues `bytes` bytes from `start` on. `false`: the queue is full, or this is a child of the process that
@@ -49,8 +55,17 @@ impl Ahead {
     /// # Safety
     /// They are memory of a private mapping that outlives this `Ahead`.
     pub(super) unsafe fn request(&self, start: *mut u8, bytes: usize) -> bool {
-        let ranges = self.ranges.as_ref().filter(|_| !forked_since(self.forks));
-        ranges.is_some_and(|ranges| ranges.try_send(Range { start, bytes }).is_ok())
+        self.send(Request::Populate(Range { start, bytes }))
+    }
+
+    /// Queues `work`, which allocates memory that is not the pool's. `false` as above.
+    pub(super) fn run(&self, work: Box<dyn FnOnce() + Send>) -> bool {
+        self.send(Request::Run(work))
+    }
+
+    fn send(&self, request: Request) -> bool {
+        let requests = self.requests.as_ref().filter(|_| !forked_since(self.forks));
+        requests.is_some_and(|requests| requests.try_send(request).is_ok())
     }
 }
 
@@ -58,10 +73,10 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         if forked_since(self.forks) {
             // The thread does not exist in a child, and may have held the channel's locks at the fork.
-            std::mem::forget((self.ranges.take(), self.thread.take()));
+            std::mem::forget((self.requests.take(), self.thread.take()));
             return;
         }
-        self.ranges = None;
+        self.requests = None;
         self.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -69,13 +84,20 @@ impl Drop for Ahead {
     }
 }
 
-fn make_ready(ranges: &Receiver<Range>, stop: &AtomicBool) {
+fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
     // A large page at a time, so that closing the pool need not wait long.
     const STEP_BYTES: usize = 2 << 20;
     // Advice starts at a page boundary, as the mapping does. Where pages are larger, the kernel refuses some of it,
     // which is harmless.
     const PAGE_BYTES: usize = 4096;
-    for Range { start, bytes } in ranges {
+    for request in requests {
+        let Range { start, bytes } = match request {
+            Request::Populate(range) => range,
+            Request::Run(work) => {
+                work();
+                continue;
+            }
+        };
         let before = start.addr() % PAGE_BYTES;
         let (start, bytes) = (start.wrapping_sub(before), bytes + before);
         for at in (0..bytes).step_by(STEP_BYTES) {

@@ -346,9 +346,7 @@ impl Pager {
             let start = Self::start(pool, storage.clone(), path.clone(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
             pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
-            if safety.is_none() {
-                pager.spilling = Spilling::without_log(true);
-            }
+            pager.spilling = Spilling::of_file(true, safety.is_some());
             pager.log = Some(Log::new(storage, path, file, pager.table_id, 0, safety, log_bytes));
             return Ok((pager, None));
         }
@@ -356,12 +354,12 @@ impl Pager {
         let pool = Pool::new(header.frame_bytes, true)?;
         let cache_frames = Self::cache_frames(cache_bytes, header.frame_bytes);
         if u64::from(header.frame_count) > cache_frames {
-            pool.use_small_pages();
+            pool.outgrow_cache(cache_frames);
         }
         pool.reserve(u64::from(header.frame_count) + 1)?;
         // A reader replays the log of a dead writer, in memory, and leaves the log of a live one alone.
         let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
-        let spilling = if read_only || safety.is_some() { Spilling::default() } else { Spilling::without_log(false) };
+        let spilling = if read_only { Spilling::default() } else { Spilling::of_file(false, safety.is_some()) };
         if spilling.on {
             pool.unpin();
         }
@@ -666,7 +664,7 @@ impl Pager {
         const EVICTED: u32 = 4;
         const LOOKED_AT: u32 = 4096;
         const LOOKED_AT_IF_DIRTY: u32 = 64;
-        let look_at = if !self.spilling.on && self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
+        let look_at = if self.pool.is_pinned() && self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
         let count = self.frame_count();
         let mut evicted = 0;
         for _ in 0..look_at {
@@ -685,12 +683,13 @@ impl Pager {
         self.clock_hand.load(Relaxed)
     }
 
-    /// Whether enough frames are dirty for a checkpoint to be due. `dirty_bytes_max` is the caller's limit; the
-    /// cache sets another.
+    /// Whether enough frames are dirty for a checkpoint to be due: `dirty_bytes_max`, or half of the cache of those
+    /// that cannot be spilled.
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
-        let limit = self.dirty_frames_max().min(dirty_bytes_max / self.frame_bytes() as u64);
-        self.file.is_some() && !self.read_only && self.pool.pinned_count() > limit
+        let most = dirty_bytes_max / self.frame_bytes() as u64;
+        let due = self.pool.pinned_count() > self.dirty_frames_max() || self.pool.dirty_count() > most;
+        due && self.file.is_some() && !self.read_only
     }
 
     /// Whether the cache has no room for more dirty frames.

@@ -1,13 +1,15 @@
 //! The buffer pool: frames at fixed addresses in a reserved range, each with a latch.
 //!
 //! Frame `n` has one computed address for as long as the table is open, resident or not, so there is no map from frame
-//! to memory. The range is reserved in segments, up to the table's end; an address is one load from the segment table
-//! and an add. A state word per frame holds its latch and its flags:
+//! to memory; only a table that has outgrown its cache has one (`pool/buffers.rs`). The range is reserved in segments,
+//! up to the table's end; an address is one load from the segment table and an add. A state word per frame holds its
+//! latch and its flags:
 //!
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
 //!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
-//!     24      spilled          25 in the shadow file               26 memory kept  32..63 version: up with each change
+//!     24      spilled          25 in the shadow file               26 memory kept
+//!     27      in a buffer      32..63 version: up with each change
 //! ```
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
@@ -28,19 +30,19 @@ use super::ahead::Ahead;
 use super::frozen::FrozenFrame;
 use super::interleave::{self, step};
 use super::mapping::Mapping;
-use super::sink::Sink;
 pub(crate) use super::values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
 use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::planted::{Bug, planted};
-use crate::racing;
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
+mod buffers;
 mod discard;
+pub(crate) mod optimistic;
 pub(crate) mod part;
 mod prefetch;
 mod spill;
@@ -64,6 +66,8 @@ const SPILLED: u64 = 1 << 24;
 const SHADOWED: u64 = 1 << 25;
 /// The memory of a frame that is not resident, or was not, may be other than zero (`pool/discard.rs`).
 const UNRETURNED: u64 = 1 << 26;
+/// The frame's bytes are in a buffer, not at its address (`pool/buffers.rs`).
+const BUFFERED: u64 = 1 << 27;
 const VERSION: u64 = 1 << 32;
 /// The bits that must not change during an optimistic read.
 const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
@@ -107,6 +111,8 @@ pub(crate) struct Pool {
     segments: Mutex<Vec<Mapping>>,
     /// The cache has room for the whole table, so far.
     large_pages: AtomicBool,
+    /// Once the table is larger than the cache.
+    buffers: OnceLock<buffers::Buffers>,
     /// Frames whose memory is to be given back.
     unreturned: Mutex<Vec<FrameNo>>,
     /// Whether dirty frames must reach a file.
@@ -142,6 +148,7 @@ impl Pool {
             ahead: Mutex::new(None),
             segments: Mutex::new(Vec::new()),
             large_pages: AtomicBool::new(true),
+            buffers: OnceLock::new(),
             unreturned: Mutex::default(),
             tracked,
             epoch: AtomicU32::new(0),
@@ -185,7 +192,8 @@ impl Pool {
         let mut segments = self.segments.lock().expect("no panic while held");
         while (segments.len() as u64) < 2 * needed {
             let index = segments.len() / 2;
-            let states = Mapping::new(size_of::<AtomicU64>() << self.segment_bits)?;
+            // States, and behind them the numbers of buffers.
+            let states = Mapping::new((size_of::<AtomicU64>() + size_of::<AtomicU32>()) << self.segment_bits)?;
             let data = Mapping::new(SEGMENT_BYTES)?;
             if self.large_pages.load(Relaxed) {
                 data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
@@ -200,12 +208,23 @@ impl Pool {
         Ok(())
     }
 
-    /// Asks the read-ahead thread to populate the memory of reserved frames. `false`: its queue is full.
-    pub(crate) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
+    /// Asks the thread that populates memory to run `work`. `false`: its queue is full.
+    pub(crate) fn run_ahead(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        self.ahead().as_ref().is_some_and(|ahead| ahead.run(Box::new(work)))
+    }
+
+    /// The thread that populates memory, which is started for its first request.
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
         let mut ahead = self.ahead.lock().expect("no panic while held");
         if ahead.is_none() {
             *ahead = Ahead::start();
         }
+        ahead
+    }
+
+    /// Asks the thread that populates memory for that of reserved frames. `false`: its queue is full.
+    pub(crate) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
+        let ahead = self.ahead();
         let Some(ahead) = ahead.as_ref() else { return false };
         let mut first = frames.start;
         while first < frames.end {
@@ -216,7 +235,7 @@ impl Pool {
             // SAFETY: the frames are of one segment, and so are their states; both go after `ahead` does, as it is
             // declared before them.
             let queued = unsafe {
-                ahead.request(self.address(first), bytes)
+                ahead.request(self.frame(first).address, bytes)
                     && ahead.request(states, (end - first) as usize * size_of::<AtomicU64>())
             };
             if !queued {
@@ -230,11 +249,6 @@ impl Pool {
     #[inline]
     fn state(&self, frame: FrameNo) -> &AtomicU64 {
         self.frame(frame).state
-    }
-
-    #[inline]
-    fn address(&self, frame: FrameNo) -> *mut u8 {
-        self.frame(frame).address
     }
 
     /// Where `frame` and its state are.
@@ -283,19 +297,20 @@ impl Pool {
         place: FrameRef<'a>,
         source: &impl FrameSource,
     ) -> Result<ReadGuard<'a>> {
-        let FrameRef { state, address, bytes } = place;
+        let FrameRef { state, mut address, bytes } = place;
         let now = look(state);
-        if now & (WRITER | RESIDENT) != RESIDENT
+        if now & (WRITER | RESIDENT | BUFFERED) != RESIDENT
             || now & READERS == READERS
             || state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_err()
         {
-            self.read_slow(frame, state, source)?;
+            address = self.read_slow(frame, state, source)?;
         }
         Ok(ReadGuard { state, address, bytes })
     }
 
+    /// Latches `frame` for reading, loading it first where it is not resident. Returns where its bytes are.
     #[cold]
-    fn read_slow(&self, frame: FrameNo, state: &AtomicU64, source: &impl FrameSource) -> Result<()> {
+    fn read_slow(&self, frame: FrameNo, state: &AtomicU64, source: &impl FrameSource) -> Result<*mut u8> {
         let mut spins = Spins::new(self);
         loop {
             let now = look(state);
@@ -304,7 +319,7 @@ impl Pool {
             } else if now & RESIDENT == 0 {
                 drop(self.write_latch(frame, source)?); // loads it
             } else if state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_ok() {
-                return Ok(());
+                return Ok(self.bytes_of(frame, now));
             }
         }
     }
@@ -318,23 +333,25 @@ impl Pool {
         place: FrameRef<'a>,
         source: &impl FrameSource,
     ) -> Result<WriteGuard<'a>> {
-        let FrameRef { state, address, bytes } = place;
+        let FrameRef { state, mut address, bytes } = place;
         let now = look(state);
-        let free = now & (READERS | WRITER | RESIDENT) == RESIDENT;
+        let free = now & (READERS | WRITER | RESIDENT | BUFFERED) == RESIDENT;
         if !free || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
-            self.write_slow(frame, source)?;
+            address = self.write_slow(frame, source)?;
         }
         let latch = WriteGuard { state, address, bytes };
         self.mark_dirty(frame, state);
         Ok(latch)
     }
 
-    /// Latches `frame` for changing, loading it first where it is not resident. The caller makes the guard: a result
-    /// with a guard in it would pass through memory on the fast path too.
+    /// Latches `frame` for changing, loading it first where it is not resident. Returns where its bytes are. The caller
+    /// makes the guard: a result with a guard in it would pass through memory on the fast path too.
     #[cold]
-    fn write_slow(&self, frame: FrameNo, source: &impl FrameSource) -> Result<()> {
-        std::mem::forget(self.write_latch(frame, source)?);
-        Ok(())
+    fn write_slow(&self, frame: FrameNo, source: &impl FrameSource) -> Result<*mut u8> {
+        let latch = self.write_latch(frame, source)?;
+        let address = latch.address;
+        std::mem::forget(latch);
+        Ok(address)
     }
 
     /// [`write`](Self::write), but `None` where another thread holds the latch.
@@ -353,7 +370,8 @@ impl Pool {
 
     /// Latches a frame whose old content does not matter: nothing is read from the file, the bytes are undefined.
     pub(crate) fn write_fresh(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
-        let latch = self.latch_exclusive(frame)?;
+        let mut latch = self.latch_exclusive(frame)?;
+        self.move_to_buffer(frame, &mut latch);
         if latch.state.fetch_or(RESIDENT, Relaxed) & RESIDENT == 0 {
             self.resident.fetch_add(1, Relaxed);
         }
@@ -373,18 +391,19 @@ impl Pool {
         Ok(latch)
     }
 
+    /// The guard of an exclusive latch that the caller has taken.
     fn write_guard<'a>(&self, frame: FrameNo, state: &'a AtomicU64) -> WriteGuard<'a> {
-        WriteGuard { state, address: self.address(frame), bytes: self.frame_bytes() }
+        WriteGuard { state, address: self.bytes_of(frame, state.load(Relaxed)), bytes: self.frame_bytes() }
     }
 
     fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
-        let FrameRef { state, address, bytes } = self.frame(frame);
+        let state = self.state(frame);
         let now = look(state);
         if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
         {
             self.latch_exclusive_slow(state)?;
         }
-        Ok(WriteGuard { state, address, bytes })
+        Ok(self.write_guard(frame, state))
     }
 
     #[cold]
@@ -419,9 +438,11 @@ impl Pool {
         // Into a buffer, then to its place by atomic stores: another thread may be reading the old content
         // optimistically.
         let mut bytes = LOADED.try_with(Cell::take).unwrap_or_default();
-        if source.load(frame, &mut bytes)? {
+        let loaded = source.load(frame, &mut bytes)?;
+        self.move_to_buffer(frame, latch);
+        if loaded {
             latch.whole().store(0, &bytes);
-        } else if latch.state.load(Relaxed) & UNRETURNED != 0 {
+        } else if latch.state.load(Relaxed) & (UNRETURNED | BUFFERED) != 0 {
             latch.whole().fill(0..self.frame_bytes(), 0);
         }
         let _ = LOADED.try_with(|kept| kept.set(bytes));
@@ -472,7 +493,7 @@ impl Pool {
         let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
         if now & frozen != 0 {
             // SAFETY: the caller holds the exclusive latch, so the bytes do not change under this view.
-            let bytes = unsafe { std::slice::from_raw_parts(self.address(frame), self.frame_bytes()) };
+            let bytes = unsafe { std::slice::from_raw_parts(self.bytes_of(frame, now), self.frame_bytes()) };
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
             state.fetch_and(!frozen, Relaxed);
         }
@@ -521,7 +542,7 @@ impl Pool {
             // A reader's latch is no obstacle: only a holder of the exclusive latch clears the bit.
             let now = look(state);
             if now & WRITER == 0 && state.compare_exchange_weak(now, now + 1, Acquire, Relaxed).is_ok() {
-                break ReadGuard { state, address: self.address(frame), bytes: self.frame_bytes() };
+                break ReadGuard { state, address: self.bytes_of(frame, now), bytes: self.frame_bytes() };
             }
             yield_now();
         };
@@ -600,9 +621,7 @@ impl Pool {
         if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_err() {
             return false;
         }
-        state.store(now.wrapping_add(VERSION - RESIDENT) | UNRETURNED, Release);
-        self.return_later(frame);
-        self.evictions.fetch_add(1, Relaxed);
+        self.release_evicted(frame, state, now);
         true
     }
 
@@ -619,9 +638,13 @@ impl Pool {
             return;
         }
         if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_ok() {
+            // The dirty bits stay: the frame is in a dirty list, and the checkpoint skips frames beyond the end.
+            if now & BUFFERED != 0 {
+                self.release_buffer(frame, state, now);
+                return;
+            }
             self.return_memory(frame..frame + 1);
             self.resident.fetch_sub(1, Relaxed);
-            // The dirty bits stay: the frame is in a dirty list, and the checkpoint skips frames beyond the end.
             state.store(now.wrapping_add(VERSION - RESIDENT), Release);
         }
     }
@@ -643,20 +666,23 @@ fn yield_now() {
 }
 
 /// Waits for a latch: spins, then yields.
-struct Spins {
+struct Spins<'a> {
+    pool: &'a Pool,
     count: u32,
 }
 
-impl Spins {
-    fn new(pool: &Pool) -> Self {
-        pool.latch_waits.fetch_add(1, Relaxed);
-        Spins { count: 0 }
+impl Spins<'_> {
+    fn new(pool: &Pool) -> Spins<'_> {
+        Spins { pool, count: 0 }
     }
 
     fn wait(&mut self) -> Result<()> {
         const SPIN: u32 = 64;
         const YIELD: u32 = 512;
         self.count += 1;
+        if self.count == 1 {
+            self.pool.latch_waits.fetch_add(1, Relaxed);
+        }
         if self.count == SPIN {
             refuse_to_wait_with_values()?;
         }
@@ -760,141 +786,5 @@ impl<'a> FrameRef<'a> {
     #[inline]
     pub(crate) fn is_latched(self) -> bool {
         self.state.load(Relaxed) & (READERS | WRITER) != 0
-    }
-
-    /// Begins a read without a latch; `None` where the frame is being changed or not resident.
-    #[inline]
-    pub(crate) fn read_optimistically(self) -> Option<OptimisticRead<'a>> {
-        step();
-        let before = self.state.load(Acquire);
-        if before & (WRITER | RESIDENT | USED) != RESIDENT | USED {
-            return None;
-        }
-        Some(OptimisticRead { frame: self, before })
-    }
-}
-
-/// A frame read without a latch: the loaded bytes count only if [`unchanged`](Self::unchanged) returns true
-/// afterwards.
-pub(crate) struct OptimisticRead<'a> {
-    pub frame: FrameRef<'a>,
-    before: u64,
-}
-
-impl OptimisticRead<'_> {
-    /// The three words of eight bytes from `at` on, and the `COUNT` runs of 32 bytes from `OFFSET` bytes after it on,
-    /// by number: each twice sixteen bytes; little-endian. `None` where they would run over the frame.
-    #[inline]
-    pub(crate) fn words_and_runs<const OFFSET: usize, const COUNT: usize>(
-        &self,
-        at: usize,
-    ) -> Option<([u64; 3], impl Fn(usize) -> [u128; 2])> {
-        const { assert!(OFFSET + 32 * COUNT >= 24 && OFFSET + 32 * COUNT <= FRAME_BYTES_MIN) };
-        // Frames are at least that long (`Pool::new`).
-        if at > self.frame.bytes - (OFFSET + 32 * COUNT) {
-            return None;
-        }
-        step();
-        let address = self.frame.address;
-        // SAFETY: as in `load8`; here and below within the bytes compared above.
-        let words = unsafe { racing::load24(address.add(at)) };
-        step();
-        let run = move |i| {
-            assert!(i < COUNT);
-            if i == 2 {
-                step(); // between two loads of one read
-            }
-            // SAFETY: as above.
-            unsafe { racing::load32(address.add(at + OFFSET + 32 * i)) }
-        };
-        Some((words, run))
-    }
-
-    /// The three words of eight bytes from `at` on; little-endian.
-    #[inline]
-    pub(crate) fn three_words(&self, at: usize) -> [u64; 3] {
-        assert!(at <= self.frame.bytes - 24);
-        step();
-        // SAFETY: as in `load8`.
-        unsafe { racing::load24(self.frame.address.add(at)) }
-    }
-
-    /// The eight bytes from `at` on, little-endian.
-    #[inline]
-    pub(crate) fn load8(&self, at: usize) -> u64 {
-        assert!(at <= self.frame.bytes - 8);
-        step();
-        // SAFETY: within the frame (asserted), whose memory lives as long as the pool, and which is written only by
-        // the stores of `racing.rs` while no thread holds its shared latch.
-        unsafe { racing::load8(self.frame.address.add(at)) }
-    }
-
-    /// The first `count` bytes from `at` on, at most eight, as a little-endian number; `at` may be near the frame's
-    /// end.
-    #[inline]
-    pub(crate) fn load_up_to_8(&self, at: usize, count: usize) -> u64 {
-        let word = if at <= self.frame.bytes - 8 { self.load8(at) } else { self.load_at_end(at) };
-        word & u64::MAX.checked_shr(64u32.saturating_sub(8 * count as u32)).unwrap_or(0)
-    }
-
-    #[inline(always)]
-    fn load_at_end(&self, at: usize) -> u64 {
-        let from = self.frame.bytes - 8;
-        // Nothing is left of the word where `at` is the frame's end.
-        self.load8(from).checked_shr(8 * (at - from) as u32).unwrap_or(0)
-    }
-
-    /// Whether the bytes from `at` on are `bytes`; not where they would run over the frame.
-    #[inline]
-    pub(crate) fn has_bytes(&self, at: usize, bytes: &[u8]) -> bool {
-        let len = bytes.len();
-        if at + len > self.frame.bytes {
-            return false;
-        }
-        let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
-            let wanted = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-            return self.load_up_to_8(at, len) == wanted;
-        };
-        step();
-        // SAFETY: within the frame (compared above), see `load8`; here and below.
-        let start = unsafe { self.frame.address.add(at) };
-        // SAFETY: as above; `len >= 8`.
-        if unsafe { racing::load8(start.add(len - 8)) } != u64::from_le_bytes(*last) {
-            return false;
-        }
-        // SAFETY: as above.
-        len == 8
-            || unsafe { racing::load8(start) } == u64::from_le_bytes(*first) && (len <= 16 || self.has_long(at, bytes))
-    }
-
-    /// [`has_bytes`](Self::has_bytes) for more than sixteen, the last eight of which are equal. Inlined, as are all
-    /// that take `&self`: a call would keep the read in memory.
-    #[inline(always)]
-    fn has_long(&self, at: usize, bytes: &[u8]) -> bool {
-        let words = bytes.as_chunks::<8>().0.iter().enumerate();
-        words.fold(0, |differ, (index, word)| differ | (self.load8(at + 8 * index) ^ u64::from_le_bytes(*word))) == 0
-    }
-
-    /// Appends the bytes of `range` to `out`.
-    #[inline]
-    pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut impl Sink) {
-        assert!(range.start <= range.end && range.end <= self.frame.bytes);
-        step();
-        let len = range.end - range.start;
-        // SAFETY: the range is within the frame (asserted), see `load8`; `place` has `len` bytes, and all of them are
-        // written.
-        unsafe {
-            out.append_with(len, |place| {
-                racing::copy_out(self.frame.address.add(range.start), place.as_mut_ptr().cast(), len);
-            });
-        }
-    }
-
-    /// Whether the frame is unchanged since the read began.
-    #[inline]
-    pub(crate) fn unchanged(&self) -> bool {
-        fence(Acquire);
-        step();
-        planted(Bug::PeekTrusts) || (self.frame.state.load(Relaxed) ^ self.before) & PEEKED == 0
     }
 }

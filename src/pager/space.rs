@@ -21,6 +21,7 @@ use super::words::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Mutex};
 
 /// Frames a pair of map frames describes.
 pub(crate) const ZONE_FRAMES: u32 = 512;
@@ -35,8 +36,10 @@ pub(crate) struct Space {
     lists: [FrameNo; FRAME_UNITS as usize],
     /// Bit n is set where list n is not empty.
     lists_filled: u64,
-    /// Each frame's links in its list, a chunk per zone.
-    links: Vec<Option<Box<[Link; ZONE_FRAMES as usize]>>>,
+    /// Each frame's links in its list, by zone.
+    links: Vec<Option<ZoneLinks>>,
+    /// Links for zones to come, made by the thread that populates memory.
+    spare_links: Arc<Mutex<Vec<ZoneLinks>>>,
     /// Runs of free frames: first -> length.
     runs: BTreeMap<FrameNo, u32>,
     runs_by_len: BTreeSet<(u32, FrameNo)>,
@@ -62,6 +65,13 @@ pub(crate) struct Space {
     quarantined_units: u64,
 }
 
+/// The links of a zone's frames.
+type ZoneLinks = Box<[Link; ZONE_FRAMES as usize]>;
+
+fn new_links() -> ZoneLinks {
+    Box::new([Link::default(); ZONE_FRAMES as usize])
+}
+
 /// Most kept holes of one length.
 const KEPT_MAX: usize = 32;
 
@@ -82,6 +92,7 @@ impl Space {
             lists: [0; FRAME_UNITS as usize],
             lists_filled: 0,
             links: Vec::new(),
+            spare_links: Arc::default(),
             runs: BTreeMap::new(),
             runs_by_len: BTreeSet::new(),
             zones_known,
@@ -108,7 +119,8 @@ impl Space {
         if self.links.len() <= zone {
             self.links.resize(zone + 1, None);
         }
-        let zone = self.links[zone].get_or_insert_with(|| Box::new([Link::default(); ZONE_FRAMES as usize]));
+        let spare = || self.spare_links.lock().expect("no panic while held").pop();
+        let zone = self.links[zone].get_or_insert_with(|| spare().unwrap_or_else(new_links));
         &mut zone[(frame % ZONE_FRAMES) as usize]
     }
 
@@ -345,7 +357,7 @@ impl Pager {
             space.reserved_frames = target;
         }
         if !self.has_cache_for(end) {
-            self.pool().use_small_pages();
+            self.pool().outgrow_cache(self.cache_frames);
         }
         self.make_ready_ahead(space, end);
         Ok(())
@@ -372,6 +384,23 @@ impl Pager {
         let behind = space.ready_frames.max(end)..to;
         if self.pool().make_ready(behind) && (new.is_empty() || self.pool().make_ready(new)) {
             space.ready_frames = to;
+            self.make_links_ahead(space, to / ZONE_FRAMES + 1);
+        }
+    }
+
+    /// Has links made for the zones below `zones` that have none.
+    fn make_links_ahead(&self, space: &Space, zones: u32) {
+        let spare = space.spare_links.clone();
+        let there = space.links.len() + spare.lock().expect("no panic while held").len();
+        let missing = (zones as usize).saturating_sub(there);
+        if missing > 0 {
+            self.pool().run_ahead(move || {
+                for _ in 0..missing {
+                    // Made before the lock is taken: its memory may take milliseconds.
+                    let links = new_links();
+                    spare.lock().expect("no panic while held").push(links);
+                }
+            });
         }
     }
 

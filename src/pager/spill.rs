@@ -44,9 +44,9 @@ pub(super) struct Spilling {
 }
 
 impl Spilling {
-    /// Of a table with [`Durability::None`](crate::Durability), in a file which this handle `created` or not.
-    pub(super) fn without_log(created: bool) -> Spilling {
-        Spilling { on: true, in_place: created, ..Spilling::default() }
+    /// Of a table in a file, which this handle `created` or not, with a log or without one.
+    pub(super) fn of_file(created: bool, logged: bool) -> Spilling {
+        Spilling { on: true, in_place: created && !logged, ..Spilling::default() }
     }
 
     /// Of a table in memory.

@@ -24,6 +24,8 @@ pub(crate) trait Bytes: Deref<Target = [u8]> {
     fn store_word(&mut self, at: usize, bytes: [u8; WORD]);
     /// Replaces the four bytes from `at` on.
     fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]);
+    /// Replaces the byte at `at`.
+    fn store_byte(&mut self, at: usize, byte: u8);
     /// Replaces the bytes from `at` on by `head`, little-endian, `key` and `value`.
     fn store_record(&mut self, at: usize, head: u16, key: &[u8], value: &[u8]) {
         self.store(at, &head.to_le_bytes());
@@ -59,6 +61,10 @@ impl Bytes for Vec<u8> {
         self.store(at, &bytes);
     }
 
+    fn store_byte(&mut self, at: usize, byte: u8) {
+        self[at] = byte;
+    }
+
     fn add_to_half_words(&mut self, range: Range<usize>, n: u32) {
         for half in self[range].as_chunks_mut::<{ WORD / 2 }>().0 {
             *half = u32::from_le_bytes(*half).wrapping_add(n).to_le_bytes();
@@ -82,36 +88,57 @@ pub(crate) struct FrameBytes<'a> {
 }
 
 const WORD: usize = size_of::<u64>();
+/// Bytes of the numbers that slots are.
+const HALF: usize = WORD / 2;
 
 impl FrameBytes<'_> {
-    /// Replaces each number of four bytes in `range` by the one that begins `FROM` bytes after it, in `range`, and `n`.
-    #[inline]
-    fn add_to_moved<const FROM: usize>(&mut self, range: Range<usize>, n: u32) {
-        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(WORD / 2));
+    /// The sixteen bytes from `at` on.
+    ///
+    /// # Safety
+    /// They are within the part.
+    #[inline(always)]
+    unsafe fn four_at(&self, at: usize) -> u128 {
+        // SAFETY: within the part, as the caller promises; no other thread changes it.
+        u128::from_le(unsafe { self.start.add(at).cast::<u128>().read_unaligned() })
+    }
+
+    /// Replaces each number of four bytes from `at` up to `end` by the one that begins `FROM` bytes after it and `n`.
+    /// Each step loads before it stores, and stores below where later steps load. Returns where the last numbers begin,
+    /// which are fewer than four.
+    ///
+    /// # Safety
+    /// `at..end + FROM` is within the part.
+    #[inline(always)]
+    unsafe fn add_to_fours<const FROM: usize>(&mut self, mut at: usize, end: usize, n: u32) -> usize {
         step();
-        // SAFETY: `at + 16` is at most the length of the part where this is called; no other thread changes it.
-        let four_at = |at: usize| u128::from_le(unsafe { self.start.add(at).cast::<u128>().read_unaligned() });
-        let sums = |at: usize| racing::add_to_each(four_at(at), n);
-        // Each step loads before it stores, and stores below where later steps load.
-        let mut at = range.start;
-        while at + FROM + 64 <= range.end {
-            let sixteen = [0, 16, 32, 48].map(|part| sums(at + FROM + part));
-            // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
-            unsafe { racing::store64(self.start.add(at), sixteen) };
+        while at + 64 <= end {
+            // SAFETY: within the part, as the caller promises.
+            let sums = [0, 16, 32, 48].map(|part| racing::add_to_each(unsafe { self.four_at(at + FROM + part) }, n));
+            // SAFETY: as above; its exclusive latch is held, by the contract of `new`.
+            unsafe { racing::store64(self.start.add(at), sums) };
             at += 64;
         }
-        while at + FROM + 16 <= range.end {
+        while at + 16 <= end {
             // SAFETY: as above.
-            unsafe { racing::store16(self.start.add(at), sums(at + FROM)) };
+            unsafe { racing::store16(self.start.add(at), racing::add_to_each(self.four_at(at + FROM), n)) };
             at += 16;
         }
-        while at + FROM < range.end {
-            let from = at + FROM;
-            let half = u32::from_le_bytes(self[from..from + WORD / 2].try_into().expect("four bytes"));
-            // SAFETY: as above.
-            unsafe { racing::store4(self.start.add(at), half.wrapping_add(n)) };
-            at += WORD / 2;
+        at
+    }
+
+    /// Replaces each number of four bytes from `at` up to `end` by the one that begins `from` bytes after it and `n`.
+    #[inline(always)]
+    fn add_one_by_one(&mut self, at: usize, end: usize, from: usize, n: u32) {
+        for at in (at..end).step_by(HALF) {
+            let half = u32::from_le_bytes(self[at + from..at + from + HALF].try_into().expect("four bytes"));
+            self.store_half_word(at, half.wrapping_add(n).to_le_bytes());
         }
+    }
+
+    /// The same bytes.
+    #[inline(always)]
+    pub(crate) fn whole(&mut self) -> FrameBytes<'_> {
+        FrameBytes { start: self.start, len: self.len, latch: PhantomData }
     }
 
     /// # Safety
@@ -193,14 +220,43 @@ impl Bytes for FrameBytes<'_> {
         unsafe { racing::copy_in(value, self.start.add(at + 2 + key.len())) };
     }
 
-    #[inline]
+    #[inline(always)]
+    fn store_byte(&mut self, at: usize, byte: u8) {
+        assert!(at < self.len);
+        step();
+        // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
+        unsafe { racing::store1(self.start.add(at), byte) };
+    }
+
+    #[inline(always)]
     fn add_to_half_words(&mut self, range: Range<usize>, n: u32) {
-        self.add_to_moved::<0>(range, n);
+        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(HALF));
+        let odd = range.len() % 16;
+        let fours = range.start + odd;
+        if odd > 0 {
+            step();
+            if fours >= 16 {
+                // With those before them, which stay as they are.
+                // SAFETY: within the part (asserted and compared), whose exclusive latch is held.
+                unsafe {
+                    let sums = racing::add_to_last(self.four_at(fours - 16), n, odd / HALF);
+                    racing::store16(self.start.add(fours - 16), sums);
+                }
+            } else {
+                self.add_one_by_one(range.start, fours, 0, n);
+            }
+        }
+        // SAFETY: within the part (asserted).
+        unsafe { self.add_to_fours::<0>(fours, range.end, n) };
     }
 
     #[inline]
     fn shift_half_words(&mut self, range: Range<usize>, n: u32) {
-        self.add_to_moved::<{ WORD / 2 }>(range, n);
+        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(HALF));
+        let end = range.end.saturating_sub(HALF);
+        // SAFETY: within the part (asserted).
+        let at = unsafe { self.add_to_fours::<HALF>(range.start, end, n) };
+        self.add_one_by_one(at, end, HALF, n);
     }
 
     fn fill(&mut self, range: Range<usize>, byte: u8) {
@@ -261,6 +317,8 @@ mod tests {
                         frame.store_word(at, [byte; 8]);
                         plain.store_half_word(b.min(252), [byte; 4]);
                         frame.store_half_word(b.min(252), [byte; 4]);
+                        plain.store_byte(c, byte);
+                        frame.store_byte(c, byte);
                     }
                     3 if a < 128 => {
                         let (key, value) = (vec![byte; b % 40], vec![!byte; c % 80]);

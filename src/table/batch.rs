@@ -15,7 +15,7 @@ use super::changes::Changes;
 use super::deferred::{self, Deferred, Edit, Expected};
 use super::handle::Table;
 use super::wal_record::WalRecord;
-use crate::buckets::{Bucket, Delta, HashedKey, PairLocation};
+use crate::buckets::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::pool::{FrameNo, WriteGuard};
@@ -289,15 +289,17 @@ impl<'t> Latched<'t> {
     fn with_bucket<R>(
         &mut self,
         key: HashedKey<'_>,
-        work: impl FnOnce(&mut Bucket<'t>, Option<PairLocation>) -> Result<R>,
+        work: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<R>,
     ) -> Result<R> {
         let number = self.buckets.bucket_of(key.hash);
         let (frame, start) = self.table.buckets.location(number);
         let slot = self.frames.get_mut(&frame).expect("all buckets of the batch are latched");
-        let mut bucket = Bucket::new(&self.table.buckets, slot.take().expect("given back each time"), start);
+        let frame = slot.take().expect("given back each time");
+        let mut latched = LatchedBucket::new(&self.table.buckets, frame, start);
+        let mut bucket = latched.bucket();
         bucket.init_if_empty(|| self.buckets.level(number));
         let done = self.table.buckets.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));
-        *slot = Some(bucket.primary.into_frame());
+        *slot = Some(latched.primary.into_frame());
         done
     }
 }

@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot {
+    /// Whether several threads use it.
+    is_shared: bool,
     inside: AtomicU32,
     pairs: AtomicI64,
     payload_bytes: AtomicI64,
@@ -62,7 +64,7 @@ impl Gate {
     pub(super) fn new(totals: Totals, step_bytes: i64) -> Gate {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let gate = Gate {
-            slots: Counted(Arc::new(std::array::from_fn(|_| Slot::default()))),
+            slots: Counted(Arc::new(std::array::from_fn(|n| Slot { is_shared: n == SHARED, ..Slot::default() }))),
             closed: AtomicBool::new(false),
             closer: Mutex::new(()),
             step_bytes,
@@ -94,7 +96,7 @@ impl Gate {
 
     #[inline(always)]
     fn enter_slot(&self, number: usize) -> WriterGuard<'_> {
-        let slot = &self.slots.0[number];
+        let slot = &self.slots.0[number % SLOT_COUNT];
         slot.inside.fetch_add(1, SeqCst);
         WriterGuard { slot, gate: self }
     }
@@ -178,7 +180,7 @@ impl WriterGuard<'_> {
     /// Whether other threads use the slot too.
     #[inline]
     fn is_shared(&self) -> bool {
-        std::ptr::eq(self.slot, &self.gate.slots.0[SHARED])
+        self.slot.is_shared
     }
 
     /// Counts `changes` changes, of which `removals` removed a pair. `true` if it also added to `load`, which may now

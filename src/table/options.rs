@@ -11,8 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Writes reach the file with the next checkpoint, [`Table::sync`](crate::Table::sync) or close: for bulk loads.
-    /// After a crash the file has the last of these. Until the next, pages that have changed and do not fit in the
-    /// cache are in an unnamed file beside the table.
+    /// After a crash the file has the last of these.
     None,
     /// Survives the end of the process, however it ends.
     #[default]
@@ -152,9 +151,11 @@ impl TableOptions {
     }
 
     /// Bytes of pages kept in memory; half of the machine's memory by default. A table in memory with this option
-    /// moves the rest to an unlinked temporary file.
+    /// moves the rest to an unlinked temporary file. A table in a file moves changed pages to an unnamed file beside
+    /// it, until the next checkpoint; that takes as much disk space as they do.
     ///
-    /// At least 64 frames. Memory may exceed the limit by 256 KiB, which evicted pages keep for the next ones.
+    /// At least 64 frames. Memory may exceed the limit by 512 KiB, in which evicted pages and new ones lie. The log is
+    /// mapped, and counts as memory of the process while the system keeps it in its cache.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = Some(bytes);
         self

@@ -269,9 +269,31 @@ impl Table {
         }
     }
 
+    /// [`log`](Self::log) for the last change of a writer: takes the room, which would be in memory if it stayed.
+    #[inline]
+    pub(super) fn log_last(&self, writer: &mut Writer<'_>, change: WalRecord<'_>) -> Result<Lsn> {
+        match (self.pager.log(), writer.room.take()) {
+            (Some(log), Some(room)) => {
+                let (key, rest) = change.parts();
+                self.append_last(log, room, change.kind(), key, rest)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    #[inline(never)]
+    fn append_last(&self, log: &Log, mut room: Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
+        self.append_parts(log, &mut room, kind, key, rest)
+    }
+
     /// Appends a record in its parts, which stay in registers until here.
     #[inline(never)]
     fn append_to(&self, log: &Log, room: &mut Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
+        self.append_parts(log, room, kind, key, rest)
+    }
+
+    #[inline(always)]
+    fn append_parts(&self, log: &Log, room: &mut Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
         if planted(Bug::RemovalUnlogged) && kind == REMOVE {
             return Ok(0);
         }

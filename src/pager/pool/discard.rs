@@ -36,9 +36,9 @@ impl Pool {
         self.return_run(run);
     }
 
-    /// No large pages from here on: the table is larger than the cache. The first change of any frame would take 2 MiB,
-    /// which go only when all frames in them have been evicted.
-    pub(crate) fn use_small_pages(&self) {
+    /// Buffers from here on, and no large pages elsewhere: the table is larger than a cache of `frames` frames. The
+    /// first change of any frame would take 2 MiB, which go only when all frames in them have been evicted.
+    pub(crate) fn outgrow_cache(&self, frames: u64) {
         if !self.large_pages.load(Relaxed) {
             return;
         }
@@ -46,6 +46,7 @@ impl Pool {
         let segments = self.segments.lock().expect("no panic while held");
         self.large_pages.store(false, Relaxed);
         segments.iter().skip(1).step_by(2).for_each(Mapping::advise_small_pages);
+        self.use_buffers(frames);
     }
 
     /// Latches `frame`, and those between it and the frames of `run`, which are latched. Returns the run with `frame`,
@@ -90,7 +91,7 @@ impl Pool {
             let bytes = ((end - first) as usize) << self.frame_bits;
             // SAFETY: the range is that of frames of one segment, a private anonymous mapping; their contents are not
             // needed any more, and the caller keeps all other threads away from them by exclusive latches.
-            unsafe { libc::madvise(self.address(first).cast(), bytes, libc::MADV_DONTNEED) };
+            unsafe { libc::madvise(self.frame(first).address.cast(), bytes, libc::MADV_DONTNEED) };
             first = end;
         }
     }

@@ -15,8 +15,11 @@ impl<'a> PartGuard<'a> {
     /// The `len` bytes from `at` on lie in the frame; both are multiples of 8.
     #[inline(always)]
     pub(crate) fn new(frame: WriteGuard<'a>, at: usize, len: usize) -> PartGuard<'a> {
-        // Fewer comparisons than for a range, and no call.
-        assert!(at <= frame.bytes && len <= frame.bytes - at && (at | len).is_multiple_of(8));
+        debug_assert!((at | len).is_multiple_of(8));
+        let (at, len) = (at & !7, len & !7); // changes nothing, and takes less than a test
+        // Two comparisons, where a range takes three.
+        assert!(len <= frame.bytes);
+        assert!(at <= frame.bytes - len);
         // SAFETY: within the frame, as asserted.
         let start = unsafe { frame.address.add(at) };
         PartGuard { frame, start, len }

@@ -6,8 +6,7 @@
 //! Not here: which frames may be, and where they go (`pager/spill.rs`).
 
 use super::{
-    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SHADOWED, SPILLED, THROUGH, UNRETURNED, USED, VERSION, WRITER,
-    WriteGuard, look,
+    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SHADOWED, SPILLED, THROUGH, USED, WRITER, WriteGuard, look,
 };
 use std::sync::atomic::Ordering::*;
 
@@ -15,6 +14,11 @@ impl Pool {
     /// Dirty frames, not frozen ones, that cannot be spilled.
     pub(crate) fn pinned_count(&self) -> u64 {
         self.pinned_count.load(Relaxed)
+    }
+
+    /// Whether no dirty frame can be spilled now.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.load(Relaxed)
     }
 
     /// From here on, no dirty frame can be spilled.
@@ -80,11 +84,9 @@ impl Pool {
 
     /// Frees the memory of a frame whose bytes are in its place or, if `shadowed`, in the shadow file.
     pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>, shadowed: bool) {
-        let spilled = UNRETURNED | if shadowed { SPILLED | SHADOWED } else { SPILLED };
-        let now = latch.state.load(Relaxed) & !SHADOWED | spilled;
-        latch.state.store(now.wrapping_add(VERSION) & !(RESIDENT | WRITER), Release);
+        let spilled = if shadowed { SPILLED | SHADOWED } else { SPILLED };
+        let state = latch.state;
         std::mem::forget(latch);
-        self.return_later(frame);
-        self.evictions.fetch_add(1, Relaxed);
+        self.release_evicted(frame, state, state.load(Relaxed) & !SHADOWED | spilled);
     }
 }

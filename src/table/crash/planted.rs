@@ -68,7 +68,6 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::ThroughAfterReplay, Part::Crashes),
     (Bug::ReferenceUnchecked, Part::Crashes),
     (Bug::ThroughCutOff, Part::Beside),
-    (Bug::ThroughTrusted, Part::Beside),
 ];
 
 fn run(part: Part, seed: u64, done: &mut Done) -> Result<(), String> {

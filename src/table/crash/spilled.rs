@@ -11,7 +11,11 @@ use std::sync::Arc;
 
 /// A table whose cache has 64 frames; a new one has buckets for `expected` pairs.
 fn open_for(disk: &Simulated, expected: u64) -> Table {
-    let mut options = TableOptions::new().page_bytes(512).seed(1).durability(Durability::None).cache_bytes(0);
+    open_with(disk, expected, Durability::None)
+}
+
+fn open_with(disk: &Simulated, expected: u64, durability: Durability) -> Table {
+    let mut options = TableOptions::new().page_bytes(512).seed(1).durability(durability).cache_bytes(0);
     options.storage = Arc::new(disk.clone());
     options.inline_checkpoints = true;
     options.expected_len(expected).open(PATH).unwrap()
@@ -173,6 +177,55 @@ fn a_shadow_file_that_cannot_be_written_gives_a_checkpoint_and_loses_no_pair() {
     for call in made..made + 5 {
         let (checkpoints, _) = fault(Some(Plan { fault: Fault::Short, at: call, lasting: false }));
         assert!(checkpoints <= 1, "call {call}: {checkpoints} checkpoints");
+    }
+}
+
+#[test]
+fn a_crash_of_a_table_that_spills_beside_its_log_loses_nothing_acknowledged() {
+    const SYNCED: u32 = 2500;
+    for durability in [Durability::Os, Durability::Sync] {
+        for start in [State::default(), disk_with(REOPENED)] {
+            let disk = Simulated::new(start.clone());
+            let table = open_with(&disk, 0, durability);
+            let before = table.counters().checkpoints;
+            let mut acknowledged = Vec::new();
+            for n in changes_of(&content_of(&table, false).unwrap()).unwrap()..SYNCED + 500 {
+                change_to(&table, n..n + 1);
+                if n + 1 == SYNCED {
+                    table.sync().unwrap();
+                }
+                acknowledged.push((disk.calls(), n + 1));
+            }
+            let counters = table.counters();
+            assert!(counters.checkpoints <= before + 1 && counters.memory_bytes < 75 * 4096, "{counters:?}");
+            assert!(counters.frames_written > 100, "{counters:?}");
+            let mut checked = 0u64;
+            each_crash(&start, &disk.trace(), &mut Random::new(&[8]), |call, state| {
+                checked += 1;
+                let (first, last) = (acknowledged[0].0, acknowledged[acknowledged.len() - 1].0);
+                if call < first || !checked.is_multiple_of((last - first) / 30) {
+                    return Ok(());
+                }
+                for crash in [Crash::Kill, Crash::LoseUnsynced, Crash::Mix] {
+                    let left = state.survivors(crash, &mut Random::new(&[call]), &mut Tally::default());
+                    let content = content_of(&open_with(&Simulated::new(left), 0, durability), false)?;
+                    let found = changes_of(&content).ok_or_else(|| format!("call {call}, {crash:?}: no moment"))?;
+                    let done = acknowledged.iter().take_while(|(by, _)| *by <= call).last().map_or(0, |(_, n)| *n);
+                    let kept = match (crash, durability) {
+                        (Crash::Kill, _) | (_, Durability::Sync) => done,
+                        _ if done >= SYNCED => SYNCED,
+                        _ => 0,
+                    };
+                    if found < kept || found > done + 1 {
+                        return Err(format!("call {call}, {crash:?}: {found} changes of {done}"));
+                    }
+                }
+                Ok(())
+            })
+            .unwrap_or_else(|e| panic!("{durability:?}: {e}"));
+            table.close().unwrap();
+            assert_eq!(changes_of(&content_of(&open(&disk), false).unwrap()), Some(SYNCED + 500));
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! The crashes and faults of `mod.rs` include them, as a test writes every value of a few hundred bytes through.
 
-use super::workload::{PATH, Workload};
+use super::workload::{Content, PATH, Workload};
 use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of};
 use crate::error::ErrorKind;
 use crate::io::simulated::Event;
+use crate::planted::{Bug, tests::with};
 use crate::random::Random;
 use crate::table::{Backup, Durability, Table, TableOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -182,6 +184,35 @@ fn values_written_while_a_checkpoint_is_held_and_copied_survive() {
     }
     let copied = options(&disk).open(copy).unwrap();
     assert!(has(&copied, &[0], &values[0]) && copied.len() == 1);
+}
+
+/// Puts values that are written through, and small pairs in the frames that these do not fill; a checkpoint; a crash.
+fn crash_after_shared_frames() -> Result<(), String> {
+    const VALUES: u64 = 40;
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, Durability::Os);
+    let mut expected = Content::new();
+    for n in 0..VALUES {
+        let mut put = |key: &[u8], value: Vec<u8>| {
+            table.put(key, &value).unwrap();
+            expected.insert(key.into(), value.into());
+        };
+        put(&[n as u8], value(n, 5000 + 61 * n as usize));
+        (0..20).for_each(|small| put(&[n as u8, small], value(1000 * n + u64::from(small), 90)));
+    }
+    assert!(table.pager.has_written_through());
+    table.checkpoint().unwrap();
+    drop(table);
+    let table = open(&after(&disk, Crash::LoseUnsynced), Durability::Os);
+    assert_eq!(table.replayed(), 0);
+    if content_of(&table, false)? == expected { Ok(()) } else { Err("other pairs than before".into()) }
+}
+
+#[test]
+fn a_checkpoint_writes_frames_of_which_the_file_has_a_part() {
+    crash_after_shared_frames().unwrap();
+    let found = catch_unwind(AssertUnwindSafe(|| with(Bug::ThroughTrusted, crash_after_shared_frames)));
+    assert!(found.is_err() || found.is_ok_and(|found| found.is_err()), "the planted bug was not found");
 }
 
 #[test]

@@ -78,6 +78,10 @@ impl Workload {
         let durability = [Durability::Sync, Durability::Os, Durability::None][(seed % 3) as usize];
         // Small pages and caches, so that everything overflows, splits and is read again.
         let mut options = TableOptions::new().page_bytes(512).seed(1).cache_bytes(1).durability(durability);
+        // Where the log is short, checkpoints; otherwise a table that spills.
+        if let Some(bytes) = Random::new(&[seed, 11]).pick(&[None, Some(1), Some(100_000)]) {
+            options = options.log_bytes(bytes);
+        }
         match random.below(4) {
             0 => {}
             n => options = options.fill_factor(n as u32 + 1),
@@ -117,9 +121,9 @@ impl Workload {
             random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
         workload.stores = seed.is_multiple_of(2);
-        // Checkpoints when so much is dirty, or when the log is full. Segments for one value each, or such that long
+        // Tables that spill, or checkpoints when the log is full. Segments for one value each, or such that long
         // records lie in one beside others.
-        let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
+        let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (1, 1), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
         workload.options =
             workload.options.durability(workload.durability).cache_bytes(cache_bytes).log_bytes(log_bytes);
         workload.seed = Random::new(&[seed, 9, writer.into()]).next();

@@ -228,10 +228,10 @@ fn sync_waits_for_the_checkpoint_that_is_being_written_and_reports_its_error() {
 fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() {
     const PAIRS: u32 = 100_000;
     const CACHE_BYTES: u64 = 1 << 20;
+    const LOADED: u64 = 40;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
     let gate = JournalGate::new(PASS);
-    // Without a log, dirty frames would be spilled.
     let options = || gate.options().durability(Durability::Os).seed(3).cache_bytes(CACHE_BYTES);
     let open = || options().open(&path).unwrap();
     let table = open();
@@ -247,24 +247,22 @@ fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() 
     while dirty() < half {
         changes.next().unwrap();
     }
-    while dirty() >= half {
-        changes.next().unwrap();
-    }
-    while !gate.reached.load(SeqCst) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    while dirty() < half - 1 {
-        changes.next().unwrap();
-    }
-    drop(changes);
-    // More than the cache has room for.
-    const LOADED: u64 = 40;
-    let (loaded, looked_at) = (table.counters().frames_read, table.pager.looked_at());
-    let mut absent = (PAIRS..).map(|n| table.get(&key(n)).unwrap());
-    while table.counters().frames_read < loaded + LOADED {
-        assert_eq!(absent.next().unwrap(), None);
-    }
-    let looked_at = u64::from(table.pager.looked_at() - looked_at);
-    gate.state.store(PASS, SeqCst);
+    let looked_at = std::thread::scope(|scope| {
+        scope.spawn(|| table.checkpoint().unwrap());
+        while !gate.reached.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        while dirty() < half - 1 {
+            changes.next().unwrap();
+        }
+        // More than the cache has room for.
+        let (loaded, looked_at) = (table.counters().frames_read, table.pager.looked_at());
+        let mut absent = (PAIRS..).map(|n| table.get(&key(n)).unwrap());
+        while table.counters().frames_read < loaded + LOADED {
+            assert_eq!(absent.next().unwrap(), None);
+        }
+        gate.state.store(PASS, SeqCst);
+        u64::from(table.pager.looked_at() - looked_at)
+    });
     assert!((1..=100 * LOADED).contains(&looked_at), "looked at {looked_at} frames to load {LOADED}");
 }

@@ -128,6 +128,7 @@ fn frames_and_checkpoints_of_a_file_are_counted() {
     for i in 0..100_000u32 {
         table.put(&i.to_le_bytes(), &[0; 40]).unwrap();
     }
+    table.checkpoint().unwrap();
     let stats = table.counters();
     assert!(stats.checkpoints > 1 && stats.frames_written > 256 && stats.evictions > 0, "{stats:?}");
     assert_eq!(stats.pairs, 100_000);

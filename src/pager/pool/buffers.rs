@@ -1,0 +1,227 @@
+//! Buffers: memory that one frame after another uses, in a table that is larger than its cache.
+//!
+//! At its own address a frame costs a page fault when it is loaded, and its share of a call when its memory goes back
+//! to the kernel: together as much as the read itself (docs/architecture.md, "Frames and pages"). So frames that are
+//! loaded once the table has outgrown the cache are put into buffers, which keep their memory. `BUFFERED` in a frame's
+//! state says that its bytes are in one, and an array beside the states which. There are as many buffers as the cache
+//! has frames; where none is free, a frame is loaded to its own address.
+//!
+//! A frame in a buffer is accessed under a latch only, never optimistically: the buffer may have another frame's bytes
+//! by the time a version is compared. It takes and leaves its buffer under its exclusive latch.
+#![expect(unsafe_code, reason = "buffers are memory reserved with mmap")]
+
+use super::{BUFFERED, FrameNo, Mapping, Pool, RESIDENT, SMALL_BYTES, UNRETURNED, VERSION, WRITER, WriteGuard};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// The buffers of a pool.
+pub(super) struct Buffers {
+    memory: Mapping,
+    count: u32,
+    unused: Mutex<Unused>,
+}
+
+struct Unused {
+    /// Buffers that frames have left; the last one is likely still in the processor's cache.
+    left: Vec<u32>,
+    /// No frame has used this buffer, nor those behind it.
+    next: u32,
+}
+
+impl Buffers {
+    fn take(&self) -> Option<u32> {
+        let mut unused = self.unused.lock().expect("no panic while held");
+        unused.left.pop().or_else(|| {
+            let next = unused.next;
+            unused.next = (next + 1).min(self.count);
+            (next < self.count).then_some(next)
+        })
+    }
+
+    fn give(&self, buffer: u32) {
+        self.unused.lock().expect("no panic while held").left.push(buffer);
+    }
+}
+
+impl Pool {
+    /// From here on, frames are loaded into buffers: a cache of `frames` frames has no room for the table. Without
+    /// memory for them, frames stay at their addresses.
+    pub(super) fn use_buffers(&self, frames: u64) {
+        // More frames than the cache has are resident while others are evicted.
+        const BEYOND: u64 = 64;
+        let count = frames.saturating_add(BEYOND).min(u32::MAX.into());
+        let Ok(memory) = Mapping::new((count as usize) << self.frame_bits) else { return };
+        memory.advise_huge_pages(SMALL_BYTES);
+        let unused = Mutex::new(Unused { left: Vec::new(), next: 0 });
+        let _ = self.buffers.set(Buffers { memory, count: count as u32, unused });
+    }
+
+    /// The number of the buffer of `frame`, if it is `BUFFERED`.
+    fn buffer_of(&self, frame: FrameNo) -> &AtomicU32 {
+        let index = frame as usize & ((1 << self.segment_bits) - 1);
+        let states = self.segment((frame >> self.segment_bits) as usize).states.load(Acquire);
+        assert!(!states.is_null(), "a frame beyond the reserved range");
+        // SAFETY: a non-null entry is the start of as many state words and, behind them, buffer numbers as a segment
+        // has frames (`reserve`), and `index` is below that. Zero bytes are a valid AtomicU32.
+        unsafe { &*states.add(size_of::<AtomicU64>() << self.segment_bits).cast::<AtomicU32>().add(index) }
+    }
+
+    /// Where the bytes of a latched frame are, whose state is `now`.
+    #[inline]
+    pub(super) fn bytes_of(&self, frame: FrameNo, now: u64) -> *mut u8 {
+        if now & BUFFERED == 0 { self.frame(frame).address } else { self.buffer_address(frame) }
+    }
+
+    fn buffer_address(&self, frame: FrameNo) -> *mut u8 {
+        let buffers = self.buffers.get().expect("a frame is in a buffer");
+        let buffer = self.buffer_of(frame).load(Relaxed);
+        assert!(buffer < buffers.count);
+        // SAFETY: the mapping has `count` buffers of the size of a frame, and lives as long as the pool.
+        unsafe { buffers.memory.start.add((buffer as usize) << self.frame_bits) }
+    }
+
+    /// Puts a frame that is not resident into a buffer, if there is one. `latch` is its exclusive latch. A frame that
+    /// still has memory of its own uses that.
+    pub(super) fn move_to_buffer(&self, frame: FrameNo, latch: &mut WriteGuard<'_>) {
+        let Some(buffers) = self.buffers.get() else { return };
+        if latch.state.load(Relaxed) & (UNRETURNED | RESIDENT) != 0 {
+            return;
+        }
+        let Some(buffer) = buffers.take() else { return };
+        self.buffer_of(frame).store(buffer, Relaxed);
+        latch.state.fetch_or(BUFFERED, Relaxed);
+        latch.address = self.buffer_address(frame);
+    }
+
+    /// Frees the memory of a frame whose exclusive latch is held, and releases the latch. `now` is its state, but for
+    /// the latch and for where its bytes are.
+    pub(super) fn release_evicted(&self, frame: FrameNo, state: &AtomicU64, now: u64) {
+        self.evictions.fetch_add(1, Relaxed);
+        if now & BUFFERED != 0 {
+            self.release_buffer(frame, state, now);
+            return;
+        }
+        state.store(now.wrapping_add(VERSION) & !(RESIDENT | WRITER) | UNRETURNED, Release);
+        self.return_later(frame);
+    }
+
+    /// [`release_evicted`](Self::release_evicted) of a frame in a buffer, which is free from then on.
+    pub(super) fn release_buffer(&self, frame: FrameNo, state: &AtomicU64, now: u64) {
+        let buffers = self.buffers.get().expect("a frame is in a buffer");
+        // While the latch is held: later the frame may be in another one.
+        let buffer = self.buffer_of(frame).load(Relaxed);
+        state.store(now.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED), Release);
+        self.resident.fetch_sub(1, Relaxed);
+        buffers.give(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Result;
+    use crate::pager::pool::FrameSource;
+    use crate::pager::words::Bytes;
+    use std::collections::HashMap;
+
+    const FRAMES: u32 = 300; // more than a segment has in tests
+
+    /// Frames have what was written last, and at first their number in each byte.
+    struct Written(HashMap<FrameNo, u8>);
+
+    impl FrameSource for Written {
+        fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
+            *bytes = vec![self.0.get(&frame).copied().unwrap_or(frame as u8); 4096];
+            Ok(self.0.get(&frame) != Some(&0))
+        }
+
+        fn made_resident(&self) {}
+    }
+
+    fn pool() -> Pool {
+        let pool = Pool::new(4096, false).unwrap();
+        pool.reserve(FRAMES.into()).unwrap();
+        pool
+    }
+
+    fn evict(pool: &Pool, frame: FrameNo) -> bool {
+        pool.evict(frame) || pool.evict(frame)
+    }
+
+    fn is_buffered(pool: &Pool, frame: FrameNo) -> bool {
+        pool.state(frame).load(Relaxed) & BUFFERED != 0
+    }
+
+    #[test]
+    fn frames_in_buffers_and_at_their_addresses_have_their_bytes() {
+        let (pool, mut source) = (pool(), Written(HashMap::new()));
+        let mut state = 3u64;
+        let mut up_to = |greatest: u32| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as u32 % (greatest + 1)
+        };
+        let (mut in_buffers, mut at_addresses) = (0, 0);
+        for step in 0..20_000 {
+            if step == 1000 {
+                pool.use_buffers(36); // so there are 100
+            }
+            let frame = up_to(FRAMES - 1);
+            let resident = pool.is_resident(frame);
+            match up_to(9) {
+                0 => pool.write_fresh(frame).unwrap().whole().fill(0..4096, 7),
+                1..4 => pool.write(frame, pool.frame(frame), &source).unwrap().whole().fill(0..4096, step as u8),
+                4 => drop(pool.try_write(frame, &source).unwrap().unwrap()),
+                _ => {
+                    let expected = source.0.get(&frame).copied().unwrap_or(frame as u8);
+                    let found = pool.read(frame, pool.frame(frame), &source).unwrap();
+                    assert!(found.iter().all(|&byte| byte == expected), "step {step}, frame {frame}: {}", found[0]);
+                }
+            }
+            // What it has from here on, whether it is written or not.
+            let now = pool.read(frame, pool.frame(frame), &source).unwrap()[0];
+            source.0.insert(frame, now);
+            if !resident && step >= 1000 {
+                *if is_buffered(&pool, frame) { &mut in_buffers } else { &mut at_addresses } += 1;
+            }
+            let limit = if step < 10_000 { 90 } else { 150 };
+            while pool.resident.load(Relaxed) > limit {
+                let old = up_to(FRAMES - 1);
+                if up_to(20) == 0 && pool.is_resident(old) {
+                    pool.forget(old);
+                } else {
+                    evict(&pool, old);
+                }
+            }
+        }
+        assert!(in_buffers > 5000 && at_addresses > 1000, "{in_buffers}, {at_addresses}");
+        let buffered = (0..FRAMES).filter(|&frame| is_buffered(&pool, frame)).count();
+        assert!(buffered > 90, "{buffered}");
+        (0..FRAMES).for_each(|frame| {
+            evict(&pool, frame);
+        });
+        let unused = pool.buffers.get().unwrap().unused.lock().unwrap();
+        let mut left = unused.left.clone();
+        left.sort_unstable();
+        assert_eq!(left, (0..100).collect::<Vec<_>>(), "each buffer is free, once");
+    }
+
+    #[test]
+    fn a_frame_in_a_buffer_is_read_under_its_latch_alone() {
+        let (pool, source) = (pool(), Written(HashMap::new()));
+        let peek = |frame| pool.frame(frame).read_optimistically().is_some();
+        drop(pool.read(5, pool.frame(5), &source).unwrap());
+        assert!(peek(5));
+        pool.use_buffers(36);
+        drop(pool.read(6, pool.frame(6), &source).unwrap());
+        assert!(peek(5) && !peek(6) && is_buffered(&pool, 6));
+        // A read that began at the address is discarded once the frame has been in a buffer.
+        let begun = pool.frame(5).read_optimistically().unwrap();
+        assert!(evict(&pool, 5));
+        (0..FRAMES).filter(|&frame| frame != 5).for_each(|frame| {
+            drop(pool.read(frame, pool.frame(frame), &source).unwrap());
+            evict(&pool, frame);
+        });
+        drop(pool.read(5, pool.frame(5), &source).unwrap());
+        assert!(!begun.unchanged());
+    }
+}
