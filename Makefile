@@ -9,7 +9,8 @@
 #               SEED=new for other commands than always
 # make bench-server  the server beside Redis and memcached, where they are installed: half an hour; BENCH=--short is a minute,
 #               BENCH=latency one part (crates/server/benchmarks/measure.py)
-# make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; INPUT=file runs one input again
+# make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; RUNS=20000 inputs that are always the same; INPUT=file
+#               runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make platforms  compiles the libraries and the lab for aarch64 Linux and macOS, and runs tests of the library on an emulated aarch64
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
@@ -26,7 +27,7 @@
 # make bench-compat  words through ndbm and hsearch, beside gdbm, Berkeley DB and glibc
 # make help     this list
 #
-# `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-spark, test-server and some seconds of fuzz, each by
+# `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-spark, test-server and some fixed fuzz, each by
 # itself too. Needs Rust and a C compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make
 # bench` installs the peers' libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE,
 # says so where they lack, and as root installs what makes the file systems. Plain POSIX make and sh.
@@ -44,6 +45,7 @@ SECONDS =
 # What is fuzzed.
 TARGET = dictionary memcached open ops replay resp
 INPUT =
+RUNS =
 # Where power and faults begin (the clock says, and they print it), on which file systems, and what is to be done once more.
 SEED =
 FS =
@@ -58,7 +60,7 @@ run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
 test: databases fmt lint unit doc examples test-c test-python test-spark test-server
-	@$(MAKE) fuzz SECONDS=5
+	@$(MAKE) fuzz RUNS=20000
 	@for part in fmt clippy; do \
 	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
 	done
