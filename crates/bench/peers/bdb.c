@@ -3,7 +3,9 @@
  * Settings: "default" (only the cache is tuned) and, for the hash, "sized": set_h_nelem and set_h_ffactor, which
  * its manual requires together; the fill factor is the manual's formula for the mean pair.
  * The cache is 2.2 x the payload in a file and 4 x in memory, where what does not fit would go to a temporary file; at
- * least 64 MiB. No environment, so no log, locks or transactions: the cache is the handle's own.
+ * least 64 MiB. No environment, so no log, locks or transactions: the cache is the handle's own. With "log=" there is an
+ * environment with a log whose buffer has so many bytes, and each put is a transaction that is written to the system's
+ * cache when it commits (DB_TXN_WRITE_NOSYNC), which is what our `os` promises; no locks, as there is one thread.
  * A get is Berkeley DB's copy in its own memory (it has no zero-copy get). Append: a get by a cursor, then a partial
  * put at its end. A scan is a bulk read (DB_MULTIPLE_KEY). Closing syncs. */
 #include <db.h>
@@ -16,6 +18,7 @@
 enum { CACHE_BYTES_MIN = 64 << 20, PAGE_BYTES = 4096, BULK_BYTES_MIN = 1 << 20 };
 
 struct store {
+    DB_ENV *log;  /* the environment that has it; NULL without one */
     DB *db;
     DBC *at;      /* for append */
     int in_file;
@@ -38,15 +41,48 @@ static int64_t number_of(const struct peer_options *options, const char *word)
     return at ? strtoll(at + strlen(word), NULL, 10) : -1;
 }
 
-static int set_cache(DB *db, const struct peer_options *options)
+static uint64_t cache_bytes(const struct peer_options *options)
 {
     uint64_t bytes = options->path ? options->payload_bytes * 22 / 10 : options->payload_bytes * 4;
     if (bytes < CACHE_BYTES_MIN)
         bytes = CACHE_BYTES_MIN;
     if (number_of(options, "cache=") >= 0)
         bytes = (uint64_t)number_of(options, "cache=");
+    if (number_of(options, "part=") > 0)
+        bytes = options->payload_bytes / (uint64_t)number_of(options, "part=");
+    return bytes;
+}
+
+/* The cache belongs to the environment, if there is one. */
+static int set_cache(const struct store *store, const struct peer_options *options)
+{
+    uint64_t bytes = cache_bytes(options);
+    u_int32_t gigabytes = (u_int32_t)(bytes >> 30), rest = bytes & ((1 << 30) - 1);
     int regions = 1 + (int)(bytes >> 31); /* one may have at most 4 GB */
-    return db->set_cachesize(db, (u_int32_t)(bytes >> 30), bytes & ((1 << 30) - 1), regions);
+    if (store->log)
+        return store->log->set_cachesize(store->log, gigabytes, rest, regions);
+    return store->db->set_cachesize(store->db, gigabytes, rest, regions);
+}
+
+/* An environment in the directory of the file, with a log and transactions, known to this process alone. */
+static int open_log(struct store *store, const struct peer_options *options)
+{
+    char *home = strdup(options->path), *slash = home ? strrchr(home, '/') : NULL;
+    if (!slash) {
+        free(home);
+        return EINVAL;
+    }
+    *slash = 0;
+    u_int32_t flags = DB_CREATE | DB_PRIVATE | DB_INIT_MPOOL | DB_INIT_LOG | DB_INIT_TXN;
+    int status = store->log->set_lg_bsize(store->log, (u_int32_t)number_of(options, "log="));
+    if (!status)
+        status = set_cache(store, options);
+    if (!status)
+        status = store->log->set_flags(store->log, DB_AUTO_COMMIT | DB_TXN_WRITE_NOSYNC, 1);
+    if (!status)
+        status = store->log->open(store->log, home, flags, 0644);
+    free(home);
+    return status;
 }
 
 /* The manual's fill factor: (page size - 32) / (mean key + mean value + 8), with the page that files have by default
@@ -81,7 +117,10 @@ static int close_store(void *opened)
     struct store *store = opened;
     if (store->at)
         store->at->close(store->at);
-    int status = store->db->close(store->db, 0);
+    int status = store->db ? store->db->close(store->db, 0) : 0;
+    int log_status = store->log ? store->log->close(store->log, 0) : 0;
+    if (!status)
+        status = log_status;
     free(store->bulk.bytes);
     free(store);
     return status ? failed("close", status) : 0;
@@ -94,17 +133,22 @@ static int open_store(const struct peer_options *options, void **opened, DBTYPE 
     if (!store)
         return peer_fail("Berkeley DB: no memory");
     store->in_file = options->path != NULL;
-    int status = db_create(&store->db, NULL, 0);
-    if (status) {
-        free(store);
-        return failed("create", status);
+    int status = 0;
+    if (options->path && number_of(options, "log=") >= 0) {
+        status = db_env_create(&store->log, 0);
+        if (!status)
+            status = open_log(store, options);
     }
-    status = set_cache(store->db, options);
-    if (!status && peer_is_set(options, "sized"))
+    if (!status)
+        status = db_create(&store->db, store->log, 0);
+    if (!status && !store->log)
+        status = set_cache(store, options);
+    int shaped = number_of(options, "page=") > 0 || number_of(options, "fill=") > 0;
+    if (!status && strstr(options->setting, "sized") && !shaped)
         status = set_size(store->db, options);
-    else if (!status && strchr(options->setting, '='))
+    else if (!status && shaped)
         status = set_shape(store->db, options);
-    u_int32_t flags = !options->create ? 0 : options->path ? DB_CREATE | DB_TRUNCATE : DB_CREATE;
+    u_int32_t flags = !options->create ? 0 : options->path && !store->log ? DB_CREATE | DB_TRUNCATE : DB_CREATE;
     if (!status)
         status = store->db->open(store->db, NULL, options->path, NULL, type, flags, 0644);
     if (!status)
@@ -230,7 +274,7 @@ static int sync_store(void *opened)
     return status ? failed("sync", status) : 0;
 }
 
-static const char *const hash_settings[] = {"default", "sized", "page=", "fill=", "cache=", NULL};
+static const char *const hash_settings[] = {"default", "sized", "page=", "fill=", "cache=", "part=", "log=", NULL};
 static const char *const btree_settings[] = {"default", NULL};
 
 const struct peer peer_bdb_hash = {

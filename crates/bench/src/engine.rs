@@ -36,7 +36,6 @@ pub struct Opening<'a> {
     /// Pairs to come, for settings that take the pair count in advance.
     pub expected_len: u64,
     /// Bytes of all keys and values to come, for caches and maps at the best settings.
-    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "only peers take it"))]
     pub payload_bytes: u64,
     /// Create a new store, or open the existing one.
     pub create: bool,

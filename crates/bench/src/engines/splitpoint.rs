@@ -58,6 +58,7 @@ fn options(opening: &Opening<'_>) -> Outcome<TableOptions> {
             ("fill", Some(pairs)) => options.fill_factor(pairs.try_into()?),
             ("percent", Some(percent)) => options.fill_percent(percent.try_into()?),
             ("cache", Some(bytes)) => options.cache_bytes(bytes),
+            ("part", Some(parts)) => options.cache_bytes(opening.payload_bytes / parts.max(1)),
             ("log", Some(bytes)) => options.log_bytes(bytes),
             (word, _) => return Err(Opening::unknown("splitpoint", word)),
         };
