@@ -124,7 +124,7 @@ impl Buckets {
         let key = if key.len() > self.key_bytes_inline_max() { key } else { b"" };
         let content_bytes = (key.len() + value.len()) as u64;
         let capacity = self.units_for(content_bytes);
-        let Some(unit) = self.pager.allocate_through(capacity)? else { return Ok(None) };
+        let Some(unit) = self.pager.allocate_through(capacity, content_bytes)? else { return Ok(None) };
         let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32); // lengths are checked on entry
         let extent = Extent { unit, capacity, key_bytes, value_bytes };
         let address = unit * self.pager.unit_bytes() as u64;
@@ -149,11 +149,11 @@ impl Buckets {
             bytes = &bytes[here..];
             address += here as u64;
         }
-        Ok(())
+        self.pager.refuse_lost_pages()
     }
 
     /// Passes bytes `at..at + len` of the extent to `use_part`, the part in one frame at a time, until it returns
-    /// false.
+    /// false. After an error nothing that it was given may be used.
     pub(super) fn read_extent(
         &self,
         extent: &Extent,
@@ -174,7 +174,7 @@ impl Buckets {
             }
             address += here;
         }
-        Ok(())
+        self.pager.refuse_lost_pages()
     }
 
     /// Appends the value to `out`.

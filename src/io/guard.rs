@@ -12,10 +12,11 @@
 //!
 //! The log stores through such a mapping (`mapped.rs`), dictionaries are read through one (`window.rs`): copy, then ask
 //! `failed`, and take nothing of what was copied if so. A `&[u8]` over a guarded mapping would be unsound, as its bytes
-//! can become zeros.
+//! can become zeros. Parts of a pool are mapped that way, too (`pager/pool/mapped.rs`).
 #![expect(unsafe_code, reason = "mmap, sigaction")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
+use super::Memory;
 use std::fs;
 use std::mem::{MaybeUninit, transmute};
 use std::os::fd::AsRawFd;
@@ -78,6 +79,40 @@ impl Guarded {
     }
 }
 
+/// Memory of the caller, parts of which are files mapped over it: a fault there sets a flag, too.
+pub(super) struct GuardedMemory(&'static Entry);
+
+impl GuardedMemory {
+    /// `None` where the handler cannot be installed, or too much is guarded.
+    pub(super) fn new(memory: Memory<'_>) -> Option<GuardedMemory> {
+        if !install() {
+            return None;
+        }
+        Entry::claim(memory.start.addr(), memory.bytes).map(GuardedMemory)
+    }
+}
+
+impl super::MemoryGuard for GuardedMemory {
+    fn failed(&self) -> bool {
+        compiler_fence(SeqCst);
+        self.0.failed.load(Acquire)
+    }
+}
+
+impl Drop for GuardedMemory {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// Was there a fault in any guarded mapping of this process?
+#[inline]
+pub(super) fn had_faults() -> bool {
+    // As in `failed`.
+    compiler_fence(SeqCst);
+    HAD_FAULTS.load(Acquire)
+}
+
 impl Drop for Guarded {
     fn drop(&mut self) {
         // First: another mapping may get these addresses as soon as they are free.
@@ -107,6 +142,9 @@ pub(super) fn page_bytes() -> usize {
 /// Mappings at a time; a file beyond is written or read with calls instead. A table has two, up to eight while a backup
 /// is made; a dictionary has one a shard.
 const MAPPINGS_MAX: usize = 4096;
+
+/// Set before the flag of the mapping.
+static HAD_FAULTS: AtomicBool = AtomicBool::new(false);
 
 static ENTRIES: [Entry; MAPPINGS_MAX] = [const { Entry::free() }; MAPPINGS_MAX];
 
@@ -216,6 +254,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
 /// it was already replaced sees the flag, which was set before.
 fn contain(address: usize) -> bool {
     let Some(entry) = ENTRIES.iter().find(|entry| entry.contains(address)) else { return false };
+    HAD_FAULTS.store(true, SeqCst);
     entry.failed.store(true, SeqCst);
     // SAFETY: errno is this thread's own.
     let errno = unsafe { libc::__errno_location() };

@@ -11,7 +11,7 @@
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
-use super::Mapped;
+use super::{Mapped, Memory, Over};
 use super::guard::{Guarded, page_bytes};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
@@ -43,6 +43,31 @@ fn is_exempt_from_copying(file: &fs::File) -> bool {
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, ptr::from_mut(&mut flags)) };
     // A file system without flags does not have this one either.
     done == 0 && flags & FS_NOCOW_FL != 0
+}
+
+/// Maps the bytes of `file` from `offset` on over `memory`; see [`File::map_over`](super::File::map_over).
+pub(super) fn map_over(file: &fs::File, memory: Memory<'_>, offset: u64, over: Over) -> bool {
+    let Ok(offset) = libc::off_t::try_from(offset) else { return false };
+    if over == Over::Shared && is_exempt_from_copying(file) {
+        return false;
+    }
+    let kind = match over {
+        Over::Shared => libc::MAP_SHARED,
+        Over::Private => libc::MAP_PRIVATE,
+    };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the range is the maker's of `memory`, and what is there may be replaced, by the contract of its `new`.
+    let mapped = unsafe {
+        libc::mmap(memory.start.cast(), memory.bytes, access, kind | libc::MAP_FIXED, file.as_raw_fd(), offset)
+    };
+    if mapped == libc::MAP_FAILED {
+        return false;
+    }
+    // Where the file system has large pages: a fault makes 2 MiB ready in a quarter of the time, and they are one entry
+    // of the processor's table. An error says that there are none.
+    // SAFETY: advice about the mapping just made; it changes no content.
+    unsafe { libc::madvise(memory.start.cast(), memory.bytes, libc::MADV_HUGEPAGE) };
+    true
 }
 
 impl Mapped for Guarded {

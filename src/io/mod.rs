@@ -11,6 +11,7 @@ mod forks;
 mod guard;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod memory;
 mod real;
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -23,6 +24,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub(crate) use forks::{forked_since, forks};
+pub(crate) use memory::{Memory, MemoryGuard, Over, had_faults, page_bytes};
 pub(crate) use real::Disk;
 
 /// How to open a file.
@@ -129,6 +131,11 @@ pub(crate) trait File: Send + Sync {
     /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the
     /// same, slower.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
+    /// Maps the bytes from `offset` on over `memory`, in one step, as other threads see it. `false`, with nothing
+    /// changed, where there are no such mappings, or the system refuses. Both begin and end with pages.
+    fn map_over(&self, _memory: Memory<'_>, _offset: u64, _over: Over) -> bool {
+        false
+    }
     /// Maps all bytes for reading, of a file that is never changed, so that failing reads are no signals. `None` where
     /// there are no such mappings.
     fn window(&self) -> Result<Option<Box<dyn Window>>> {

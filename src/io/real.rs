@@ -6,7 +6,7 @@
 )]
 
 #[cfg(target_os = "linux")]
-use super::Window;
+use super::{Memory, Over, Window};
 use super::forks::forks;
 use super::{File, Mapped, Mode, Storage, View};
 use std::fs;
@@ -257,6 +257,11 @@ impl File for RealFile {
     #[cfg(target_os = "linux")]
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         super::mapped::map(&self.file, bytes)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map_over(&self, memory: Memory<'_>, offset: u64, over: Over) -> bool {
+        super::mapped::map_over(&self.file, memory, offset, over)
     }
 
     #[cfg(target_os = "linux")]

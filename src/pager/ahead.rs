@@ -25,6 +25,7 @@ unsafe impl Send for Range {}
 /// What the thread does.
 enum Request {
     Populate(Range),
+    PopulateToRead(Range),
     Run(Box<dyn FnOnce() + Send>),
 }
 
@@ -53,9 +54,17 @@ impl Ahead {
     /// started the thread.
     ///
     /// # Safety
-    /// They are memory of a private mapping that outlives this `Ahead`.
+    /// They are memory of a mapping that outlives this `Ahead`, whatever is mapped over it meanwhile.
     pub(super) unsafe fn request(&self, start: *mut u8, bytes: usize) -> bool {
         self.send(Request::Populate(Range { start, bytes }))
+    }
+
+    /// As [`request`](Self::request), for memory that is only read.
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn request_to_read(&self, start: *mut u8, bytes: usize) -> bool {
+        self.send(Request::PopulateToRead(Range { start, bytes }))
     }
 
     /// Queues `work`, which allocates memory that is not the pool's. `false` as above.
@@ -84,6 +93,12 @@ impl Drop for Ahead {
     }
 }
 
+/// The advice that populates memory to write to, and to read.
+#[cfg(target_os = "linux")]
+const POPULATE: (libc::c_int, libc::c_int) = (libc::MADV_POPULATE_WRITE, libc::MADV_POPULATE_READ);
+#[cfg(not(target_os = "linux"))]
+const POPULATE: (libc::c_int, libc::c_int) = (0, 0);
+
 fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
     // A large page at a time, so that closing the pool need not wait long.
     const STEP_BYTES: usize = 2 << 20;
@@ -91,8 +106,9 @@ fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
     // which is harmless.
     const PAGE_BYTES: usize = 4096;
     for request in requests {
-        let Range { start, bytes } = match request {
-            Request::Populate(range) => range,
+        let (Range { start, bytes }, advice) = match request {
+            Request::Populate(range) => (range, POPULATE.0),
+            Request::PopulateToRead(range) => (range, POPULATE.1),
             Request::Run(work) => {
                 work();
                 continue;
@@ -108,10 +124,10 @@ fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
             // pages that have no memory and changes no content.
             #[cfg(target_os = "linux")]
             unsafe {
-                libc::madvise(start.add(at).cast(), STEP_BYTES.min(bytes - at), libc::MADV_POPULATE_WRITE)
+                libc::madvise(start.add(at).cast(), STEP_BYTES.min(bytes - at), advice)
             };
             #[cfg(not(target_os = "linux"))]
-            let _ = (start, at);
+            let _ = (start, at, advice);
         }
     }
 }

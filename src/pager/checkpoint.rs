@@ -69,6 +69,7 @@ impl Pager {
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
         self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.free_kept()?;
+        self.seal_windows().inspect_err(|e| self.poison(e.message()))?;
         let keep_end = self.extend_file_for_checkpoint()?;
         let sequence = match &self.log {
             Some(log) => {
@@ -214,6 +215,7 @@ impl Pager {
             sink.place(frame)?.copy_from_slice(&bytes);
             sink.push(frame)?;
         }
+        self.refuse_lost_pages().map_err(JournalError::Frame)?;
         self.copy_sums(sink)?;
         sink.place(0)?.copy_from_slice(&frozen.header);
         Ok(sink.push(0)?)

@@ -41,6 +41,49 @@ impl Mapping {
 }
 
 impl Mapping {
+    /// Makes `bytes` bytes from `start` on as they were when mapped, whatever is mapped over them. `false` where the
+    /// system refuses.
+    ///
+    /// # Safety
+    /// They are whole pages of a mapping that exists, whose content nothing needs any more.
+    pub(super) unsafe fn renew(start: *mut u8, bytes: usize) -> bool {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: replaces pages of a mapping of the caller's.
+        unsafe { libc::mmap(start.cast(), bytes, access, kind, -1, 0) != libc::MAP_FAILED }
+    }
+}
+
+impl Mapping {
+    /// Puts plain memory with the same bytes in the place of `bytes` bytes from `start` on, whatever is mapped there, in
+    /// one step, as other threads see it. `false`, with nothing changed, where the system does not do that.
+    ///
+    /// # Safety
+    /// They are whole pages of a mapping that exists, to which no thread stores meanwhile.
+    #[cfg(target_os = "linux")]
+    pub(super) unsafe fn replace_by_copy(start: *mut u8, bytes: usize) -> bool {
+        // Aligned as `start` is, so that large pages can move.
+        const ALIGNMENT: usize = 2 << 20;
+        let Ok(room) = Mapping::new(bytes + ALIGNMENT) else { return false };
+        let copy = room.start.wrapping_add(start.addr().wrapping_sub(room.start.addr()) % ALIGNMENT);
+        room.advise_huge_pages(0);
+        // SAFETY: `copy` is within the room just made; what is at `start` is readable, and does not change.
+        unsafe { ptr::copy_nonoverlapping(start, copy, bytes) };
+        // The room stays mapped, so that it can be unmapped as a whole. Kernels before 5.7 refuse.
+        let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        let target = start.cast::<libc::c_void>();
+        // SAFETY: moves pages of the room, which nothing else uses, to whole pages of the caller's.
+        unsafe { libc::mremap(copy.cast(), bytes, bytes, how, target) != libc::MAP_FAILED }
+    }
+
+    /// There are no windows here.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) unsafe fn replace_by_copy(_start: *mut u8, _bytes: usize) -> bool {
+        false
+    }
+}
+
+impl Mapping {
     /// Asks for large pages from byte `from` on.
     pub(super) fn advise_huge_pages(&self, from: usize) {
         let from = from.min(self.bytes);

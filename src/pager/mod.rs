@@ -689,7 +689,7 @@ impl Pager {
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
         let most = dirty_bytes_max / self.frame_bytes() as u64;
         let due = self.pool.pinned_count() > self.dirty_frames_max() || self.pool.dirty_count() > most;
-        due && self.file.is_some() && !self.read_only
+        (due || self.wants_checkpoint_for_room()) && self.file.is_some() && !self.read_only
     }
 
     /// Whether the cache has no room for more dirty frames.

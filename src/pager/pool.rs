@@ -42,6 +42,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 mod buffers;
 mod discard;
+mod mapped;
 pub(crate) mod optimistic;
 pub(crate) mod part;
 mod prefetch;
@@ -108,6 +109,10 @@ pub(crate) struct Pool {
     table: Mapping,
     /// Declared before the segments, so that its thread has ended when they are dropped.
     ahead: Mutex<Option<Ahead>>,
+    /// As above.
+    windows: Mutex<mapped::Windows>,
+    /// Some windows are sealed.
+    has_sealed: AtomicBool,
     segments: Mutex<Vec<Mapping>>,
     /// The cache has room for the whole table, so far.
     large_pages: AtomicBool,
@@ -146,6 +151,8 @@ impl Pool {
             frame_bytes,
             table: Mapping::new(SEGMENT_COUNT * size_of::<Segment>())?,
             ahead: Mutex::new(None),
+            windows: Mutex::default(),
+            has_sealed: AtomicBool::new(false),
             segments: Mutex::new(Vec::new()),
             large_pages: AtomicBool::new(true),
             buffers: OnceLock::new(),
@@ -226,24 +233,36 @@ impl Pool {
     pub(crate) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
         let ahead = self.ahead();
         let Some(ahead) = ahead.as_ref() else { return false };
-        let mut first = frames.start;
-        while first < frames.end {
-            let segment_end = (first | ((1 << self.segment_bits) - 1)).saturating_add(1);
-            let end = frames.end.min(segment_end);
-            let bytes = ((end - first) as usize) << self.frame_bits;
-            let states = ptr::from_ref(self.state(first)).cast_mut().cast();
+        self.parts_in_segments(frames).all(|part| {
+            let states = ptr::from_ref(self.state(part.start)).cast_mut().cast();
             // SAFETY: the frames are of one segment, and so are their states; both go after `ahead` does, as it is
             // declared before them.
-            let queued = unsafe {
-                ahead.request(self.frame(first).address, bytes)
-                    && ahead.request(states, (end - first) as usize * size_of::<AtomicU64>())
-            };
-            if !queued {
-                return false;
+            unsafe {
+                ahead.request(self.frame(part.start).address, part.len() << self.frame_bits)
+                    && ahead.request(states, part.len() * size_of::<AtomicU64>())
             }
-            first = end;
+        })
+    }
+
+    /// Asks that thread to map those of sealed windows, if it has time.
+    fn make_readable(&self, frames: Range<FrameNo>) {
+        let ahead = self.ahead();
+        let Some(ahead) = ahead.as_ref() else { return };
+        for part in self.parts_in_segments(frames) {
+            // SAFETY: as above.
+            unsafe { ahead.request_to_read(self.frame(part.start).address, part.len() << self.frame_bits) };
         }
-        true
+    }
+
+    /// `frames`, divided where segments end.
+    fn parts_in_segments(&self, frames: Range<FrameNo>) -> impl Iterator<Item = Range<FrameNo>> {
+        let (segment_bits, mut first) = (self.segment_bits, frames.start);
+        std::iter::from_fn(move || {
+            let segment_end = (first | ((1 << segment_bits) - 1)).saturating_add(1);
+            let part = first..frames.end.min(segment_end);
+            first = part.end;
+            (!part.is_empty()).then_some(part)
+        })
     }
 
     #[inline]
@@ -490,6 +509,7 @@ impl Pool {
 
     #[cold]
     fn mark_dirty_slow(&self, frame: FrameNo, state: &AtomicU64, parity: usize, now: u64) {
+        self.own(frame);
         let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
         if now & frozen != 0 {
             // SAFETY: the caller holds the exclusive latch, so the bytes do not change under this view.

@@ -32,10 +32,8 @@ pub(crate) const MAP_GROUP_COUNT: usize = 24;
 
 /// The free space known so far.
 pub(crate) struct Space {
-    /// The first frame of the list of those whose longest hole has this length; 0 ends a list.
-    lists: [FrameNo; FRAME_UNITS as usize],
-    /// Bit n is set where list n is not empty.
-    lists_filled: u64,
+    /// Frames with a hole, and those of them that are in open windows.
+    lists: [Lists; 2],
     /// Each frame's links in its list, by zone.
     links: Vec<Option<ZoneLinks>>,
     /// Links for zones to come, made by the thread that populates memory.
@@ -43,6 +41,9 @@ pub(crate) struct Space {
     /// Runs of free frames: first -> length.
     runs: BTreeMap<FrameNo, u32>,
     runs_by_len: BTreeSet<(u32, FrameNo)>,
+    /// Units in the holes and runs so far, those of open windows apart.
+    free_units: u64,
+    windows: Windows,
     /// Zones below this one are in the lists.
     zones_known: u32,
     /// Frames for which disk space is reserved.
@@ -63,6 +64,68 @@ pub(crate) struct Space {
     quarantined: Vec<(u64, u32)>,
     /// Units in them.
     quarantined_units: u64,
+}
+
+/// Large pages of memory; smaller in tests, so that their tables have windows.
+const LARGE_PAGE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
+
+/// Frames with a hole, by the length of their longest.
+#[derive(Clone, Copy)]
+struct Lists {
+    /// The first frame of the list of each length; 0 ends a list.
+    first: [FrameNo; FRAME_UNITS as usize],
+    /// Bit n is set where list n is not empty.
+    filled: u64,
+}
+
+impl Lists {
+    const EMPTY: Lists = Lists { first: [0; FRAME_UNITS as usize], filled: 0 };
+
+    /// A frame with the shortest hole of at least `len`.
+    fn find(&self, len: u32) -> Option<FrameNo> {
+        let lists = self.filled & (u64::MAX << len);
+        (lists != 0).then(|| self.first[lists.trailing_zeros() as usize])
+    }
+}
+
+/// Open windows: frames in which values alone are allocated, which are written through (`through.rs`).
+struct Windows {
+    /// First -> count.
+    open: BTreeMap<FrameNo, u32>,
+    /// Free frames in them: first -> count.
+    free: BTreeMap<FrameNo, u32>,
+    free_frames: u32,
+    /// Windows from here on could not be mapped.
+    unmapped_from: FrameNo,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Windows { open: BTreeMap::new(), free: BTreeMap::new(), free_frames: 0, unmapped_from: FrameNo::MAX }
+    }
+}
+
+impl Windows {
+    fn has(&self, frame: FrameNo) -> bool {
+        !self.open.is_empty()
+            && self.open.range(..=frame).next_back().is_some_and(|(&first, &count)| frame - first < count)
+    }
+
+    /// Takes the first `count` adjacent free frames.
+    fn take(&mut self, count: u32) -> Option<FrameNo> {
+        let (&first, &len) = self.free.iter().find(|&(_, &len)| len >= count)?;
+        self.free.remove(&first);
+        if len > count {
+            self.free.insert(first + count, len - count);
+        }
+        self.free_frames -= count;
+        Some(first)
+    }
+
+    fn add_free(&mut self, first: FrameNo, count: u32) {
+        self.free.insert(first, count);
+        self.free_frames += count;
+    }
 }
 
 /// The links of a zone's frames.
@@ -89,12 +152,13 @@ impl Space {
     /// For a file whose first `zones_known` zones have no free units.
     pub(crate) fn new(zones_known: u32) -> Space {
         Space {
-            lists: [0; FRAME_UNITS as usize],
-            lists_filled: 0,
+            lists: [Lists::EMPTY; 2],
             links: Vec::new(),
             spare_links: Arc::default(),
             runs: BTreeMap::new(),
             runs_by_len: BTreeSet::new(),
+            free_units: 0,
+            windows: Windows::default(),
             zones_known,
             reserved_frames: 0,
             ready_frames: 0,
@@ -127,11 +191,17 @@ impl Space {
     /// Records the used units of `frame`. A free frame is in `runs` instead of a list.
     fn note_used(&mut self, frame: FrameNo, used: u64) {
         let list = if used == 0 { 0 } else { longest(!used) as u8 };
-        self.link(frame).used = used;
-        let old = *self.link(frame);
+        let old = std::mem::replace(&mut self.link(frame).used, used);
+        let in_window = self.windows.has(frame);
+        let old = Link { used: old, ..*self.link(frame) };
+        if !in_window {
+            let free = |link: u8, used: u64| if link == 0 { 0 } else { u64::from((!used).count_ones()) };
+            self.free_units = self.free_units + free(list, used) - free(old.list, old.used);
+        }
         if old.list == list {
             return;
         }
+        let lists = usize::from(in_window);
         if old.list != 0 {
             if old.after != 0 {
                 self.link(old.after).before = old.before;
@@ -139,31 +209,54 @@ impl Space {
             if old.before != 0 {
                 self.link(old.before).after = old.after;
             } else {
-                self.lists[usize::from(old.list)] = old.after;
+                self.lists[lists].first[usize::from(old.list)] = old.after;
                 if old.after == 0 {
-                    self.lists_filled &= !(1 << old.list);
+                    self.lists[lists].filled &= !(1 << old.list);
                 }
             }
         }
         if list != 0 {
-            let first = std::mem::replace(&mut self.lists[usize::from(list)], frame);
+            let first = std::mem::replace(&mut self.lists[lists].first[usize::from(list)], frame);
             if first != 0 {
                 self.link(first).before = frame;
             }
-            self.lists_filled |= 1 << list;
+            self.lists[lists].filled |= 1 << list;
             *self.link(frame) = Link { used, list, before: 0, after: first };
         } else {
             *self.link(frame) = Link::default();
         }
     }
 
-    /// A frame with the shortest hole of at least `len`.
-    fn find_hole(&self, len: u32) -> Option<FrameNo> {
-        let lists = self.lists_filled & (u64::MAX << len);
-        (lists != 0).then(|| self.lists[lists.trailing_zeros() as usize])
+    /// What is free in the windows serves any purpose from here on.
+    fn close_windows(&mut self) {
+        let frames = std::mem::take(&mut self.windows.open);
+        let mut with_hole = Vec::new();
+        for (first, count) in frames {
+            for frame in first..first + count {
+                // A zone without links has no frame with a hole.
+                let links = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
+                let link = links.map(|links| links[(frame % ZONE_FRAMES) as usize]).unwrap_or_default();
+                if link.list != 0 {
+                    with_hole.push((frame, link.used));
+                    *self.link(frame) = Link::default();
+                }
+            }
+        }
+        self.lists[1] = Lists::EMPTY;
+        for (frame, used) in with_hole {
+            self.note_used(frame, used);
+        }
+        self.windows.free_frames = 0;
+        for (first, count) in std::mem::take(&mut self.windows.free) {
+            self.add_run(first, count);
+        }
     }
 
     fn add_run(&mut self, first: FrameNo, len: u32) {
+        if self.windows.has(first) {
+            return self.windows.add_free(first, len);
+        }
+        self.free_units += u64::from(len) * u64::from(FRAME_UNITS);
         let (mut first, mut len) = (first, len);
         if let Some((&before, &before_len)) = self.runs.range(..first).next_back()
             && before + before_len == first
@@ -191,6 +284,7 @@ impl Space {
         } else {
             self.runs_by_len.range((len, 0)..).next().copied()?
         };
+        self.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
         self.remove_run(first, run_len);
         if run_len > len {
             self.runs.insert(first + len, run_len - len);
@@ -286,21 +380,130 @@ impl Pager {
     }
 
     fn allocate_in_hole(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
-        let mut found = space.find_hole(len);
+        let mut found = space.lists[0].find(len);
         if found.is_none() && self.learn_zone(space)? {
             // No known hole fits: learn one more zone, at most one a call.
-            found = space.find_hole(len);
+            found = space.lists[0].find(len);
         }
         let Some(frame) = found else { return Ok(None) };
         if space.prefer_low && space.runs.first_key_value().is_some_and(|(&first, _)| first < frame) {
             return Ok(None); // a free frame is nearer the start
         }
+        self.take_hole(space, frame, len).map(Some)
+    }
+
+    /// Allocates `len` units in the smallest hole of `frame` that is large enough.
+    fn take_hole(&self, space: &mut Space, frame: FrameNo, len: u32) -> Result<u64> {
         let used = space.link(frame).used;
         let start = best_fit(!used, len);
         let used = used | bits(start, len);
         self.set_used_bits(frame, used)?;
         space.note_used(frame, used);
-        Ok(Some(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start)))
+        Ok(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start))
+    }
+
+    /// Allocates `len` units in a window, for a value that is written through. `None` where free room elsewhere should
+    /// be used, or too much waits for the next checkpoint, or, if it `must` be mapped, where that cannot be done.
+    /// `ahead`: windows may be longer than needed now.
+    pub(super) fn allocate_in_window(&self, len: u32, ahead: bool, must: bool) -> Result<Option<u64>> {
+        let mut space = self.space();
+        if space.prefer_low || self.has_full_quarantine(&space) || must && space.windows.unmapped_from != FrameNo::MAX {
+            return Ok(None);
+        }
+        if len < FRAME_UNITS
+            && let Some(frame) = space.lists[1].find(len)
+        {
+            return self.take_hole(&mut space, frame, len).map(Some);
+        }
+        let frames = len.div_ceil(FRAME_UNITS);
+        let step = if ahead { self.window_frames() } else { 0 };
+        if space.windows.free_frames < frames.max(step) {
+            if self.has_free_room(&mut space)? {
+                return Ok(None);
+            }
+            self.open_window(&mut space, frames, step)?;
+        }
+        if must && space.windows.unmapped_from != FrameNo::MAX {
+            return Ok(None);
+        }
+        // The free frames may lie apart.
+        let Some(first) = space.windows.take(frames) else { return Ok(None) };
+        self.set_run_used(&mut space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
+        Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
+    }
+
+    /// Frames of the next window: a 32nd of the table, in large pages.
+    fn window_frames(&self) -> u32 {
+        const LARGE_PAGES_MAX: u64 = 8;
+        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
+        self.large_page_frames() * (bytes / 32 / LARGE_PAGE_BYTES).clamp(1, LARGE_PAGES_MAX) as u32
+    }
+
+    fn large_page_frames(&self) -> u32 {
+        (LARGE_PAGE_BYTES / self.frame_bytes() as u64) as u32
+    }
+
+    /// Whether more than a 16th of the table is free, as far as known; learns some zones if not.
+    fn has_free_room(&self, space: &mut Space) -> Result<bool> {
+        const ZONES_AT_ONCE: usize = 16;
+        let most = u64::from(self.frame_count()) * u64::from(FRAME_UNITS) / 16;
+        for _ in 0..ZONES_AT_ONCE {
+            if space.free_units > most || !self.learn_zone(space)? {
+                break;
+            }
+        }
+        Ok(space.free_units > most)
+    }
+
+    /// Adds a window of at least `count` frames at the end of the file, and maps it if possible. With a `step` it has
+    /// so many frames, or a multiple, and lies in whole large pages.
+    fn open_window(&self, space: &mut Space, count: u32, step: u32) -> Result<()> {
+        let before = match step {
+            0 => 0,
+            _ => self.frame_count().wrapping_neg() % self.large_page_frames(),
+        };
+        let count = if step == 0 { count } else { count.next_multiple_of(step) };
+        let mut first = self.extend(space, before + count)?;
+        if before > 0 {
+            // Map frames may have come first: then they lie elsewhere in their pages, which does no harm.
+            space.add_run(first, before);
+            first += before;
+        }
+        let end = first + count;
+        space.windows.open.insert(first, count);
+        space.windows.add_free(first, count);
+        if space.windows.unmapped_from == FrameNo::MAX {
+            if self.map_window(first..end)? {
+                // Where its queue is full, the writers will do it.
+                let _ = self.pool().make_ready(first..end);
+                space.ready_frames = space.ready_frames.max(end);
+            } else {
+                space.windows.unmapped_from = first;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the frames with this unit, which is in a window, are the file's own pages.
+    pub(super) fn is_mapped(&self, unit: u64) -> bool {
+        unit / u64::from(FRAME_UNITS) < u64::from(self.space().windows.unmapped_from)
+    }
+
+    /// Ends all windows: what is free in them serves any purpose. The caller keeps writers out.
+    pub(super) fn close_windows(&self) -> Result<()> {
+        let mut space = self.space();
+        space.close_windows();
+        // No checkpoint has these frames.
+        let new = self.checkpoint_frames.load(Acquire);
+        let last = space.runs.last_key_value().map(|(&first, &len)| (first, len));
+        match last.filter(|&(first, len)| first >= new && first + len == self.frame_count() && self.is_closing()) {
+            Some((first, len)) => {
+                space.remove_run(first, len);
+                space.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
+                self.cut(&mut space, first)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Takes `count` adjacent frames, from a run of free ones or from the end of the file. They are not yet marked
@@ -440,6 +643,9 @@ impl Pager {
         {
             return Ok(false);
         }
+        if space.windows.has(frame as FrameNo) {
+            return Ok(false);
+        }
         let used = self.used_bits(frame as FrameNo)?; // below frame_count
         let kept = &mut space.kept[len as usize];
         if used & bits(start, len) != bits(start, len) || kept.len() == KEPT_MAX || kept.contains(&unit) {
@@ -476,15 +682,20 @@ impl Pager {
         let mut space = self.space();
         space.quarantined.push((unit, len));
         space.quarantined_units += u64::from(len);
+        if space.quarantined_units > self.quarantined_units_max() {
+            self.want_checkpoint(true);
+        }
+    }
+
+    /// Units that may wait for a checkpoint before one is due.
+    fn quarantined_units_max(&self) -> u64 {
+        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
+        (bytes / 16).max(1 << 20) / self.unit_bytes() as u64
     }
 
     /// Whether so much space waits for the next checkpoint that no more should.
-    pub(super) fn is_quarantine_full(&self) -> bool {
-        // As for the steps in which the file grows.
-        const BYTES: (u64, u64) = (1 << 20, 64 << 20);
-        let (unit_bytes, frame_bytes) = (self.unit_bytes() as u64, self.frame_bytes() as u64);
-        let limit = (u64::from(self.frame_count()) * frame_bytes / 16).clamp(BYTES.0, BYTES.1);
-        self.space().quarantined_units * unit_bytes > limit
+    fn has_full_quarantine(&self, space: &Space) -> bool {
+        space.quarantined_units > 2 * self.quarantined_units_max()
     }
 
     /// Frees what waits for a checkpoint, which begins now. The caller keeps writers out.
@@ -492,6 +703,7 @@ impl Pager {
     /// # Errors
     /// [`ErrorKind::Io`]; the rest waits for the next one.
     pub(super) fn free_quarantined(&self) -> Result<()> {
+        self.want_checkpoint(false);
         let mut space = self.space();
         while let Some((unit, len)) = space.quarantined.pop() {
             space.quarantined_units -= u64::from(len);
@@ -579,6 +791,9 @@ impl Pager {
         space.zones_known += 1;
         let end = self.frame_count().min(first.saturating_add(ZONE_FRAMES));
         for frame in first..end {
+            if space.windows.has(frame) {
+                continue; // until it is closed
+            }
             let used = self.used_bits(frame)?;
             if used != u64::MAX && space.has_fixed(frame, 1) {
                 return Err(self.corrupt(format!("frame {frame}: primary pages or a map, marked free")));
@@ -617,6 +832,7 @@ impl Pager {
             space.runs.iter().find(|&(&first, &len)| len >= count && first + count <= limit).map(|(&f, &n)| (f, n));
         let Some((first, len)) = found else { return Ok(None) };
         space.remove_run(first, len);
+        space.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
         if len > count {
             space.add_run(first + count, len - count);
         }
@@ -663,6 +879,7 @@ impl Pager {
                 && first + len == end
             {
                 space.remove_run(first, len);
+                space.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
                 self.cut(&mut space, first)?;
                 continue;
             }
@@ -692,6 +909,7 @@ impl Pager {
         for frame in end..old {
             self.pool().forget(frame);
         }
+        self.unmap_windows(end..old)?;
         self.set_frame_count(end);
         space.reserved_frames = space.reserved_frames.min(end);
         space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));

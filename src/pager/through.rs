@@ -25,8 +25,16 @@ use super::words::Bytes;
 use super::{FRAME_UNITS, Pager, checkpoint};
 use crate::error::{Error, Result};
 use crate::planted::{Bug, planted};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+
+/// Fewer bytes are written through only where a window is mapped: in the log they cost less than by a call
+/// (docs/benchmarks.md, "Values that go to the file at once").
+const CALL_BYTES_MIN: u64 = if cfg!(test) { 600 } else { 16 << 10 };
+
+/// Windows of a smaller table would be much of it.
+const WINDOWS_FROM_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 
 /// No frame is written through.
 const OFF: FrameNo = FrameNo::MAX;
@@ -39,6 +47,12 @@ pub(super) struct Through {
     used: AtomicBool,
     /// Bytes were written since the file was last synced.
     unsynced: AtomicBool,
+    /// The last window could not be mapped.
+    unmapped: AtomicBool,
+    /// Much room waits for a checkpoint.
+    checkpoint_due: AtomicBool,
+    /// The table is being closed: the next checkpoint is its last one.
+    closing: AtomicBool,
     /// Held during that sync.
     syncing: Mutex<()>,
     /// The replay at the open put values again that records refer to. No checkpoint has them yet.
@@ -51,6 +65,9 @@ impl Default for Through {
             from: AtomicU32::new(OFF),
             used: AtomicBool::default(),
             unsynced: AtomicBool::default(),
+            unmapped: AtomicBool::default(),
+            checkpoint_due: AtomicBool::default(),
+            closing: AtomicBool::default(),
             syncing: Mutex::default(),
             replayed: AtomicBool::default(),
         }
@@ -82,6 +99,17 @@ impl Pager {
         self.through.from.load(Relaxed) != OFF
     }
 
+    /// Whether values of `bytes` bytes may be written through now.
+    #[inline]
+    pub(crate) fn writes_this_through(&self, bytes: usize) -> bool {
+        self.writes_through() && (bytes as u64 >= CALL_BYTES_MIN || self.may_map_windows())
+    }
+
+    fn may_map_windows(&self) -> bool {
+        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
+        bytes >= WINDOWS_FROM_BYTES && !self.through.unmapped.load(Relaxed)
+    }
+
     /// Turns write-through on after an open that replayed nothing, if nothing is in the file beyond its checkpoint.
     pub(crate) fn begin_writing_through(&self) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.may_write_through()) else { return Ok(()) };
@@ -99,29 +127,75 @@ impl Pager {
         logs && !self.read_only && !self.scratch
     }
 
-    /// Allocates `len` units that may be written through. `None` where there is room for them in frames of the last
-    /// checkpoint, or where too much room waits for the next one. The caller is inside the gate.
-    pub(crate) fn allocate_through(&self, len: u32) -> Result<Option<u64>> {
-        let from = self.through.from.load(Acquire);
-        if from == OFF || self.is_quarantine_full() {
+    /// Allocates `len` units that may be written through, for `bytes` bytes. `None` where other room should be used, or
+    /// too much of it waits for the next checkpoint, or the bytes are too few for a call. The caller is inside the
+    /// gate.
+    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<u64>> {
+        if !self.writes_this_through(bytes as usize) {
             return Ok(None);
         }
-        let unit = self.allocate(len)?;
-        if unit / u64::from(FRAME_UNITS) >= u64::from(from) {
-            return Ok(Some(unit));
+        self.allocate_in_window(len, self.may_map_windows(), bytes < CALL_BYTES_MIN)
+    }
+
+    /// Maps frames that are new and at the end of the file. `false` where that cannot be done, or should not; it is not
+    /// tried again then.
+    pub(super) fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
+        let mapped = self.try_map_window(frames)?;
+        self.through.unmapped.store(!mapped, Relaxed);
+        Ok(mapped)
+    }
+
+    fn try_map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
+        let Some(file) = self.file.as_ref().filter(|_| self.has_cache_for(frames.end)) else { return Ok(false) };
+        // No page beyond the end of a file can be stored to.
+        checkpoint::set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, frames.end)
+            .map_err(|e| Error::io(&self.path, "set the length of", e))?;
+        Ok(self.pool.open_window(frames, file.as_ref()))
+    }
+
+    /// When a checkpoint begins that has the frames of all windows: they may have other content in memory than in the
+    /// file from here on. The caller keeps writers out.
+    pub(super) fn seal_windows(&self) -> Result<()> {
+        let Some(file) = self.file.as_ref() else { return Ok(()) };
+        if !self.pool.seal_windows(file.as_ref()) {
+            let cause = std::io::Error::last_os_error();
+            return Err(Error::io(&self.path, "map for a checkpoint parts of", cause));
         }
-        self.free(unit, len)?;
-        Ok(None)
+        self.close_windows()
+    }
+
+    /// Where the file is cut by `frames`.
+    pub(super) fn unmap_windows(&self, frames: Range<FrameNo>) -> Result<()> {
+        if self.pool.unmap_windows(frames) {
+            return Ok(());
+        }
+        Err(Error::io(&self.path, "unmap parts of", std::io::Error::last_os_error()))
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind) where a page of a value in the file could not be read or stored to: what was
+    /// just read or stored is not the value.
+    #[inline]
+    pub(crate) fn refuse_lost_pages(&self) -> Result<()> {
+        if self.pool.has_lost_pages() { Err(self.lost_pages_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn lost_pages_error(&self) -> Error {
+        let cause = std::io::Error::other("a page of a value is lost: the disk is full or failing, or the file was cut");
+        let error = Error::io(&self.path, "use the values in", cause);
+        self.poison(error.message());
+        error
     }
 
     /// Writes `parts`, one after the other, at byte `address`, which [`allocate_through`](Self::allocate_through)
-    /// returned: to the file, then to the frames in memory.
+    /// returned: to the file and to the frames in memory.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the units may be freed.
     pub(crate) fn write_through(&self, address: u64, parts: [&[u8]; 2]) -> Result<()> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        self.write_to_both(address, parts).inspect_err(|_| {
+        self.write_to_both(address, parts).and_then(|()| self.refuse_lost_pages()).inspect_err(|_| {
             // The file may have a part of the bytes, where memory has none or others.
             let (first, _) = self.pool.split(address);
             let (last, _) = self.pool.split(address + bytes.max(1) - 1);
@@ -136,7 +210,8 @@ impl Pager {
     fn write_to_both(&self, address: u64, parts: [&[u8]; 2]) -> Result<()> {
         let file = self.file.as_ref().expect("a table without a file writes nothing through");
         let mut at = address;
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        let mapped = self.is_mapped(address / self.unit_bytes() as u64);
+        for part in parts.into_iter().filter(|part| !part.is_empty() && !mapped) {
             file.write_at(part, at).map_err(|e| Error::io(&self.path, "write a value to", e))?;
             at += part.len() as u64;
         }
@@ -154,6 +229,25 @@ impl Pager {
             }
         }
         Ok(())
+    }
+
+    /// Whether much room waits for a checkpoint.
+    pub(super) fn want_checkpoint(&self, due: bool) {
+        self.through.checkpoint_due.store(due, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn wants_checkpoint_for_room(&self) -> bool {
+        self.through.checkpoint_due.load(Relaxed)
+    }
+
+    /// Has the next checkpoint give back the room at the end of the file that values did not need.
+    pub(crate) fn begin_closing(&self) {
+        self.through.closing.store(true, Relaxed);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.through.closing.load(Relaxed)
     }
 
     /// Whether the log may refer to these units in the file.

@@ -80,6 +80,7 @@ impl Table {
         drop(self.pager.checkpoint_lock().acquire()?);
         self.pager.refuse_if_poisoned()?;
         if !self.pager.is_clean() {
+            self.pager.begin_closing();
             self.checkpoint()?;
         }
         self.pager.log().map_or(Ok(()), |log| log.close())

@@ -33,9 +33,8 @@ impl Durability {
     }
 }
 
-/// Shorter values go to the log: their copies cost less time than a positioned write (docs/benchmarks.md, "Values
-/// that go to the file at once").
-const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 16 << 10 };
+/// Shorter values go to the log. Most of them have room in their page anyway.
+const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 256 };
 
 /// How an open replays the log.
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,7 @@ impl Table {
     /// Puts a value whose bytes go to the file at once. `None`, with nothing changed, where they may not.
     #[inline(never)]
     pub(super) fn put_stored(&self, key: HashedKey<'_>, value: &[u8]) -> Result<Option<Lsn>> {
-        if !self.pager.writes_through() || self.replaying {
+        if !self.pager.writes_this_through(value.len()) || self.replaying {
             return Ok(None);
         }
         let address = self.buckets.prefetch_bucket(key.hash);

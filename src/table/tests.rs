@@ -4,6 +4,7 @@
 mod checkpoints;
 mod counters;
 mod replay;
+mod windows;
 
 use super::*;
 use crate::error::ErrorKind;

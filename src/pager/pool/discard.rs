@@ -84,15 +84,11 @@ impl Pool {
 
     /// Gives the memory of latched frames back.
     pub(super) fn return_memory(&self, run: Range<FrameNo>) {
-        let mut first = run.start;
-        while first < run.end {
-            let segment_end = (first | ((1 << self.segment_bits) - 1)).saturating_add(1);
-            let end = run.end.min(segment_end);
-            let bytes = ((end - first) as usize) << self.frame_bits;
-            // SAFETY: the range is that of frames of one segment, a private anonymous mapping; their contents are not
-            // needed any more, and the caller keeps all other threads away from them by exclusive latches.
-            unsafe { libc::madvise(self.frame(first).address.cast(), bytes, libc::MADV_DONTNEED) };
-            first = end;
+        for part in self.parts_in_segments(run) {
+            let bytes = part.len() << self.frame_bits;
+            // SAFETY: the range is that of frames of one segment, a private mapping; their contents are not needed any
+            // more, and the caller keeps all other threads away from them by exclusive latches.
+            unsafe { libc::madvise(self.frame(part.start).address.cast(), bytes, libc::MADV_DONTNEED) };
         }
     }
 }

@@ -1,0 +1,198 @@
+//! Windows: ranges of frames whose memory is the file's own pages.
+//!
+//! ```text
+//! open      shared with the file: what is stored in a frame is in the file, for values that are written through
+//! sealed    private: still the file's pages, but no frame of it is stored to. From the next checkpoint on, which has
+//!           these frames
+//! owned     plain memory, with the same bytes: before the first change of any frame of a range of 2 MiB
+//! ```
+//!
+//! So a value that is written through is copied once, and takes no memory but the system's cache of the file, where
+//! it would be anyway. A page that the system cannot provide - a disk that fails or is full, a file that another
+//! program cut - is zero from then on, and [`Pool::has_lost_pages`] says so; its callers ask after each access to a
+//! value, and use nothing of what they read. Frames of buckets are never in a window that is open or sealed.
+//!
+//! The kernel would copy a sealed page at its first change by itself, a page at a time; a range at once takes a
+//! sixth of that for each page if many change, and keeps large pages.
+//!
+//! Not here: which frames (`pager/space.rs`), and what is stored there (`pager/through.rs`).
+#![expect(unsafe_code, reason = "files are mapped over memory of the pool")]
+
+use super::{FrameNo, Mapping, Pool};
+use crate::io::{File, Memory, MemoryGuard, Over, had_faults, page_bytes};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering::*;
+
+/// Bytes that become plain memory together. Small in tests.
+const OWNED_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
+
+/// Most of these ranges: each is a mapping of its own to the kernel, of which a process may have 65,530.
+const OWNED_MAX: usize = 8192;
+
+/// The windows of a pool, and guards of the segments they are in.
+#[derive(Default)]
+pub(super) struct Windows {
+    open: Vec<Range<FrameNo>>,
+    /// First -> end.
+    sealed: BTreeMap<FrameNo, FrameNo>,
+    /// Ranges that were replaced.
+    owned: usize,
+    /// By the number of the segment.
+    guards: Vec<(FrameNo, Box<dyn MemoryGuard>)>,
+}
+
+impl Windows {
+    fn sealed_around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
+        let (&start, &end) = self.sealed.range(..=frame).next_back()?;
+        (frame < end).then_some(start..end)
+    }
+
+    /// Frames that are sealed no more.
+    fn take_sealed(&mut self, frames: &Range<FrameNo>) {
+        while let Some((&start, &end)) = self.sealed.range(..frames.end).next_back()
+            && end > frames.start
+        {
+            self.sealed.remove(&start);
+            if start < frames.start {
+                self.sealed.insert(start, frames.start);
+            }
+            if frames.end < end {
+                self.sealed.insert(frames.end, end);
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Maps frames that were never used over the file, which has zeros there. `false` where that cannot be done; they
+    /// are plain memory then.
+    pub(crate) fn open_window(&self, frames: Range<FrameNo>, file: &dyn File) -> bool {
+        if !self.frame_bytes.is_multiple_of(page_bytes()) {
+            return false;
+        }
+        let mut windows = self.windows.lock().expect("no panic while held");
+        for part in self.parts_in_segments(frames.clone()) {
+            let segment = part.start >> self.segment_bits;
+            if !windows.guards.iter().any(|&(guarded, _)| guarded == segment) {
+                let Some(end) = (segment + 1).checked_mul(1 << self.segment_bits) else { return false };
+                let Some(guard) = self.memory_of(&(segment << self.segment_bits..end)).guard() else { return false };
+                windows.guards.push((segment, guard));
+            }
+        }
+        if !self.map_over(&frames, file, Over::Shared) {
+            self.unmap(&frames);
+            return false;
+        }
+        match windows.open.last_mut() {
+            Some(last) if last.end == frames.start => last.end = frames.end,
+            _ => windows.open.push(frames),
+        }
+        true
+    }
+
+    /// Seals all open windows; `false` where the system refuses, and some may be open. The caller keeps writers out.
+    pub(crate) fn seal_windows(&self, file: &dyn File) -> bool {
+        let mut windows = self.windows.lock().expect("no panic while held");
+        while let Some(frames) = windows.open.pop() {
+            if !self.map_over(&frames, file, Over::Private) {
+                windows.open.push(frames);
+                return false;
+            }
+            self.make_readable(frames.clone());
+            windows.sealed.insert(frames.start, frames.end);
+            self.has_sealed.store(true, Release);
+        }
+        true
+    }
+
+    /// Makes `frames` plain memory, whatever they have. The caller keeps all others away from them. `false` where the
+    /// system refuses.
+    pub(crate) fn unmap_windows(&self, frames: Range<FrameNo>) -> bool {
+        let mut windows = self.windows.lock().expect("no panic while held");
+        let in_window = windows.open.iter().any(|open| open.start < frames.end && frames.start < open.end)
+            || windows.sealed.range(..frames.end).next_back().is_some_and(|(_, &end)| end > frames.start);
+        if !in_window {
+            return true;
+        }
+        for open in &mut windows.open {
+            // What is cut off is at the end.
+            open.end = open.end.min(frames.start.max(open.start));
+        }
+        windows.open.retain(|open| !open.is_empty());
+        windows.take_sealed(&frames);
+        self.unmap(&frames)
+    }
+
+    /// Makes the range with `frame` plain memory, if it is in a sealed window: before `frame` is changed. The caller
+    /// holds its exclusive latch.
+    #[inline]
+    pub(super) fn own(&self, frame: FrameNo) {
+        if self.has_sealed.load(Acquire) {
+            self.own_in_window(frame);
+        }
+    }
+
+    #[cold]
+    fn own_in_window(&self, frame: FrameNo) {
+        let mut windows = self.windows.lock().expect("no panic while held");
+        let Some(sealed) = windows.sealed_around(frame) else { return };
+        let count = (OWNED_BYTES >> self.frame_bits) as FrameNo;
+        let first = frame - frame % count;
+        let range = first.max(sealed.start)..(first + count).min(sealed.end);
+        if windows.owned < OWNED_MAX {
+            let (start, bytes) = (self.frame(range.start).address, range.len() << self.frame_bits);
+            // SAFETY: memory of one segment, whose length is a multiple of such a range; other threads may read it,
+            // and see the same bytes, and none stores there: each would have to own it first, with this lock.
+            windows.owned += usize::from(unsafe { Mapping::replace_by_copy(start, bytes) });
+        }
+        // Where it could not be replaced, the kernel copies each page that is stored to.
+        windows.take_sealed(&range);
+        self.has_sealed.store(!windows.sealed.is_empty(), Release);
+    }
+
+    /// Whether a page of a window could not be provided, so that what was read of it, or stored there, is lost.
+    #[inline]
+    pub(crate) fn has_lost_pages(&self) -> bool {
+        had_faults() && self.has_lost_pages_of_windows()
+    }
+
+    #[cold]
+    fn has_lost_pages_of_windows(&self) -> bool {
+        let windows = self.windows.lock().expect("no panic while held");
+        windows.guards.iter().any(|(_, guard)| guard.failed())
+    }
+
+    /// Frames in open and in sealed windows.
+    #[cfg(test)]
+    pub(crate) fn frames_in_windows(&self) -> [usize; 2] {
+        let windows = self.windows.lock().unwrap();
+        let sealed = windows.sealed.iter().map(|(start, end)| (end - start) as usize).sum();
+        [windows.open.iter().map(Range::len).sum(), sealed]
+    }
+
+    fn map_over(&self, frames: &Range<FrameNo>, file: &dyn File, over: Over) -> bool {
+        self.parts_in_segments(frames.clone()).all(|part| {
+            let offset = u64::from(part.start) << self.frame_bits;
+            file.map_over(self.memory_of(&part), offset, over)
+        })
+    }
+
+    /// The memory of frames of one segment.
+    fn memory_of(&self, frames: &Range<FrameNo>) -> Memory<'_> {
+        let bytes = frames.len() << self.frame_bits;
+        // SAFETY: it is memory of a segment, which lives as long as the pool, longer than its guards, which are
+        // declared before the segments. Only new frames are mapped over as shared, those whose memory is the file's
+        // as private. Users of values ask for lost pages.
+        unsafe { Memory::new(self.frame(frames.start).address, bytes) }
+    }
+
+    /// Makes frames plain memory, zero.
+    fn unmap(&self, frames: &Range<FrameNo>) -> bool {
+        self.parts_in_segments(frames.clone()).all(|part| {
+            let (start, bytes) = (self.frame(part.start).address, part.len() << self.frame_bits);
+            // SAFETY: memory of a segment, whose content nothing needs any more, by the callers' contracts.
+            unsafe { Mapping::renew(start, bytes) }
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! Values whose frames are the file's own pages, on a real disk: the simulated one has no mappings.
+
+use crate::error::ErrorKind;
+use crate::random::Random;
+use crate::table::{Durability, Table, TableOptions};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn open(path: &Path) -> Table {
+    TableOptions::new().page_bytes(512).durability(Durability::Os).open(path).unwrap()
+}
+
+fn value(random: &mut Random, len: usize) -> Vec<u8> {
+    std::iter::repeat_with(|| random.next() as u8).take(len).collect()
+}
+
+fn frames_in_windows(table: &Table) -> [usize; 2] {
+    table.pager.pool().frames_in_windows()
+}
+
+/// Whether this system maps files over memory; says so where it does not.
+fn has_windows(table: &Table) -> bool {
+    let has = frames_in_windows(table).iter().sum::<usize>() > 0;
+    if !has {
+        println!("SKIPPED: no windows here");
+    }
+    has
+}
+
+/// A copy of the table's files, as a kill of the process would leave them.
+fn killed(path: &Path, number: usize) -> PathBuf {
+    let directory = path.with_file_name(format!("copy{number}"));
+    std::fs::create_dir(&directory).unwrap();
+    for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
+        }
+    }
+    directory.join(path.file_name().unwrap())
+}
+
+fn check(table: &Table, model: &Model) {
+    assert_eq!(table.len(), model.len() as u64);
+    for (key, value) in model {
+        assert!(table.get(key).unwrap().as_ref() == Some(value), "key {key:?}");
+    }
+    let report = table.verify().unwrap();
+    assert!(report.is_empty(), "{report:?}");
+}
+
+#[test]
+fn whatever_is_done_with_values_in_windows_they_survive_a_kill_and_a_close() {
+    for seed in 0..4 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let (mut random, mut model) = (Random::new(&[seed]), Model::new());
+        let mut table = open(&path);
+        let (mut copies, mut most) = (0, [0; 2]);
+        for step in 0..3000 {
+            let key = vec![b'k', random.below(40) as u8, random.below(20) as u8];
+            let len = [0, 100, 700, 2500, 5000, 30_000][random.below(6) as usize];
+            match random.below(200) {
+                0 => table.checkpoint().unwrap(),
+                1 => {
+                    table.close().unwrap();
+                    table = open(&path);
+                }
+                2 if step % 3 == 0 => drop(table.compact().unwrap()),
+                3 => table.sync().unwrap(),
+                4..8 if copies < 8 => {
+                    let copy = killed(&path, copies);
+                    check(&open(&copy), &model);
+                    copies += 1;
+                }
+                8..60 => assert_eq!(table.remove(&key).unwrap(), model.remove(&key).is_some()),
+                60..80 => {
+                    let tail = value(&mut random, len);
+                    table.append(&key, &tail).unwrap();
+                    model.entry(key).or_default().extend(tail);
+                }
+                _ => {
+                    let value = value(&mut random, len);
+                    table.put(&key, &value).unwrap();
+                    model.insert(key, value);
+                }
+            }
+            let now = frames_in_windows(&table);
+            most = [most[0].max(now[0]), most[1].max(now[1])];
+        }
+        check(&table, &model);
+        table.close().unwrap();
+        check(&open(&path), &model);
+        if most == [0; 2] {
+            println!("SKIPPED: no windows here");
+            return;
+        }
+        assert!(most.iter().all(|&frames| frames > 100), "seed {seed}: {most:?}");
+    }
+}
+
+#[test]
+fn values_in_windows_are_in_the_file_before_any_checkpoint_and_are_no_frames_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = open(&path);
+    let mut random = Random::new(&[1]);
+    let values: Vec<_> = (0..400).map(|_| value(&mut random, 2500)).collect();
+    for (n, value) in (0u32..).zip(&values) {
+        table.put(&n.to_le_bytes(), value).unwrap();
+    }
+    if !has_windows(&table) {
+        return;
+    }
+    let written = table.counters().frames_written;
+    let bytes = std::fs::read(&path).unwrap();
+    let found = values.iter().filter(|value| bytes.windows(64).any(|part| *part == value[..64])).count();
+    assert!(found > 350, "{found} of 400 values are in the file");
+    table.checkpoint().unwrap();
+    assert_eq!(frames_in_windows(&table)[0], 0);
+    // Counted are frames that the checkpoint wrote or noted; what it wrote is not much more than the buckets.
+    assert!(table.counters().frames_written > written);
+    for (n, value) in (0u32..).zip(&values) {
+        assert_eq!(table.get(&n.to_le_bytes()).unwrap().as_ref(), Some(value));
+    }
+}
+
+#[test]
+fn a_value_whose_pages_are_gone_is_an_error_and_the_last_one_for_writes() {
+    for sealed in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let table = open(&path);
+        for n in 0..400u32 {
+            table.put(&n.to_le_bytes(), &[n as u8; 2500]).unwrap();
+        }
+        if !has_windows(&table) {
+            return;
+        }
+        if sealed {
+            table.checkpoint().unwrap();
+        }
+        // As a disk that fails would: another program cuts the file.
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
+        let failed = (0..400u32).filter(|n| match table.get(&n.to_le_bytes()) {
+            Ok(found) => {
+                assert_eq!(found, Some(vec![*n as u8; 2500]));
+                false
+            }
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Io, "{e}");
+                true
+            }
+        });
+        assert!(failed.count() > 300);
+        assert_eq!(table.put(b"next", &[1; 2500]).unwrap_err().kind(), ErrorKind::Poisoned);
+    }
+}
