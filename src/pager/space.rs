@@ -89,26 +89,32 @@ impl Lists {
 }
 
 /// Open windows: frames in which values alone are allocated, which are written through (`through.rs`).
+#[derive(Default)]
 struct Windows {
-    /// First -> count.
-    open: BTreeMap<FrameNo, u32>,
+    /// By their first frame.
+    open: BTreeMap<FrameNo, Window>,
     /// Free frames in them: first -> count.
     free: BTreeMap<FrameNo, u32>,
     free_frames: u32,
-    /// Windows from here on could not be mapped.
-    unmapped_from: FrameNo,
 }
 
-impl Default for Windows {
-    fn default() -> Self {
-        Windows { open: BTreeMap::new(), free: BTreeMap::new(), free_frames: 0, unmapped_from: FrameNo::MAX }
-    }
+struct Window {
+    count: u32,
+    /// Its frames are the file's own pages.
+    mapped: bool,
 }
 
 impl Windows {
+    fn around(&self, frame: FrameNo) -> Option<&Window> {
+        if self.open.is_empty() {
+            return None;
+        }
+        let (first, window) = self.open.range(..=frame).next_back()?;
+        (frame - first < window.count).then_some(window)
+    }
+
     fn has(&self, frame: FrameNo) -> bool {
-        !self.open.is_empty()
-            && self.open.range(..=frame).next_back().is_some_and(|(&first, &count)| frame - first < count)
+        self.around(frame).is_some()
     }
 
     /// Takes the first `count` adjacent free frames.
@@ -231,8 +237,8 @@ impl Space {
     fn close_windows(&mut self) {
         let frames = std::mem::take(&mut self.windows.open);
         let mut with_hole = Vec::new();
-        for (first, count) in frames {
-            for frame in first..first + count {
+        for (first, window) in frames {
+            for frame in first..first + window.count {
                 // A zone without links has no frame with a hole.
                 let links = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
                 let link = links.map(|links| links[(frame % ZONE_FRAMES) as usize]).unwrap_or_default();
@@ -407,7 +413,7 @@ impl Pager {
     /// `ahead`: windows may be longer than needed now.
     pub(super) fn allocate_in_window(&self, len: u32, ahead: bool, must: bool) -> Result<Option<u64>> {
         let mut space = self.space();
-        if space.prefer_low || self.has_full_quarantine(&space) || must && space.windows.unmapped_from != FrameNo::MAX {
+        if space.prefer_low || self.has_full_quarantine(&space) {
             return Ok(None);
         }
         if len < FRAME_UNITS
@@ -421,10 +427,9 @@ impl Pager {
             if self.has_free_room(&mut space)? {
                 return Ok(None);
             }
-            self.open_window(&mut space, frames, step)?;
-        }
-        if must && space.windows.unmapped_from != FrameNo::MAX {
-            return Ok(None);
+            if !self.open_window(&mut space, frames, step)? && must {
+                return Ok(None);
+            }
         }
         // The free frames may lie apart.
         let Some(first) = space.windows.take(frames) else { return Ok(None) };
@@ -446,7 +451,9 @@ impl Pager {
     /// Whether more than a 16th of the table is free, as far as known; learns some zones if not.
     fn has_free_room(&self, space: &mut Space) -> Result<bool> {
         const ZONES_AT_ONCE: usize = 16;
-        let most = u64::from(self.frame_count()) * u64::from(FRAME_UNITS) / 16;
+        const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
+        let most = (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64;
         for _ in 0..ZONES_AT_ONCE {
             if space.free_units > most || !self.learn_zone(space)? {
                 break;
@@ -456,8 +463,8 @@ impl Pager {
     }
 
     /// Adds a window of at least `count` frames at the end of the file, and maps it if possible. With a `step` it has
-    /// so many frames, or a multiple, and lies in whole large pages.
-    fn open_window(&self, space: &mut Space, count: u32, step: u32) -> Result<()> {
+    /// so many frames, or a multiple, and lies in whole large pages. Returns whether it is mapped.
+    fn open_window(&self, space: &mut Space, count: u32, step: u32) -> Result<bool> {
         let before = match step {
             0 => 0,
             _ => self.frame_count().wrapping_neg() % self.large_page_frames(),
@@ -470,23 +477,21 @@ impl Pager {
             first += before;
         }
         let end = first + count;
-        space.windows.open.insert(first, count);
-        space.windows.add_free(first, count);
-        if space.windows.unmapped_from == FrameNo::MAX {
-            if self.map_window(first..end)? {
-                // Where its queue is full, the writers will do it.
-                let _ = self.pool().make_ready(first..end);
-                space.ready_frames = space.ready_frames.max(end);
-            } else {
-                space.windows.unmapped_from = first;
-            }
+        let mapped = self.map_window(first..end)?;
+        if mapped {
+            // Where its queue is full, the writers will do it.
+            let _ = self.pool().make_ready(first..end);
+            space.ready_frames = space.ready_frames.max(end);
         }
-        Ok(())
+        space.windows.open.insert(first, Window { count, mapped });
+        space.windows.add_free(first, count);
+        Ok(mapped)
     }
 
     /// Whether the frames with this unit, which is in a window, are the file's own pages.
     pub(super) fn is_mapped(&self, unit: u64) -> bool {
-        unit / u64::from(FRAME_UNITS) < u64::from(self.space().windows.unmapped_from)
+        let frame = (unit / u64::from(FRAME_UNITS)) as FrameNo; // below frame_count
+        self.space().windows.around(frame).is_some_and(|window| window.mapped)
     }
 
     /// Ends all windows: what is free in them serves any purpose. The caller keeps writers out.

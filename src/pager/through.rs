@@ -140,6 +140,9 @@ impl Pager {
     /// Maps frames that are new and at the end of the file. `false` where that cannot be done, or should not; it is not
     /// tried again then.
     pub(super) fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
+        if self.through.unmapped.load(Relaxed) {
+            return Ok(false);
+        }
         let mapped = self.try_map_window(frames)?;
         self.through.unmapped.store(!mapped, Relaxed);
         Ok(mapped)
