@@ -11,8 +11,8 @@
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
-use super::{Mapped, Memory, Over};
 use super::guard::{Guarded, page_bytes};
+use super::{Mapped, Memory, Over};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;

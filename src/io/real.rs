@@ -5,10 +5,10 @@
     reason = "the seam: this file is the operating system's side of it"
 )]
 
-#[cfg(target_os = "linux")]
-use super::{Memory, Over, Window};
 use super::forks::forks;
 use super::{File, Mapped, Mode, Storage, View};
+#[cfg(target_os = "linux")]
+use super::{Memory, Over, Window};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]

@@ -22,6 +22,9 @@ use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
+use windows::Windows;
+
+pub(super) mod windows;
 
 /// Frames a pair of map frames describes.
 pub(crate) const ZONE_FRAMES: u32 = 512;
@@ -66,9 +69,6 @@ pub(crate) struct Space {
     quarantined_units: u64,
 }
 
-/// Large pages of memory; smaller in tests, so that their tables have windows.
-const LARGE_PAGE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
-
 /// Frames with a hole, by the length of their longest.
 #[derive(Clone, Copy)]
 struct Lists {
@@ -85,52 +85,6 @@ impl Lists {
     fn find(&self, len: u32) -> Option<FrameNo> {
         let lists = self.filled & (u64::MAX << len);
         (lists != 0).then(|| self.first[lists.trailing_zeros() as usize])
-    }
-}
-
-/// Open windows: frames in which values alone are allocated, which are written through (`through.rs`).
-#[derive(Default)]
-struct Windows {
-    /// By their first frame.
-    open: BTreeMap<FrameNo, Window>,
-    /// Free frames in them: first -> count.
-    free: BTreeMap<FrameNo, u32>,
-    free_frames: u32,
-}
-
-struct Window {
-    count: u32,
-    /// Its frames are the file's own pages.
-    mapped: bool,
-}
-
-impl Windows {
-    fn around(&self, frame: FrameNo) -> Option<&Window> {
-        if self.open.is_empty() {
-            return None;
-        }
-        let (first, window) = self.open.range(..=frame).next_back()?;
-        (frame - first < window.count).then_some(window)
-    }
-
-    fn has(&self, frame: FrameNo) -> bool {
-        self.around(frame).is_some()
-    }
-
-    /// Takes the first `count` adjacent free frames.
-    fn take(&mut self, count: u32) -> Option<FrameNo> {
-        let (&first, &len) = self.free.iter().find(|&(_, &len)| len >= count)?;
-        self.free.remove(&first);
-        if len > count {
-            self.free.insert(first + count, len - count);
-        }
-        self.free_frames -= count;
-        Some(first)
-    }
-
-    fn add_free(&mut self, first: FrameNo, count: u32) {
-        self.free.insert(first, count);
-        self.free_frames += count;
     }
 }
 
@@ -230,31 +184,6 @@ impl Space {
             *self.link(frame) = Link { used, list, before: 0, after: first };
         } else {
             *self.link(frame) = Link::default();
-        }
-    }
-
-    /// What is free in the windows serves any purpose from here on.
-    fn close_windows(&mut self) {
-        let frames = std::mem::take(&mut self.windows.open);
-        let mut with_hole = Vec::new();
-        for (first, window) in frames {
-            for frame in first..first + window.count {
-                // A zone without links has no frame with a hole.
-                let links = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
-                let link = links.map(|links| links[(frame % ZONE_FRAMES) as usize]).unwrap_or_default();
-                if link.list != 0 {
-                    with_hole.push((frame, link.used));
-                    *self.link(frame) = Link::default();
-                }
-            }
-        }
-        self.lists[1] = Lists::EMPTY;
-        for (frame, used) in with_hole {
-            self.note_used(frame, used);
-        }
-        self.windows.free_frames = 0;
-        for (first, count) in std::mem::take(&mut self.windows.free) {
-            self.add_run(first, count);
         }
     }
 
@@ -406,109 +335,6 @@ impl Pager {
         self.set_used_bits(frame, used)?;
         space.note_used(frame, used);
         Ok(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start))
-    }
-
-    /// Allocates `len` units in a window, for a value that is written through. `None` where free room elsewhere should
-    /// be used, or too much waits for the next checkpoint, or, if it `must` be mapped, where that cannot be done.
-    /// `ahead`: windows may be longer than needed now.
-    pub(super) fn allocate_in_window(&self, len: u32, ahead: bool, must: bool) -> Result<Option<u64>> {
-        let mut space = self.space();
-        if space.prefer_low || self.has_full_quarantine(&space) {
-            return Ok(None);
-        }
-        if len < FRAME_UNITS
-            && let Some(frame) = space.lists[1].find(len)
-        {
-            return self.take_hole(&mut space, frame, len).map(Some);
-        }
-        let frames = len.div_ceil(FRAME_UNITS);
-        let step = if ahead { self.window_frames() } else { 0 };
-        if space.windows.free_frames < frames.max(step) {
-            if self.has_free_room(&mut space)? {
-                return Ok(None);
-            }
-            if !self.open_window(&mut space, frames, step)? && must {
-                return Ok(None);
-            }
-        }
-        // The free frames may lie apart.
-        let Some(first) = space.windows.take(frames) else { return Ok(None) };
-        self.set_run_used(&mut space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
-        Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
-    }
-
-    /// Frames of the next window: a 32nd of the table, in large pages.
-    fn window_frames(&self) -> u32 {
-        const LARGE_PAGES_MAX: u64 = 8;
-        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
-        self.large_page_frames() * (bytes / 32 / LARGE_PAGE_BYTES).clamp(1, LARGE_PAGES_MAX) as u32
-    }
-
-    fn large_page_frames(&self) -> u32 {
-        (LARGE_PAGE_BYTES / self.frame_bytes() as u64) as u32
-    }
-
-    /// Whether more than a 16th of the table is free, as far as known; learns some zones if not.
-    fn has_free_room(&self, space: &mut Space) -> Result<bool> {
-        const ZONES_AT_ONCE: usize = 16;
-        const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
-        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
-        let most = (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64;
-        for _ in 0..ZONES_AT_ONCE {
-            if space.free_units > most || !self.learn_zone(space)? {
-                break;
-            }
-        }
-        Ok(space.free_units > most)
-    }
-
-    /// Adds a window of at least `count` frames at the end of the file, and maps it if possible. With a `step` it has
-    /// so many frames, or a multiple, and lies in whole large pages. Returns whether it is mapped.
-    fn open_window(&self, space: &mut Space, count: u32, step: u32) -> Result<bool> {
-        let before = match step {
-            0 => 0,
-            _ => self.frame_count().wrapping_neg() % self.large_page_frames(),
-        };
-        let count = if step == 0 { count } else { count.next_multiple_of(step) };
-        let mut first = self.extend(space, before + count)?;
-        if before > 0 {
-            // Map frames may have come first: then they lie elsewhere in their pages, which does no harm.
-            space.add_run(first, before);
-            first += before;
-        }
-        let end = first + count;
-        let mapped = self.map_window(first..end)?;
-        if mapped {
-            // Where its queue is full, the writers will do it.
-            let _ = self.pool().make_ready(first..end);
-            space.ready_frames = space.ready_frames.max(end);
-        }
-        space.windows.open.insert(first, Window { count, mapped });
-        space.windows.add_free(first, count);
-        Ok(mapped)
-    }
-
-    /// Whether the frames with this unit, which is in a window, are the file's own pages.
-    pub(super) fn is_mapped(&self, unit: u64) -> bool {
-        let frame = (unit / u64::from(FRAME_UNITS)) as FrameNo; // below frame_count
-        self.space().windows.around(frame).is_some_and(|window| window.mapped)
-    }
-
-    /// Ends all windows: what is free in them serves any purpose. The caller keeps writers out.
-    pub(super) fn close_windows(&self) -> Result<()> {
-        let mut space = self.space();
-        space.close_windows();
-        // No checkpoint has these frames.
-        let new = self.checkpoint_frames.load(Acquire);
-        let last = space.runs.last_key_value().map(|(&first, &len)| (first, len));
-        match last.filter(|&(first, len)| first >= new && first + len == self.frame_count() && self.is_closing()) {
-            Some((first, len)) => {
-                space.remove_run(first, len);
-                space.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
-                self.cut(&mut space, first)
-            }
-            None => Ok(()),
-        }
     }
 
     /// Takes `count` adjacent frames, from a run of free ones or from the end of the file. They are not yet marked

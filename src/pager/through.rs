@@ -20,6 +20,7 @@
 //! Source: docs/architecture.md, "Log". Not here: the record (`table/wal_record.rs`), which values (`table/stored.rs`).
 
 use super::pool::{FrameNo, FrameSource};
+use super::space::windows::Room;
 use super::wal::Safety;
 use super::words::Bytes;
 use super::{FRAME_UNITS, Pager, checkpoint};
@@ -130,7 +131,7 @@ impl Pager {
     /// Allocates `len` units that may be written through, for `bytes` bytes. `None` where other room should be used, or
     /// too much of it waits for the next checkpoint, or the bytes are too few for a call. The caller is inside the
     /// gate.
-    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<u64>> {
+    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<Room>> {
         if !self.writes_this_through(bytes as usize) {
             return Ok(None);
         }
@@ -185,20 +186,22 @@ impl Pager {
 
     #[cold]
     fn lost_pages_error(&self) -> Error {
-        let cause = std::io::Error::other("a page of a value is lost: the disk is full or failing, or the file was cut");
+        let cause =
+            std::io::Error::other("a page of a value is lost: the disk is full or failing, or the file was cut");
         let error = Error::io(&self.path, "use the values in", cause);
         self.poison(error.message());
         error
     }
 
-    /// Writes `parts`, one after the other, at byte `address`, which [`allocate_through`](Self::allocate_through)
-    /// returned: to the file and to the frames in memory.
+    /// Writes `parts`, one after the other, to `room`, which [`allocate_through`](Self::allocate_through) returned: to
+    /// the file and to the frames in memory.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the units may be freed.
-    pub(crate) fn write_through(&self, address: u64, parts: [&[u8]; 2]) -> Result<()> {
+    pub(crate) fn write_through(&self, room: Room, parts: [&[u8]; 2]) -> Result<()> {
+        let address = room.unit * self.unit_bytes() as u64;
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        self.write_to_both(address, parts).and_then(|()| self.refuse_lost_pages()).inspect_err(|_| {
+        self.write_to_both(address, parts, room.mapped).and_then(|()| self.refuse_lost_pages()).inspect_err(|_| {
             // The file may have a part of the bytes, where memory has none or others.
             let (first, _) = self.pool.split(address);
             let (last, _) = self.pool.split(address + bytes.max(1) - 1);
@@ -210,10 +213,9 @@ impl Pager {
         Ok(())
     }
 
-    fn write_to_both(&self, address: u64, parts: [&[u8]; 2]) -> Result<()> {
+    fn write_to_both(&self, address: u64, parts: [&[u8]; 2], mapped: bool) -> Result<()> {
         let file = self.file.as_ref().expect("a table without a file writes nothing through");
         let mut at = address;
-        let mapped = self.is_mapped(address / self.unit_bytes() as u64);
         for part in parts.into_iter().filter(|part| !part.is_empty() && !mapped) {
             file.write_at(part, at).map_err(|e| Error::io(&self.path, "write a value to", e))?;
             at += part.len() as u64;

@@ -1,6 +1,7 @@
 //! Values whose frames are the file's own pages, on a real disk: the simulated one has no mappings.
 
 use crate::error::ErrorKind;
+use crate::io::{Disk, Mode, Storage};
 use crate::random::Random;
 use crate::table::{Durability, Table, TableOptions};
 use std::collections::BTreeMap;
@@ -62,14 +63,14 @@ fn whatever_is_done_with_values_in_windows_they_survive_a_kill_and_a_close() {
         let (mut copies, mut most) = (0, [0; 2]);
         for step in 0..3000 {
             let key = vec![b'k', random.below(40) as u8, random.below(1 + step / 100) as u8];
-            let len = [0, 100, 700, 2500, 5000, 30_000][random.below(6) as usize];
+            let len = [0, 100, 700, 2500, 5000, 30_000][random.below(6)];
             match random.below(200) {
                 0..3 => table.checkpoint().unwrap(),
                 3 => {
                     table.close().unwrap();
                     table = open(&path);
                 }
-                4 if step % 3 == 0 => drop(table.compact().unwrap()),
+                4 if step % 3 == 0 => table.compact().unwrap(),
                 5 => table.sync().unwrap(),
                 6..9 if copies < 8 => {
                     let copy = killed(&path, copies);
@@ -144,7 +145,7 @@ fn a_value_whose_pages_are_gone_is_an_error_and_the_last_one_for_writes() {
             table.checkpoint().unwrap();
         }
         // As a disk that fails would: another program cuts the file.
-        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
+        Disk.open(&path, Mode::Write).unwrap().set_len(8192).unwrap();
         let failed = (0..400u32).filter(|n| match table.get(&n.to_le_bytes()) {
             Ok(found) => {
                 assert_eq!(found, Some(vec![*n as u8; 2500]));
