@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Seeds within which each bug must be found.
 const SEEDS: u64 = 2;
 /// Seeds within which each bug must be found in concurrent runs, where a seed makes only few.
-const SEEDS_BESIDE: u64 = 400;
+const SEEDS_BESIDE: u64 = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
