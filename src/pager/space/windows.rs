@@ -143,18 +143,18 @@ impl Pager {
         (LARGE_PAGE_BYTES / self.frame_bytes() as u64) as u32
     }
 
-    /// Whether more than a 16th of the table is free, as far as known; learns some zones if not.
+    /// Whether more than a 16th of the table is free, or may be: after an open the free room of each zone is learned
+    /// before there are windows, or the file would grow each time.
     fn has_free_room(&self, space: &mut Space) -> Result<bool> {
-        const ZONES_AT_ONCE: usize = 16;
+        const ZONES_AT_ONCE: usize = 2;
         const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
-        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
-        let most = (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64;
         for _ in 0..ZONES_AT_ONCE {
-            if space.free_units > most || !self.learn_zone(space)? {
-                break;
+            if !self.learn_zone(space)? {
+                let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
+                return Ok(space.free_units > (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64);
             }
         }
-        Ok(space.free_units > most)
+        Ok(true)
     }
 
     /// Adds a window of at least `count` frames at the end of the file, and maps it if possible. With a `step` it has
