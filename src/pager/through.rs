@@ -93,6 +93,13 @@ impl StoredValue {
     }
 }
 
+impl Through {
+    /// No more windows are mapped.
+    pub(super) fn give_up_windows(&self) {
+        self.unmapped.store(true, Relaxed);
+    }
+}
+
 impl Pager {
     /// Whether values may be written through now.
     #[inline]

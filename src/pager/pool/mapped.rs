@@ -91,6 +91,21 @@ impl Pool {
         true
     }
 
+    /// Makes memory of an open window ready for stores. `false` where that cannot be done: the disk is full or failing.
+    pub(crate) fn populate(&self, frames: Range<FrameNo>) -> bool {
+        self.parts_in_segments(frames).all(|part| {
+            let (start, bytes) = (self.frame(part.start).address, part.len() << self.frame_bits);
+            // SAFETY: memory of a segment; the advice changes no content.
+            #[cfg(target_os = "linux")]
+            return unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0;
+            #[cfg(not(target_os = "linux"))]
+            {
+                let _ = (start, bytes);
+                false
+            }
+        })
+    }
+
     /// Seals all open windows; `false` where the system refuses, and some may be open. The caller keeps writers out.
     pub(crate) fn seal_windows(&self, file: &dyn File) -> bool {
         let mut windows = self.windows.lock().expect("no panic while held");

@@ -21,7 +21,8 @@ pub(super) struct Windows {
     open: BTreeMap<FrameNo, Window>,
     /// Free frames in them: first -> count.
     free: BTreeMap<FrameNo, u32>,
-    free_frames: u32,
+    /// The one to be used next: its first frame and its length.
+    next: Option<(FrameNo, u32)>,
 }
 
 /// Units in a window.
@@ -64,13 +65,11 @@ impl Windows {
         if len > count {
             self.free.insert(first + count, len - count);
         }
-        self.free_frames -= count;
         Some(first)
     }
 
     pub(super) fn add_free(&mut self, first: FrameNo, count: u32) {
         self.free.insert(first, count);
-        self.free_frames += count;
     }
 }
 
@@ -94,8 +93,8 @@ impl Space {
         for (frame, used) in with_hole {
             self.note_used(frame, used);
         }
-        self.windows.free_frames = 0;
-        for (first, count) in std::mem::take(&mut self.windows.free) {
+        let next = self.windows.next.take();
+        for (first, count) in std::mem::take(&mut self.windows.free).into_iter().chain(next) {
             self.add_run(first, count);
         }
     }
@@ -117,17 +116,16 @@ impl Pager {
             return Ok(Some(space.windows.room(unit)));
         }
         let frames = len.div_ceil(FRAME_UNITS);
-        let step = if ahead { self.window_frames() } else { 0 };
-        if space.windows.free_frames < frames.max(step) {
-            if self.has_free_room(&mut space)? {
+        let mut found = space.windows.take(frames);
+        if found.is_none() {
+            let step = if ahead { self.window_frames() } else { 0 };
+            if self.has_free_room(&mut space)? || !self.begin_window(&mut space, frames, step)? && must {
                 return Ok(None);
             }
-            if !self.open_window(&mut space, frames, step)? && must {
-                return Ok(None);
-            }
+            found = space.windows.take(frames);
         }
-        // The free frames may lie apart.
-        let Some(first) = space.windows.take(frames) else { return Ok(None) };
+        // The next window may be too short.
+        let Some(first) = found else { return Ok(None) };
         self.set_run_used(&mut space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
         Ok(Some(space.windows.room(u64::from(first) * u64::from(FRAME_UNITS))))
     }
@@ -157,9 +155,33 @@ impl Pager {
         Ok(true)
     }
 
+    /// Begins to use the next window, and opens one after it if there is a `step`. Returns whether its frames are the
+    /// file's own pages.
+    fn begin_window(&self, space: &mut Space, count: u32, step: u32) -> Result<bool> {
+        let (first, count) = match space.windows.next.take() {
+            Some(next) => next,
+            None => self.open_window(space, count, step)?,
+        };
+        let mapped = space.windows.around(first).is_some_and(|window| window.mapped);
+        // By now they have been populated by the thread that does so ahead, or most of them. A store to one that could
+        // not be, as the disk is full, would be an error too late.
+        if mapped && !self.pool().populate(first..first + count) {
+            self.through.give_up_windows();
+            space.windows.open.remove(&first);
+            self.unmap_windows(first..first + count)?;
+            space.add_run(first, count);
+            return Ok(false);
+        }
+        space.windows.add_free(first, count);
+        if mapped && step > 0 {
+            space.windows.next = Some(self.open_window(space, step, step)?);
+        }
+        Ok(mapped)
+    }
+
     /// Adds a window of at least `count` frames at the end of the file, and maps it if possible. With a `step` it has
-    /// so many frames, or a multiple, and lies in whole large pages. Returns whether it is mapped.
-    fn open_window(&self, space: &mut Space, count: u32, step: u32) -> Result<bool> {
+    /// so many frames, or a multiple, and lies in whole large pages. Returns its first frame and its length.
+    fn open_window(&self, space: &mut Space, count: u32, step: u32) -> Result<(FrameNo, u32)> {
         let before = match step {
             0 => 0,
             _ => self.frame_count().wrapping_neg() % self.large_page_frames(),
@@ -174,13 +196,12 @@ impl Pager {
         let end = first + count;
         let mapped = self.map_window(first..end)?;
         if mapped {
-            // Where its queue is full, the writers will do it.
+            // Where its queue is full, a writer will do it.
             let _ = self.pool().make_ready(first..end);
             space.ready_frames = space.ready_frames.max(end);
         }
         space.windows.open.insert(first, Window { count, mapped });
-        space.windows.add_free(first, count);
-        Ok(mapped)
+        Ok((first, count))
     }
 
     /// Ends all windows: what is free in them serves any purpose. The caller keeps writers out.
