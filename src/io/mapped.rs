@@ -53,7 +53,7 @@ pub(super) fn map_over(file: &fs::File, memory: Memory<'_>, offset: u64, over: O
     }
     let kind = match over {
         Over::Shared => libc::MAP_SHARED,
-        Over::Private => libc::MAP_PRIVATE,
+        Over::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
     };
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the range is the maker's of `memory`, and what is there may be replaced, by the contract of its `new`.
