@@ -55,8 +55,8 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Puts plain memory with the same bytes in the place of `bytes` bytes from `start` on, whatever is mapped there, in
-    /// one step, as other threads see it. `false`, with nothing changed, where the system does not do that.
+    /// Puts plain memory with the same bytes in the place of `bytes` bytes from `start` on, whatever is mapped there,
+    /// in one step, as other threads see it. `false`, with nothing changed, where the system does not do that.
     ///
     /// # Safety
     /// They are whole pages of a mapping that exists, to which no thread stores meanwhile.

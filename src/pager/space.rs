@@ -22,7 +22,6 @@ use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
-use windows::Windows;
 
 pub(super) mod windows;
 
@@ -46,7 +45,7 @@ pub(crate) struct Space {
     runs_by_len: BTreeSet<(u32, FrameNo)>,
     /// Units in the holes and runs so far, those of open windows apart.
     free_units: u64,
-    windows: Windows,
+    windows: windows::Windows,
     /// Zones below this one are in the lists.
     zones_known: u32,
     /// Frames for which disk space is reserved.
@@ -118,7 +117,7 @@ impl Space {
             runs: BTreeMap::new(),
             runs_by_len: BTreeSet::new(),
             free_units: 0,
-            windows: Windows::default(),
+            windows: windows::Windows::default(),
             zones_known,
             reserved_frames: 0,
             ready_frames: 0,
