@@ -343,6 +343,10 @@ mod x86_64 {
     ///
     /// # Safety
     /// Each word is in live memory, which other threads access as this file does.
+    #[cfg_attr(
+        not(any(test, target_os = "linux")),
+        expect(dead_code, reason = "only mapped files of Linux are searched")
+    )]
     #[inline(always)]
     pub(crate) unsafe fn equal_of_8(first: *const u8, stride: usize, wanted: u64, mask: u64) -> u32 {
         use std::arch::x86_64::{
@@ -454,6 +458,10 @@ mod portable {
 
     /// # Safety
     /// As of the twin.
+    #[cfg_attr(
+        not(any(test, target_os = "linux")),
+        expect(dead_code, reason = "only mapped files of Linux are searched")
+    )]
     #[inline]
     pub(crate) unsafe fn equal_of_8(first: *const u8, stride: usize, wanted: u64, mask: u64) -> u32 {
         (0..8).fold(0, |equal, i| {
