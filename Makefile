@@ -99,7 +99,8 @@ fuzz: tools
 	@if test -n "$(INPUT)"; then \
 	    CARGO="$(CARGO)" fuzz/run $(TARGET) $(INPUT); \
 	else \
-	    seconds='$(SECONDS)'; CARGO="$(CARGO)" fuzz/run "$${seconds:-60}" $(TARGET); \
+	    runs='$(RUNS)'; seconds='$(SECONDS)'; \
+	    CARGO="$(CARGO)" fuzz/run "$${runs:+runs=}$${runs:-$${seconds:-60}}" $(TARGET); \
 	fi
 
 TORTURE = $(CARGO) run --quiet --locked --package splitpoint-torture --
