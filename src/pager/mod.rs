@@ -27,6 +27,7 @@ mod health;
 mod mapping;
 mod names;
 pub(crate) mod pool;
+mod ranges;
 pub(crate) mod sink;
 mod space;
 mod spill;

@@ -19,10 +19,13 @@ use super::Pager;
 use super::pool::{FrameNo, SMALL_BYTES};
 use super::words::Bytes;
 use crate::error::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use runs::Runs;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 
+mod runs;
 pub(super) mod windows;
 
 /// Frames a pair of map frames describes.
@@ -34,15 +37,14 @@ pub(crate) const MAP_GROUP_COUNT: usize = 24;
 
 /// The free space known so far.
 pub(crate) struct Space {
-    /// Frames with a hole, and those of them that are in open windows.
-    lists: [Lists; 2],
+    /// Frames with a hole: those for any use, those in open windows, those in sealed ones.
+    lists: [Lists; 3],
     /// Each frame's links in its list, by zone.
     links: Vec<Option<ZoneLinks>>,
     /// Links for zones to come, made by the thread that populates memory.
     spare_links: Arc<Mutex<Vec<ZoneLinks>>>,
-    /// Runs of free frames: first -> length.
-    runs: BTreeMap<FrameNo, u32>,
-    runs_by_len: BTreeSet<(u32, FrameNo)>,
+    /// Runs of free frames for any use.
+    runs: Runs,
     /// Units in the holes and runs so far, those of open windows apart.
     free_units: u64,
     windows: windows::Windows,
@@ -94,6 +96,13 @@ fn new_links() -> ZoneLinks {
     Box::new([Link::default(); ZONE_FRAMES as usize])
 }
 
+/// Lists for any use.
+const ANY_USE: usize = 0;
+/// Lists of open windows.
+const OPEN: usize = 1;
+/// Lists of sealed windows.
+const SEALED: usize = 2;
+
 /// Most kept holes of one length.
 const KEPT_MAX: usize = 32;
 
@@ -111,11 +120,10 @@ impl Space {
     /// For a file whose first `zones_known` zones have no free units.
     pub(crate) fn new(zones_known: u32) -> Space {
         Space {
-            lists: [Lists::EMPTY; 2],
+            lists: [Lists::EMPTY; 3],
             links: Vec::new(),
             spare_links: Arc::default(),
-            runs: BTreeMap::new(),
-            runs_by_len: BTreeSet::new(),
+            runs: Runs::default(),
             free_units: 0,
             windows: windows::Windows::default(),
             zones_known,
@@ -147,43 +155,73 @@ impl Space {
         &mut zone[(frame % ZONE_FRAMES) as usize]
     }
 
+    /// The links of `frame`, of none where its zone has none.
+    fn link_of(&self, frame: FrameNo) -> Link {
+        let zone = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
+        zone.map_or_else(Link::default, |links| links[(frame % ZONE_FRAMES) as usize])
+    }
+
     /// Records the used units of `frame`. A free frame is in `runs` instead of a list.
     fn note_used(&mut self, frame: FrameNo, used: u64) {
         let list = if used == 0 { 0 } else { longest(!used) as u8 };
-        let old = std::mem::replace(&mut self.link(frame).used, used);
-        let in_window = self.windows.has(frame);
-        let old = Link { used: old, ..*self.link(frame) };
-        if !in_window {
-            let free = |link: u8, used: u64| if link == 0 { 0 } else { u64::from((!used).count_ones()) };
-            self.free_units = self.free_units + free(list, used) - free(old.list, old.used);
+        let old = *self.link(frame);
+        let lists = self.windows.lists_of(frame);
+        if lists != OPEN {
+            self.free_units = self.free_units + free_units(list, used) - free_units(old.list, old.used);
         }
         if old.list == list {
+            self.link(frame).used = used;
             return;
         }
-        let lists = usize::from(in_window);
-        if old.list != 0 {
-            if old.after != 0 {
-                self.link(old.after).before = old.before;
-            }
-            if old.before != 0 {
-                self.link(old.before).after = old.after;
-            } else {
-                self.lists[lists].first[usize::from(old.list)] = old.after;
-                if old.after == 0 {
-                    self.lists[lists].filled &= !(1 << old.list);
-                }
-            }
-        }
+        self.take_out(frame, old, lists);
+        *self.link(frame) = Link::default();
         if list != 0 {
-            let first = std::mem::replace(&mut self.lists[lists].first[usize::from(list)], frame);
-            if first != 0 {
-                self.link(first).before = frame;
-            }
-            self.lists[lists].filled |= 1 << list;
-            *self.link(frame) = Link { used, list, before: 0, after: first };
-        } else {
-            *self.link(frame) = Link::default();
+            self.put_in(frame, used, list, lists);
         }
+    }
+
+    /// Takes `frame` out of its list, one of `lists`.
+    fn take_out(&mut self, frame: FrameNo, link: Link, lists: usize) {
+        if link.list == 0 {
+            return;
+        }
+        if link.after != 0 {
+            self.link(link.after).before = link.before;
+        }
+        if link.before != 0 {
+            self.link(link.before).after = link.after;
+            return;
+        }
+        let lists = &mut self.lists[lists];
+        debug_assert_eq!(lists.first[usize::from(link.list)], frame);
+        lists.first[usize::from(link.list)] = link.after;
+        if link.after == 0 {
+            lists.filled &= !(1 << link.list);
+        }
+    }
+
+    /// Puts `frame`, which is in no list, into `list` of `lists`.
+    fn put_in(&mut self, frame: FrameNo, used: u64, list: u8, lists: usize) {
+        let first = std::mem::replace(&mut self.lists[lists].first[usize::from(list)], frame);
+        if first != 0 {
+            self.link(first).before = frame;
+        }
+        self.lists[lists].filled |= 1 << list;
+        *self.link(frame) = Link { used, list, before: 0, after: first };
+    }
+
+    /// Moves the frames that are in one of the lists `from` to those of `to`. Returns their free units.
+    fn move_to_lists(&mut self, frames: Range<FrameNo>, from: usize, to: usize) -> u64 {
+        let mut free = 0;
+        for frame in frames {
+            let link = self.link_of(frame);
+            if link.list != 0 {
+                self.take_out(frame, link, from);
+                self.put_in(frame, link.used, link.list, to);
+                free += free_units(link.list, link.used);
+            }
+        }
+        free
     }
 
     fn add_run(&mut self, first: FrameNo, len: u32) {
@@ -191,41 +229,26 @@ impl Space {
             return self.windows.add_free(first, len);
         }
         self.free_units += u64::from(len) * u64::from(FRAME_UNITS);
-        let (mut first, mut len) = (first, len);
-        if let Some((&before, &before_len)) = self.runs.range(..first).next_back()
-            && before + before_len == first
-        {
-            self.remove_run(before, before_len);
-            (first, len) = (before, before_len + len);
-        }
-        if let Some(&after_len) = self.runs.get(&(first + len)) {
-            self.remove_run(first + len, after_len);
-            len += after_len;
-        }
-        self.runs.insert(first, len);
-        self.runs_by_len.insert((len, first));
+        self.windows.add_sealed_free(first..first + len, &mut self.runs);
     }
 
-    fn remove_run(&mut self, first: FrameNo, len: u32) {
-        self.runs.remove(&first);
-        self.runs_by_len.remove(&(len, first));
+    /// Removes frames of a run.
+    fn remove_free(&mut self, frames: &Range<FrameNo>) {
+        self.free_units -= frames.len() as u64 * u64::from(FRAME_UNITS);
+        self.runs.remove(frames);
     }
 
     /// Takes the first `len` frames of the shortest run with at least `len`.
     fn take_run(&mut self, len: u32) -> Option<FrameNo> {
-        let (run_len, first) = if self.prefer_low {
-            self.runs.iter().find(|&(_, &run_len)| run_len >= len).map(|(&first, &run_len)| (run_len, first))?
-        } else {
-            self.runs_by_len.range((len, 0)..).next().copied()?
-        };
-        self.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
-        self.remove_run(first, run_len);
-        if run_len > len {
-            self.runs.insert(first + len, run_len - len);
-            self.runs_by_len.insert((run_len - len, first + len));
-        }
+        let first = if self.prefer_low { self.runs.first_of(len)? } else { self.runs.shortest(len)? };
+        self.remove_free(&(first..first + len));
         Some(first)
     }
+}
+
+/// Free units of a frame that is in `list`.
+fn free_units(list: u8, used: u64) -> u64 {
+    if list == 0 { 0 } else { u64::from((!used).count_ones()) }
 }
 
 /// The bits of `free` at which `len` (1 to 64) consecutive set bits start.
@@ -301,26 +324,45 @@ impl Pager {
         {
             return Ok(unit);
         }
-        if len < FRAME_UNITS
-            && let Some(unit) = self.allocate_in_hole(&mut space, len)?
+        if let Some(unit) = self.allocate_known(&mut space, len)? {
+            return Ok(unit);
+        }
+        if self.unseal_for(&mut space, len)
+            && let Some(unit) = self.allocate_known(&mut space, len)?
         {
             return Ok(unit);
         }
         let frames = len.div_ceil(FRAME_UNITS);
-        let first = self.allocate_run(&mut space, frames)?;
-        let last_units = len - (frames - 1) * FRAME_UNITS;
-        self.set_run_used(&mut space, first, frames, last_units)?;
+        let first = self.extend(&mut space, frames)?;
+        self.use_run(&mut space, first, len)
+    }
+
+    /// Allocates `len` units in a hole or a run that is known.
+    fn allocate_known(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
+        if len < FRAME_UNITS
+            && let Some(unit) = self.allocate_in_hole(space, len)?
+        {
+            return Ok(Some(unit));
+        }
+        let Some(first) = space.take_run(len.div_ceil(FRAME_UNITS)) else { return Ok(None) };
+        self.use_run(space, first, len).map(Some)
+    }
+
+    /// Marks `len` units from frame `first` on as used; returns the first one's number.
+    fn use_run(&self, space: &mut Space, first: FrameNo, len: u32) -> Result<u64> {
+        let frames = len.div_ceil(FRAME_UNITS);
+        self.set_run_used(space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
         Ok(u64::from(first) * u64::from(FRAME_UNITS))
     }
 
     fn allocate_in_hole(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
-        let mut found = space.lists[0].find(len);
+        let mut found = space.lists[ANY_USE].find(len);
         if found.is_none() && self.learn_zone(space)? {
             // No known hole fits: learn one more zone, at most one a call.
-            found = space.lists[0].find(len);
+            found = space.lists[ANY_USE].find(len);
         }
         let Some(frame) = found else { return Ok(None) };
-        if space.prefer_low && space.runs.first_key_value().is_some_and(|(&first, _)| first < frame) {
+        if space.prefer_low && space.runs.first().is_some_and(|first| first < frame) {
             return Ok(None); // a free frame is nearer the start
         }
         self.take_hole(space, frame, len).map(Some)
@@ -336,15 +378,7 @@ impl Pager {
         Ok(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start))
     }
 
-    /// Takes `count` adjacent frames, from a run of free ones or from the end of the file. They are not yet marked
-    /// used.
-    fn allocate_run(&self, space: &mut Space, count: u32) -> Result<FrameNo> {
-        if let Some(first) = space.take_run(count) {
-            return Ok(first);
-        }
-        self.extend(space, count)
-    }
-
+    /// Adds `count` adjacent frames at the end of the file. They are not yet marked used.
     fn extend(&self, space: &mut Space, count: u32) -> Result<FrameNo> {
         loop {
             let first = self.frame_count();
@@ -473,7 +507,7 @@ impl Pager {
         {
             return Ok(false);
         }
-        if space.windows.has(frame as FrameNo) {
+        if space.windows.lists_of(frame as FrameNo) != ANY_USE {
             return Ok(false);
         }
         let used = self.used_bits(frame as FrameNo)?; // below frame_count
@@ -630,8 +664,7 @@ impl Pager {
             }
             if used == 0 {
                 // A frame may be in `runs` already because it was freed since the open.
-                let known = space.runs.range(..=frame).next_back().is_some_and(|(&f, &n)| frame < f + n);
-                if !known {
+                if space.runs.around(frame).is_none() && !space.windows.has_sealed_free(frame) {
                     space.add_run(frame, 1);
                 }
             } else {
@@ -647,6 +680,7 @@ impl Pager {
             let mut space = self.space();
             self.free_kept_in(&mut space)?;
             while self.learn_zone(&mut space)? {}
+            space.unseal_all();
             space.prefer_low = true;
         }
         let result = work();
@@ -658,14 +692,9 @@ impl Pager {
     pub(crate) fn allocate_before(&self, count: u32, limit: FrameNo) -> Result<Option<u64>> {
         let mut space = self.space();
         self.free_kept_in(&mut space)?;
-        let found =
-            space.runs.iter().find(|&(&first, &len)| len >= count && first + count <= limit).map(|(&f, &n)| (f, n));
-        let Some((first, len)) = found else { return Ok(None) };
-        space.remove_run(first, len);
-        space.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
-        if len > count {
-            space.add_run(first + count, len - count);
-        }
+        space.unseal_all();
+        let Some(first) = space.runs.first_of(count).filter(|&first| first + count <= limit) else { return Ok(None) };
+        space.remove_free(&(first..first + count));
         self.set_run_used(&mut space, first, count, FRAME_UNITS)?;
         Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
     }
@@ -703,14 +732,12 @@ impl Pager {
         let mut space = self.space();
         self.free_kept_in(&mut space)?;
         while self.learn_zone(&mut space)? {}
+        space.unseal_all();
         loop {
             let end = self.frame_count();
-            if let Some((&first, &len)) = space.runs.iter().next_back()
-                && first + len == end
-            {
-                space.remove_run(first, len);
-                space.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
-                self.cut(&mut space, first)?;
+            if let Some(last) = space.runs.last().filter(|last| last.end == end) {
+                space.remove_free(&last);
+                self.cut(&mut space, last.start)?;
                 continue;
             }
             // Map frames at the end that describe only removed frames.
@@ -740,6 +767,7 @@ impl Pager {
             self.pool().forget(frame);
         }
         self.unmap_windows(end..old)?;
+        space.windows.cut(end);
         self.set_frame_count(end);
         space.reserved_frames = space.reserved_frames.min(end);
         space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));

@@ -20,7 +20,7 @@
 
 use super::{FrameNo, Mapping, Pool};
 use crate::io::{File, Memory, MemoryGuard, Over, had_faults, page_bytes};
-use std::collections::BTreeMap;
+use crate::pager::ranges::Ranges;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
@@ -34,34 +34,13 @@ const OWNED_MAX: usize = 8192;
 #[derive(Default)]
 pub(super) struct Windows {
     open: Vec<Range<FrameNo>>,
-    /// First -> end.
-    sealed: BTreeMap<FrameNo, FrameNo>,
+    sealed: Ranges,
     /// Ranges that were replaced.
     owned: usize,
+    /// Frames that were sealed and could not be replaced: the kernel copies each page at its first change.
+    private: Ranges,
     /// By the number of the segment.
     guards: Vec<(FrameNo, Box<dyn MemoryGuard>)>,
-}
-
-impl Windows {
-    fn sealed_around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
-        let (&start, &end) = self.sealed.range(..=frame).next_back()?;
-        (frame < end).then_some(start..end)
-    }
-
-    /// Frames that are sealed no more.
-    fn take_sealed(&mut self, frames: &Range<FrameNo>) {
-        while let Some((&start, &end)) = self.sealed.range(..frames.end).next_back()
-            && end > frames.start
-        {
-            self.sealed.remove(&start);
-            if start < frames.start {
-                self.sealed.insert(start, frames.start);
-            }
-            if frames.end < end {
-                self.sealed.insert(frames.end, end);
-            }
-        }
-    }
 }
 
 impl Pool {
@@ -115,7 +94,7 @@ impl Pool {
                 return false;
             }
             self.make_readable(frames.clone());
-            windows.sealed.insert(frames.start, frames.end);
+            windows.sealed.add(frames);
             self.has_sealed.store(true, Release);
         }
         true
@@ -126,7 +105,8 @@ impl Pool {
     pub(crate) fn unmap_windows(&self, frames: Range<FrameNo>) -> bool {
         let mut windows = self.windows.lock().expect("no panic while held");
         let in_window = windows.open.iter().any(|open| open.start < frames.end && frames.start < open.end)
-            || windows.sealed.range(..frames.end).next_back().is_some_and(|(_, &end)| end > frames.start);
+            || windows.sealed.overlap(&frames)
+            || windows.private.overlap(&frames);
         if !in_window {
             return true;
         }
@@ -135,7 +115,8 @@ impl Pool {
             open.end = open.end.min(frames.start.max(open.start));
         }
         windows.open.retain(|open| !open.is_empty());
-        windows.take_sealed(&frames);
+        windows.sealed.remove(&frames);
+        windows.private.remove(&frames);
         self.unmap(&frames)
     }
 
@@ -151,18 +132,22 @@ impl Pool {
     #[cold]
     fn own_in_window(&self, frame: FrameNo) {
         let mut windows = self.windows.lock().expect("no panic while held");
-        let Some(sealed) = windows.sealed_around(frame) else { return };
+        let Some(sealed) = windows.sealed.around(frame) else { return };
         let count = (OWNED_BYTES >> self.frame_bits) as FrameNo;
         let first = frame - frame % count;
         let range = first.max(sealed.start)..(first + count).min(sealed.end);
+        let mut is_replaced = false;
         if windows.owned < OWNED_MAX {
             let (start, bytes) = (self.frame(range.start).address, range.len() << self.frame_bits);
             // SAFETY: memory of one segment, whose length is a multiple of such a range; other threads may read it,
             // and see the same bytes, and none stores there: each would have to own it first, with this lock.
-            windows.owned += usize::from(unsafe { Mapping::replace_by_copy(start, bytes) });
+            is_replaced = unsafe { Mapping::replace_by_copy(start, bytes) };
         }
-        // Where it could not be replaced, the kernel copies each page that is stored to.
-        windows.take_sealed(&range);
+        windows.sealed.remove(&range);
+        windows.owned += usize::from(is_replaced);
+        if !is_replaced {
+            windows.private.add(range);
+        }
         self.has_sealed.store(!windows.sealed.is_empty(), Release);
     }
 
@@ -182,8 +167,7 @@ impl Pool {
     #[cfg(test)]
     pub(crate) fn frames_in_windows(&self) -> [usize; 2] {
         let windows = self.windows.lock().unwrap();
-        let sealed = windows.sealed.iter().map(|(start, end)| (end - start) as usize).sum();
-        [windows.open.iter().map(Range::len).sum(), sealed]
+        [windows.open.iter().map(Range::len).sum(), windows.sealed.frame_count()]
     }
 
     fn map_over(&self, frames: &Range<FrameNo>, file: &dyn File, over: Over) -> bool {

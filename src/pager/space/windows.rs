@@ -1,28 +1,36 @@
 //! Windows: frames in which values alone are allocated, which are written through (`through.rs`).
 //!
 //! They are beyond the end of the last checkpoint, and buckets have nothing there until the next one begins: then a
-//! window's frames may be the file's own pages (`pool/mapped.rs`). Each has holes and free frames of its own, which
-//! serve any purpose once it is closed.
+//! window's frames may be the file's own pages (`pool/mapped.rs`). Open windows have holes and free frames of their own,
+//! and so have sealed ones: a change of a frame there costs a copy of a large page. So they serve other uses only
+//! where much of the table is free, the frames of one large page after those of another.
 
-use super::{FRAME_UNITS, Link, Lists, Space, ZONE_FRAMES};
+use super::runs::Runs;
+use super::{ANY_USE, FRAME_UNITS, OPEN, SEALED, Space};
 use crate::error::Result;
 use crate::pager::Pager;
 use crate::pager::pool::FrameNo;
+use crate::pager::ranges::Ranges;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
 /// Large pages of memory; smaller in tests, so that their tables have windows.
 const LARGE_PAGE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
-/// The open windows.
+/// The windows.
 #[derive(Default)]
 pub(super) struct Windows {
     /// By their first frame.
     open: BTreeMap<FrameNo, Window>,
-    /// Free frames in them: first -> count.
+    /// Free frames in the open ones: first -> count.
     free: BTreeMap<FrameNo, u32>,
     /// The one to be used next: its first frame and its length.
     next: Option<(FrameNo, u32)>,
+    /// Frames of sealed ones whose room serves no other use yet.
+    sealed: Ranges,
+    /// Free frames among them.
+    sealed_runs: Runs,
 }
 
 /// Units in a window.
@@ -53,6 +61,18 @@ impl Windows {
         self.around(frame).is_some()
     }
 
+    /// Which lists `frame` belongs to.
+    #[inline]
+    pub(super) fn lists_of(&self, frame: FrameNo) -> usize {
+        if self.has(frame) {
+            OPEN
+        } else if self.sealed.around(frame).is_some() {
+            SEALED
+        } else {
+            ANY_USE
+        }
+    }
+
     fn room(&self, unit: u64) -> Room {
         let frame = (unit / u64::from(FRAME_UNITS)) as FrameNo; // of a table
         Room { unit, mapped: self.around(frame).is_some_and(|window| window.mapped) }
@@ -71,32 +91,55 @@ impl Windows {
     pub(super) fn add_free(&mut self, first: FrameNo, count: u32) {
         self.free.insert(first, count);
     }
+
+    /// Adds free frames: to `others` those that are not sealed.
+    pub(super) fn add_sealed_free(&mut self, mut frames: Range<FrameNo>, others: &mut Runs) {
+        while !frames.is_empty() {
+            let (part, is_sealed) = self.sealed.first_part(frames.clone());
+            frames.start = part.end;
+            if is_sealed { self.sealed_runs.add(part) } else { others.add(part) }
+        }
+    }
+
+    pub(super) fn has_sealed_free(&self, frame: FrameNo) -> bool {
+        self.sealed_runs.around(frame).is_some()
+    }
+
+    /// Frames from `end` on are cut off.
+    pub(super) fn cut(&mut self, end: FrameNo) {
+        self.sealed.remove(&(end..FrameNo::MAX));
+    }
 }
 
 impl Space {
-    /// What is free in the windows serves any purpose from here on.
-    fn close_windows(&mut self) {
-        let frames = std::mem::take(&mut self.windows.open);
-        let mut with_hole = Vec::new();
-        for (first, window) in frames {
-            for frame in first..first + window.count {
-                // A zone without links has no frame with a hole.
-                let links = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
-                let link = links.map(|links| links[(frame % ZONE_FRAMES) as usize]).unwrap_or_default();
-                if link.list != 0 {
-                    with_hole.push((frame, link.used));
-                    *self.link(frame) = Link::default();
-                }
+    /// Closes all windows. The room of those that are the file's own pages is sealed, if it is to be used at all.
+    fn close_windows(&mut self, keep_sealed: bool) {
+        for (first, window) in std::mem::take(&mut self.windows.open) {
+            let frames = first..first + window.count;
+            let is_sealed = window.mapped && keep_sealed;
+            if is_sealed {
+                self.windows.sealed.add(frames.clone());
             }
+            self.free_units += self.move_to_lists(frames, OPEN, if is_sealed { SEALED } else { ANY_USE });
         }
-        self.lists[1] = Lists::EMPTY;
-        for (frame, used) in with_hole {
-            self.note_used(frame, used);
-        }
-        let next = self.windows.next.take();
-        for (first, count) in std::mem::take(&mut self.windows.free).into_iter().chain(next) {
+        for (first, count) in std::mem::take(&mut self.windows.free) {
             self.add_run(first, count);
         }
+    }
+
+    /// What is free in these frames serves any use from here on.
+    fn unseal(&mut self, frames: &Range<FrameNo>) {
+        for part in self.windows.sealed.remove(frames) {
+            self.move_to_lists(part.clone(), SEALED, ANY_USE);
+            for free in self.windows.sealed_runs.remove(&part) {
+                self.runs.add(free);
+            }
+        }
+    }
+
+    /// What is free in sealed windows serves any use from here on.
+    pub(super) fn unseal_all(&mut self) {
+        self.unseal(&(0..FrameNo::MAX));
     }
 }
 
@@ -110,7 +153,7 @@ impl Pager {
             return Ok(None);
         }
         if len < FRAME_UNITS
-            && let Some(frame) = space.lists[1].find(len)
+            && let Some(frame) = space.lists[OPEN].find(len)
         {
             let unit = self.take_hole(&mut space, frame, len)?;
             return Ok(Some(space.windows.room(unit)));
@@ -145,14 +188,32 @@ impl Pager {
     /// before there are windows, or the file would grow each time.
     fn has_free_room(&self, space: &mut Space) -> Result<bool> {
         const ZONES_AT_ONCE: usize = 2;
-        const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
         for _ in 0..ZONES_AT_ONCE {
             if !self.learn_zone(space)? {
-                let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
-                return Ok(space.free_units > (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64);
+                return Ok(self.much_is_free(space));
             }
         }
         Ok(true)
+    }
+
+    fn much_is_free(&self, space: &Space) -> bool {
+        const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
+        space.free_units > (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64
+    }
+
+    /// Gives the room of one large page or more of sealed windows to any use, if `len` units fit there and much is
+    /// free. `false` where not.
+    pub(super) fn unseal_for(&self, space: &mut Space, len: u32) -> bool {
+        if space.windows.sealed.is_empty() || !self.much_is_free(space) {
+            return false;
+        }
+        let frames = len.div_ceil(FRAME_UNITS);
+        let hole = if len < FRAME_UNITS { space.lists[SEALED].find(len) } else { None };
+        let Some(first) = hole.or_else(|| space.windows.sealed_runs.shortest(frames)) else { return false };
+        let large = self.large_page_frames();
+        space.unseal(&(first - first % large..(first + frames).next_multiple_of(large)));
+        true
     }
 
     /// Begins to use the next window, and opens one after it if there is a `step`. Returns whether its frames are the
@@ -204,18 +265,23 @@ impl Pager {
         Ok((first, count))
     }
 
-    /// Ends all windows: what is free in them serves any purpose. The caller keeps writers out.
+    /// Closes all windows, which are sealed. The caller keeps writers out.
     pub(in crate::pager) fn close_windows(&self) -> Result<()> {
         let mut space = self.space();
-        space.close_windows();
+        if let Some((first, count)) = space.windows.next.take() {
+            // Nothing is in it: then it need not be the file's pages.
+            self.unmap_windows(first..first + count)?;
+            space.windows.open.remove(&first);
+            space.add_run(first, count);
+        }
+        space.close_windows(!self.is_closing());
         // No checkpoint has these frames.
         let new = self.checkpoint_frames.load(Acquire);
-        let last = space.runs.last_key_value().map(|(&first, &len)| (first, len));
-        match last.filter(|&(first, len)| first >= new && first + len == self.frame_count() && self.is_closing()) {
-            Some((first, len)) => {
-                space.remove_run(first, len);
-                space.free_units -= u64::from(len) * u64::from(FRAME_UNITS);
-                self.cut(&mut space, first)
+        let end = self.frame_count();
+        match space.runs.last().filter(|last| last.start >= new && last.end == end && self.is_closing()) {
+            Some(last) => {
+                space.remove_free(&last);
+                self.cut(&mut space, last.start)
             }
             None => Ok(()),
         }

@@ -130,6 +130,43 @@ fn values_in_windows_are_in_the_file_before_any_checkpoint_and_are_no_frames_of_
 }
 
 #[test]
+fn pages_of_buckets_stay_out_of_sealed_windows_whose_room_serves_once_much_is_free() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = open(&directory.path().join("t.spt"));
+    let mut model = Model::new();
+    let mut put = |table: &Table, key: u32, value: &[u8]| {
+        table.put(&key.to_le_bytes(), value).unwrap();
+        model.insert(key.to_le_bytes().to_vec(), value.to_vec());
+    };
+    for key in 0..400 {
+        put(&table, key, &[key as u8; 2500]);
+    }
+    if !has_windows(&table) {
+        return;
+    }
+    table.checkpoint().unwrap();
+    let [_, sealed] = frames_in_windows(&table);
+    for key in 1000..1500 {
+        put(&table, key, &[key as u8; 20]);
+    }
+    assert_eq!(frames_in_windows(&table)[1], sealed, "a page changed a sealed window");
+    for key in (0..400).step_by(2) {
+        put(&table, key, b"short");
+    }
+    table.checkpoint().unwrap();
+    let [_, sealed] = frames_in_windows(&table);
+    let frames = table.pager.frame_count();
+    for key in 2000..2150 {
+        put(&table, key, &[key as u8; 2500]);
+    }
+    assert!(frames_in_windows(&table)[1] < sealed);
+    assert_eq!(table.pager.frame_count(), frames);
+    check(&table, &model);
+    table.compact().unwrap();
+    check(&table, &model);
+}
+
+#[test]
 fn a_value_whose_pages_are_gone_is_an_error_and_the_last_one_for_writes() {
     for sealed in [false, true] {
         let directory = tempfile::tempdir().unwrap();
