@@ -127,13 +127,14 @@ impl DictionaryFile {
         let view = if access.map_index { map(path, file.as_ref(), file_bytes)? } else { None };
         let sections = Sections { path, file: file.as_ref(), view };
         let Indexes { index, ranks, filter } = sections.indexes(&header, &footer)?;
-        let mapped = match access.map_data {
-            Some(map) => map,
-            None => file.window_pays().map_err(failed("ask for the file system of"))?,
-        };
+        let pays = file.window_pays().map_err(failed("ask for the file system of"))?;
+        let mapped = access.map_data.unwrap_or(pays);
         let window = if mapped { file.window().map_err(failed("map"))? } else { None };
         file.expect_random_reads();
-        let pages = Pages::new(path, Arc::clone(&file), window, &header, &footer);
+        let mut pages = Pages::new(path, Arc::clone(&file), window, &header, &footer);
+        if mapped && pays {
+            pages.read_rest();
+        }
         // The record that brings a block to its bytes may be the longest.
         let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
         let format = RecordFormat {

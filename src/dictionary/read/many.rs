@@ -251,7 +251,11 @@ impl<'b> Batch<'b> {
         if self.announced
             && let Some(probe) = self.lookups.first()
         {
-            waits.note_probe(probe.file.pages.is_cached(probe.sought.pages.start));
+            let is_cached = probe.file.pages.is_cached(probe.sought.pages.start);
+            waits.note_probe(is_cached);
+            if !is_cached {
+                self.lookups.iter().for_each(|lookup| lookup.file.pages.note_waits(1));
+            }
             self.lookups.iter().for_each(Lookup::announce);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Reading one dictionary file.
 //!
 //! ```text
-//! mapped.rs   pages in a window, where they lie
+//! mapped.rs   pages in a window, where they lie      rest.rs   a file's rest, read ahead
 //! pages.rs    pages in, by `pread` or from a mapping, checked, joined to pieces of the stream
 //! search.rs   a key within a piece        in_place.rs   a key in mapped pages
 //! file.rs     header, footer and index of a file; a lookup
@@ -19,6 +19,7 @@ pub(crate) mod long;
 pub(crate) mod many;
 pub(crate) mod mapped;
 pub(crate) mod pages;
+pub(crate) mod rest;
 pub(crate) mod resume;
 pub(crate) mod search;
 pub(crate) mod walk;

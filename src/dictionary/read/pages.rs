@@ -8,6 +8,7 @@
 //! all of it.
 
 use super::mapped::Mapped;
+use super::rest::Rest;
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::page;
 use crate::error::{Error, Result};
@@ -52,6 +53,8 @@ pub(crate) struct Pages {
     count: u64,
     stream_bytes: u64,
     reads: Counter,
+    /// What counts the waits of lookups, where the file may be read ahead.
+    rest: Option<Rest>,
     /// First reads that are calls before the mapping is tried again.
     pub calls_left: AtomicU32,
     /// Of lookups in batches: how many probes in a row have not waited for the disk.
@@ -151,9 +154,16 @@ impl Pages {
             count: footer.pages,
             stream_bytes: footer.stream_bytes,
             reads: Counter::default(),
+            rest: None,
             calls_left: AtomicU32::new(0),
             quick_probes: AtomicU32::new(u32::MAX),
         }
+    }
+
+    /// Lets the file be read ahead once many pages were waited for.
+    pub fn read_rest(&mut self) {
+        let bytes = self.page_bytes as u64..(self.count + 1) * self.page_bytes as u64;
+        self.rest = Some(Rest::new(Arc::clone(&self.file), bytes, self.count));
     }
 
     /// Whether pages say where cells begin.
@@ -232,8 +242,16 @@ impl Pages {
         }
         if start.elapsed() >= DISK_WAIT_MIN {
             self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
+            self.note_waits(pages.end - pages.start);
         }
         Ok(true)
+    }
+
+    /// Counts pages that a lookup waited for.
+    pub fn note_waits(&self, pages: u64) {
+        if let Some(rest) = &self.rest {
+            rest.note_waits(pages);
+        }
     }
 
     #[inline]
@@ -336,8 +354,14 @@ impl Pages {
     fn read_pages(&self, range: &Range<u64>, bytes: &mut [u8]) -> Result<()> {
         self.reads.add_one();
         let offset = (range.start + 1) * self.page_bytes as u64;
+        // Walks, which read more at once, announce it themselves.
+        let counts = self.can_be_ready(range) && self.rest.as_ref().is_some_and(Rest::is_pending);
+        let start = counts.then(Instant::now);
         let read = self.file.read_at(bytes, offset);
         read.map_err(|e| Error::io(&self.path, &format!("read page {} of", range.start + 1), e))?;
+        if start.is_some_and(|start| start.elapsed() >= DISK_WAIT_MIN) {
+            self.note_waits(range.end - range.start);
+        }
         for (page, bytes) in range.clone().zip(bytes.chunks_exact(self.page_bytes)) {
             page::check(&self.path, page + 1, bytes)?;
             self.set_checked(page);
