@@ -44,7 +44,8 @@ impl DictionaryOptions {
     }
 
     /// `true`: reads data from a mapping of the file, on Linux. `false`: reads data by `pread`. By default it is mapped
-    /// if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of its memory.
+    /// if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of its memory. Such
+    /// a file is read ahead, once and in order, after lookups have waited for one page in 32.
     ///
     /// From a mapping, a lookup of data in the system's cache is several times as fast. The checksum of a page is
     /// compared when the page is first read; by `pread`, each time. In both cases a failing disk, or another program

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::*;
 const OWNED_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// Most of these ranges: each is a mapping of its own to the kernel, of which a process may have 65,530.
-const OWNED_MAX: usize = 8192;
+const OWNED_MAX: usize = if cfg!(test) { 4 } else { 8192 };
 
 /// The windows of a pool, and guards of the segments they are in.
 #[derive(Default)]
