@@ -9,7 +9,7 @@
 
 use crate::io::{forked_since, forks};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -25,6 +25,8 @@ unsafe impl Send for Range {}
 /// What the thread does.
 enum Request {
     Populate(Range),
+    /// Adds to the number those bytes that are populated.
+    PopulateAndCount(Range, Arc<AtomicUsize>),
     PopulateToRead(Range),
     Run(Box<dyn FnOnce() + Send>),
 }
@@ -57,6 +59,14 @@ impl Ahead {
     /// They are memory of a mapping that outlives this `Ahead`, whatever is mapped over it meanwhile.
     pub(super) unsafe fn request(&self, start: *mut u8, bytes: usize) -> bool {
         self.send(Request::Populate(Range { start, bytes }))
+    }
+
+    /// As [`request`](Self::request); adds to `count` those bytes that were populated without an error.
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn request_counted(&self, start: *mut u8, bytes: usize, count: Arc<AtomicUsize>) -> bool {
+        self.send(Request::PopulateAndCount(Range { start, bytes }, count))
     }
 
     /// As [`request`](Self::request), for memory that is only read.
@@ -106,9 +116,10 @@ fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
     // which is harmless.
     const PAGE_BYTES: usize = 4096;
     for request in requests {
-        let (Range { start, bytes }, advice) = match request {
-            Request::Populate(range) => (range, POPULATE.0),
-            Request::PopulateToRead(range) => (range, POPULATE.1),
+        let (Range { start, bytes }, advice, count) = match request {
+            Request::Populate(range) => (range, POPULATE.0, None),
+            Request::PopulateAndCount(range, count) => (range, POPULATE.0, Some(count)),
+            Request::PopulateToRead(range) => (range, POPULATE.1, None),
             Request::Run(work) => {
                 work();
                 continue;
@@ -123,11 +134,12 @@ fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
             // SAFETY: within the range, which is mapped until this thread has ended (`request`); the advice populates
             // pages that have no memory and changes no content.
             #[cfg(target_os = "linux")]
-            unsafe {
-                libc::madvise(start.add(at).cast(), STEP_BYTES.min(bytes - at), advice)
-            };
+            let populated = unsafe { libc::madvise(start.add(at).cast(), STEP_BYTES.min(bytes - at), advice) } == 0;
             #[cfg(not(target_os = "linux"))]
-            let _ = (start, at, advice);
+            let populated = (start, advice, false).2;
+            if let Some(count) = count.as_ref().filter(|_| populated) {
+                count.fetch_add(STEP_BYTES.min(bytes - at), Release);
+            }
         }
     }
 }

@@ -37,8 +37,8 @@ use crate::planted::{Bug, planted};
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 mod buffers;
 mod discard;
@@ -242,6 +242,17 @@ impl Pool {
                     && ahead.request(states, part.len() * size_of::<AtomicU64>())
             }
         })
+    }
+
+    /// Asks that thread for the memory of an open window, if it has time; `count` gets the bytes that it populated.
+    pub(crate) fn make_window_ready(&self, frames: Range<FrameNo>, count: &Arc<AtomicUsize>) {
+        let ahead = self.ahead();
+        let Some(ahead) = ahead.as_ref() else { return };
+        for part in self.parts_in_segments(frames) {
+            let (start, bytes) = (self.frame(part.start).address, part.len() << self.frame_bits);
+            // SAFETY: as above.
+            unsafe { ahead.request_counted(start, bytes, Arc::clone(count)) };
+        }
     }
 
     /// Asks that thread to map those of sealed windows, if it has time.

@@ -433,6 +433,9 @@ impl Pager {
     /// Populates memory beyond `end`, and the new frames before it, if the table is large enough for large pages.
     fn make_ready_ahead(&self, space: &mut Space, end: FrameNo) {
         const AHEAD_BYTES: (u64, u64) = (4 << 20, 64 << 20);
+        if space.windows.has_open() {
+            return; // the next window would replace that memory
+        }
         let frame_bytes = self.frame_bytes() as u64;
         let bytes = u64::from(end) * frame_bytes;
         let ahead =

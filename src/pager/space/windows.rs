@@ -13,7 +13,8 @@ use crate::pager::pool::FrameNo;
 use crate::pager::ranges::Ranges;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::Ordering::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// Large pages of memory; smaller in tests, so that their tables have windows.
 const LARGE_PAGE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
@@ -46,6 +47,8 @@ struct Window {
     count: u32,
     /// Its frames are the file's own pages.
     mapped: bool,
+    /// Bytes of them that were populated ahead.
+    populated: Arc<AtomicUsize>,
 }
 
 impl Windows {
@@ -55,6 +58,10 @@ impl Windows {
         }
         let (first, window) = self.open.range(..=frame).next_back()?;
         (frame - first < window.count).then_some(window)
+    }
+
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     pub(super) fn has(&self, frame: FrameNo) -> bool {
@@ -223,10 +230,13 @@ impl Pager {
             Some(next) => next,
             None => self.open_window(space, count, step)?,
         };
-        let mapped = space.windows.around(first).is_some_and(|window| window.mapped);
+        let window = space.windows.around(first);
+        let mapped = window.is_some_and(|window| window.mapped);
+        let populated = window.map_or(0, |window| window.populated.load(Acquire));
         // By now they have been populated by the thread that does so ahead, or most of them. A store to one that could
         // not be, as the disk is full, would be an error too late.
-        if mapped && !self.pool().populate(first..first + count) {
+        let is_ready = populated >= count as usize * self.frame_bytes();
+        if mapped && !is_ready && !self.pool().populate(first..first + count) {
             self.through.give_up_windows();
             space.windows.open.remove(&first);
             self.unmap_windows(first..first + count)?;
@@ -256,12 +266,12 @@ impl Pager {
         }
         let end = first + count;
         let mapped = self.map_window(first..end)?;
+        let populated = Arc::default();
         if mapped {
-            // Where its queue is full, a writer will do it.
-            let _ = self.pool().make_ready(first..end);
+            self.pool().make_window_ready(first..end, &populated);
             space.ready_frames = space.ready_frames.max(end);
         }
-        space.windows.open.insert(first, Window { count, mapped });
+        space.windows.open.insert(first, Window { count, mapped, populated });
         Ok((first, count))
     }
 
