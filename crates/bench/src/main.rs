@@ -129,6 +129,10 @@ struct Run {
     /// Processes per case, instead of the form's number
     #[arg(long)]
     rounds: Option<u32>,
+    /// GiB of memory to touch before each process: on a virtual machine whose host takes back what is free, the first to
+    /// use it waits for the host
+    #[arg(long, value_name = "GIB", default_value_t = 0)]
+    warm_memory: usize,
     /// Directory for results [default: results/ of the repository]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -207,6 +211,7 @@ impl Run {
             variants: self.variants,
             form: if self.full { "full".into() } else { self.form },
             rounds: self.rounds,
+            warm_memory: self.warm_memory,
             out: self.out.unwrap_or_else(|| workload::repository_file("results")),
             directory: self.directory.unwrap_or_else(std::env::temp_dir),
         }

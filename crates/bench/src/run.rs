@@ -26,10 +26,20 @@ pub struct Plan {
     pub form: String,
     /// Instead of the form's number of rounds.
     pub rounds: Option<u32>,
+    /// GiB of memory to touch before each process.
+    pub warm_memory: usize,
     /// Where to write results.
     pub out: PathBuf,
     /// Directory for the stores' files.
     pub directory: PathBuf,
+}
+
+/// Has the system provide `bytes` bytes of memory, and gives them back.
+fn touch(bytes: usize) {
+    const PAGE_BYTES: usize = 4096;
+    let mut memory = vec![0u8; bytes];
+    memory.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+    std::hint::black_box(&memory);
 }
 
 impl Plan {
@@ -85,6 +95,7 @@ impl Plan {
                     continue;
                 }
                 let name = case_name(case);
+                touch(self.warm_memory << 30);
                 let start = Instant::now();
                 match self.round(case, Duration::from_secs(case.form.limit_s)) {
                     Ok(lines) => {
