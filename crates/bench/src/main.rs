@@ -129,8 +129,8 @@ struct Run {
     /// Processes per case, instead of the form's number
     #[arg(long)]
     rounds: Option<u32>,
-    /// GiB of memory to touch before each process: on a virtual machine whose host takes back what is free, the first to
-    /// use it waits for the host
+    /// GiB of memory to touch before each process: on a virtual machine whose host takes back free memory, the first
+    /// use waits for the host
     #[arg(long, value_name = "GIB", default_value_t = 0)]
     warm_memory: usize,
     /// Directory for results [default: results/ of the repository]

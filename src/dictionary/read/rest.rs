@@ -6,7 +6,7 @@
 //! file never begin it, and what they wait for is at most about as long as what reading all of it would have taken.
 //!
 //! It ends early where memory is short: where what it read before is not in the system's cache any more.
-//! docs/architecture.md, "Reading".
+//! docs/architecture.md, "Dictionaries".
 
 use crate::io::File;
 use std::ops::Range;

@@ -82,21 +82,24 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
 
     #[test]
     fn runs_are_what_a_list_of_free_frames_has() {
         const FRAMES: FrameNo = 60;
-        let mut random = Random::new(&[1]);
+        let mut state = 1u64;
+        let mut below = |limit: u32| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32 % limit
+        };
         let (mut runs, mut free) = (Runs::default(), [false; FRAMES as usize]);
         for _ in 0..3000 {
-            let first = random.below(FRAMES as usize);
-            let frames = first as FrameNo..(first + 1 + random.below(8)).min(FRAMES as usize) as FrameNo;
+            let first = below(FRAMES);
+            let frames = first..(first + 1 + below(8)).min(FRAMES);
             let all = |is_free: bool, free: &[bool]| frames.clone().all(|frame| free[frame as usize] == is_free);
             if all(false, &free) {
                 runs.add(frames.clone());
                 free[frames.start as usize..frames.end as usize].fill(true);
-            } else if random.below(2) == 0 {
+            } else if below(2) == 0 {
                 let removed: Vec<_> = runs.remove(&frames).into_iter().rev().flatten().collect();
                 let expected: Vec<_> = frames.clone().filter(|&frame| free[frame as usize]).collect();
                 assert_eq!(removed, expected);

@@ -1,9 +1,9 @@
 //! Windows: frames in which values alone are allocated, which are written through (`through.rs`).
 //!
 //! They are beyond the end of the last checkpoint, and buckets have nothing there until the next one begins: then a
-//! window's frames may be the file's own pages (`pool/mapped.rs`). Open windows have holes and free frames of their own,
-//! and so have sealed ones: a change of a frame there costs a copy of a large page. So they serve other uses only
-//! where much of the table is free, the frames of one large page after those of another.
+//! window's frames may be the file's own pages (`pool/mapped.rs`). Open windows have holes and free frames of their
+//! own, and so have sealed ones: a change of a frame there costs a copy of a large page. So they serve other uses
+//! only where much of the table is free, the frames of one large page after those of another.
 
 use super::runs::Runs;
 use super::{ANY_USE, FRAME_UNITS, OPEN, SEALED, Space};
