@@ -168,6 +168,7 @@ impl Pager {
     /// file from here on. The caller keeps writers out.
     pub(super) fn seal_windows(&self) -> Result<()> {
         let Some(file) = self.file.as_ref() else { return Ok(()) };
+        self.give_up_next_window()?;
         if !self.pool.seal_windows(file.as_ref()) {
             let cause = std::io::Error::last_os_error();
             return Err(Error::io(&self.path, "map for a checkpoint parts of", cause));

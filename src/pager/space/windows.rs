@@ -219,7 +219,8 @@ impl Pager {
         let hole = if len < FRAME_UNITS { space.lists[SEALED].find(len) } else { None };
         let Some(first) = hole.or_else(|| space.windows.sealed_runs.shortest(frames)) else { return false };
         let large = self.large_page_frames();
-        space.unseal(&(first - first % large..(first + frames).next_multiple_of(large)));
+        space
+            .unseal(&(first - first % large..(first + frames).checked_next_multiple_of(large).unwrap_or(FrameNo::MAX)));
         true
     }
 
@@ -275,15 +276,19 @@ impl Pager {
         Ok((first, count))
     }
 
+    /// Gives up the window that nothing was put into yet: its frames need not be the file's pages. The caller keeps
+    /// writers out.
+    pub(in crate::pager) fn give_up_next_window(&self) -> Result<()> {
+        let mut space = self.space();
+        let Some((first, count)) = space.windows.next.take() else { return Ok(()) };
+        space.windows.open.remove(&first);
+        space.add_run(first, count);
+        self.unmap_windows(first..first + count)
+    }
+
     /// Closes all windows, which are sealed. The caller keeps writers out.
     pub(in crate::pager) fn close_windows(&self) -> Result<()> {
         let mut space = self.space();
-        if let Some((first, count)) = space.windows.next.take() {
-            // Nothing is in it: then it need not be the file's pages.
-            self.unmap_windows(first..first + count)?;
-            space.windows.open.remove(&first);
-            space.add_run(first, count);
-        }
         space.close_windows(!self.is_closing());
         // No checkpoint has these frames.
         let new = self.checkpoint_frames.load(Acquire);

@@ -167,6 +167,39 @@ fn pages_of_buckets_stay_out_of_sealed_windows_whose_room_serves_once_much_is_fr
 }
 
 #[test]
+fn frames_of_windows_that_were_cut_off_and_used_again_are_plain_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = open(&path);
+    let put = |table: &Table, key: u32, bytes: usize| table.put(&key.to_le_bytes(), &vec![key as u8; bytes]).unwrap();
+    (0..800).for_each(|key| put(&table, key, 2500));
+    if !has_windows(&table) {
+        return;
+    }
+    table.checkpoint().unwrap();
+    let [_, sealed] = frames_in_windows(&table);
+    (0..800).for_each(|key| assert!(table.remove(&u32::to_le_bytes(key)).unwrap()));
+    table.checkpoint().unwrap();
+    // Much is free: these go there, by the log, and more ranges are changed than are replaced in tests.
+    let mut key = 1000;
+    while frames_in_windows(&table)[1] > 0 && key < 2000 {
+        put(&table, key, 2500);
+        key += 1;
+    }
+    assert_eq!(frames_in_windows(&table), [0, 0], "of {sealed} frames");
+    (0..2000u32).for_each(|key| assert!(table.remove(&key.to_le_bytes()).is_ok()));
+    let frames = table.pager.frame_count();
+    table.compact().unwrap();
+    assert!(table.pager.frame_count() < frames / 4);
+    (0..60_000).for_each(|key| put(&table, key, 20));
+    assert!(table.pager.frame_count() > frames / 2);
+    (0..60_000u32).for_each(|key| assert_eq!(table.get(&key.to_le_bytes()).unwrap(), Some(vec![key as u8; 20])));
+    assert!(table.verify().unwrap().is_empty());
+    table.close().unwrap();
+    assert!(open(&path).verify().unwrap().is_empty());
+}
+
+#[test]
 fn a_value_whose_pages_are_gone_is_an_error_and_the_last_one_for_writes() {
     for sealed in [false, true] {
         let directory = tempfile::tempdir().unwrap();
