@@ -164,19 +164,20 @@ impl Space {
     /// Records the used units of `frame`. A free frame is in `runs` instead of a list.
     fn note_used(&mut self, frame: FrameNo, used: u64) {
         let list = if used == 0 { 0 } else { longest(!used) as u8 };
-        let old = *self.link(frame);
+        let link = self.link(frame);
+        let old = std::mem::replace(link, Link { used, ..*link });
         let lists = self.windows.lists_of(frame);
         if lists != OPEN {
             self.free_units = self.free_units + free_units(list, used) - free_units(old.list, old.used);
         }
         if old.list == list {
-            self.link(frame).used = used;
             return;
         }
         self.take_out(frame, old, lists);
-        *self.link(frame) = Link::default();
         if list != 0 {
             self.put_in(frame, used, list, lists);
+        } else {
+            *self.link(frame) = Link::default();
         }
     }
 
@@ -324,28 +325,23 @@ impl Pager {
         {
             return Ok(unit);
         }
-        if let Some(unit) = self.allocate_known(&mut space, len)? {
-            return Ok(unit);
-        }
-        if self.unseal_for(&mut space, len)
-            && let Some(unit) = self.allocate_known(&mut space, len)?
-        {
-            return Ok(unit);
-        }
         let frames = len.div_ceil(FRAME_UNITS);
+        // Twice: the second time with room of sealed windows.
+        for _ in 0..2 {
+            if len < FRAME_UNITS
+                && let Some(unit) = self.allocate_in_hole(&mut space, len)?
+            {
+                return Ok(unit);
+            }
+            if let Some(first) = space.take_run(frames) {
+                return self.use_run(&mut space, first, len);
+            }
+            if !self.unseal_for(&mut space, len) {
+                break;
+            }
+        }
         let first = self.extend(&mut space, frames)?;
         self.use_run(&mut space, first, len)
-    }
-
-    /// Allocates `len` units in a hole or a run that is known.
-    fn allocate_known(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
-        if len < FRAME_UNITS
-            && let Some(unit) = self.allocate_in_hole(space, len)?
-        {
-            return Ok(Some(unit));
-        }
-        let Some(first) = space.take_run(len.div_ceil(FRAME_UNITS)) else { return Ok(None) };
-        self.use_run(space, first, len).map(Some)
     }
 
     /// Marks `len` units from frame `first` on as used; returns the first one's number.

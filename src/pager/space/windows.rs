@@ -71,6 +71,11 @@ impl Windows {
     /// Which lists `frame` belongs to.
     #[inline]
     pub(super) fn lists_of(&self, frame: FrameNo) -> usize {
+        if self.open.is_empty() && self.sealed.is_empty() { ANY_USE } else { self.lists_by_windows(frame) }
+    }
+
+    #[inline(never)]
+    fn lists_by_windows(&self, frame: FrameNo) -> usize {
         if self.has(frame) {
             OPEN
         } else if self.sealed.around(frame).is_some() {
