@@ -49,6 +49,8 @@ mod prefetch;
 mod spill;
 mod through;
 
+pub(super) use mapped::LARGE_PAGE_BYTES;
+
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;
 

@@ -24,8 +24,8 @@ use crate::pager::ranges::Ranges;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
-/// Bytes that become plain memory together. Small in tests.
-const OWNED_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
+/// A large page: bytes that become plain memory together. Smaller in tests, so that their tables have windows.
+pub(in crate::pager) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// Most of these ranges: each is a mapping of its own to the kernel, of which a process may have 65,530.
 const OWNED_MAX: usize = if cfg!(test) { 4 } else { 8192 };
@@ -133,7 +133,7 @@ impl Pool {
     fn own_in_window(&self, frame: FrameNo) {
         let mut windows = self.windows.lock().expect("no panic while held");
         let Some(sealed) = windows.sealed.around(frame) else { return };
-        let count = (OWNED_BYTES >> self.frame_bits) as FrameNo;
+        let count = (LARGE_PAGE_BYTES >> self.frame_bits) as FrameNo;
         let first = frame - frame % count;
         let range = first.max(sealed.start)..(first + count).min(sealed.end);
         let mut is_replaced = false;

@@ -9,15 +9,12 @@ use super::runs::Runs;
 use super::{ANY_USE, FRAME_UNITS, OPEN, SEALED, Space};
 use crate::error::Result;
 use crate::pager::Pager;
-use crate::pager::pool::FrameNo;
+use crate::pager::pool::{FrameNo, LARGE_PAGE_BYTES};
 use crate::pager::ranges::Ranges;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-
-/// Large pages of memory; smaller in tests, so that their tables have windows.
-const LARGE_PAGE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// The windows.
 #[derive(Default)]
@@ -189,11 +186,11 @@ impl Pager {
     fn window_frames(&self) -> u32 {
         const LARGE_PAGES_MAX: u64 = 8;
         let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
-        self.large_page_frames() * (bytes / 32 / LARGE_PAGE_BYTES).clamp(1, LARGE_PAGES_MAX) as u32
+        self.large_page_frames() * (bytes / 32 / LARGE_PAGE_BYTES as u64).clamp(1, LARGE_PAGES_MAX) as u32
     }
 
     fn large_page_frames(&self) -> u32 {
-        (LARGE_PAGE_BYTES / self.frame_bytes() as u64) as u32
+        (LARGE_PAGE_BYTES / self.frame_bytes()) as u32
     }
 
     /// Whether more than a 16th of the table is free, or may be: after an open the free room of each zone is learned
