@@ -49,7 +49,9 @@ mod prefetch;
 mod spill;
 mod through;
 
-pub(super) use mapped::LARGE_PAGE_BYTES;
+/// A large page: bytes of a mapping of the file that become plain memory together. Smaller in tests, so that their
+/// tables have windows.
+pub(super) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;

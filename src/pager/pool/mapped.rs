@@ -18,14 +18,11 @@
 //! Not here: which frames (`pager/space.rs`), and what is stored there (`pager/through.rs`).
 #![expect(unsafe_code, reason = "files are mapped over memory of the pool")]
 
-use super::{FrameNo, Mapping, Pool};
+use super::{FrameNo, LARGE_PAGE_BYTES, Mapping, Pool};
 use crate::io::{File, Memory, MemoryGuard, Over, had_faults, page_bytes};
 use crate::pager::ranges::Ranges;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
-
-/// A large page: bytes that become plain memory together. Smaller in tests, so that their tables have windows.
-pub(in crate::pager) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// Most of these ranges: each is a mapping of its own to the kernel, of which a process may have 65,530.
 const OWNED_MAX: usize = if cfg!(test) { 4 } else { 8192 };
