@@ -134,7 +134,7 @@ impl Buckets {
 
     #[inline]
     fn find_in(&self, bytes: &[u8], key: HashedKey<'_>) -> Result<Option<Found>> {
-        if key.bytes.len() <= self.key_bytes_inline_max() {
+        if key.bytes.len() <= self.limits.key_inline_max {
             return page::find(bytes, key.tag, key.bytes).map_err(|d| self.damaged(d));
         }
         self.find_large(bytes, key.bytes, key.hash)
@@ -193,36 +193,17 @@ impl Buckets {
         self.with_record(primary, location, |record| self.parse_extent(record))
     }
 
-    /// Longest key that stays in its record.
-    #[inline]
-    pub(super) fn key_bytes_inline_max(&self) -> usize {
-        self.page_bytes / 8
-    }
-
     /// Most bytes of slot and record for a pair of these lengths.
     pub(crate) fn bytes_in_page(&self, key_bytes: usize, value_bytes: usize) -> usize {
         const LENGTHS_BYTES: usize = 8;
-        let key = if key_bytes > self.key_bytes_inline_max() { size_of::<u64>() } else { key_bytes };
-        let value = if key + value_bytes > self.record_bytes_inline_max() { EXTENT_BYTES } else { value_bytes };
+        let key = if key_bytes > self.limits.key_inline_max { size_of::<u64>() } else { key_bytes };
+        let value = if key + value_bytes > self.limits.record_inline_max { EXTENT_BYTES } else { value_bytes };
         page::SLOT_BYTES + LENGTHS_BYTES + key + value
-    }
-
-    /// Longest record that keeps its value.
-    #[inline]
-    fn record_bytes_inline_max(&self) -> usize {
-        self.page_bytes / 4
-    }
-
-    /// Longest pair that is stored inline.
-    #[inline]
-    fn pair_bytes_inline_max(&self) -> usize {
-        const LENGTHS_BYTES: usize = 4;
-        self.record_bytes_inline_max() - LENGTHS_BYTES
     }
 
     /// Whether the pair fits in a record, key and value.
     pub(super) fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
-        key.len() <= self.key_bytes_inline_max() && key.len() + value_bytes <= self.pair_bytes_inline_max()
+        key.len() <= self.limits.key_inline_max && key.len() + value_bytes <= self.limits.pair_inline_max
     }
 }
 
@@ -287,7 +268,7 @@ impl Bucket<'_> {
         let key = HashedKey::new(key, hash);
         let (mut old_extent, old_value_bytes) = self.value_at(location)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
-        let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
+        let big_key = key.bytes.len() > self.buckets.limits.key_inline_max;
         if self.buckets.fits_inline(key.bytes, value.len()) {
             let mut delta = self.replace(key, location, INLINE, value)?;
             if let Some(extent) = old_extent {
@@ -340,7 +321,7 @@ impl Bucket<'_> {
     /// Appends `tail` to the value of the record `found` in the primary page. Also returns the new length of the value.
     #[inline(always)]
     pub(super) fn append_here(&mut self, key: HashedKey<'_>, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
-        let pair_bytes_max = self.buckets.pair_bytes_inline_max();
+        let pair_bytes_max = self.buckets.limits.pair_inline_max;
         if page::append_quickly(&mut self.page_mut(), found, tail, pair_bytes_max) {
             return Ok(appended(found, tail, tail.len() as i64));
         }
@@ -359,7 +340,7 @@ impl Bucket<'_> {
 
     /// Appends `tail` to the value at `location`. Also returns the new length of the value.
     pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
-        let pair_bytes_max = self.buckets.pair_bytes_inline_max();
+        let pair_bytes_max = self.buckets.limits.pair_inline_max;
         match self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))? {
             Some(bucket) => Ok(appended(location.found, tail, bucket)),
             None => self.append_moving(key.bytes, key.hash, location, tail),
@@ -372,12 +353,12 @@ impl Bucket<'_> {
         let buckets = self.buckets;
         let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(None) };
         let mut page = buckets.write_overflow_here(overflow)?;
-        if page::kind(&page) != page::KIND_OVERFLOW || key.bytes.len() > buckets.key_bytes_inline_max() {
+        if page::kind(&page) != page::KIND_OVERFLOW || key.bytes.len() > buckets.limits.key_inline_max {
             return Ok(None);
         }
         let found = page::find(&page, key.tag, key.bytes).map_err(|d| buckets.damaged(d))?;
         let Some(found) = found else { return Ok(None) };
-        let done = page::append_quickly(&mut page.bytes_mut(), found, tail, buckets.pair_bytes_inline_max());
+        let done = page::append_quickly(&mut page.bytes_mut(), found, tail, buckets.limits.pair_inline_max);
         Ok(done.then(|| appended(found, tail, tail.len() as i64)))
     }
 
@@ -516,7 +497,7 @@ impl Bucket<'_> {
     }
 
     fn new_extent(&self, key: HashedKey<'_>, value: [&[u8]; 2], room_bytes: u64) -> Result<Extent> {
-        let big_key = key.bytes.len() > self.buckets.key_bytes_inline_max();
+        let big_key = key.bytes.len() > self.buckets.limits.key_inline_max;
         self.buckets.new_extent(
             if big_key { key.bytes } else { b"" },
             value,

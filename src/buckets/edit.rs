@@ -199,7 +199,7 @@ impl Buckets {
         edit: E,
     ) -> Edited<E::Answer> {
         let mut is_behind = false;
-        if key.bytes.len() <= self.key_bytes_inline_max() {
+        if key.bytes.len() <= self.limits.key_inline_max {
             match page::find_quickly(latched.page(), key.tag, key.bytes) {
                 Quick::Absent if !self.may_be_behind(latched.page(), key.tag) => {
                     return edit.edit(&mut latched.bucket(), None);

@@ -121,7 +121,7 @@ impl Buckets {
         if self.fits_inline(key, value.len()) {
             return Ok(None);
         }
-        let key = if key.len() > self.key_bytes_inline_max() { key } else { b"" };
+        let key = if key.len() > self.limits.key_inline_max { key } else { b"" };
         let content_bytes = (key.len() + value.len()) as u64;
         let capacity = self.units_for(content_bytes);
         let Some(room) = self.pager.allocate_through(capacity, content_bytes)? else { return Ok(None) };

@@ -7,7 +7,7 @@ use super::activity::Activity;
 use super::gathered::Workspace;
 use super::load::Load;
 use super::page::Damage;
-use super::sizes::Fill;
+use super::sizes::{Fill, Limits};
 use crate::error::Error;
 use crate::hash::HashFunction;
 use crate::linear;
@@ -25,6 +25,7 @@ pub(crate) struct Buckets {
     pub(super) page_bytes: usize,
     /// Bytes of a page that a lookup of one key prefetches.
     pub(super) prefetch_bytes: usize,
+    pub(super) limits: Limits,
     pub(super) fill: Fill,
     /// [`View`](super::address::View), packed.
     pub(super) view: AtomicU64,

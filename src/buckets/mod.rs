@@ -53,6 +53,7 @@ pub(crate) use load::Load;
 pub use lookup::ValueRef;
 use root::Root;
 pub use scan::Scan;
+use sizes::Limits;
 pub(crate) use sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
 pub use sizes::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -66,6 +67,7 @@ impl Buckets {
             hash,
             page_bytes,
             prefetch_bytes: address::prefetch_bytes(page_bytes),
+            limits: Limits::of(page_bytes),
             fill,
             view: AtomicU64::new(0),
             groups: [const { AtomicU64::new(0) }; _],
@@ -108,6 +110,7 @@ impl Buckets {
             hash,
             page_bytes,
             prefetch_bytes: address::prefetch_bytes(page_bytes),
+            limits: Limits::of(page_bytes),
             fill: root.fill,
             view: AtomicU64::new(u64::from(root.max_bucket)),
             groups: std::array::from_fn(|group| AtomicU64::new(groups.get(group).copied().unwrap_or(0))),

@@ -61,7 +61,7 @@ impl Buckets {
     #[inline]
     pub(super) fn read_optimistically(&self, key: &[u8], hash: u64, value: Option<&mut impl Sink>) -> Optimistic {
         let key = HashedKey::new(key, hash);
-        if activity::is_due() || key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
+        if activity::is_due() || key.bytes.len() > self.limits.key_inline_max || self.pager.is_forked() {
             return Optimistic::Retry;
         }
         let (BucketAddress { view, bucket, start, .. }, frame) = self.prefetch_bucket(key.hash);
@@ -74,7 +74,7 @@ impl Buckets {
     /// Reads the slots of the bucket of `key`. `None`: the case needs the latch.
     #[inline]
     pub(super) fn snapshot_bucket(&self, key: HashedKey<'_>) -> Option<BucketSnapshot<'_>> {
-        if key.bytes.len() > self.key_bytes_inline_max() || self.pager.is_forked() {
+        if key.bytes.len() > self.limits.key_inline_max || self.pager.is_forked() {
             return None;
         }
         let BucketAddress { view, bucket, frame, start } = self.address(key.hash);

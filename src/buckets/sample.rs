@@ -34,7 +34,7 @@ impl Buckets {
         touched.pages += 1;
         let hash = key.hash.to_le_bytes();
         let (form_is_extent, wanted) =
-            if key.bytes.len() <= self.key_bytes_inline_max() { (false, key.bytes) } else { (true, &hash[..]) };
+            if key.bytes.len() <= self.limits.key_inline_max { (false, key.bytes) } else { (true, &hash[..]) };
         let found = page::find_by(bytes, key.tag, |record| {
             touched.keys += 1;
             (record.form == PAIR_IN_EXTENT) == form_is_extent && record.key == wanted

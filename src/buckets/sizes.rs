@@ -10,6 +10,28 @@ pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
 /// The load at which a table grows, in percent of its primary pages.
 pub(crate) const FILL_PERCENT: std::ops::RangeInclusive<u32> = 10..=400;
 
+/// What a record holds in pages of one length; kept, as each operation asks for some of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Longest key that stays in its record.
+    pub key_inline_max: usize,
+    /// Longest record that keeps its value.
+    pub record_inline_max: usize,
+    /// Longest pair that is stored inline.
+    pub pair_inline_max: usize,
+}
+
+impl Limits {
+    pub fn of(page_bytes: usize) -> Limits {
+        const LENGTHS_BYTES: usize = 4;
+        Limits {
+            key_inline_max: page_bytes / 8,
+            record_inline_max: page_bytes / 4,
+            pair_inline_max: page_bytes / 4 - LENGTHS_BYTES,
+        }
+    }
+}
+
 /// How full buckets get before the table grows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
