@@ -16,6 +16,7 @@ mod real;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod view;
+mod waits;
 #[cfg(target_os = "linux")]
 mod window;
 
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use forks::{forked_since, forks};
 pub(crate) use memory::{Memory, MemoryGuard, Over, had_faults, page_bytes};
 pub(crate) use real::Disk;
+pub(crate) use waits::has_waited;
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -104,6 +104,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/io/memory.rs",
     "src/io/real.rs",
     "src/io/view.rs",
+    "src/io/waits.rs",
     "src/io/window.rs",
     "src/pager/ahead.rs",
     "src/pager/mapping.rs",

@@ -224,6 +224,10 @@ pub enum Part {
     Figures,
     /// Get, by two threads.
     GetByTwo,
+    /// Get, after the same lookups in the same open dictionary.
+    GetAgain,
+    /// Get-many, after the same lookups in the same open dictionary.
+    GetManyAgain,
     /// Get, by 16 threads, with an initially cold page cache.
     GetCold,
     /// Get-many, by one thread, with an initially cold page cache.

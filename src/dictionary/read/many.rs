@@ -5,13 +5,14 @@
 //!                           where lookups wait for the disk, the next ones' pages are announced to it before
 //! ```
 //!
-//! Whether they wait, nothing says in advance. A lookup that takes long begins it. Announced pages come without a wait,
+//! Whether they wait, nothing says in advance. A lookup that waited begins it. Announced pages come without a wait,
 //! so from then on the system is asked of one page of each batch whether it is in its cache, before it is announced.
 
 use super::file::{DictionaryFile, Sought, Wanted};
 use super::in_place::InPlace;
 use super::search::Query;
 use crate::error::Result;
+use crate::io::has_waited;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const SORTED_BYTES: usize = 64 << 20;
 /// Longer values are brought into the processor's cache before they are copied; others are in the line of the key.
 const NEAR_VALUE_BYTES: u32 = 64;
 
-/// A lookup that takes longer waited for the disk.
+/// A lookup that waits and takes longer waited for the disk.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
 /// And so did some of a batch that takes longer, of which each alone takes one or two microseconds.
 const BATCH_WAIT_MIN: Duration = Duration::from_micros(150);
@@ -277,14 +278,14 @@ impl<'b> Batch<'b> {
             self.found.push(found);
         }
         // Pages of a mapping that were evicted.
-        if start.elapsed() >= BATCH_WAIT_MIN {
+        if has_waited(start, BATCH_WAIT_MIN) {
             waits.note_wait();
         }
         for (number, found) in self.found.drain(..).enumerate() {
             let lookup = &self.lookups[number];
             let start = matches!(found, InPlace::Elsewhere).then(Instant::now);
             lookup.give(found, values)?;
-            if start.is_some_and(|start| start.elapsed() >= DISK_WAIT_MIN) && !waits.for_disk() {
+            if !waits.for_disk() && start.is_some_and(|start| has_waited(start, DISK_WAIT_MIN)) {
                 waits.note_wait();
                 self.lookups[number + 1..].iter().for_each(Lookup::announce);
             }

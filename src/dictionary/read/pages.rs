@@ -12,7 +12,7 @@ use super::rest::Rest;
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::page;
 use crate::error::{Error, Result};
-use crate::io::{File, Window};
+use crate::io::{File, Window, has_waited};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,10 +27,12 @@ const ANNOUNCE_MIN: u64 = 16 << 10;
 /// More are not announced at once.
 const ANNOUNCED_MAX: u64 = 2 << 20;
 
-/// The copy of a page that takes longer waited for the disk.
+/// The copy of a page that waits and takes longer waited for the disk.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
 /// First reads by calls after one that waited.
 const CALLS_AFTER_WAIT: u32 = 64;
+/// A call that did not wait counts as several: what took long may have been no disk.
+const CALLS_FOR_QUICK: u32 = 4;
 
 /// Bytes that are brought into the processor's cache at once.
 const TOUCHED_BYTES_MAX: u64 = 1024;
@@ -225,9 +227,8 @@ impl Pages {
     /// calls.
     #[cold]
     fn read_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
-        let calls_left = self.calls_left.load(Relaxed);
-        if calls_left > 0 {
-            self.calls_left.store(calls_left - 1, Relaxed);
+        if self.calls_left.load(Relaxed) > 0 {
+            self.count_calls(1);
             return Ok(false);
         }
         scratch.at_least(self.page_bytes);
@@ -240,11 +241,15 @@ impl Pages {
             page::check(&self.path, page + 1, bytes)?;
             self.set_checked(page);
         }
-        if start.elapsed() >= DISK_WAIT_MIN {
+        if has_waited(start, DISK_WAIT_MIN) {
             self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
             self.note_waits(pages.end - pages.start);
         }
         Ok(true)
+    }
+
+    fn count_calls(&self, calls: u32) {
+        self.calls_left.store(self.calls_left.load(Relaxed).saturating_sub(calls), Relaxed);
     }
 
     /// Counts pages that a lookup waited for.
@@ -355,12 +360,13 @@ impl Pages {
         self.reads.add_one();
         let offset = (range.start + 1) * self.page_bytes as u64;
         // Walks, which read more at once, announce it themselves.
-        let counts = self.can_be_ready(range) && self.rest.as_ref().is_some_and(Rest::is_pending);
-        let start = counts.then(Instant::now);
+        let start = self.can_be_ready(range).then(Instant::now);
         let read = self.file.read_at(bytes, offset);
         read.map_err(|e| Error::io(&self.path, &format!("read page {} of", range.start + 1), e))?;
-        if start.is_some_and(|start| start.elapsed() >= DISK_WAIT_MIN) {
-            self.note_waits(range.end - range.start);
+        match start.map(|start| has_waited(start, DISK_WAIT_MIN)) {
+            Some(true) => self.note_waits(range.end - range.start),
+            Some(false) => self.count_calls(CALLS_FOR_QUICK - 1),
+            None => {}
         }
         for (page, bytes) in range.clone().zip(bytes.chunks_exact(self.page_bytes)) {
             page::check(&self.path, page + 1, bytes)?;

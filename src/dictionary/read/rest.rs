@@ -36,12 +36,6 @@ impl Rest {
         Rest { file, bytes, waits_left: AtomicU64::new((count / SHARE).max(1)), ended: Arc::default() }
     }
 
-    /// Whether waits still count.
-    #[inline]
-    pub fn is_pending(&self) -> bool {
-        self.waits_left.load(Relaxed) != 0
-    }
-
     /// Counts pages that lookups waited for.
     pub fn note_waits(&self, waits: u64) {
         let less = |left: u64| (left != 0).then(|| left.saturating_sub(waits));
@@ -204,10 +198,10 @@ mod tests {
         let file = Announced::new(u64::MAX, u64::MAX);
         let rest = Rest::new(file.clone(), 4096..4096 + 16 * MIB, 4096);
         for wait in 0..4096 / SHARE {
-            assert!(rest.is_pending(), "after {wait} waits");
+            assert!(rest.waits_left.load(Relaxed) != 0, "after {wait} waits");
             rest.note_waits(1);
         }
-        assert!(!rest.is_pending());
+        assert_eq!(rest.waits_left.load(Relaxed), 0);
         rest.note_waits(1);
         rest.note_waits(u64::MAX);
         let start = Instant::now();

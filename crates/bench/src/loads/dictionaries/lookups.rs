@@ -29,11 +29,13 @@ pub struct Lookups {
     pub map: bool,
     /// Whether the page cache holds nothing of it at first.
     pub cold: bool,
+    /// Whether the same lookups were made before, untimed.
+    pub again: bool,
 }
 
 impl Default for Lookups {
     fn default() -> Self {
-        Lookups { threads: 1, count: 0, batch: 1, absent: false, map: true, cold: false }
+        Lookups { threads: 1, count: 0, batch: 1, absent: false, map: true, cold: false, again: false }
     }
 }
 

@@ -104,6 +104,8 @@ impl Load<'_> {
             _ if is_function || self.job.case.engine.is_baseline() => Ok(()),
             Part::Get => self.lookups("get", one),
             Part::GetMany => self.lookups("get-many", many),
+            Part::GetAgain => self.lookups("get-again", Lookups { again: true, ..one }),
+            Part::GetManyAgain => self.lookups("get-many-again", Lookups { again: true, ..many }),
             Part::GetByTwo => self.lookups("get-by-two", two),
             Part::Miss if self.maker.knows_absent(setting) => self.lookups("miss", absent(one)),
             Part::MissMany if self.maker.knows_absent(setting) => self.lookups("miss-many", absent(many)),
@@ -226,6 +228,9 @@ impl Load<'_> {
         let made = self.open(&path, lookups.map)?;
         if lookups.batch > 1 && !made.reader()?.has_batches() {
             return Ok(());
+        }
+        if lookups.again {
+            lookups.run(name, self.source, &*made)?;
         }
         let disk_before = disk::disk_reads();
         let watch = lookups.run(name, self.source, &*made)?;

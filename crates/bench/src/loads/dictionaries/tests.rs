@@ -158,11 +158,13 @@ impl Reader for Looking<'_> {
     }
 }
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 14] = [
     Part::Build,
     Part::Figures,
     Part::Get,
     Part::GetByTwo,
+    Part::GetAgain,
+    Part::GetManyAgain,
     Part::GetMany,
     Part::Miss,
     Part::MissPread,
@@ -193,6 +195,8 @@ fn a_correct_dictionary_passes() {
         "get",
         "get-by-two",
         "get-many",
+        "get-again",
+        "get-many-again",
         "miss",
         "miss-pread",
         "get-cold",

@@ -1,0 +1,61 @@
+//! Whether a thread has waited: for the disk, after a read that took long.
+//!
+//! A clock alone does not tell: another program's turn on the processor, or a page that the host of a virtual machine
+//! has to find first, takes as long as a disk. But only a thread that waits gives up the processor of its own accord,
+//! and Linux counts that for each thread. Waits for other things since the last question count as well, and elsewhere
+//! all that takes long counts.
+#![expect(unsafe_code, reason = "getrusage")]
+
+use std::time::{Duration, Instant};
+
+/// Whether this thread has probably waited since `start`: `least` has passed, and it has waited since it last asked
+/// here. Costs a system call where so much has passed.
+#[inline]
+pub(crate) fn has_waited(start: Instant, least: Duration) -> bool {
+    start.elapsed() >= least && has_waited_again()
+}
+
+/// Whether this thread has waited since the last call, as far as is known.
+#[cfg(target_os = "linux")]
+#[cold]
+fn has_waited_again() -> bool {
+    use std::cell::Cell;
+
+    thread_local! {
+        static WAITS: Cell<i64> = const { Cell::new(0) };
+    }
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` has room for what the call writes, and zeros, which it has where the call fails, are a value of
+    // it.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    WAITS.replace(usage.ru_nvcsw) != usage.ru_nvcsw
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_waited_again() -> bool {
+    true
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_a_wait_where_the_thread_gave_up_the_processor() {
+        const LEAST: Duration = Duration::from_millis(2);
+        let _ = has_waited(Instant::now(), Duration::ZERO);
+        let start = Instant::now();
+        while start.elapsed() < 2 * LEAST {
+            std::hint::spin_loop();
+        }
+        assert!(!has_waited(start, LEAST), "it was busy all the time");
+        let start = Instant::now();
+        std::thread::sleep(2 * LEAST);
+        assert!(!has_waited(start, 1000 * LEAST), "it waited shorter than that");
+        assert!(has_waited(start, LEAST), "it slept");
+        assert!(!has_waited(start, LEAST), "that was told before");
+    }
+}
