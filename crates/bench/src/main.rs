@@ -131,8 +131,8 @@ struct Run {
     rounds: Option<u32>,
     /// GiB of memory to touch before each process: on a virtual machine whose host takes back free memory, the first
     /// use waits for the host
-    #[arg(long, value_name = "GIB", default_value_t = 0)]
-    warm_memory: usize,
+    #[arg(long, value_name = "GIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1024))]
+    warm_memory: u64,
     /// Directory for results [default: results/ of the repository]
     #[arg(long)]
     out: Option<PathBuf>,

@@ -27,7 +27,7 @@ pub struct Plan {
     /// Instead of the form's number of rounds.
     pub rounds: Option<u32>,
     /// GiB of memory to touch before each process.
-    pub warm_memory: usize,
+    pub warm_memory: u64,
     /// Where to write results.
     pub out: PathBuf,
     /// Directory for the stores' files.
@@ -35,11 +35,15 @@ pub struct Plan {
 }
 
 /// Has the system provide `bytes` bytes of memory, and gives them back.
-fn touch(bytes: usize) {
+fn touch(bytes: u64) -> Outcome {
     const PAGE_BYTES: usize = 4096;
-    let mut memory = vec![0u8; bytes];
-    memory.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(usize::try_from(bytes)?)?;
+    for page in memory.spare_capacity_mut().chunks_mut(PAGE_BYTES) {
+        page[0].write(1u8);
+    }
     std::hint::black_box(&memory);
+    Ok(())
 }
 
 impl Plan {
@@ -95,7 +99,7 @@ impl Plan {
                     continue;
                 }
                 let name = case_name(case);
-                touch(self.warm_memory << 30);
+                touch(self.warm_memory << 30)?;
                 let start = Instant::now();
                 match self.round(case, Duration::from_secs(case.form.limit_s)) {
                     Ok(lines) => {
