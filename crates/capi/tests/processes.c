@@ -65,7 +65,7 @@ static void forked(void)
 }
 
 /* Fills the table until it refuses; what it took is there, also when it is opened again. */
-static void fill(const char *path, int expected)
+static void fill(const char *path, int expected, const char *cause)
 {
     static char value[5000];
     spt_options options = SPT_OPTIONS_INIT;
@@ -80,8 +80,13 @@ static void fill(const char *path, int expected)
         status = spt_put(table, &i, sizeof i, value, sizeof value);
         stored += status == SPT_OK;
     }
-    EXPECT(expected, status);
-    CHECK(stored > 100 && strstr(spt_error_message(table), "try again") != NULL);
+    /* A checkpoint of another thread may have met the full disk first. */
+    if (status == SPT_POISONED) {
+        CHECK(stored > 100 && strstr(spt_error_message(table), cause) != NULL);
+    } else {
+        EXPECT(expected, status);
+        CHECK(stored > 100 && strstr(spt_error_message(table), "try again") != NULL);
+    }
     printf("%d pairs stored before: %s\n", (int)stored, spt_error_message(table));
     CHECK(len_of(table) == stored);
     status = spt_close(table);
@@ -116,7 +121,7 @@ static void full_disk(void)
     snprintf(path, sizeof path, "%s/full.spt", directory);
     pid_t child = fork();
     if (child == 0) {
-        fill(path, SPT_DISK_FULL);
+        fill(path, SPT_DISK_FULL, "No space left");
         _exit(7);
     }
     int status = exit_of(child);
@@ -133,7 +138,7 @@ static void limited_length(void)
         struct rlimit limit = {12 << 20, 12 << 20};
 
         CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-        fill(path_of("limited.spt"), SPT_DISK_FULL);
+        fill(path_of("limited.spt"), SPT_DISK_FULL, "may make no file longer");
         _exit(7);
     }
     CHECK(exit_of(child) == 7);
