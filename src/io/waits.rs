@@ -22,7 +22,7 @@ fn has_waited_again() -> bool {
     use std::cell::Cell;
 
     thread_local! {
-        static WAITS: Cell<i64> = const { Cell::new(0) };
+        static WAITS: Cell<libc::c_long> = const { Cell::new(0) };
     }
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` has room for what the call writes, and zeros, which it has where the call fails, are a value of
