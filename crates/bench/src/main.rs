@@ -133,7 +133,8 @@ struct Run {
     /// use waits for the host
     #[arg(long, value_name = "GIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1024))]
     warm_memory: u64,
-    /// Directory for results [default: results/ of the repository]
+    /// Directory for results, where those of the same variants are replaced: give another for a trial, or a run of some
+    /// engines only [default: results/ of the repository]
     #[arg(long)]
     out: Option<PathBuf>,
     /// Directory for the stores' files [default: the system's for temporary files]
