@@ -1,6 +1,7 @@
 //! Checkpoint: dirty frames reach the file together or not at all.
 //!
 //! ```text
+//! reserve     disk space for all that follows (`room.rs`); after an error here nothing has changed
 //! freeze      between two writes: list the dirty frames, encode the header
 //! new frames  write those beyond the end of the last checkpoint to their places; sync
 //! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- the commit point
@@ -20,12 +21,13 @@
 
 use super::frozen::FrozenFrame;
 use super::pool::FrameNo;
+use super::room::CheckpointRoom;
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{header_sum, nonzero, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
-use crate::io::{File, Mode, Storage, create_beside};
+use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
 use std::collections::{BTreeMap, HashMap};
@@ -36,6 +38,8 @@ use std::sync::atomic::Ordering::*;
 const MAGIC: [u8; 8] = *b"SPLITJRN";
 /// Bytes of a journal before its first frame.
 pub(super) const HEADER_BYTES: u64 = 64;
+/// Bytes of a frame in the index of a journal.
+pub(super) const INDEX_ENTRY_BYTES: u64 = 8;
 
 /// The checksum of a frame covers its number, so a frame in the wrong place does not match.
 pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
@@ -58,19 +62,25 @@ pub(crate) struct Frozen {
     keep_end: bool,
     header: Vec<u8>,
     sequence: u64,
+    /// Empty so far.
+    journal: Box<dyn File>,
 }
 
 impl Pager {
     /// Records the state of this moment, with `root` for the header, and begins a new segment of the log with room for
-    /// a record of `log_bytes`. The caller keeps writers out.
+    /// a record of `log_bytes`. `room` is that of [`reserve_checkpoint`](Self::reserve_checkpoint), under the same
+    /// checkpoint lock. The caller keeps writers out.
     ///
     /// # Errors
-    /// Those of beginning a segment, and [`ErrorKind::Io`] where a map frame has to be read; nothing has changed.
-    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
+    /// Those of beginning a segment and of reserving more room, and [`ErrorKind::Io`] where a map frame has to be read;
+    /// nothing has changed.
+    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64, mut room: CheckpointRoom) -> Result<Frozen> {
         self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.free_kept()?;
         self.seal_windows().inspect_err(|e| self.poison(e.message()))?;
-        let keep_end = self.extend_file_for_checkpoint()?;
+        self.extend_file_for_checkpoint()?;
+        let keep_end = self.keeps_end();
+        self.complete_room(&mut room)?;
         let sequence = match &self.log {
             Some(log) => {
                 log.follow(u64::from(self.frame_count()) * self.frame_bytes() as u64);
@@ -88,15 +98,12 @@ impl Pager {
         self.stop_spilling();
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
-        let last = self.checkpoint_frames.load(Acquire);
-        // If the file was cut, the last checkpoint still needs the frames beyond the cut. The first checkpoint of all
-        // is journalled as a whole, so that the file is empty until it is complete.
-        let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
-        let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
+        let direct_from = self.direct_from();
         self.begin_through_period(frame_count);
-        let keep_end = keep_end || self.spilling.in_place;
         let header = self.header_bytes(root, sequence);
-        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence })
+        self.health.let_writes_begin();
+        let journal = room.into_journal();
+        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence, journal })
     }
 
     /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
@@ -129,32 +136,31 @@ impl Pager {
     fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<FrameSums> {
         let path = journal_path(&self.path);
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
-        self.refuse_if_moved()?;
-        self.storage.remove(&path).map_err(fail("remove the old journal of"))?;
-        let journal = create_beside(self.storage.as_ref(), &path, file).map_err(fail("create a journal for"))?;
-        // Another table may be opened by this name, should this one be renamed now.
-        Self::take_lock(journal.as_ref(), &path)?;
+        let journal = frozen.journal.as_ref();
         // The name may by now belong to another table's journal.
         let remove_named = || if journal.is_at(&path)? { self.storage.remove(&path) } else { Ok(()) };
+        // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
+        // power loss.
+        let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
+        self.refuse_if_moved().inspect_err(forget)?;
         let mut size = FileSize { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
         if frozen.direct_from != FrameNo::MAX {
             if !frozen.keep_end {
                 // Remove what an interrupted checkpoint left beyond the end before new frames are written there.
                 set_frame_count(file, size.frame_bytes, size.cut, size.frame_count)
-                    .map_err(fail("set the length of"))?;
+                    .map_err(fail("set the length of"))
+                    .inspect_err(forget)?;
             }
             // Writers may be writing through beyond the end of this checkpoint, now and when it is installed.
             size.cut =
                 if self.writes_through() && !planted(Bug::ThroughCutOff) { CUT_NOTHING } else { size.frame_count };
         }
-        // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
-        // power loss.
-        let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
-        let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
+        let (all, index) = self.write_journal(frozen, size, journal, file).inspect_err(forget)?;
         self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
         // A crash in what follows leaves a file that is of no use without the journal beside it.
         self.refuse_if_moved().inspect_err(forget)?;
-        install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
+        let cut = install_frames(journal, file, size, &index).map_err(fail("write a checkpoint to"))?;
+        self.space().forget_reserved(cut);
         // Unsynced on purpose: installing the journal again changes nothing until the next one replaces it.
         remove_named().map_err(fail("remove the journal of"))?;
         Ok(all)
@@ -457,23 +463,34 @@ pub(super) struct FileSize {
 const CUT_NOTHING: u32 = u32::MAX;
 
 /// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
-pub(super) fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u32) -> std::io::Result<()> {
+/// Returns whether it was cut, which frees what is reserved beyond its end.
+pub(super) fn set_frame_count(
+    file: &dyn File,
+    frame_bytes: usize,
+    cut: u32,
+    frame_count: u32,
+) -> std::io::Result<bool> {
     let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
-    if file.len()? > bytes(cut) {
+    let cuts = file.len()? > bytes(cut);
+    if cuts {
         file.set_len(bytes(cut))?;
     }
-    if file.len()? < bytes(frame_count) { file.set_len(bytes(frame_count)) } else { Ok(()) }
+    if file.len()? < bytes(frame_count) {
+        file.set_len(bytes(frame_count))?;
+    }
+    Ok(cuts)
 }
 
-/// Copies the frames of a complete journal to their places, sets the file's length, and syncs.
+/// Copies the frames of a complete journal to their places, sets the file's length, and syncs. Returns whether it cut
+/// the file.
 fn install_frames(
     journal: &dyn File,
     file: &dyn File,
     size: FileSize,
     index: &[(FrameNo, u32)],
-) -> std::io::Result<()> {
+) -> std::io::Result<bool> {
     let FileSize { frame_bytes, cut, frame_count } = size;
-    set_frame_count(file, frame_bytes, cut, frame_count)?;
+    let cuts = set_frame_count(file, frame_bytes, cut, frame_count)?;
     const FRAMES_AT_ONCE: usize = 256;
     let mut buffer = vec![0; FRAMES_AT_ONCE * frame_bytes];
     let mut at = HEADER_BYTES;
@@ -493,7 +510,7 @@ fn install_frames(
             start = end;
         }
     }
-    file.sync()
+    file.sync().map(|()| cuts)
 }
 
 /// Installs the journal beside `path` if it is complete, then removes it.

@@ -28,6 +28,7 @@ mod mapping;
 mod names;
 pub(crate) mod pool;
 mod ranges;
+mod room;
 pub(crate) mod sink;
 mod space;
 mod spill;
@@ -598,13 +599,12 @@ impl Pager {
         u64::from(frames) <= self.cache_frames
     }
 
-    /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`.
-    fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
-        let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;
-        file.reserve(bytes(wanted))
-            .or_else(|_| file.reserve(bytes(needed)))
-            .map_err(|e| Error::io(&self.path, "reserve disk space for", e))
+    /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`. Returns for how
+    /// many.
+    fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<FrameNo> {
+        let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(wanted) };
+        let reserve = |frames: FrameNo| file.reserve(u64::from(frames) * self.frame_bytes() as u64).map(|()| frames);
+        reserve(wanted).or_else(|_| reserve(needed)).map_err(|e| Error::io(&self.path, "reserve disk space for", e))
     }
 
     /// Compares a frame read from the file with its checksum.
@@ -750,6 +750,29 @@ impl Pager {
     #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
         self.health.is_poisoned()
+    }
+
+    /// Whether a write may begin. Otherwise the handle is poisoned, or the cache has no room before a checkpoint, for
+    /// which the disk has none.
+    #[inline]
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.health.is_sound()
+    }
+
+    /// A checkpoint that was due could not begin. If the cache needs it, no write begins before it does; otherwise it
+    /// is put off.
+    pub(crate) fn put_off_checkpoint(&self) {
+        self.health.put_off_checkpoint(self.must_checkpoint());
+    }
+
+    /// Whether a checkpoint that is due is not to be tried yet, as the last attempt failed and the cache has room.
+    pub(crate) fn has_put_off_checkpoint(&self) -> bool {
+        !self.must_checkpoint() && self.health.counts_down()
+    }
+
+    /// The cache has room again.
+    pub(crate) fn let_writes_begin(&self) {
+        self.health.let_writes_begin();
     }
 
     /// # Errors

@@ -327,13 +327,22 @@ impl Pager {
     /// Before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to bytes
     /// beyond its end. Nothing may cut the file then, also in the future of a writer, so it is extended while there are
     /// none. The caller keeps writers out.
-    pub(super) fn extend_file_for_checkpoint(&self) -> Result<bool> {
-        let keep_end = self.writes_through() || self.through.used.load(Relaxed);
-        if let Some(file) = self.file.as_ref().filter(|_| keep_end) {
+    pub(super) fn extend_file_for_checkpoint(&self) -> Result<()> {
+        if let Some(file) = self.file.as_ref().filter(|_| self.may_be_referred_to()) {
             checkpoint::set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, self.frame_count())
                 .map_err(|e| Error::io(&self.path, "set the length of", e))?;
         }
-        Ok(keep_end)
+        Ok(())
+    }
+
+    fn may_be_referred_to(&self) -> bool {
+        self.writes_through() || self.through.used.load(Relaxed)
+    }
+
+    /// Whether bytes of the file beyond the last checkpoint must stay: records of the log refer to them, or frames were
+    /// spilled there.
+    pub(super) fn keeps_end(&self) -> bool {
+        self.may_be_referred_to() || self.spilling.in_place
     }
 
     /// When a checkpoint of `frame_count` frames begins: values go beyond its end from here on.

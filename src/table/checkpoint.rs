@@ -108,10 +108,12 @@ impl Table {
         self.pager.write_frozen(frozen)
     }
 
-    fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
+    /// A full disk is an error here, and nothing has changed.
+    pub(super) fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
+        let room = self.pager.reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
-        self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes)
+        self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes, room)
     }
 
     /// After a write: makes a checkpoint if one is due.
@@ -126,11 +128,25 @@ impl Table {
         // Installing a checkpoint at an open costs as much as writing its journal.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
-        if self.pager.wants_checkpoint(dirty_bytes_max) && !self.replaying {
-            // The write is made and logged. A checkpoint that failed is tried again by the next writer, or has
-            // poisoned the handle, which is an error of the next write.
-            let _ = self.begin_due_checkpoint();
+        if self.pager.wants_checkpoint(dirty_bytes_max) && !self.replaying && !self.pager.has_put_off_checkpoint() {
+            // The write is made and logged. A checkpoint that could not begin is tried again, before the next write if
+            // the cache needs it; one that failed has poisoned the handle, which is an error of the next write.
+            if let Err(e) = self.begin_due_checkpoint()
+                && e.kind() != ErrorKind::WouldDeadlock
+            {
+                self.pager.put_off_checkpoint();
+            }
         }
+    }
+
+    /// Begins a checkpoint if the cache still has no room without one.
+    #[cold]
+    pub(super) fn make_cache_room(&self) -> Result<()> {
+        if self.pager.must_checkpoint() {
+            return self.begin_due_checkpoint();
+        }
+        self.pager.let_writes_begin();
+        Ok(())
     }
 
     #[cold]
