@@ -189,7 +189,7 @@ fn a_cache_full_of_dirty_frames_on_a_full_disk_refuses_writes_until_there_is_roo
         table.checkpoint().unwrap();
         // For the log; too little for half of the cache.
         disk.limit_room(Some(disk.used_room() + (100 << 10)));
-        let made = (0..).map(|n| put(n * 37, 2)).take_while(Result::is_ok).count() as u32;
+        let made = (0..10_000).map(|n| put(n * 37, 2)).take_while(Result::is_ok).count() as u32;
         assert!((10..600).contains(&made), "{durability:?}: {made} writes");
         for n in made..made + 1000 {
             assert_full(&put(n * 37, 2).unwrap_err(), "a full cache");
@@ -246,4 +246,28 @@ fn where_nothing_can_be_reserved_a_full_disk_poisons_and_loses_nothing() {
         assert!(content_of(&options(&disk, Durability::Os).open(PATH).unwrap(), true).unwrap().len() >= content.len());
     }
     assert!(poisoned > 3, "{poisoned}");
+}
+
+#[test]
+fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
+    let disk = Simulated::new(State::default());
+    disk.limit_room(None);
+    let table = options(&disk, Durability::Os).log_bytes(8 << 20).open(PATH).unwrap();
+    let put = |n: u32| table.put(&pair(n).0, &pair(n).1).unwrap();
+    (0..300).for_each(put);
+    table.checkpoint().unwrap();
+    (0..10).for_each(put);
+    let room = table.pager.reserve_checkpoint().unwrap();
+    (10..300).for_each(put);
+    disk.limit_room(Some(disk.used_room() + (20 << 10)));
+    let frozen = {
+        let _alone = table.gate.close().unwrap();
+        table.pager.freeze(&table.buckets.root(table.gate.totals()).encode(), 0, room)
+    };
+    assert_full(&frozen.err().expect("more frames are dirty than there is room for"), "dirtied since");
+    assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "a journal is left");
+    disk.limit_room(None);
+    put(1000);
+    table.checkpoint().unwrap();
+    assert_eq!(content_of(&table, false).unwrap().len(), 301);
 }
