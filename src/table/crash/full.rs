@@ -254,11 +254,11 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     disk.limit_room(None);
     let table = options(&disk, Durability::Os).log_bytes(8 << 20).open(PATH).unwrap();
     let put = |n: u32| table.put(&pair(n).0, &pair(n).1).unwrap();
-    (0..300).for_each(put);
+    (0..3000).for_each(put);
     table.checkpoint().unwrap();
     (0..10).for_each(put);
     let room = table.pager.reserve_checkpoint().unwrap();
-    (10..300).for_each(put);
+    (10..3000).for_each(put);
     disk.limit_room(Some(disk.used_room() + (20 << 10)));
     let frozen = {
         let _alone = table.gate.close().unwrap();
@@ -267,7 +267,7 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     assert_full(&frozen.err().expect("more frames are dirty than there is room for"), "dirtied since");
     assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "a journal is left");
     disk.limit_room(None);
-    put(1000);
+    put(5000);
     table.checkpoint().unwrap();
-    assert_eq!(content_of(&table, false).unwrap().len(), 301);
+    assert_eq!(content_of(&table, false).unwrap().len(), 3001);
 }
