@@ -20,34 +20,26 @@
 //! journal".
 
 use super::frozen::FrozenFrame;
+use super::names::journal_path;
 use super::pool::FrameNo;
-use super::room::CheckpointRoom;
+use super::room::{CheckpointRoom, JOURNAL_HEADER_BYTES, set_frame_count};
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{header_sum, nonzero, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::atomic::with_suffix;
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
 /// First bytes of a journal. On disk.
 const MAGIC: [u8; 8] = *b"SPLITJRN";
-/// Bytes of a journal before its first frame.
-pub(super) const HEADER_BYTES: u64 = 64;
-/// Bytes of a frame in the index of a journal.
-pub(super) const INDEX_ENTRY_BYTES: u64 = 8;
 
 /// The checksum of a frame covers its number, so a frame in the wrong place does not match.
 pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
     nonzero(crc32c::crc32c_append(crc32c::crc32c(&frame.to_le_bytes()), bytes))
-}
-
-pub(super) fn journal_path(path: &Path) -> PathBuf {
-    with_suffix(path, "-ckpt")
 }
 
 /// The state of the table at one moment between writes, to be written while writers go on.
@@ -286,7 +278,7 @@ impl<'a> JournalWriter<'a> {
             frame_bytes,
             buffer: vec![0; BUFFER_BYTES.max(frame_bytes)],
             filled: 0,
-            written: HEADER_BYTES,
+            written: JOURNAL_HEADER_BYTES,
             index: Vec::new(),
             all: Vec::new(),
             direct,
@@ -309,7 +301,7 @@ impl<'a> JournalWriter<'a> {
         let index: Vec<u8> =
             self.index.iter().flat_map(|(frame, sum)| [frame.to_le_bytes(), sum.to_le_bytes()]).flatten().collect();
         self.journal.write_at(&index, self.written)?;
-        let mut header = [0; HEADER_BYTES as usize];
+        let mut header = [0; JOURNAL_HEADER_BYTES as usize];
         header[..8].copy_from_slice(&MAGIC);
         header[8..16].copy_from_slice(&id.sequence.to_le_bytes());
         header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
@@ -462,25 +454,6 @@ pub(super) struct FileSize {
 /// The `cut` of a checkpoint that cuts nothing off.
 const CUT_NOTHING: u32 = u32::MAX;
 
-/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
-/// Returns whether it was cut, which frees what is reserved beyond its end.
-pub(super) fn set_frame_count(
-    file: &dyn File,
-    frame_bytes: usize,
-    cut: u32,
-    frame_count: u32,
-) -> std::io::Result<bool> {
-    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
-    let cuts = file.len()? > bytes(cut);
-    if cuts {
-        file.set_len(bytes(cut))?;
-    }
-    if file.len()? < bytes(frame_count) {
-        file.set_len(bytes(frame_count))?;
-    }
-    Ok(cuts)
-}
-
 /// Copies the frames of a complete journal to their places, sets the file's length, and syncs. Returns whether it cut
 /// the file.
 fn install_frames(
@@ -493,7 +466,7 @@ fn install_frames(
     let cuts = set_frame_count(file, frame_bytes, cut, frame_count)?;
     const FRAMES_AT_ONCE: usize = 256;
     let mut buffer = vec![0; FRAMES_AT_ONCE * frame_bytes];
-    let mut at = HEADER_BYTES;
+    let mut at = JOURNAL_HEADER_BYTES;
     for chunk in index.chunks(FRAMES_AT_ONCE) {
         let bytes = &mut buffer[..chunk.len() * frame_bytes];
         journal.read_at(bytes, at)?;
@@ -652,17 +625,17 @@ pub(super) type Journal = (FileSize, FrameSums, JournalHeader);
 /// error.
 pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     let journal_bytes = journal.len()?;
-    if journal_bytes < HEADER_BYTES {
+    if journal_bytes < JOURNAL_HEADER_BYTES {
         return Ok(None);
     }
-    let mut header = [0; HEADER_BYTES as usize];
+    let mut header = [0; JOURNAL_HEADER_BYTES as usize];
     journal.read_at(&mut header, 0)?;
     if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
         return Ok(None);
     }
     let id = CheckpointId { table_id: u64_at(&header, 36), sequence: u64_at(&header, 8), base: u64_at(&header, 44) };
     let (frame_bytes, count, frame_count) = (u32_at(&header, 16) as usize, u32_at(&header, 20), u32_at(&header, 24));
-    let frames_end = HEADER_BYTES + u64::from(count) * frame_bytes as u64;
+    let frames_end = JOURNAL_HEADER_BYTES + u64::from(count) * frame_bytes as u64;
     let legal = (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) && frame_bytes.is_power_of_two();
     // Checked against the file's length before anything of that size is allocated.
     if !legal || journal_bytes < frames_end + u64::from(count) * 8 {
@@ -676,7 +649,7 @@ pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journa
     let index: Vec<_> = index.chunks_exact(8).map(|e| (u32_at(e, 0), u32_at(e, 4))).collect();
     let mut bytes = vec![0; frame_bytes];
     for (i, &(frame, sum)) in index.iter().enumerate() {
-        journal.read_at(&mut bytes, HEADER_BYTES + (i * frame_bytes) as u64)?;
+        journal.read_at(&mut bytes, JOURNAL_HEADER_BYTES + (i * frame_bytes) as u64)?;
         let intact = frame_sum(frame, &bytes) == sum || planted(Bug::JournalUnchecked);
         if frame >= frame_count || !intact {
             return Ok(None);

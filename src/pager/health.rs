@@ -1,6 +1,6 @@
 //! Whether a handle may still write. A failed write or sync poisons it: what the disk holds is then unknown.
 //!
-//! A checkpoint that finds no room on the disk does not: nothing has changed. If the cache needs one, writes do not begin
+//! A checkpoint that finds no room on the disk does not: nothing has changed. If the cache needs one, no write begins
 //! before it does, so that memory stays bounded; each of them tries again.
 
 use crate::planted::{Bug, planted};

@@ -752,29 +752,6 @@ impl Pager {
         self.health.is_poisoned()
     }
 
-    /// Whether a write may begin. Otherwise the handle is poisoned, or the cache has no room before a checkpoint, for
-    /// which the disk has none.
-    #[inline]
-    pub(crate) fn takes_writes(&self) -> bool {
-        self.health.is_sound()
-    }
-
-    /// A checkpoint that was due could not begin. If the cache needs it, no write begins before it does; otherwise it
-    /// is put off.
-    pub(crate) fn put_off_checkpoint(&self) {
-        self.health.put_off_checkpoint(self.must_checkpoint());
-    }
-
-    /// Whether a checkpoint that is due is not to be tried yet, as the last attempt failed and the cache has room.
-    pub(crate) fn has_put_off_checkpoint(&self) -> bool {
-        !self.must_checkpoint() && self.health.counts_down()
-    }
-
-    /// The cache has room again.
-    pub(crate) fn let_writes_begin(&self) {
-        self.health.let_writes_begin();
-    }
-
     /// # Errors
     /// [`ErrorKind::Poisoned`] after a failed write or sync.
     pub(crate) fn refuse_if_poisoned(&self) -> Result<()> {

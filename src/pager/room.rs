@@ -16,7 +16,7 @@
 //!
 //! Not here: writing the checkpoint (`checkpoint.rs`), when one is tried again (`table/checkpoint.rs`).
 
-use super::checkpoint::{HEADER_BYTES, INDEX_ENTRY_BYTES, journal_path, set_frame_count};
+use super::names::journal_path;
 use super::pool::{DirtyCount, FrameNo};
 use super::{Pager, ZONE_FRAMES};
 use crate::error::{Error, Result};
@@ -25,6 +25,11 @@ use crate::planted::{Bug, planted};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+
+/// Bytes of a journal before its first frame.
+pub(super) const JOURNAL_HEADER_BYTES: u64 = 64;
+/// Bytes of a frame in the index of a journal.
+const INDEX_ENTRY_BYTES: u64 = 8;
 
 /// A journal to be, with room for all frames of a checkpoint. Removed when dropped.
 pub(crate) struct CheckpointRoom {
@@ -135,7 +140,7 @@ impl Pager {
         let (listed, journalled) = (room.counted.listed as u64, room.counted.below);
         let header = 1;
         let frames = journalled + waiting.min(zones) + (listed + waiting).min(zones) + header;
-        let bytes = HEADER_BYTES + frames * (self.frame_bytes() as u64 + INDEX_ENTRY_BYTES);
+        let bytes = JOURNAL_HEADER_BYTES + frames * (self.frame_bytes() as u64 + INDEX_ENTRY_BYTES);
         if bytes > room.reserved_bytes && !planted(Bug::JournalUnreserved) {
             let journal = room.journal.as_deref().expect("no checkpoint has it yet");
             let fail = |e| Error::io(&self.path, "reserve disk space for a checkpoint of", e).before_checkpoint();
@@ -144,4 +149,46 @@ impl Pager {
         }
         Ok(())
     }
+
+    /// Whether a write may begin. Otherwise the handle is poisoned, or the cache has no room before a checkpoint, for
+    /// which the disk has none.
+    #[inline]
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.health.is_sound()
+    }
+
+    /// A checkpoint that was due could not begin. If the cache needs it, no write begins before it does; otherwise it
+    /// is put off.
+    pub(crate) fn put_off_checkpoint(&self) {
+        self.health.put_off_checkpoint(self.must_checkpoint());
+    }
+
+    /// Whether a checkpoint that is due is not to be tried yet, as the last attempt failed and the cache has room.
+    pub(crate) fn has_put_off_checkpoint(&self) -> bool {
+        !self.must_checkpoint() && self.health.counts_down()
+    }
+
+    /// The cache has room again.
+    pub(crate) fn let_writes_begin(&self) {
+        self.health.let_writes_begin();
+    }
+}
+
+/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
+/// Returns whether it was cut, which frees what is reserved beyond its end.
+pub(super) fn set_frame_count(
+    file: &dyn File,
+    frame_bytes: usize,
+    cut: u32,
+    frame_count: u32,
+) -> std::io::Result<bool> {
+    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
+    let cuts = file.len()? > bytes(cut);
+    if cuts {
+        file.set_len(bytes(cut))?;
+    }
+    if file.len()? < bytes(frame_count) {
+        file.set_len(bytes(frame_count))?;
+    }
+    Ok(cuts)
 }
