@@ -138,7 +138,9 @@ fn a_full_disk_changes_nothing_and_the_handle_goes_on_once_there_is_room() {
 
 #[test]
 fn a_full_disk_and_checkpoints_of_other_threads() {
-    DURABILITIES.iter().for_each(|&durability| drop(fill_disks(durability, false)));
+    for durability in DURABILITIES {
+        fill_disks(durability, false);
+    }
 }
 
 #[test]
