@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! a writer finds the log's segment full, or too many frames dirty
-//!   takes the checkpoint lock -> closes the gate -> freezes, begins the next segment -> opens the gate
+//!   takes the checkpoint lock -> reserves disk space -> closes the gate -> freezes, begins the next segment -> opens the gate
 //!   -> a thread writes the frozen frames
 //! other writers go on at once; one that fills the next segment before the checkpoint is complete waits for it
 //! ```
+//!
+//! Where the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the next
+//! one that needs it tries again; those that have room in the log and the cache go on.
 //!
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
 
@@ -26,7 +29,9 @@ impl Table {
     /// such values.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.
+    /// [`ErrorKind::DiskFull`], with nothing changed: make room and call it again. [`ErrorKind::Io`], which may end the
+    /// writes of this handle: they return [`ErrorKind::Poisoned`] then. So may a full disk where the file system cannot
+    /// reserve space or copies on write.
     pub fn sync(&self) -> Result<()> {
         self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {
@@ -51,6 +56,9 @@ impl Table {
     }
 
     /// Makes all writes durable and closes the table.
+    ///
+    /// The handle is gone also after an error. The next open replays what the log has; with [`Durability::None`] the
+    /// writes since the last [`sync`](Self::sync) are lost. To try again after an error, call `sync` first.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays
