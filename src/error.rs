@@ -139,6 +139,17 @@ impl Error {
         }
     }
 
+    /// The error of a checkpoint that could not begin: the handle goes on once there is room.
+    pub(crate) fn before_checkpoint(self) -> Self {
+        match (self.kind(), &self.0.source) {
+            (ErrorKind::DiskFull, Some(source)) => {
+                let remedy = remedy_of_full_disk(source);
+                self.with_hint(format!("Nothing was changed: {remedy} and try again."))
+            }
+            _ => self,
+        }
+    }
+
     /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

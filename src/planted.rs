@@ -35,6 +35,8 @@ pub(crate) enum Bug {
     // Of checkpoints and pages.
     /// New frames go where the last checkpoint still has its own.
     NewFramesOverOld,
+    /// A checkpoint begins without room for its journal.
+    JournalUnreserved,
     /// A journal's frames are not compared with their checksums.
     JournalUnchecked,
     /// A journal of another checkpoint is installed.

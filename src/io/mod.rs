@@ -91,6 +91,10 @@ pub(crate) trait File: Send + Sync {
     fn set_len(&self, bytes: u64) -> Result<()>;
     /// Reserves disk space for the first `bytes` bytes, without changing the length.
     fn reserve(&self, bytes: u64) -> Result<()>;
+    /// Whether some of its bytes have no disk space yet; `false` where the system does not say.
+    fn has_holes(&self) -> Result<bool> {
+        Ok(false)
+    }
     /// The file's permissions, as the system's number, if it has any.
     fn permissions(&self) -> Result<Option<u32>> {
         Ok(None)

@@ -181,6 +181,12 @@ impl File for RealFile {
         reserve(&self.file, bytes)
     }
 
+    fn has_holes(&self) -> Result<bool> {
+        const BLOCK_BYTES: u64 = 512; // of `st_blocks`, whatever the file system
+        let metadata = self.file.metadata()?;
+        Ok(metadata.blocks().saturating_mul(BLOCK_BYTES) < metadata.len())
+    }
+
     fn permissions(&self) -> Result<Option<u32>> {
         Ok(Some(self.file.metadata()?.permissions().mode()))
     }
@@ -371,8 +377,7 @@ fn reserve(file: &fs::File, bytes: u64) -> Result<()> {
         let error = Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => continue,
-            // The file system cannot reserve space; a full disk is then an error of the write, which happens in a
-            // checkpoint, before any old frame is overwritten.
+            // The file system cannot reserve space; a full disk is then an error of the write.
             Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
             _ => return Err(error),
         }

@@ -8,7 +8,7 @@
 //! write -> now (what a read sees) + pending changes, by sector -- sync --> durable
 //! create, remove, rename -> names + pending names -- sync_names --> durable names
 //! crash: State::survivors(kind) = durable, and of the pending what `kind` says
-//! fault: call n fails, once or from there on, as a Fault says
+//! fault: call n fails, once or from there on, as a Fault says; or the disk is full (room.rs)
 //! mapping: a store is an event too, but cannot fail; a crash may come in the midst of one
 //! ```
 //!
@@ -25,6 +25,8 @@
 //!
 //! Not here: what must hold after a crash (`table/crash`). What this cannot show: docs/testing.md, "The simulated
 //! disk".
+
+mod room;
 
 use super::{File, Mapped, Mode, Storage};
 use crate::pager::interleave::step;
@@ -152,7 +154,10 @@ pub(crate) enum Event {
         bytes: Arc<[u8]>,
     },
     SetLen(InodeNo, u64),
-    Reserve,
+    Reserve {
+        inode: InodeNo,
+        bytes: u64,
+    },
     /// Pages of a mapping are made ready.
     Prepare,
     Sync(InodeNo),
@@ -163,14 +168,13 @@ pub(crate) enum Event {
 impl Event {
     /// Whether the disk differs before and after it.
     pub(crate) fn changes(&self) -> bool {
-        !matches!(self, Event::Look | Event::Reserve | Event::Prepare)
+        !matches!(self, Event::Look | Event::Reserve { .. } | Event::Prepare)
     }
 
     fn takes_room(&self, state: &State) -> bool {
         match self {
-            Event::Create(..) | Event::MakeDirectory(..) | Event::Write { .. } | Event::Reserve | Event::Prepare => {
-                true
-            }
+            Event::Create(..) | Event::MakeDirectory(..) => true,
+            Event::Write { .. } | Event::Reserve { .. } | Event::Prepare => true,
             Event::SetLen(inode, bytes) => *bytes > state.inodes[*inode].now.len() as u64,
             _ => false,
         }
@@ -401,7 +405,7 @@ impl State {
     /// Applies `event` as call number `call`.
     pub(crate) fn apply(&mut self, call: u64, event: &Event) {
         match event {
-            Event::Look | Event::Reserve | Event::Prepare => {}
+            Event::Look | Event::Reserve { .. } | Event::Prepare => {}
             Event::Create(path, inode) => {
                 assert_eq!(*inode, self.inodes.len());
                 self.inodes.push(Inode::default());
@@ -556,6 +560,7 @@ struct Inner {
     made_from: InodeNo,
     /// Which calls take their time.
     slow: Option<Random>,
+    room: Option<room::Room>,
 }
 
 /// The disk; a clone is the same disk.
@@ -619,7 +624,8 @@ impl Inner {
     fn new(state: State) -> Inner {
         let made_from = state.inodes.len();
         let (trace, locks) = (Vec::new(), Vec::new());
-        Inner { state, trace, plan: None, tally: Tally::default(), locks, maps: true, made_from, slow: None }
+        let (plan, slow, room, tally) = (None, None, None, Tally::default());
+        Inner { state, trace, plan, tally, locks, maps: true, made_from, slow, room }
     }
 
     /// How the next call is to fail.
@@ -642,6 +648,9 @@ impl Inner {
             Some(Fault::NoSpace) if event.takes_room(&self.state) => (Event::Look, Fired::NoSpace, libc::ENOSPC),
             Some(Fault::Short) if let Some(torn) = event.torn(&mut Random::new(&[call])) => {
                 (torn, Fired::ShortWrite, libc::EIO)
+            }
+            _ if self.room.as_mut().is_some_and(|room| !room.take(&event, &self.state)) => {
+                (Event::Look, Fired::NoSpace, libc::ENOSPC)
             }
             _ => {
                 self.state.apply(call, &event);
@@ -801,8 +810,8 @@ impl File for Open {
         self.change(Event::SetLen(self.inode, bytes))
     }
 
-    fn reserve(&self, _bytes: u64) -> Result<()> {
-        self.change(Event::Reserve)
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        self.change(Event::Reserve { inode: self.inode, bytes })
     }
 
     fn sync(&self) -> Result<()> {

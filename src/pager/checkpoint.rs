@@ -1,6 +1,7 @@
 //! Checkpoint: dirty frames reach the file together or not at all.
 //!
 //! ```text
+//! reserve     disk space for all that follows (`room.rs`); after an error here nothing has changed
 //! freeze      between two writes: list the dirty frames, encode the header
 //! new frames  write those beyond the end of the last checkpoint to their places; sync
 //! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- the commit point
@@ -19,31 +20,26 @@
 //! journal".
 
 use super::frozen::FrozenFrame;
+use super::names::journal_path;
 use super::pool::FrameNo;
+use super::room::{CheckpointRoom, JOURNAL_HEADER_BYTES, set_frame_count};
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{header_sum, nonzero, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::atomic::with_suffix;
-use crate::io::{File, Mode, Storage, create_beside};
+use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
 use crate::planted::{Bug, planted};
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
 /// First bytes of a journal. On disk.
 const MAGIC: [u8; 8] = *b"SPLITJRN";
-/// Bytes of a journal before its first frame.
-pub(super) const HEADER_BYTES: u64 = 64;
 
 /// The checksum of a frame covers its number, so a frame in the wrong place does not match.
 pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
     nonzero(crc32c::crc32c_append(crc32c::crc32c(&frame.to_le_bytes()), bytes))
-}
-
-pub(super) fn journal_path(path: &Path) -> PathBuf {
-    with_suffix(path, "-ckpt")
 }
 
 /// The state of the table at one moment between writes, to be written while writers go on.
@@ -58,19 +54,25 @@ pub(crate) struct Frozen {
     keep_end: bool,
     header: Vec<u8>,
     sequence: u64,
+    /// Empty so far.
+    journal: Box<dyn File>,
 }
 
 impl Pager {
     /// Records the state of this moment, with `root` for the header, and begins a new segment of the log with room for
-    /// a record of `log_bytes`. The caller keeps writers out.
+    /// a record of `log_bytes`. `room` is that of [`reserve_checkpoint`](Self::reserve_checkpoint), under the same
+    /// checkpoint lock. The caller keeps writers out.
     ///
     /// # Errors
-    /// Those of beginning a segment, and [`ErrorKind::Io`] where a map frame has to be read; nothing has changed.
-    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
+    /// Those of beginning a segment and of reserving more room, and [`ErrorKind::Io`] where a map frame has to be read;
+    /// nothing has changed.
+    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64, mut room: CheckpointRoom) -> Result<Frozen> {
         self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.free_kept()?;
         self.seal_windows().inspect_err(|e| self.poison(e.message()))?;
-        let keep_end = self.extend_file_for_checkpoint()?;
+        self.extend_file_for_checkpoint()?;
+        let keep_end = self.keeps_end();
+        self.complete_room(&mut room)?;
         let sequence = match &self.log {
             Some(log) => {
                 log.follow(u64::from(self.frame_count()) * self.frame_bytes() as u64);
@@ -88,15 +90,12 @@ impl Pager {
         self.stop_spilling();
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
-        let last = self.checkpoint_frames.load(Acquire);
-        // If the file was cut, the last checkpoint still needs the frames beyond the cut. The first checkpoint of all
-        // is journalled as a whole, so that the file is empty until it is complete.
-        let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
-        let direct_from = if safe && last > 0 { last } else { FrameNo::MAX };
+        let direct_from = self.direct_from();
         self.begin_through_period(frame_count);
-        let keep_end = keep_end || self.spilling.in_place;
         let header = self.header_bytes(root, sequence);
-        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence })
+        self.health.let_writes_begin();
+        let journal = room.into_journal();
+        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence, journal })
     }
 
     /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
@@ -129,32 +128,31 @@ impl Pager {
     fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<FrameSums> {
         let path = journal_path(&self.path);
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
-        self.refuse_if_moved()?;
-        self.storage.remove(&path).map_err(fail("remove the old journal of"))?;
-        let journal = create_beside(self.storage.as_ref(), &path, file).map_err(fail("create a journal for"))?;
-        // Another table may be opened by this name, should this one be renamed now.
-        Self::take_lock(journal.as_ref(), &path)?;
+        let journal = frozen.journal.as_ref();
         // The name may by now belong to another table's journal.
         let remove_named = || if journal.is_at(&path)? { self.storage.remove(&path) } else { Ok(()) };
+        // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
+        // power loss.
+        let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
+        self.refuse_if_moved().inspect_err(forget)?;
         let mut size = FileSize { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
         if frozen.direct_from != FrameNo::MAX {
             if !frozen.keep_end {
                 // Remove what an interrupted checkpoint left beyond the end before new frames are written there.
                 set_frame_count(file, size.frame_bytes, size.cut, size.frame_count)
-                    .map_err(fail("set the length of"))?;
+                    .map_err(fail("set the length of"))
+                    .inspect_err(forget)?;
             }
             // Writers may be writing through beyond the end of this checkpoint, now and when it is installed.
             size.cut =
                 if self.writes_through() && !planted(Bug::ThroughCutOff) { CUT_NOTHING } else { size.frame_count };
         }
-        // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
-        // power loss.
-        let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
-        let (all, index) = self.write_journal(frozen, size, journal.as_ref(), file).inspect_err(forget)?;
+        let (all, index) = self.write_journal(frozen, size, journal, file).inspect_err(forget)?;
         self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
         // A crash in what follows leaves a file that is of no use without the journal beside it.
         self.refuse_if_moved().inspect_err(forget)?;
-        install_frames(journal.as_ref(), file, size, &index).map_err(fail("write a checkpoint to"))?;
+        let cut = install_frames(journal, file, size, &index).map_err(fail("write a checkpoint to"))?;
+        self.space().forget_reserved(cut);
         // Unsynced on purpose: installing the journal again changes nothing until the next one replaces it.
         remove_named().map_err(fail("remove the journal of"))?;
         Ok(all)
@@ -280,7 +278,7 @@ impl<'a> JournalWriter<'a> {
             frame_bytes,
             buffer: vec![0; BUFFER_BYTES.max(frame_bytes)],
             filled: 0,
-            written: HEADER_BYTES,
+            written: JOURNAL_HEADER_BYTES,
             index: Vec::new(),
             all: Vec::new(),
             direct,
@@ -303,7 +301,7 @@ impl<'a> JournalWriter<'a> {
         let index: Vec<u8> =
             self.index.iter().flat_map(|(frame, sum)| [frame.to_le_bytes(), sum.to_le_bytes()]).flatten().collect();
         self.journal.write_at(&index, self.written)?;
-        let mut header = [0; HEADER_BYTES as usize];
+        let mut header = [0; JOURNAL_HEADER_BYTES as usize];
         header[..8].copy_from_slice(&MAGIC);
         header[8..16].copy_from_slice(&id.sequence.to_le_bytes());
         header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
@@ -456,27 +454,19 @@ pub(super) struct FileSize {
 /// The `cut` of a checkpoint that cuts nothing off.
 const CUT_NOTHING: u32 = u32::MAX;
 
-/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
-pub(super) fn set_frame_count(file: &dyn File, frame_bytes: usize, cut: u32, frame_count: u32) -> std::io::Result<()> {
-    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
-    if file.len()? > bytes(cut) {
-        file.set_len(bytes(cut))?;
-    }
-    if file.len()? < bytes(frame_count) { file.set_len(bytes(frame_count)) } else { Ok(()) }
-}
-
-/// Copies the frames of a complete journal to their places, sets the file's length, and syncs.
+/// Copies the frames of a complete journal to their places, sets the file's length, and syncs. Returns whether it cut
+/// the file.
 fn install_frames(
     journal: &dyn File,
     file: &dyn File,
     size: FileSize,
     index: &[(FrameNo, u32)],
-) -> std::io::Result<()> {
+) -> std::io::Result<bool> {
     let FileSize { frame_bytes, cut, frame_count } = size;
-    set_frame_count(file, frame_bytes, cut, frame_count)?;
+    let cuts = set_frame_count(file, frame_bytes, cut, frame_count)?;
     const FRAMES_AT_ONCE: usize = 256;
     let mut buffer = vec![0; FRAMES_AT_ONCE * frame_bytes];
-    let mut at = HEADER_BYTES;
+    let mut at = JOURNAL_HEADER_BYTES;
     for chunk in index.chunks(FRAMES_AT_ONCE) {
         let bytes = &mut buffer[..chunk.len() * frame_bytes];
         journal.read_at(bytes, at)?;
@@ -493,7 +483,7 @@ fn install_frames(
             start = end;
         }
     }
-    file.sync()
+    file.sync().map(|()| cuts)
 }
 
 /// Installs the journal beside `path` if it is complete, then removes it.
@@ -635,17 +625,17 @@ pub(super) type Journal = (FileSize, FrameSums, JournalHeader);
 /// error.
 pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     let journal_bytes = journal.len()?;
-    if journal_bytes < HEADER_BYTES {
+    if journal_bytes < JOURNAL_HEADER_BYTES {
         return Ok(None);
     }
-    let mut header = [0; HEADER_BYTES as usize];
+    let mut header = [0; JOURNAL_HEADER_BYTES as usize];
     journal.read_at(&mut header, 0)?;
     if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
         return Ok(None);
     }
     let id = CheckpointId { table_id: u64_at(&header, 36), sequence: u64_at(&header, 8), base: u64_at(&header, 44) };
     let (frame_bytes, count, frame_count) = (u32_at(&header, 16) as usize, u32_at(&header, 20), u32_at(&header, 24));
-    let frames_end = HEADER_BYTES + u64::from(count) * frame_bytes as u64;
+    let frames_end = JOURNAL_HEADER_BYTES + u64::from(count) * frame_bytes as u64;
     let legal = (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) && frame_bytes.is_power_of_two();
     // Checked against the file's length before anything of that size is allocated.
     if !legal || journal_bytes < frames_end + u64::from(count) * 8 {
@@ -659,7 +649,7 @@ pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journa
     let index: Vec<_> = index.chunks_exact(8).map(|e| (u32_at(e, 0), u32_at(e, 4))).collect();
     let mut bytes = vec![0; frame_bytes];
     for (i, &(frame, sum)) in index.iter().enumerate() {
-        journal.read_at(&mut bytes, HEADER_BYTES + (i * frame_bytes) as u64)?;
+        journal.read_at(&mut bytes, JOURNAL_HEADER_BYTES + (i * frame_bytes) as u64)?;
         let intact = frame_sum(frame, &bytes) == sum || planted(Bug::JournalUnchecked);
         if frame >= frame_count || !intact {
             return Ok(None);

@@ -16,8 +16,10 @@
 //!
 //! Not here: the content of frames (`salvage/`).
 
-use super::checkpoint::{self, frame_sum, journal_path};
+use super::checkpoint::{self, frame_sum};
+use super::names::journal_path;
 use super::pool::FrameNo;
+use super::room::JOURNAL_HEADER_BYTES;
 use super::{FORMAT_VERSION, Header, MAGIC, MAP_GROUP_COUNT, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START};
 use super::{header_sum, sum_of_sums};
@@ -249,7 +251,7 @@ impl DamagedFile {
         let frame_bytes = self.frame_bytes as u64;
         let (file, at) = match &self.journal {
             Some(journal) => match journal.frames.get(&frame) {
-                Some(&index) => (journal.file.as_ref(), checkpoint::HEADER_BYTES + u64::from(index) * frame_bytes),
+                Some(&index) => (journal.file.as_ref(), JOURNAL_HEADER_BYTES + u64::from(index) * frame_bytes),
                 None if frame >= journal.cut => {
                     bytes.fill(0);
                     return Ok(());

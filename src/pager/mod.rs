@@ -28,6 +28,7 @@ mod mapping;
 mod names;
 pub(crate) mod pool;
 mod ranges;
+mod room;
 pub(crate) mod sink;
 mod space;
 mod spill;
@@ -598,13 +599,12 @@ impl Pager {
         u64::from(frames) <= self.cache_frames
     }
 
-    /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`.
-    fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
-        let bytes = |frames: FrameNo| u64::from(frames) * self.frame_bytes() as u64;
-        file.reserve(bytes(wanted))
-            .or_else(|_| file.reserve(bytes(needed)))
-            .map_err(|e| Error::io(&self.path, "reserve disk space for", e))
+    /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`. Returns for how
+    /// many.
+    fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<FrameNo> {
+        let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(wanted) };
+        let reserve = |frames: FrameNo| file.reserve(u64::from(frames) * self.frame_bytes() as u64).map(|()| frames);
+        reserve(wanted).or_else(|_| reserve(needed)).map_err(|e| Error::io(&self.path, "reserve disk space for", e))
     }
 
     /// Compares a frame read from the file with its checksum.

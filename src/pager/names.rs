@@ -8,12 +8,17 @@
 //! Why, and what remains possible: docs/architecture.md, "Names".
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::io::atomic::with_suffix;
 use crate::io::{File, Storage};
 use std::path::{Path, PathBuf};
 
 /// The path after which a table's log and journal are named.
 pub(crate) fn resolve(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
     storage.resolve(path).map_err(|e| Error::io(path, "follow the links of", e))
+}
+
+pub(super) fn journal_path(path: &Path) -> PathBuf {
+    with_suffix(path, "-ckpt")
 }
 
 /// Whether `path` names `file` now.

@@ -103,6 +103,14 @@ pub(crate) trait FrameSource {
     fn made_resident(&self);
 }
 
+/// Frames dirtied in the current epoch, as far as they are counted.
+#[derive(Default)]
+pub(crate) struct DirtyCount {
+    pub listed: usize,
+    /// Those below some frame.
+    pub below: u64,
+}
+
 /// Frames, their latches and states.
 pub(crate) struct Pool {
     /// A frame has 2^`frame_bits` bytes, a segment 2^`segment_bits` frames.
@@ -551,6 +559,22 @@ impl Pool {
     #[inline]
     pub(crate) fn dirty_count(&self) -> u64 {
         self.dirty_count.load(Acquire)
+    }
+
+    /// Counts the frames dirtied since `count`, and those of them below `end`. The caller prevents a new epoch.
+    pub(crate) fn count_dirty(&self, count: &mut DirtyCount, end: FrameNo) {
+        // Few enough that a writer with another frame waits for some microseconds.
+        const AT_ONCE: usize = 1 << 15;
+        let parity = self.epoch.load(Relaxed) as usize & 1;
+        loop {
+            let list = self.dirty[parity].lock().expect("no panic while held");
+            let part = &list[count.listed..list.len().min(count.listed + AT_ONCE)];
+            if part.is_empty() {
+                return;
+            }
+            count.below += part.iter().filter(|&&frame| frame < end).count() as u64;
+            count.listed += part.len();
+        }
     }
 
     /// Starts a new epoch: the frames that are dirty now are frozen, and [`copy_frozen`](Self::copy_frozen) copies

@@ -155,6 +155,22 @@ impl Space {
         &mut zone[(frame % ZONE_FRAMES) as usize]
     }
 
+    /// Frames for which disk space is reserved.
+    pub(super) fn reserved_frames(&self) -> FrameNo {
+        self.reserved_frames
+    }
+
+    pub(super) fn note_reserved(&mut self, frames: FrameNo) {
+        self.reserved_frames = self.reserved_frames.max(frames);
+    }
+
+    /// If the file was `cut`, what was reserved beyond its end is free again.
+    pub(super) fn forget_reserved(&mut self, cut: bool) {
+        if cut {
+            self.reserved_frames = 0;
+        }
+    }
+
     /// The links of `frame`, of none where its zone has none.
     fn link_of(&self, frame: FrameNo) -> Link {
         let zone = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
@@ -416,8 +432,7 @@ impl Pager {
             let frame_bytes = self.frame_bytes() as u64;
             let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
             let target = (u64::from(end) + step).min(u64::from(FrameNo::MAX)) as FrameNo;
-            self.reserve_on_disk(end, target)?;
-            space.reserved_frames = target;
+            space.reserved_frames = self.reserve_on_disk(end, target)?;
         }
         if !self.has_cache_for(end) {
             self.pool().outgrow_cache(self.cache_frames);
@@ -577,6 +592,17 @@ impl Pager {
             }
         }
         Ok(())
+    }
+
+    /// Most map frames that change when quarantined units are freed.
+    pub(super) fn maps_of_quarantined(&self) -> u64 {
+        let zone_units = u64::from(ZONE_FRAMES * FRAME_UNITS);
+        self.space().quarantined.iter().map(|&(_, len)| u64::from(len) / zone_units + 2).sum()
+    }
+
+    /// Most map frames that change when kept holes are freed.
+    pub(super) fn maps_of_kept(&self) -> u64 {
+        self.space().kept.iter().map(|kept| kept.len() as u64).sum()
     }
 
     /// The extents that wait for a checkpoint: first unit, length.

@@ -20,10 +20,11 @@
 //! Source: docs/architecture.md, "Log". Not here: the record (`table/wal_record.rs`), which values (`table/stored.rs`).
 
 use super::pool::{FrameNo, FrameSource};
+use super::room::set_frame_count;
 use super::space::windows::Room;
 use super::wal::Safety;
 use super::words::Bytes;
-use super::{FRAME_UNITS, Pager, checkpoint};
+use super::{FRAME_UNITS, Pager};
 use crate::error::{Error, Result};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
@@ -159,7 +160,7 @@ impl Pager {
     fn try_map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
         let Some(file) = self.file.as_ref().filter(|_| self.has_cache_for(frames.end)) else { return Ok(false) };
         // No page beyond the end of a file can be stored to.
-        checkpoint::set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, frames.end)
+        set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, frames.end)
             .map_err(|e| Error::io(&self.path, "set the length of", e))?;
         Ok(self.pool.open_window(frames, file.as_ref()))
     }
@@ -327,13 +328,22 @@ impl Pager {
     /// Before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to bytes
     /// beyond its end. Nothing may cut the file then, also in the future of a writer, so it is extended while there are
     /// none. The caller keeps writers out.
-    pub(super) fn extend_file_for_checkpoint(&self) -> Result<bool> {
-        let keep_end = self.writes_through() || self.through.used.load(Relaxed);
-        if let Some(file) = self.file.as_ref().filter(|_| keep_end) {
-            checkpoint::set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, self.frame_count())
+    pub(super) fn extend_file_for_checkpoint(&self) -> Result<()> {
+        if let Some(file) = self.file.as_ref().filter(|_| self.may_be_referred_to()) {
+            set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, self.frame_count())
                 .map_err(|e| Error::io(&self.path, "set the length of", e))?;
         }
-        Ok(keep_end)
+        Ok(())
+    }
+
+    fn may_be_referred_to(&self) -> bool {
+        self.writes_through() || self.through.used.load(Relaxed)
+    }
+
+    /// Whether bytes of the file beyond the last checkpoint must stay: records of the log refer to them, or frames were
+    /// spilled there.
+    pub(super) fn keeps_end(&self) -> bool {
+        self.may_be_referred_to() || self.spilling.in_place
     }
 
     /// When a checkpoint of `frame_count` frames begins: values go beyond its end from here on.

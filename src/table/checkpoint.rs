@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! a writer finds the log's segment full, or too many frames dirty
-//!   takes the checkpoint lock -> closes the gate -> freezes, begins the next segment -> opens the gate
+//!   takes the checkpoint lock -> reserves disk space -> closes the gate -> freezes, begins the next segment -> opens the gate
 //!   -> a thread writes the frozen frames
 //! other writers go on at once; one that fills the next segment before the checkpoint is complete waits for it
 //! ```
+//!
+//! Where the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the next
+//! one that needs it tries again; those that have room in the log and the cache go on.
 //!
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
 
@@ -26,7 +29,9 @@ impl Table {
     /// such values.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], after which the handle takes no more writes.
+    /// [`ErrorKind::DiskFull`], with nothing changed: make room and call it again. [`ErrorKind::Io`], which may end the
+    /// writes of this handle: they return [`ErrorKind::Poisoned`] then. So may a full disk where the file system cannot
+    /// reserve space or copies on write.
     pub fn sync(&self) -> Result<()> {
         self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {
@@ -51,6 +56,9 @@ impl Table {
     }
 
     /// Makes all writes durable and closes the table.
+    ///
+    /// The handle is gone also after an error. The next open replays what the log has; with [`Durability::None`] the
+    /// writes since the last [`sync`](Self::sync) are lost. To try again after an error, call `sync` first.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays
@@ -108,10 +116,12 @@ impl Table {
         self.pager.write_frozen(frozen)
     }
 
-    fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
+    /// A full disk is an error here, and nothing has changed.
+    pub(super) fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
+        let room = self.pager.reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
-        self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes)
+        self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes, room)
     }
 
     /// After a write: makes a checkpoint if one is due.
@@ -126,11 +136,25 @@ impl Table {
         // Installing a checkpoint at an open costs as much as writing its journal.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
-        if self.pager.wants_checkpoint(dirty_bytes_max) && !self.replaying {
-            // The write is made and logged. A checkpoint that failed is tried again by the next writer, or has
-            // poisoned the handle, which is an error of the next write.
-            let _ = self.begin_due_checkpoint();
+        if self.pager.wants_checkpoint(dirty_bytes_max) && !self.replaying && !self.pager.has_put_off_checkpoint() {
+            // The write is made and logged. A checkpoint that could not begin is tried again, before the next write if
+            // the cache needs it; one that failed has poisoned the handle, which is an error of the next write.
+            if let Err(e) = self.begin_due_checkpoint()
+                && e.kind() != ErrorKind::WouldDeadlock
+            {
+                self.pager.put_off_checkpoint();
+            }
         }
+    }
+
+    /// Begins a checkpoint if the cache still has no room without one.
+    #[cold]
+    pub(super) fn make_cache_room(&self) -> Result<()> {
+        if self.pager.must_checkpoint() {
+            return self.begin_due_checkpoint();
+        }
+        self.pager.let_writes_begin();
+        Ok(())
     }
 
     #[cold]

@@ -53,9 +53,25 @@ impl Table {
         }
         self.pager.refuse_if_forked()?;
         let inside = self.gate.enter()?;
-        if self.pager.is_poisoned() {
-            self.pager.refuse_if_poisoned()?;
+        if !self.pager.takes_writes() {
+            return self.enter_with_cache_room(inside);
         }
+        Ok(inside)
+    }
+
+    /// Makes the checkpoint that the cache needs, for which the disk had no room when the last writer tried.
+    #[cold]
+    fn enter_with_cache_room<'t>(&'t self, inside: WriterGuard<'t>) -> Result<WriterGuard<'t>> {
+        drop(inside);
+        self.pager.refuse_if_poisoned()?;
+        self.make_cache_room()?;
+        self.enter_anyway()
+    }
+
+    /// Enters the gate to go on with a change that has begun, even if the cache has no room for more.
+    pub(super) fn enter_anyway(&self) -> Result<WriterGuard<'_>> {
+        let inside = self.gate.enter()?;
+        self.pager.refuse_if_poisoned()?;
         Ok(inside)
     }
 

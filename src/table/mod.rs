@@ -150,7 +150,7 @@ impl Table {
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX);
     /// [`ErrorKind::ReadOnly`]; [`ErrorKind::DiskFull`] and [`ErrorKind::Busy`], with nothing changed;
     /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where a page has to be read from the file; [`ErrorKind::Poisoned`]
-    /// after a failed checkpoint.
+    /// after a failed checkpoint, but for one that found no room on the disk and so did not begin.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
@@ -343,7 +343,7 @@ impl Table {
             self.log(&mut writer, WalRecord::Clear)?
         };
         {
-            let _inside = self.enter()?;
+            let _inside = self.enter_anyway()?;
             self.buckets.shrink()?;
         }
         self.wait_durable(lsn)

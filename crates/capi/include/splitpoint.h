@@ -305,7 +305,8 @@ spt_status spt_open_in_memory(const spt_options *options, spt_table **table);
  *
  * Errors:
  *   SPT_IN_USE            cursors, batches or views are open, or it is called from a callback: the table stays open
- *   SPT_IO SPT_DISK_FULL  what the log holds is kept, and the next open replays it
+ *   SPT_IO SPT_DISK_FULL  what the log holds is kept, and the next open replays it; with SPT_DURABILITY_NONE the writes
+ *                         since the last spt_sync are lost: call it before, as it can be called again
  *   SPT_POISONED          an earlier failure: the next open finds what was durable by then
  *   SPT_FORKED            in a child of the process that opened it: closed here, and untouched in the parent
  */
@@ -546,7 +547,8 @@ spt_status spt_clear(spt_table *table);
  * For tables in memory and tables opened for reading both do nothing.
  *
  * Errors:
- *   SPT_IO SPT_DISK_FULL  the handle takes no more writes: close it, and open the table again
+ *   SPT_DISK_FULL         nothing has changed: make room and call it again
+ *   SPT_IO                the handle takes no more writes: close it, and open the table again
  */
 spt_status spt_sync(spt_table *table);
 spt_status spt_checkpoint(spt_table *table);

@@ -15,6 +15,7 @@
 
 mod beside;
 mod damage;
+mod full;
 mod planted;
 mod spilled;
 mod stored;
@@ -246,7 +247,9 @@ fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Strin
         for &fault in faults {
             for lasting in [false, true] {
                 // Syncs and growth are few, and most depends on them.
-                if !matches!(event, Event::Sync(_) | Event::Reserve) && random.below(depth.fault_every as usize) != 0 {
+                if !matches!(event, Event::Sync(_) | Event::Reserve { .. })
+                    && random.below(depth.fault_every as usize) != 0
+                {
                     continue;
                 }
                 let plan = Plan { fault, at: call as u64, lasting };

@@ -114,10 +114,7 @@ fn crash_beside_checkpoint() -> Result<(), String> {
     let table = open(&disk);
     change_to(&table, 0..3000);
     let guard = table.pager.checkpoint_lock().acquire().unwrap();
-    let frozen = {
-        let _alone = table.gate.close().unwrap();
-        table.pager.freeze(&table.buckets.root(table.gate.totals()).encode(), 0).unwrap()
-    };
+    let frozen = table.freeze_frames(0).unwrap();
     // Few enough that no further checkpoint is due, for which this thread would wait.
     const CHANGED: u32 = 3010;
     change_to(&table, 3000..CHANGED);

@@ -172,10 +172,7 @@ fn values_written_while_a_checkpoint_is_held_and_copied_survive() {
     table.put(&[1], &values[1]).unwrap();
     // Values written between the moment of a checkpoint and its end go beyond its end, and are not cut off.
     let guard = table.pager.checkpoint_lock().acquire().unwrap();
-    let frozen = {
-        let _alone = table.gate.close().unwrap();
-        table.pager.freeze(&table.buckets.root(table.gate.totals()).encode(), 0).unwrap()
-    };
+    let frozen = table.freeze_frames(0).unwrap();
     table.put(&[2], &values[2]).unwrap();
     let between = after(&disk, Crash::Kill);
     table.pager.write_frozen(frozen).unwrap();

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// The disk, with control over a checkpoint's creation of its journal.
+/// The disk, with control over a checkpoint that has written its journal and is about to make its name durable.
 struct JournalGate {
     state: AtomicU8,
-    /// A checkpoint is about to create its journal.
+    /// A checkpoint has written its journal.
     reached: AtomicBool,
 }
 
@@ -36,15 +36,6 @@ impl JournalGate {
 
 impl Storage for JournalGate {
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
-        if mode == Mode::New && path.to_string_lossy().ends_with("-ckpt") {
-            self.reached.store(true, SeqCst);
-            while self.state.load(SeqCst) == HOLD {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            if self.state.load(SeqCst) == FAIL {
-                return Err(Error::other("the journal cannot be made"));
-            }
-        }
         Disk.open(path, mode)
     }
 
@@ -57,6 +48,15 @@ impl Storage for JournalGate {
     }
 
     fn sync_names(&self, path: &Path) -> Result<()> {
+        if path.to_string_lossy().ends_with("-ckpt") {
+            self.reached.store(true, SeqCst);
+            while self.state.load(SeqCst) == HOLD {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if self.state.load(SeqCst) == FAIL {
+                return Err(Error::other("the directory cannot be synced"));
+            }
+        }
         Disk.sync_names(path)
     }
 }

@@ -1,0 +1,76 @@
+//! How much room the simulated disk has, in pages. A write or a reservation beyond it is `ENOSPC` and has no effect.
+//!
+//! A file has the pages that were written or reserved. Making it longer takes none; setting its length to what it is,
+//! or less, frees those beyond. A removed file has none, even if it is open.
+
+use super::{Event, InodeNo, PAGE_BYTES, Simulated, State};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+pub(super) struct Room {
+    pages_max: u64,
+    /// Otherwise a reservation takes nothing and never fails.
+    reserves: bool,
+    pages: BTreeMap<InodeNo, BTreeSet<u64>>,
+}
+
+fn pages(from: u64, to: u64) -> Range<u64> {
+    from / PAGE_BYTES..to.div_ceil(PAGE_BYTES)
+}
+
+impl Room {
+    fn of(state: &State) -> Room {
+        let file = |&inode: &InodeNo| (inode, pages(0, state.inodes[inode].now.len() as u64).collect());
+        Room { pages_max: u64::MAX, reserves: true, pages: state.names.values().map(file).collect() }
+    }
+
+    fn used(&self) -> u64 {
+        self.pages.values().map(|pages| pages.len() as u64).sum()
+    }
+
+    /// Takes or frees the pages of `event`. `false`, with nothing taken, where there are too few.
+    pub(super) fn take(&mut self, event: &Event, state: &State) -> bool {
+        let (inode, range) = match *event {
+            Event::Write { inode, offset, ref bytes } => (inode, pages(offset, offset + bytes.len() as u64)),
+            Event::Reserve { inode, bytes } if self.reserves => (inode, pages(0, bytes)),
+            Event::SetLen(inode, bytes) if bytes <= state.inodes[inode].now.len() as u64 => {
+                let kept = pages(0, bytes);
+                self.pages.entry(inode).or_default().retain(|page| kept.contains(page));
+                return true;
+            }
+            Event::Remove(ref path) | Event::Rename(_, ref path) => {
+                state.names.get(path).map(|inode| self.pages.remove(inode));
+                return true;
+            }
+            _ => return true,
+        };
+        let left = self.pages_max.saturating_sub(self.used());
+        let has = self.pages.entry(inode).or_default();
+        let more: Vec<u64> = range.filter(|page| !has.contains(page)).collect();
+        let fits = more.len() as u64 <= left;
+        if fits {
+            has.extend(more);
+        }
+        fits
+    }
+}
+
+impl Simulated {
+    /// Gives the disk room for `bytes` bytes, or as much as it needs.
+    pub(crate) fn limit_room(&self, bytes: Option<u64>) {
+        let inner = &mut *self.inner();
+        let room = inner.room.get_or_insert_with(|| Room::of(&inner.state));
+        room.pages_max = bytes.map_or(u64::MAX, |bytes| bytes / PAGE_BYTES);
+    }
+
+    /// Bytes that its files take, once its room was limited.
+    pub(crate) fn used_room(&self) -> u64 {
+        self.inner().room.as_ref().map_or(0, |room| room.used() * PAGE_BYTES)
+    }
+
+    /// Makes reservations take nothing, as where the file system has none.
+    pub(crate) fn reserve_nothing(&self) {
+        let inner = &mut *self.inner();
+        inner.room.get_or_insert_with(|| Room::of(&inner.state)).reserves = false;
+    }
+}

@@ -1,0 +1,194 @@
+//! Room for a checkpoint: reserved before anything changes, so that a full disk is an error without consequences.
+//!
+//! ```text
+//! gate open     cut off what an interrupted checkpoint left -> reserve the places of new frames in the table's file
+//!               -> create the journal -> count the dirty frames -> reserve its length
+//! gate closed   count those dirtied since; reserve more if they need it
+//! freeze        from here on a failed write poisons the handle
+//! ```
+//!
+//! Most frames beyond the end of the file have their places already: a table that grows reserves them (`space.rs`).
+//! The count is an upper bound: a zone with a dirty frame may have its checksum frame in the journal, too. The file
+//! keeps its length, so a journal ends after its index, as without a reservation.
+//!
+//! Nothing is reserved where the file system cannot; there a full disk is an error of a write. So it is for writes in
+//! place where the file system copies on write.
+//!
+//! Not here: writing the checkpoint (`checkpoint.rs`), when one is tried again (`table/checkpoint.rs`).
+
+use super::names::journal_path;
+use super::pool::{DirtyCount, FrameNo};
+use super::{Pager, ZONE_FRAMES};
+use crate::error::{Error, Result};
+use crate::io::{File, Storage, create_beside};
+use crate::planted::{Bug, planted};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+/// Bytes of a journal before its first frame.
+pub(super) const JOURNAL_HEADER_BYTES: u64 = 64;
+/// Bytes of a frame in the index of a journal.
+const INDEX_ENTRY_BYTES: u64 = 8;
+
+/// A journal to be, with room for all frames of a checkpoint. Removed when dropped.
+pub(crate) struct CheckpointRoom {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    /// `None` once it belongs to a checkpoint.
+    journal: Option<Box<dyn File>>,
+    reserved_bytes: u64,
+    counted: DirtyCount,
+}
+
+impl CheckpointRoom {
+    /// Keeps the journal, for the checkpoint that begins now.
+    pub(super) fn into_journal(mut self) -> Box<dyn File> {
+        self.journal.take().expect("it is taken once")
+    }
+}
+
+impl Drop for CheckpointRoom {
+    fn drop(&mut self) {
+        // The name may by now belong to another table's journal. One that stays is incomplete, which is harmless.
+        if let Some(journal) = self.journal.take()
+            && journal.is_at(&self.path).unwrap_or(false)
+        {
+            let _ = self.storage.remove(&self.path);
+        }
+    }
+}
+
+impl Pager {
+    /// Reserves disk space for a checkpoint of what is dirty now. The caller holds the checkpoint lock; writers go on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; nothing has changed.
+    pub(crate) fn reserve_checkpoint(&self) -> Result<CheckpointRoom> {
+        // The journal of a checkpoint that failed in part may be needed by the next open.
+        self.refuse_if_poisoned()?;
+        self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
+        self.reserve_places()?;
+        let mut room = self.create_journal()?;
+        let waiting = self.maps_of_kept() + self.maps_of_quarantined();
+        self.reserve_journal(&mut room, waiting)?;
+        Ok(room)
+    }
+
+    /// Reserves more if frames were dirtied since. The caller keeps writers out, and frees quarantined units next.
+    pub(super) fn complete_room(&self, room: &mut CheckpointRoom) -> Result<()> {
+        self.reserve_journal(room, self.maps_of_quarantined())
+    }
+
+    /// The first frame that needs no journal, as it is not part of the last checkpoint.
+    pub(super) fn direct_from(&self) -> FrameNo {
+        let (cut, last) = (self.file_frames.load(Acquire), self.checkpoint_frames.load(Acquire));
+        // If the file was cut, the last checkpoint still needs the frames beyond the cut. The first checkpoint of all
+        // is journalled as a whole, so that the file is empty until it is complete.
+        let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
+        if safe && last > 0 { last } else { FrameNo::MAX }
+    }
+
+    /// Reserves the places in the table's file that are not yet reserved.
+    fn reserve_places(&self) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        // With the allocator's lock, under which others reserve.
+        let mut space = self.space();
+        let (frame_count, in_file) = (self.frame_count(), self.file_frames.load(Acquire));
+        let fail = |e| Error::io(&self.path, "set the length of", e);
+        if self.direct_from() != FrameNo::MAX && !self.keeps_end() {
+            // What an interrupted checkpoint left beyond the end is cut off here, as this frees its blocks and all
+            // that are reserved after them.
+            let cut = set_frame_count(file.as_ref(), self.frame_bytes(), in_file, 0).map_err(fail)?;
+            space.forget_reserved(cut);
+        }
+        if frame_count <= space.reserved_frames() {
+            return Ok(());
+        }
+        // Growth reserves all frames from the first on. So holes are left only in a table that has not grown: a copy.
+        let has_holes = || file.has_holes().map_err(|e| Error::io(&self.path, "ask for the blocks of", e));
+        if frame_count > in_file || has_holes()? {
+            self.reserve_on_disk(frame_count, frame_count).map_err(Error::before_checkpoint)?;
+        }
+        space.note_reserved(frame_count);
+        Ok(())
+    }
+
+    fn create_journal(&self) -> Result<CheckpointRoom> {
+        let path = journal_path(&self.path);
+        let file = self.file.as_deref().expect("a table in memory has no checkpoints");
+        let fail = |what: &'static str| move |e| Error::io(&self.path, what, e).before_checkpoint();
+        self.storage.remove(&path).map_err(fail("remove the old journal of"))?;
+        let journal =
+            create_beside(self.storage.as_ref(), &path, file).map_err(fail("create a journal for a checkpoint of"))?;
+        let room = CheckpointRoom {
+            storage: self.storage.clone(),
+            path,
+            journal: Some(journal),
+            reserved_bytes: 0,
+            counted: DirtyCount::default(),
+        };
+        // Another table may be opened by this name, should this one be renamed now.
+        Self::take_lock(room.journal.as_deref().expect("just made"), &room.path)?;
+        Ok(room)
+    }
+
+    /// Reserves the length of the journal for the frames that are dirty now and for `waiting` more map frames.
+    fn reserve_journal(&self, room: &mut CheckpointRoom, waiting: u64) -> Result<()> {
+        self.pool.count_dirty(&mut room.counted, self.direct_from());
+        let zones = u64::from(self.frame_count().div_ceil(ZONE_FRAMES));
+        let (listed, journalled) = (room.counted.listed as u64, room.counted.below);
+        let header = 1;
+        let frames = journalled + waiting.min(zones) + (listed + waiting).min(zones) + header;
+        let bytes = JOURNAL_HEADER_BYTES + frames * (self.frame_bytes() as u64 + INDEX_ENTRY_BYTES);
+        if bytes > room.reserved_bytes && !planted(Bug::JournalUnreserved) {
+            let journal = room.journal.as_deref().expect("no checkpoint has it yet");
+            let fail = |e| Error::io(&self.path, "reserve disk space for a checkpoint of", e).before_checkpoint();
+            journal.reserve(bytes).map_err(fail)?;
+            room.reserved_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Whether a write may begin. Otherwise the handle is poisoned, or the cache has no room before a checkpoint, for
+    /// which the disk has none.
+    #[inline]
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.health.is_sound()
+    }
+
+    /// A checkpoint that was due could not begin. If the cache needs it, no write begins before it does; otherwise it
+    /// is put off.
+    pub(crate) fn put_off_checkpoint(&self) {
+        self.health.put_off_checkpoint(self.must_checkpoint());
+    }
+
+    /// Whether a checkpoint that is due is not to be tried yet, as the last attempt failed and the cache has room.
+    pub(crate) fn has_put_off_checkpoint(&self) -> bool {
+        !self.must_checkpoint() && self.health.counts_down()
+    }
+
+    /// The cache has room again.
+    pub(crate) fn let_writes_begin(&self) {
+        self.health.let_writes_begin();
+    }
+}
+
+/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
+/// Returns whether it was cut, which frees what is reserved beyond its end.
+pub(super) fn set_frame_count(
+    file: &dyn File,
+    frame_bytes: usize,
+    cut: u32,
+    frame_count: u32,
+) -> std::io::Result<bool> {
+    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
+    let cuts = file.len()? > bytes(cut);
+    if cuts {
+        file.set_len(bytes(cut))?;
+    }
+    if file.len()? < bytes(frame_count) {
+        file.set_len(bytes(frame_count))?;
+    }
+    Ok(cuts)
+}

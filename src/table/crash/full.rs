@@ -1,0 +1,275 @@
+//! A full disk: it refuses writes and changes nothing, and once it has room the same handle goes on.
+//!
+//! The disk has room for some bytes (`io/simulated/room.rs`). Which call finds none depends on their number, so each
+//! check tries many.
+
+use super::workload::PATH;
+use super::{content_of, each_crash};
+use crate::error::{Error, ErrorKind};
+use crate::io::simulated::{Crash, Event, Simulated, State, Tally};
+use crate::planted::{Bug, tests::with};
+use crate::random::Random;
+use crate::table::{Durability, TableOptions};
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::Arc;
+
+const DURABILITIES: [Durability; 3] = [Durability::None, Durability::Os, Durability::Sync];
+
+fn options(disk: &Simulated, durability: Durability) -> TableOptions {
+    let mut options = TableOptions::new().page_bytes(512).seed(1).durability(durability).log_bytes(1);
+    options.storage = Arc::new(disk.clone());
+    options
+}
+
+/// Some in pages, some in extents.
+fn pair(n: u32) -> (Vec<u8>, Vec<u8>) {
+    let bytes = if n % 10 == 9 { 3000 } else { 20 * (n as usize % 10) };
+    (n.to_be_bytes().into(), vec![n as u8; bytes])
+}
+
+fn assert_full(e: &Error, when: &str) {
+    assert_eq!(e.kind(), ErrorKind::DiskFull, "{when}: {e}");
+    assert!(e.hint().unwrap().ends_with("make room on the disk and try again."), "{when}: {e}");
+}
+
+/// What a table on a disk with `room` bytes of room refused.
+#[derive(Default)]
+struct Refused {
+    puts: u32,
+    syncs: u32,
+    checkpoints: u32,
+}
+
+/// Puts pairs on a disk with room for `room` bytes, until it has refused some, then makes room.
+fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut Refused) {
+    let when = format!("{:?}, cache {:?}, {room} bytes", options.durability, options.cache_bytes);
+    disk.limit_room(None);
+    let table = options.clone().open(PATH).unwrap();
+    table.sync().unwrap();
+    let mut content = content_of(&table, true).unwrap();
+    let mut synced = content.clone();
+    disk.limit_room(Some(room));
+    let mut refused_here = 0;
+    for n in 0.. {
+        assert!(n < 20_000, "{when}: the disk takes all");
+        let (key, value) = pair(n);
+        match table.put(&key, &value) {
+            Ok(()) => drop(content.insert(key, value.into())),
+            Err(e) => {
+                assert_full(&e, &when);
+                refused.puts += 1;
+                refused_here += 1;
+            }
+        }
+        if n % 40 == 39 {
+            match table.sync() {
+                Ok(()) => synced = content.clone(),
+                Err(e) => {
+                    assert_full(&e, &when);
+                    refused.syncs += 1;
+                    refused_here += 1;
+                }
+            }
+        }
+        if refused_here > 30 {
+            break;
+        }
+    }
+    if let Err(e) = table.checkpoint() {
+        assert_full(&e, &when);
+        refused.checkpoints += 1;
+        assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "{when}: a journal is left");
+    } else {
+        synced = content.clone();
+    }
+    assert_eq!(table.len(), content.len() as u64, "{when}");
+    for (key, value) in &content {
+        assert!(table.get(key).unwrap().as_deref() == Some(&value[..]), "{when}: {key:?}");
+    }
+    for crash in [Crash::Kill, Crash::LoseUnsynced] {
+        let kept = match (options.durability, crash) {
+            (Durability::Sync, _) | (Durability::Os, Crash::Kill) => &content,
+            _ => &synced,
+        };
+        let left = disk.state().survivors(crash, &mut Random::new(&[room]), &mut Tally::default());
+        let opened = super::full::options(&Simulated::new(left), options.durability).open(PATH).unwrap();
+        let found = content_of(&opened, true).unwrap();
+        assert!(kept.iter().all(|(key, value)| found.get(key) == Some(value)), "{when}: {crash:?} loses a pair");
+    }
+
+    disk.limit_room(None);
+    table.put(b"room", b"again").unwrap_or_else(|e| panic!("{when}: with room again: {e}"));
+    content.insert(b"room".into(), (*b"again").into());
+    table.sync().unwrap_or_else(|e| panic!("{when}: a sync with room again: {e}"));
+    for n in 30_000..30_100 {
+        let (key, value) = pair(n);
+        table.put(&key, &value).unwrap();
+        content.insert(key, value.into());
+    }
+    table.checkpoint().unwrap();
+    assert!(content_of(&table, true).unwrap() == content, "{when}");
+    table.close().unwrap();
+    assert!(content_of(&options.clone().open(PATH).unwrap(), true).unwrap() == content, "{when}: opened again");
+}
+
+fn fill_disks(durability: Durability, inline: bool) -> Refused {
+    let mut refused = Refused::default();
+    for cache_bytes in [1, 64 << 20] {
+        for room in (300..1500).step_by(if inline { 36 } else { 148 }) {
+            let disk = Simulated::new(State::default());
+            let mut options = options(&disk, durability).cache_bytes(cache_bytes);
+            options.inline_checkpoints = inline;
+            fill(&options, &disk, room << 10, &mut refused);
+        }
+    }
+    refused
+}
+
+#[test]
+fn a_full_disk_changes_nothing_and_the_handle_goes_on_once_there_is_room() {
+    for durability in DURABILITIES {
+        let refused = fill_disks(durability, true);
+        assert!(refused.puts > 100 && refused.checkpoints > 10, "{durability:?}: too few refusals to mean anything");
+        assert!(refused.syncs > 100 || durability != Durability::None);
+    }
+    assert!(catch_unwind(|| with(Bug::JournalUnreserved, || fill_disks(Durability::Os, true))).is_err());
+}
+
+#[test]
+fn a_full_disk_and_checkpoints_of_other_threads() {
+    for durability in DURABILITIES {
+        fill_disks(durability, false);
+    }
+}
+
+#[test]
+fn a_full_disk_after_a_checkpoint_that_was_interrupted() {
+    for durability in [Durability::None, Durability::Os] {
+        let disk = Simulated::new(State::default());
+        let table = options(&disk, durability).open(PATH).unwrap();
+        let put = |n: u32| table.put(&pair(n).0, &pair(n).1).unwrap();
+        (20_000..20_300).for_each(put);
+        table.checkpoint().unwrap();
+        let base = disk.state();
+        let before = disk.calls() as usize;
+        (20_300..21_000).for_each(put);
+        table.checkpoint().unwrap();
+        let trace = &disk.trace()[before..];
+        let mut interrupted = 0;
+        each_crash(&base, trace, &mut Random::new(&[1]), |call, state| {
+            // New frames are in the file, and the journal is not complete.
+            if !matches!(trace.get(call as usize), Some(Event::Sync(_))) {
+                return Ok(());
+            }
+            interrupted += 1;
+            for room in (600..1200).step_by(60) {
+                let disk = disk_of(state);
+                fill(&options(&disk, durability), &disk, room << 10, &mut Refused::default());
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert!(interrupted > 1);
+    }
+}
+
+/// As a killed process leaves it.
+fn disk_of(state: &State) -> Simulated {
+    Simulated::new(state.survivors(Crash::Kill, &mut Random::new(&[1]), &mut Tally::default()))
+}
+
+#[test]
+fn a_cache_full_of_dirty_frames_on_a_full_disk_refuses_writes_until_there_is_room() {
+    const PAIRS: u32 = 3000;
+    for durability in [Durability::None, Durability::Os] {
+        let disk = Simulated::new(State::default());
+        disk.limit_room(None);
+        let table = options(&disk, durability).log_bytes(4 << 20).cache_bytes(1).open(PATH).unwrap();
+        let put = |n: u32, byte: u8| table.put(&(n % PAIRS).to_be_bytes(), &[byte; 100]);
+        (0..PAIRS).for_each(|n| put(n, 1).unwrap());
+        table.checkpoint().unwrap();
+        // For the log; too little for half of the cache.
+        disk.limit_room(Some(disk.used_room() + (100 << 10)));
+        let made = (0..10_000).map(|n| put(n * 37, 2)).take_while(Result::is_ok).count() as u32;
+        assert!((10..600).contains(&made), "{durability:?}: {made} writes");
+        for n in made..made + 1000 {
+            assert_full(&put(n * 37, 2).unwrap_err(), "a full cache");
+        }
+        assert!(table.counters().memory_bytes < 80 * 4096, "{:?}", table.counters());
+        let value = |n: u32| table.get(&(n * 37 % PAIRS).to_be_bytes()).unwrap().unwrap()[0];
+        assert!((0..PAIRS).all(|n| value(n) == 1 + u8::from(n < made)), "{durability:?}");
+        disk.limit_room(None);
+        (made..PAIRS).for_each(|n| put(n * 37, 2).unwrap());
+        table.checkpoint().unwrap();
+        assert!((0..PAIRS).all(|n| value(n) == 2));
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_due_on_a_full_disk_is_put_off_and_writes_go_on() {
+    const VALUES: u32 = 500;
+    let disk = Simulated::new(State::default());
+    let table = options(&disk, Durability::Os).log_bytes(8 << 20).open(PATH).unwrap();
+    table.checkpoint().unwrap();
+    disk.limit_room(None);
+    (0..VALUES).for_each(|n| table.put(&n.to_be_bytes(), &[1; 5000]).unwrap());
+    disk.limit_room(Some(disk.used_room() + (8 << 10)));
+    // Much of what is removed here cannot be used before a checkpoint, so one is due.
+    let calls = disk.calls() as usize;
+    (0..VALUES).for_each(|n| assert!(table.remove(&n.to_be_bytes()).unwrap()));
+    let journals = disk.trace()[calls..].iter().filter(|event| matches!(event, Event::Create(..))).count();
+    assert_eq!(journals, 1, "attempts");
+    assert_full(&table.checkpoint().unwrap_err(), "due");
+    disk.limit_room(None);
+    table.checkpoint().unwrap();
+    table.close().unwrap();
+}
+
+#[test]
+fn where_nothing_can_be_reserved_a_full_disk_poisons_and_loses_nothing() {
+    let mut poisoned = 0;
+    for room in (100..500).step_by(10) {
+        let disk = Simulated::new(State::default());
+        disk.reserve_nothing();
+        let table = options(&disk, Durability::Os).open(PATH).unwrap();
+        (0..300).for_each(|n| table.put(&pair(n).0, &pair(n).1).unwrap());
+        let content = content_of(&table, false).unwrap();
+        disk.limit_room(Some(room << 10));
+        match table.checkpoint() {
+            Ok(()) => {}
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::DiskFull, "{room}: {e}");
+                poisoned += u32::from(table.put(b"more", b"").is_err_and(|e| e.kind() == ErrorKind::Poisoned));
+            }
+        }
+        drop(table);
+        disk.limit_room(None);
+        assert!(content_of(&options(&disk, Durability::Os).open(PATH).unwrap(), true).unwrap().len() >= content.len());
+    }
+    assert!(poisoned > 3, "{poisoned}");
+}
+
+#[test]
+fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
+    let disk = Simulated::new(State::default());
+    disk.limit_room(None);
+    let table = options(&disk, Durability::Os).log_bytes(8 << 20).open(PATH).unwrap();
+    let put = |n: u32| table.put(&pair(n).0, &pair(n).1).unwrap();
+    (0..3000).for_each(put);
+    table.checkpoint().unwrap();
+    (0..10).for_each(put);
+    let room = table.pager.reserve_checkpoint().unwrap();
+    (10..3000).for_each(put);
+    disk.limit_room(Some(disk.used_room() + (20 << 10)));
+    let frozen = {
+        let _alone = table.gate.close().unwrap();
+        table.pager.freeze(&table.buckets.root(table.gate.totals()).encode(), 0, room)
+    };
+    assert_full(&frozen.err().expect("more frames are dirty than there is room for"), "dirtied since");
+    assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "a journal is left");
+    disk.limit_room(None);
+    put(5000);
+    table.checkpoint().unwrap();
+    assert_eq!(content_of(&table, false).unwrap().len(), 3001);
+}
