@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! a writer finds the log's segment full, or too many frames dirty
-//!   takes the checkpoint lock -> reserves disk space -> closes the gate -> freezes, begins the next segment -> opens the gate
+//!   takes the checkpoint lock -> reserves disk space
+//!   -> closes the gate -> freezes, begins the next segment -> opens the gate
 //!   -> a thread writes the frozen frames
 //! other writers go on at once; one that fills the next segment before the checkpoint is complete waits for it
 //! ```
 //!
-//! Where the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the next
-//! one that needs it tries again; those that have room in the log and the cache go on.
+//! Where the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the
+//! next one that needs it tries again; those that have room in the log and the cache go on.
 //!
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
 
