@@ -45,7 +45,8 @@ const OFF: FrameNo = FrameNo::MAX;
 pub(super) struct Through {
     /// Frames from here on are written through.
     from: AtomicU32,
-    /// The log may refer to bytes beyond the last checkpoint.
+    /// The log may refer, or soon will, to bytes beyond the last checkpoint. Set under the allocator's lock, under which
+    /// such bytes are cut off.
     used: AtomicBool,
     /// Bytes were written since the file was last synced.
     unsynced: AtomicBool,
@@ -216,7 +217,6 @@ impl Pager {
             let (last, _) = self.pool.split(address + bytes.max(1) - 1);
             (first..=last).for_each(|frame| self.pool.differs_from_file(frame));
         })?;
-        self.through.used.store(true, Relaxed);
         // After the write, so that the sync that resets it includes the bytes.
         self.through.unsynced.store(true, Release);
         Ok(())
@@ -346,6 +346,11 @@ impl Pager {
         self.may_be_referred_to() || self.spilling.in_place
     }
 
+    /// When room beyond the last checkpoint is allocated for a value, before the allocator's lock is released.
+    pub(super) fn keep_end(&self) {
+        self.through.used.store(true, Relaxed);
+    }
+
     /// When a checkpoint of `frame_count` frames begins: values go beyond its end from here on.
     pub(super) fn begin_through_period(&self, frame_count: u32) {
         self.through.used.store(false, Relaxed);
@@ -363,7 +368,7 @@ impl Pager {
     }
 
     /// When frames are cut off the end: their numbers are used again before the file is cut.
-    pub(super) fn stop_writing_through(&self) {
+    pub(crate) fn stop_writing_through(&self) {
         self.through.from.store(OFF, Release);
     }
 

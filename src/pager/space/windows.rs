@@ -165,6 +165,7 @@ impl Pager {
             && let Some(frame) = space.lists[OPEN].find(len)
         {
             let unit = self.take_hole(&mut space, frame, len)?;
+            self.keep_end();
             return Ok(Some(space.windows.room(unit)));
         }
         let frames = len.div_ceil(FRAME_UNITS);
@@ -179,6 +180,7 @@ impl Pager {
         // The next window may be too short.
         let Some(first) = found else { return Ok(None) };
         self.set_run_used(&mut space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
+        self.keep_end();
         Ok(Some(space.windows.room(u64::from(first) * u64::from(FRAME_UNITS))))
     }
 

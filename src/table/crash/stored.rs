@@ -6,6 +6,7 @@ use super::workload::{Content, PATH, Workload};
 use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of};
 use crate::error::ErrorKind;
 use crate::io::simulated::Event;
+use crate::io::{Mode, Storage};
 use crate::planted::{Bug, tests::with};
 use crate::random::Random;
 use crate::table::{Backup, Durability, Table, TableOptions};
@@ -189,6 +190,28 @@ fn values_written_while_a_checkpoint_is_held_and_copied_survive() {
     }
     let copied = options(&disk).open(copy).unwrap();
     assert!(has(&copied, &[0], &values[0]) && copied.len() == 1);
+}
+
+#[test]
+fn a_checkpoint_that_begins_beside_a_write_does_not_cut_it_off() {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, Durability::Os);
+    table.put(b"small", b"1").unwrap();
+    table.checkpoint().unwrap();
+    let file = disk.open(Path::new(PATH), Mode::Write).unwrap();
+    let end = file.len().unwrap();
+    // A write that has allocated its room and has written its value, but goes no further yet.
+    let value = value(0, 5000);
+    let room = table.pager.allocate_through(400, value.len() as u64).unwrap().unwrap();
+    let address = room.unit * table.pager.unit_bytes() as u64;
+    file.write_at(&value, address).unwrap();
+    // Another thread has the file cut meanwhile, at an end that is not before that room: no value is written through.
+    table.pager.stop_writing_through();
+    drop(table.pager.reserve_checkpoint().unwrap());
+    assert!(address >= end);
+    let mut found = vec![0; value.len()];
+    file.read_at(&mut found, address).unwrap();
+    assert!(found == value);
 }
 
 #[test]
