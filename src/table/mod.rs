@@ -304,10 +304,11 @@ impl Table {
         record: WalRecord<'_>,
         edit: E,
     ) -> Result<(Option<E::Answer>, Lsn)> {
+        let mut short = self.put_record_together(&writer, record);
         let mut bucket = self.buckets.latch(key, address)?;
         let edited = self.buckets.edit(&mut bucket, key, edit)?;
         let Some((delta, answer)) = edited else { return Ok((None, self.position_seen())) };
-        let lsn = self.log_last(&mut writer, record)?;
+        let lsn = self.log_last(&mut writer, record, short.as_mut())?;
         drop(bucket);
         let removals = usize::from(matches!(record, WalRecord::Remove { .. }));
         let load_changed = writer.inside.count(delta, (1, removals), self.buckets.load());

@@ -21,7 +21,7 @@ use super::handle::Table;
 use crate::error::Result;
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::StoredValue;
-use crate::pager::wal::{Log, Lsn, Room, record_bytes};
+use crate::pager::wal::{Log, Lsn, Room, Short, record_bytes};
 use crate::planted::{Bug, planted};
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
@@ -269,16 +269,49 @@ impl Table {
         }
     }
 
-    /// [`log`](Self::log) for the last change of a writer: takes the room, which would be in memory if it stayed.
+    /// Puts the record of a change together if it is short, before the bucket is latched: the processor does that while
+    /// the bucket is fetched from memory.
+    #[inline(always)]
+    pub(super) fn put_record_together(&self, writer: &Writer<'_>, change: WalRecord<'_>) -> Option<Short> {
+        let log = self.pager.log().filter(|_| writer.room.is_some())?;
+        let (key, rest) = change.parts();
+        match key {
+            Some(key) => {
+                let mut len = [0; VARINT_BYTES_MAX];
+                let n = put_varint(&mut len, key.len() as u64);
+                log.put_together(change.kind(), &[&len[..n], key, rest])
+            }
+            None => log.put_together(change.kind(), &[rest]),
+        }
+    }
+
+    /// [`log`](Self::log) for the last change of a writer, with what
+    /// [`put_record_together`](Self::put_record_together) returned. Takes the room, which would be in memory if it
+    /// stayed.
     #[inline]
-    pub(super) fn log_last(&self, writer: &mut Writer<'_>, change: WalRecord<'_>) -> Result<Lsn> {
-        match (self.pager.log(), writer.room.take()) {
-            (Some(log), Some(room)) => {
+    pub(super) fn log_last(
+        &self,
+        writer: &mut Writer<'_>,
+        change: WalRecord<'_>,
+        short: Option<&mut Short>,
+    ) -> Result<Lsn> {
+        match (self.pager.log(), writer.room.take(), short) {
+            (Some(log), Some(room), Some(short)) => self.append_short(log, room, change.kind(), short),
+            (Some(log), Some(room), None) => {
                 let (key, rest) = change.parts();
                 self.append_last(log, room, change.kind(), key, rest)
             }
             _ => Ok(0),
         }
+    }
+
+    #[inline(never)]
+    fn append_short(&self, log: &Log, mut room: Room<'_>, kind: u8, short: &mut Short) -> Result<Lsn> {
+        if planted(Bug::RemovalUnlogged) && kind == REMOVE {
+            return Ok(0);
+        }
+        // The change is made and cannot be undone, but is lost in a crash.
+        log.append_short(&mut room, short).inspect_err(|e| self.pager.poison(e.message()))
     }
 
     #[inline(never)]

@@ -35,6 +35,7 @@ use ahead::Ahead;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
+pub(crate) use short::Short;
 use short::{SHORT_BODY_BYTES, ShortRecord, put_together, sum_of_word};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -612,21 +613,39 @@ impl Log {
         if bytes > BODY_BYTES_MAX {
             return self.append_pieces(room, kind, body);
         }
-        room.take(RECORD_HEADER_BYTES + bytes);
-        if bytes > SHORT_BODY_BYTES || self.waits() {
-            return self.append_one(kind, body, bytes);
+        if let Some(mut short) = self.put_together(kind, body) {
+            return self.append_short(room, &mut short);
         }
-        // The common record: one store.
+        room.take(RECORD_HEADER_BYTES + bytes);
+        self.append_one(kind, body, bytes)
+    }
+
+    /// Puts a record together that is placed later, which is a part of the work that needs no other writer to wait.
+    /// `None` for a long one, or where records collect in memory.
+    #[inline(always)]
+    pub(crate) fn put_together(&self, kind: u8, body: &[&[u8]]) -> Option<Short> {
+        let bytes: usize = body.iter().map(|part| part.len()).sum();
+        if bytes > SHORT_BODY_BYTES || self.waits() {
+            return None;
+        }
         let mut record: ShortRecord = [0; _];
         let (len, own) = put_together(&mut record, Head::word(kind, bytes), body);
+        Some(Short { record, len, own })
+    }
+
+    /// [`append`](Self::append) for a record that was put together: one store.
+    #[inline]
+    pub(crate) fn append_short(&self, room: &mut Room<'_>, short: &mut Short) -> Result<Lsn> {
+        let Short { record, len, own } = short;
+        room.take(*len);
         let mut tail = self.tail();
         let tail = &mut *tail;
         let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
-        let chain = sum_of_word(tail.chain, own);
+        let chain = sum_of_word(tail.chain, *own);
         record[..4].copy_from_slice(&chain.to_le_bytes());
-        segment.store_one(&record[..len], tail.offset)?;
+        segment.store_one(&record[..*len], tail.offset)?;
         tail.chain = chain;
-        tail.offset += len as u64;
+        tail.offset += *len as u64;
         Ok(segment.start + tail.offset)
     }
 

@@ -16,6 +16,14 @@ pub(super) const SHORT_BODY_BYTES: usize = 120;
 /// The place of a short record.
 pub(super) type ShortRecord = [u8; RECORD_HEADER_BYTES + SHORT_BODY_BYTES];
 
+/// A short record that is put together, but for its checksum.
+pub(crate) struct Short {
+    pub(super) record: ShortRecord,
+    pub(super) len: usize,
+    /// Checksum of what does not depend on the record before.
+    pub(super) own: u32,
+}
+
 /// Puts the record with this word of kind and length, and a body of at most [`SHORT_BODY_BYTES`] in parts, into
 /// `record`, but for its checksum. Returns its length, and the checksum of what does not depend on the record before.
 #[inline(always)]
