@@ -45,8 +45,8 @@ const OFF: FrameNo = FrameNo::MAX;
 pub(super) struct Through {
     /// Frames from here on are written through.
     from: AtomicU32,
-    /// The log may refer, or soon will, to bytes beyond the last checkpoint. Set under the allocator's lock, under which
-    /// such bytes are cut off.
+    /// The log may refer, or soon will, to bytes beyond the last checkpoint. Set under the allocator's lock, as that is
+    /// held where such bytes are cut off.
     used: AtomicBool,
     /// Bytes were written since the file was last synced.
     unsynced: AtomicBool,
