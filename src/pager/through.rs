@@ -346,7 +346,7 @@ impl Pager {
         self.may_be_referred_to() || self.spilling.in_place
     }
 
-    /// When room beyond the last checkpoint is allocated for a value, before the allocator's lock is released.
+    /// Before room beyond the last checkpoint is mapped or allocated, under the allocator's lock.
     pub(super) fn keep_end(&self) {
         self.through.used.store(true, Relaxed);
     }

@@ -161,11 +161,11 @@ impl Pager {
         if space.prefer_low || self.has_full_quarantine(&space) {
             return Ok(None);
         }
+        self.keep_end();
         if len < FRAME_UNITS
             && let Some(frame) = space.lists[OPEN].find(len)
         {
             let unit = self.take_hole(&mut space, frame, len)?;
-            self.keep_end();
             return Ok(Some(space.windows.room(unit)));
         }
         let frames = len.div_ceil(FRAME_UNITS);
@@ -180,7 +180,6 @@ impl Pager {
         // The next window may be too short.
         let Some(first) = found else { return Ok(None) };
         self.set_run_used(&mut space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
-        self.keep_end();
         Ok(Some(space.windows.room(u64::from(first) * u64::from(FRAME_UNITS))))
     }
 

@@ -36,7 +36,7 @@ use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
 pub(crate) use short::Short;
-use short::{SHORT_BODY_BYTES, ShortRecord, put_together, sum_of_word};
+use short::{SHORT_BODY_BYTES, sum_of_word};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -628,9 +628,7 @@ impl Log {
         if bytes > SHORT_BODY_BYTES || self.waits() {
             return None;
         }
-        let mut record: ShortRecord = [0; _];
-        let (len, own) = put_together(&mut record, Head::word(kind, bytes), body);
-        Some(Short { record, len, own })
+        Some(Short::new(Head::word(kind, bytes), body))
     }
 
     /// [`append`](Self::append) for a record that was put together: one store.

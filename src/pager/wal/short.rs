@@ -13,28 +13,28 @@ use super::RECORD_HEADER_BYTES;
 /// Longest body of a record that is put together. Most are shorter; the place is filled with zeros first.
 pub(super) const SHORT_BODY_BYTES: usize = 120;
 
-/// The place of a short record.
-pub(super) type ShortRecord = [u8; RECORD_HEADER_BYTES + SHORT_BODY_BYTES];
-
 /// A short record that is put together, but for its checksum.
 pub(crate) struct Short {
-    pub(super) record: ShortRecord,
+    pub(super) record: [u8; RECORD_HEADER_BYTES + SHORT_BODY_BYTES],
     pub(super) len: usize,
     /// Checksum of what does not depend on the record before.
     pub(super) own: u32,
 }
 
-/// Puts the record with this word of kind and length, and a body of at most [`SHORT_BODY_BYTES`] in parts, into
-/// `record`, but for its checksum. Returns its length, and the checksum of what does not depend on the record before.
-#[inline(always)]
-pub(super) fn put_together(record: &mut ShortRecord, word: [u8; 4], body: &[&[u8]]) -> (usize, u32) {
-    record[4..RECORD_HEADER_BYTES].copy_from_slice(&word);
-    let mut len = RECORD_HEADER_BYTES;
-    for part in body {
-        copy(part, &mut record[len..]);
-        len += part.len();
+impl Short {
+    /// The record with this word of kind and length, and a body of at most [`SHORT_BODY_BYTES`] in parts.
+    #[inline(always)]
+    pub(super) fn new(word: [u8; 4], body: &[&[u8]]) -> Short {
+        let mut record = [0; _];
+        record[4..RECORD_HEADER_BYTES].copy_from_slice(&word);
+        let mut len = RECORD_HEADER_BYTES;
+        for part in body {
+            copy(part, &mut record[len..]);
+            len += part.len();
+        }
+        let own = sum(&record[4..len]);
+        Short { record, len, own }
     }
-    (len, sum(&record[4..len]))
 }
 
 /// Copies a part of a record to the start of `to`. No call for a length, a key or a short value.
@@ -124,10 +124,9 @@ mod tests {
             let all = parts.concat();
             let own = crc32c::crc32c(&[&word[..], &all].concat());
             let expected = crc32c::crc32c_append(chain, &own.to_le_bytes());
-            let mut record = [0; size_of::<ShortRecord>()];
-            let put = put_together(&mut record, word, &body);
-            prop_assert_eq!(put, (RECORD_HEADER_BYTES + all.len(), own));
-            prop_assert_eq!(&record[..put.0], [&[0; 4], &word, &all[..]].concat());
+            let short = Short::new(word, &body);
+            prop_assert_eq!((short.len, short.own), (RECORD_HEADER_BYTES + all.len(), own));
+            prop_assert_eq!(&short.record[..short.len], [&[0; 4], &word, &all[..]].concat());
             prop_assert_eq!(sum_of_word(chain, own), expected);
         }
     }

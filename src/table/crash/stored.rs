@@ -205,7 +205,7 @@ fn a_checkpoint_that_begins_beside_a_write_does_not_cut_it_off() {
     let room = table.pager.allocate_through(400, value.len() as u64).unwrap().unwrap();
     let address = room.unit * table.pager.unit_bytes() as u64;
     file.write_at(&value, address).unwrap();
-    // Another thread has the file cut meanwhile, at an end that is not before that room: no value is written through.
+    // Meanwhile another thread cuts the file behind that room. No further value is written through.
     table.pager.stop_writing_through();
     drop(table.pager.reserve_checkpoint().unwrap());
     assert!(address >= end);

@@ -107,7 +107,7 @@ fn empty(place: &Path) {
     fs::read_dir(place).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
 }
 
-/// A table that finds the disk full after so many bytes, `before` pairs apart.
+/// Fills a disk with `free` bytes of room. The table has `before` pairs already; with none it is made on that disk.
 fn fill_one(place: &Path, free: u64, durability: Durability, before: u32) {
     let when = format!("{free} bytes free, {durability:?}, {before} pairs before");
     let path = place.join("t.spt");
@@ -332,7 +332,7 @@ pub fn back_up_under_a_limit(place: &Path, _: &[u64]) {
     }
     let mut left = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(left.all(|name| !name.contains(".bak")), "a part of the backup is left");
-    // The table is longer than the limit, so a checkpoint cannot write all buckets; of so many some are beyond it.
+    // The file is longer than the limit. These keys change buckets on both sides of it, so the checkpoint fails.
     for n in 0..50_u8 {
         table.put(&[n], b"it goes on").unwrap();
         assert!(table.remove(&[n]).unwrap());
