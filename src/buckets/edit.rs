@@ -19,6 +19,9 @@ pub(crate) trait Edit: Sized {
     type Answer;
     /// Whether the usual case moves other records of the page, and so touches most of its lines.
     const MOVES_RECORDS: bool = true;
+    /// Whether many such edits in a row add a pair each, so that what the next one needs for that is prefetched
+    /// (`expected.rs`).
+    const OFTEN_ADDS: bool = true;
 
     /// Changes the pair of a key, which is at `location`. `None` where it changes nothing.
     fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<Self::Answer>;
@@ -113,6 +116,7 @@ pub(crate) struct Append<'a> {
 
 impl Edit for Append<'_> {
     type Answer = usize;
+    const OFTEN_ADDS: bool = false;
 
     #[inline(always)]
     fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<usize> {
@@ -170,6 +174,7 @@ pub(crate) struct Remove<'a> {
 
 impl Edit for Remove<'_> {
     type Answer = ();
+    const OFTEN_ADDS: bool = false;
 
     #[inline(always)]
     fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<()> {

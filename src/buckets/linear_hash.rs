@@ -4,6 +4,7 @@
 //! (`bucket.rs`), a split or merge (`split.rs`).
 
 use super::activity::Activity;
+use super::expected::ExpectedPages;
 use super::gathered::Workspace;
 use super::load::Load;
 use super::page::Damage;
@@ -31,6 +32,7 @@ pub(crate) struct Buckets {
     pub(super) view: AtomicU64,
     /// Where each group of buckets starts, in bytes of the file.
     pub(super) groups: Groups,
+    pub(super) expected: ExpectedPages,
     /// The table does not shrink below the size it was created with.
     pub(super) min_max_bucket: AtomicU32,
     pub(super) load: Load,

@@ -18,6 +18,7 @@ pub(crate) mod bucket;
 mod builder;
 mod compact;
 pub(crate) mod edit;
+mod expected;
 pub(crate) mod extent;
 mod gathered;
 mod layout;
@@ -48,6 +49,7 @@ pub(crate) use activity::Activity;
 pub(crate) use activity::INTERVAL;
 use address::View;
 pub(crate) use bucket::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
+use expected::ExpectedPages;
 pub(crate) use linear_hash::Buckets;
 pub(crate) use load::Load;
 pub use lookup::ValueRef;
@@ -71,6 +73,7 @@ impl Buckets {
             fill,
             view: AtomicU64::new(0),
             groups: [const { AtomicU64::new(0) }; _],
+            expected: ExpectedPages::default(),
             min_max_bucket: AtomicU32::new(0),
             load: Load::new(Totals::default()),
             structure: Mutex::default(),
@@ -114,6 +117,7 @@ impl Buckets {
             fill: root.fill,
             view: AtomicU64::new(u64::from(root.max_bucket)),
             groups: std::array::from_fn(|group| AtomicU64::new(groups.get(group).copied().unwrap_or(0))),
+            expected: ExpectedPages::default(),
             min_max_bucket: AtomicU32::new(root.min_max_bucket),
             load: Load::new(root.totals),
             structure: Mutex::default(),

@@ -11,10 +11,12 @@
 //! (docs/architecture.md, "Overflow"). Not here: what a bucket does with them (`bucket.rs`), bytes in a page
 //! (`page.rs`).
 
+use super::expected::ExpectedPages;
 use super::linear_hash::Buckets;
 pub(crate) use super::page::OverflowPage;
 use super::page::{self, Record};
 use crate::error::Result;
+use crate::linear;
 use crate::pager::FRAME_UNITS;
 use crate::pager::pool::part::PartGuard;
 use crate::pager::pool::{FrameNo, FrameRef, ReadGuard};
@@ -154,6 +156,63 @@ impl Buckets {
     pub(super) fn free_overflow(&self, overflow_pages: &[OverflowPage]) {
         for overflow in overflow_pages {
             let _ = self.pager.free(overflow.unit, overflow.len);
+        }
+    }
+}
+
+/// Where overflow pages are expected.
+impl Buckets {
+    /// Prefetches the overflow page that `bucket` is expected to have.
+    #[inline(always)]
+    pub(crate) fn prefetch_expected(&self, bucket: linear::Bucket) {
+        if ExpectedPages::has(bucket) {
+            self.prefetch_numbered(bucket);
+        }
+    }
+
+    #[inline(never)] // writes that do not need it stay short
+    fn prefetch_numbered(&self, bucket: linear::Bucket) {
+        let Some(unit) = self.expected.unit(bucket) else { return };
+        // It was within the file when it was noted, and addresses stay reserved.
+        let (frame, range) = self.overflow_range(OverflowPage { unit, len: 1 });
+        self.pager.pool().frame(frame).prefetch(range.start, PREFETCHED_BYTES);
+    }
+
+    /// Notes where the overflow page of `bucket` is, whose primary page is `primary`.
+    #[inline(always)]
+    pub(crate) fn note_expected(&self, bucket: linear::Bucket, primary: &[u8]) {
+        if ExpectedPages::has(bucket) {
+            self.note_next(bucket, page::next(primary));
+        }
+    }
+
+    #[inline(never)]
+    fn note_next(&self, bucket: linear::Bucket, next: u64) {
+        let unit = self.parse_overflow(next).ok().flatten().map_or(0, |overflow| overflow.unit);
+        self.expected.note(bucket, unit, || !self.pager.pool().has_buffers());
+    }
+}
+
+#[cfg(test)]
+impl Buckets {
+    /// How many buckets have numbers, and how many of them an overflow page. Panics where a number is out of date.
+    pub(crate) fn check_expected(&self) -> (usize, usize) {
+        let (mut all, mut with_overflow) = (0, 0);
+        for bucket in (0..=self.view().max_bucket()).filter(|bucket| ExpectedPages::has(*bucket)) {
+            let (frame, start) = self.location(bucket);
+            let next = page::next(&self.pager.read(frame).unwrap()[start..start + self.page_bytes]);
+            let unit = self.parse_overflow(next).unwrap().map(|overflow| overflow.unit);
+            assert_eq!(self.expected.unit(bucket), unit, "bucket {bucket}");
+            (all, with_overflow) = (all + 1, with_overflow + usize::from(unit.is_some()));
+        }
+        (all, with_overflow)
+    }
+
+    /// Notes nonsense about every bucket.
+    pub(crate) fn note_nonsense(&self) {
+        for bucket in 0..=self.view().max_bucket() {
+            let unit = u64::from(bucket) * 7919 % (u64::from(self.pager.frame_count()) * 64);
+            self.expected.note(bucket, unit, || true);
         }
     }
 }

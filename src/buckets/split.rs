@@ -109,6 +109,8 @@ impl Buckets {
 
         // Nothing fails from here on, and under the latches no thread follows the old pages, so the order is free.
         source.primary.bytes_mut().store(0, old);
+        self.note_expected(number, old);
+        self.note_expected(new, added);
         let frame = target.as_mut().unwrap_or(source.primary.frame_mut());
         frame.part(target_start..target_start + self.page_bytes).store(0, added);
         self.set_view(View::new(new, view.version()));
@@ -130,6 +132,7 @@ impl Buckets {
         if self.page_bytes > PAGE_BYTES_MAX || linear::group(new).1 == 0 {
             return; // or its group does not exist yet
         }
+        self.prefetch_expected(source);
         for bucket in [source, new] {
             let (frame, start) = self.location(bucket);
             self.pager.pool().frame(frame).prefetch(start, self.page_bytes);

@@ -33,6 +33,8 @@ struct Slot {
     /// Changes made, and how many of them removed a pair.
     changes: AtomicI64,
     removals: AtomicI64,
+    /// The last change added a pair, so the next one probably does.
+    has_added: AtomicBool,
 }
 
 /// The counts of all threads. A clone shares them.
@@ -181,6 +183,22 @@ impl WriterGuard<'_> {
     #[inline]
     fn is_shared(&self) -> bool {
         self.slot.is_shared
+    }
+
+    /// Whether this thread's last change added a pair. Once for each.
+    #[inline(always)]
+    pub(super) fn take_added(&self) -> bool {
+        let added = self.slot.has_added.load(Relaxed);
+        if added {
+            self.slot.has_added.store(false, Relaxed);
+        }
+        added
+    }
+
+    /// Notes that this thread has added a pair.
+    #[inline(always)]
+    pub(super) fn note_added(&self) {
+        self.slot.has_added.store(true, Relaxed);
     }
 
     /// Counts `changes` changes, of which `removals` removed a pair. `true` if it also added to `load`, which may now

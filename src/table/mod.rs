@@ -290,6 +290,9 @@ impl Table {
         // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
         let writer = self.enter_to(record)?;
+        if E::OFTEN_ADDS && writer.inside.take_added() {
+            self.buckets.prefetch_expected(address.0.bucket);
+        }
         self.change_inside(writer, key, address, record, edit)
     }
 
@@ -305,9 +308,14 @@ impl Table {
         edit: E,
     ) -> Result<(Option<E::Answer>, Lsn)> {
         let mut short = self.put_record_together(&writer, record);
+        let number = address.0.bucket;
         let mut bucket = self.buckets.latch(key, address)?;
         let edited = self.buckets.edit(&mut bucket, key, edit)?;
         let Some((delta, answer)) = edited else { return Ok((None, self.position_seen())) };
+        if E::OFTEN_ADDS && delta.pairs > 0 {
+            writer.inside.note_added();
+            self.buckets.note_expected(number, bucket.page());
+        }
         let lsn = self.log_last(&mut writer, record, short.as_mut())?;
         drop(bucket);
         let removals = usize::from(matches!(record, WalRecord::Remove { .. }));

@@ -693,3 +693,30 @@ fn a_lookup_that_is_ready_has_the_answer_of_one_that_waits() {
     // Extents and samples need the latch.
     assert!((5000..10_000).contains(&answers), "{answers} answers");
 }
+
+#[test]
+fn puts_and_splits_note_where_overflow_pages_are() {
+    let table = Table::in_memory().unwrap();
+    for i in 0..6_000u32 {
+        table.put(&i.to_le_bytes(), &[7; 32]).unwrap();
+    }
+    let (buckets, with_overflow) = table.buckets.check_expected();
+    assert!(buckets > 200 && with_overflow > buckets / 10, "{with_overflow} of {buckets} have an overflow page");
+}
+
+#[test]
+fn wrong_numbers_of_overflow_pages_change_nothing() {
+    let table = Table::in_memory().unwrap();
+    for i in 0..6_000u32 {
+        table.put(&i.to_le_bytes(), &[7; 32]).unwrap();
+        if i % 500 == 0 {
+            table.buckets.note_nonsense();
+        }
+    }
+    table.buckets.note_nonsense();
+    for i in 0..6_000u32 {
+        assert!(table.remove(&i.to_le_bytes()).unwrap());
+        table.put(&(i + 10_000).to_le_bytes(), &[8; 40]).unwrap();
+    }
+    assert_eq!((table.len(), table.verify().unwrap()), (6_000, vec![]));
+}

@@ -66,6 +66,11 @@ impl Pool {
         unsafe { &*states.add(size_of::<AtomicU64>() << self.segment_bits).cast::<AtomicU32>().add(index) }
     }
 
+    /// Whether the table is larger than its cache, or was.
+    pub(crate) fn has_buffers(&self) -> bool {
+        self.buffers.get().is_some()
+    }
+
     /// Where the bytes of a latched frame are, whose state is `now`.
     #[inline]
     pub(super) fn bytes_of(&self, frame: FrameNo, now: u64) -> *mut u8 {
