@@ -76,6 +76,20 @@ pub(crate) fn prefetch(address: *const u8) {
 #[inline]
 pub(crate) fn prefetch(_address: *const u8) {}
 
+/// Begins to bring the cache line of `address` into the processor's cache for a store, away from other processors. Any
+/// address will do.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn prefetch_to_store(address: *const u8) {
+    // SAFETY: a prefetch may be given any address; it is a hint, which processors without it ignore.
+    unsafe { std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly)) };
+}
+
+/// Other processors prefetch by themselves or not at all.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) fn prefetch_to_store(_address: *const u8) {}
+
 /// Copies `bytes` into shared memory.
 ///
 /// # Safety

@@ -8,12 +8,12 @@
 
 use super::bucket::LatchedBucket;
 use super::linear_hash::Buckets;
-use super::root;
+use super::{page, root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::FRAME_UNITS;
 use crate::pager::interleave::step;
-use crate::pager::pool::{FrameNo, FrameRef, ReadGuard};
+use crate::pager::pool::{FrameNo, FrameRef, LINE_BYTES, ReadGuard};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -56,6 +56,16 @@ pub(super) fn prefetch_bytes(page_bytes: usize) -> usize {
     if page_bytes <= WHOLE_BYTES_MAX { page_bytes } else { SLOTS_BYTES }
 }
 
+/// What a page of this table usually has, by the averages of all pages. Many lookups prefetch no more: a processor has
+/// few line buffers, and each line that is not needed takes the place of one that is.
+#[derive(Clone, Copy)]
+pub(crate) struct UsualPage {
+    /// Cache lines with the header and the slots.
+    pub head_lines: usize,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+}
+
 /// A bucket and the address of its page at some moment.
 #[derive(Clone, Copy)]
 pub(crate) struct BucketAddress {
@@ -71,6 +81,16 @@ impl Buckets {
     pub(crate) fn view(&self) -> View {
         step();
         View(self.view.load(Acquire))
+    }
+
+    /// What a page usually has now.
+    pub(crate) fn usual_page(&self) -> UsualPage {
+        let pairs = self.load.pairs().max(1);
+        // Of all pairs of a bucket. Those in overflow pages make up for pages with more than the average.
+        let slots = (pairs / (u64::from(self.view().max_bucket()) + 1)).min(SLOTS_BYTES as u64) as usize;
+        let head_bytes = page::HEADER_BYTES + (slots + 1) * page::SLOT_BYTES;
+        let record_bytes = (self.load.bytes() / pairs) as usize;
+        UsualPage { head_lines: head_bytes.min(SLOTS_BYTES).div_ceil(LINE_BYTES), record_bytes }
     }
 
     #[inline]
@@ -164,21 +184,33 @@ impl Buckets {
     /// Prefetches the page of the bucket of `hash`.
     #[inline(always)] // the callers keep the parts in registers: 25 instructions fewer a write
     pub(crate) fn prefetch_bucket(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
-        self.prefetch_part(hash, self.prefetch_bytes)
+        let (address, frame) = self.place_of(hash);
+        frame.prefetch(address.start, self.prefetch_bytes);
+        (address, frame)
     }
 
-    /// Prefetches header and slots of the page of the bucket of `hash`: the first step of many puts.
+    /// Prefetches header and slots of the page of the bucket of `hash`: the first step of many writes, which also store
+    /// behind the last slot.
     #[inline(always)]
     pub(crate) fn prefetch_head(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
-        self.prefetch_part(hash, SLOTS_BYTES)
+        let (address, frame) = self.place_of(hash);
+        frame.prefetch_lines(address.start, SLOTS_BYTES / LINE_BYTES);
+        (address, frame)
+    }
+
+    /// Prefetches as many lines of the page of the bucket of `hash` as header and slots usually take: the first step of
+    /// many lookups.
+    #[inline(always)]
+    pub(crate) fn prefetch_slots(&self, hash: u64, usual: UsualPage) {
+        let (address, frame) = self.place_of(hash);
+        frame.prefetch_lines(address.start, usual.head_lines);
     }
 
     #[inline(always)]
-    fn prefetch_part(&self, hash: u64, bytes: usize) -> (BucketAddress, FrameRef<'_>) {
+    fn place_of(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         let view = self.view();
         let bucket = view.linear().bucket_of(hash);
         let (frame, place, start) = self.pager.pool().place(self.byte_of(bucket));
-        place.prefetch(start, bytes);
         (BucketAddress { view, bucket, frame, start }, place)
     }
 
@@ -186,13 +218,6 @@ impl Buckets {
     #[inline]
     pub(super) fn prefetch_page(&self, frame: FrameRef<'_>, page: Range<usize>) {
         frame.prefetch(page.start, prefetch_bytes(page.end - page.start));
-    }
-
-    /// Prefetches header and slots of the page of the bucket of `hash`: the first step for many keys.
-    #[inline]
-    pub(crate) fn prefetch_slots(&self, hash: u64) {
-        let address = self.address(hash);
-        self.pager.pool().frame(address.frame).prefetch(address.start, SLOTS_BYTES);
     }
 
     /// The last of the groups that share the first frame.

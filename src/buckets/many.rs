@@ -14,6 +14,7 @@
 //! Gain: docs/benchmarks.md, "Many keys at a time". Not here: the steps of one lookup (`optimistic.rs`).
 
 use super::activity;
+use super::address::UsualPage;
 use super::bucket::HashedKey;
 use super::linear_hash::Buckets;
 use super::optimistic::{BucketSnapshot, Optimistic};
@@ -26,10 +27,11 @@ impl Buckets {
     /// Calls `take` with the index of each key, in order, and its value. No latch is held while `take` runs.
     pub(crate) fn get_many(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         let mut value = Vec::new();
+        let usual = self.usual_page();
         for (window, keys) in keys.chunks(WINDOW).enumerate() {
             let mut snapshots = [const { None }; WINDOW];
             let snapshots = &mut snapshots[..keys.len()];
-            self.snapshot_many(keys, snapshots);
+            self.snapshot_many(keys, usual, snapshots);
             for (index, (key, snapshot)) in keys.iter().zip(snapshots).enumerate() {
                 let found = self.finish_lookup(key.as_ref(), snapshot.as_ref(), &mut value)?;
                 take(window * WINDOW + index, found.then_some(&value));
@@ -43,23 +45,24 @@ impl Buckets {
     fn snapshot_many<'t, 'k>(
         &'t self,
         keys: &'k [impl AsRef<[u8]>],
+        usual: UsualPage,
         snapshots: &mut [Option<(HashedKey<'k>, BucketSnapshot<'t>)>],
     ) {
         let mut hashes = [0; WINDOW];
         for (key, hash) in keys.iter().zip(&mut hashes) {
             *hash = self.hash.hash(key.as_ref());
-            self.prefetch_slots(*hash);
+            self.prefetch_slots(*hash, usual);
         }
         let mut in_overflow = 0u32;
         for (index, key) in keys.iter().enumerate() {
             let key = HashedKey::new(key.as_ref(), hashes[index]);
             let Some(snapshot) = self.snapshot_bucket(key) else { continue };
-            in_overflow |= u32::from(self.prefetch_next(&snapshot)) << index;
+            in_overflow |= u32::from(self.prefetch_next(&snapshot, usual)) << index;
             snapshots[index] = Some((key, snapshot));
         }
         while in_overflow != 0 {
             if let Some((key, snapshot)) = &mut snapshots[in_overflow.trailing_zeros() as usize] {
-                self.add_overflow(snapshot, *key);
+                self.add_overflow(snapshot, *key, usual);
             }
             in_overflow &= in_overflow - 1;
         }

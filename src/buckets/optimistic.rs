@@ -14,7 +14,7 @@
 //! There are two halves so that a lookup of many keys does the first for all before the second for any (`many.rs`).
 
 use super::activity;
-use super::address::{BucketAddress, View};
+use super::address::{BucketAddress, UsualPage, View};
 use super::bucket::HashedKey;
 use super::linear_hash::Buckets;
 use super::overflow::{OverflowPage, PREFETCHED_BYTES};
@@ -22,7 +22,7 @@ use super::page::{self, INLINE};
 use super::tags::{EIGHTS_AT_ONCE, SLOTS_AT_ONCE, first_match};
 use crate::linear;
 use crate::pager::pool::optimistic::OptimisticRead;
-use crate::pager::pool::{FrameNo, FrameRef};
+use crate::pager::pool::{FrameNo, FrameRef, LINE_BYTES};
 use crate::pager::sink::Sink;
 
 /// The result of an optimistic read.
@@ -123,34 +123,16 @@ impl Buckets {
         Some(self.overflow_range(overflow))
     }
 
-    /// Prefetches the overflow page of a bucket, if an optimistic read finds one.
-    #[inline]
-    pub(crate) fn prefetch_overflow(&self, address: BucketAddress, frame: FrameRef<'_>) {
-        let Some(read) = frame.read_optimistically() else { return };
-        let [_, next, _] = read.three_words(address.start);
-        if let Some((frame, range)) = self.overflow_of(next) {
-            self.prefetch_page(self.pager.pool().frame(frame), range);
-        }
-    }
-
     /// Prefetches what a put of a record of `bytes` bytes touches beside header and slots, in a bucket whose head is in
     /// the cache: the record with the tag, or the place of a new one, or the overflow page.
     #[inline]
     pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
-        let Some(read) = frame.read_optimistically() else { return };
-        let head = read.words_and_runs::<{ page::RUNS_START }, EIGHTS_AT_ONCE>(address.start);
-        let Some((words, runs)) = head else { return };
-        let header = page::Header::of(words);
+        let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
         let (count, heap_bytes) = (header.slot_count(), header.heap_bytes());
-        if count > SLOTS_AT_ONCE {
-            return;
-        }
         // What is not within the page is prefetched in vain.
         let end = address.start + self.page_bytes;
-        if let Some(slot) = first_match(runs, count, page::tag(hash)) {
-            let slot_end = address.start + page::HEADER_BYTES + (slot + 1) * page::SLOT_BYTES;
-            let offset = read.load8(slot_end - 8) >> 48;
-            frame.prefetch_ends(address.start + offset as usize, bytes);
+        if let Some(offset) = record {
+            frame.prefetch_ends(address.start + offset, bytes);
         } else if page::HEADER_BYTES + (count + 1) * page::SLOT_BYTES + heap_bytes + bytes <= self.page_bytes {
             frame.prefetch_ends(end.wrapping_sub(heap_bytes + bytes), bytes);
         } else if let Some((frame, range)) = self.overflow_of(header.next) {
@@ -158,35 +140,60 @@ impl Buckets {
         }
     }
 
+    /// Prefetches what an edit that moves records touches beside header and slots, in a bucket whose head is in the cache:
+    /// the record with the tag and those before it in the page, or the overflow page.
+    #[inline]
+    pub(crate) fn prefetch_moved(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>) {
+        // As many as a page of usual size has; of a larger one the first.
+        const LINES_MAX: usize = 16;
+        let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
+        if let Some(offset) = record {
+            // From the line before, where the bytes of a longer record may go, to the line after the record's first.
+            let first = self.page_bytes.saturating_sub(header.heap_bytes() + LINE_BYTES) / LINE_BYTES;
+            let lines = (offset / LINE_BYTES + 2).saturating_sub(first).min(LINES_MAX);
+            frame.prefetch_lines(address.start + first * LINE_BYTES, lines);
+        } else if let Some((frame, range)) = self.overflow_of(header.next) {
+            self.prefetch_page(self.pager.pool().frame(frame), range);
+        }
+    }
+
+    /// The header of a bucket's page, and the offset in it of the first record with the tag of `hash`: for prefetches, as
+    /// the page may be changing. `None` where there are many slots, or the frame is not in memory.
+    #[inline]
+    fn look_ahead(hash: u64, address: BucketAddress, frame: FrameRef<'_>) -> Option<(page::Header, Option<usize>)> {
+        let read = frame.read_optimistically()?;
+        let (words, runs) = read.words_and_runs::<{ page::RUNS_START }, EIGHTS_AT_ONCE>(address.start)?;
+        let header = page::Header::of(words);
+        if header.slot_count() > SLOTS_AT_ONCE {
+            return None;
+        }
+        let record = first_match(runs, header.slot_count(), page::tag(hash)).map(|slot| {
+            let slot_end = address.start + page::HEADER_BYTES + (slot + 1) * page::SLOT_BYTES;
+            (read.load8(slot_end - 8) >> 48) as usize
+        });
+        Some((header, record))
+    }
+
     /// Prefetches what `validate` will read: the first record with the tag, or, without such a record, the slots of the
     /// overflow page. `true` for the latter: call [`add_overflow`](Self::add_overflow) next.
     #[inline]
-    pub(super) fn prefetch_next(&self, snapshot: &BucketSnapshot<'_>) -> bool {
+    pub(super) fn prefetch_next(&self, snapshot: &BucketSnapshot<'_>, usual: UsualPage) -> bool {
         if snapshot.primary.slot.is_some() {
-            self.prefetch_record(&snapshot.primary);
+            snapshot.primary.prefetch_record(usual);
             return false;
         }
         let Some((frame, range)) = self.overflow_of(snapshot.primary.next) else { return false };
-        self.prefetch_page(self.pager.pool().frame(frame), range);
+        self.pager.pool().frame(frame).prefetch_lines(range.start, usual.head_lines);
         true
     }
 
     /// Reads the slots of the overflow page and prefetches the first record with the tag.
     #[inline]
-    pub(super) fn add_overflow<'t>(&'t self, snapshot: &mut BucketSnapshot<'t>, key: HashedKey<'_>) {
+    pub(super) fn add_overflow<'t>(&'t self, snapshot: &mut BucketSnapshot<'t>, key: HashedKey<'_>, usual: UsualPage) {
         snapshot.overflow = self.snapshot_overflow(snapshot.primary.next, key);
-        if let Some(overflow) = snapshot.overflow.as_ref().filter(|overflow| overflow.slot.is_some()) {
-            self.prefetch_record(overflow);
+        if let Some(overflow) = &snapshot.overflow {
+            overflow.prefetch_record(usual);
         }
-    }
-
-    #[inline]
-    fn prefetch_record(&self, snapshot: &PageSnapshot<'_>) {
-        // Most records are shorter; the rest of a longer one is loaded when it is copied.
-        const RECORD_BYTES: usize = 128;
-        let Some(slot) = snapshot.slot else { return };
-        let offset = snapshot.offset(slot);
-        snapshot.read.frame.prefetch(snapshot.start + offset, RECORD_BYTES);
     }
 
     /// Compares the records of a snapshot; appends the value of `key` to `value`, which is empty.
@@ -261,6 +268,15 @@ impl PageSnapshot<'_> {
         // The offset is the upper half of a slot; its loads overlap with those of the tag before it.
         let slot = self.start + page::HEADER_BYTES + slot * page::SLOT_BYTES;
         (self.read.load8(slot + page::SLOT_BYTES - 8) >> 48) as usize
+    }
+
+    /// Prefetches a record of usual length with the tag, if there is one. The rest of a longer one is loaded when it is
+    /// copied.
+    #[inline]
+    fn prefetch_record(&self, usual: UsualPage) {
+        if let Some(slot) = self.slot {
+            self.read.frame.prefetch_ends(self.start + self.offset(slot), usual.record_bytes);
+        }
     }
 
     /// Compares the record of the first slot with the tag; appends the value of `key` to `value`. Where it has another

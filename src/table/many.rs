@@ -1,10 +1,10 @@
 //! Reads and writes of many pairs.
 //!
 //! ```text
-//! write   hash the key of a later pair, and prefetch its page -> of a nearer one, prefetch the overflow page
-//!         -> change the bucket of this one
-//! put     the same, but of the page only header and slots -> the record with the tag, or the place of a new one, or
-//!         the overflow page: a processor has few line buffers
+//! write   hash the key of a later pair, and prefetch header and slots of its page -> of a nearer one, prefetch what
+//!         they show to be needed: a processor has few line buffers -> change the bucket of this one
+//!           put             the record with the tag, or the place of a new one, or the overflow page
+//!           append, remove  the record with the tag and those that move for it, or the overflow page
 //! run     enter the gate, reserve room in the log for 32 changes -> write each -> count, split -> leave
 //! ```
 //!
@@ -284,10 +284,10 @@ impl<'t> Ahead<'t> {
         count: usize,
         change_at: impl Fn(usize) -> WalRecord<'k>,
     ) -> Option<Ahead<'t>> {
-        let first = Self::fetch::<E>(buckets, (count > 0).then(|| change_at(0))?);
+        let first = Self::fetch(buckets, (count > 0).then(|| change_at(0))?);
         let mut ahead = Ahead { buckets, places: [first; PAGES_AHEAD] };
         for index in 1..count.min(PAGES_AHEAD) {
-            ahead.places[index] = Self::fetch::<E>(buckets, change_at(index));
+            ahead.places[index] = Self::fetch(buckets, change_at(index));
         }
         for index in 0..count.min(PLACES_AHEAD) {
             ahead.fetch_place::<E>(index, change_at(index));
@@ -305,7 +305,7 @@ impl<'t> Ahead<'t> {
     ) -> (u64, Place<'t>) {
         let place = self.places[index % PAGES_AHEAD];
         if index + PAGES_AHEAD < count {
-            self.places[index % PAGES_AHEAD] = Self::fetch::<E>(self.buckets, change_at(index + PAGES_AHEAD));
+            self.places[index % PAGES_AHEAD] = Self::fetch(self.buckets, change_at(index + PAGES_AHEAD));
         }
         if index + PLACES_AHEAD < count {
             self.fetch_place::<E>(index + PLACES_AHEAD, change_at(index + PLACES_AHEAD));
@@ -314,16 +314,16 @@ impl<'t> Ahead<'t> {
     }
 
     #[inline(always)]
-    fn fetch<E: Edit>(buckets: &'t Buckets, change: WalRecord<'_>) -> (u64, Place<'t>) {
+    fn fetch(buckets: &'t Buckets, change: WalRecord<'_>) -> (u64, Place<'t>) {
         let hash = buckets.key(change.key_and_value_bytes().0).hash;
-        (hash, if E::MOVES_RECORDS { buckets.prefetch_bucket(hash) } else { buckets.prefetch_head(hash) })
+        (hash, buckets.prefetch_head(hash))
     }
 
     #[inline(always)]
     fn fetch_place<E: Edit>(&self, index: usize, change: WalRecord<'_>) {
         let (hash, (address, frame)) = self.places[index % PAGES_AHEAD];
         if E::MOVES_RECORDS {
-            return self.buckets.prefetch_overflow(address, frame);
+            return self.buckets.prefetch_moved(hash, address, frame);
         }
         const HEAD_BYTES: usize = 2;
         let (key, value_bytes) = change.key_and_value_bytes();

@@ -61,15 +61,6 @@ impl OptimisticRead<'_> {
         Some((words, run))
     }
 
-    /// The three words of eight bytes from `at` on; little-endian.
-    #[inline]
-    pub(crate) fn three_words(&self, at: usize) -> [u64; 3] {
-        assert!(at <= self.frame.bytes - 24);
-        step();
-        // SAFETY: as in `load8`.
-        unsafe { racing::load24(self.frame.address.add(at)) }
-    }
-
     /// The eight bytes from `at` on, little-endian.
     #[inline]
     pub(crate) fn load8(&self, at: usize) -> u64 {

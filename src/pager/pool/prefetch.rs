@@ -6,11 +6,13 @@ use super::FrameRef;
 use crate::racing;
 use std::ptr;
 
+/// Bytes of a cache line.
+pub(crate) const LINE_BYTES: usize = 64;
+
 impl FrameRef<'_> {
     /// Prefetches `bytes` bytes at `offset`, at least one line and in steps of four, and the frame's state.
     #[inline]
     pub(crate) fn prefetch(self, offset: usize, bytes: usize) {
-        const LINE_BYTES: usize = 64;
         const STEP_BYTES: usize = 4 * LINE_BYTES;
         const USUAL_BYTES: usize = 1024;
         racing::prefetch(ptr::from_ref(self.state).cast());
@@ -32,6 +34,16 @@ impl FrameRef<'_> {
             }
             left -= STEP_BYTES;
             address = address.wrapping_add(STEP_BYTES);
+        }
+    }
+
+    /// Prefetches `lines` lines from `offset` on, and the frame's state.
+    #[inline]
+    pub(crate) fn prefetch_lines(self, offset: usize, lines: usize) {
+        racing::prefetch(ptr::from_ref(self.state).cast());
+        let address = self.address.cast_const().wrapping_add(offset);
+        for line in 0..lines {
+            racing::prefetch(address.wrapping_add(line * LINE_BYTES));
         }
     }
 
