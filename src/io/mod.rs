@@ -133,6 +133,12 @@ pub(crate) trait File: Send + Sync {
     fn is_cached(&self, _offset: u64) -> Option<bool> {
         None
     }
+    /// Fills the beginning of `bytes` with what is in the system's cache from `offset` on, up to the first byte that is
+    /// not, and gives how many bytes that is. 0 where the system does not say. Never waits for the disk, but Linux
+    /// begins to read what is missing of `bytes`, as for a byte of [`is_cached`](Self::is_cached) its page.
+    fn read_cached(&self, _bytes: &mut [u8], _offset: u64) -> usize {
+        0
+    }
     /// Maps the first `bytes` bytes as memory that the operating system keeps when the process dies; the file may be
     /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the
     /// same, slower.
