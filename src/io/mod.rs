@@ -9,6 +9,7 @@ pub(crate) mod atomic;
 mod forks;
 #[cfg(target_os = "linux")]
 mod guard;
+mod idle;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
@@ -25,6 +26,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub(crate) use forks::{forked_since, forks};
+pub(crate) use idle::run_when_idle;
 pub(crate) use memory::{Memory, MemoryGuard, Over, had_faults, page_bytes};
 pub(crate) use real::Disk;
 pub(crate) use waits::has_waited;

@@ -1,7 +1,7 @@
 //! The rest of a file of which lookups have used much at random: read ahead, and compared with its checksums, in order.
 //!
-//! Both are several times as fast in order as at random. So a thread of its own goes through the file from its beginning
-//! to its end, once, in pieces of 2 MiB:
+//! A disk gives pages in order several times as fast as at random, and a free processor can compare checksums before
+//! lookups have to. So a thread of its own goes through the file from its beginning to its end, once, in pieces of 2 MiB:
 //!
 //! ```text
 //! lookups waited for the disk for one page in SHARE       announce each piece, wait for it, check it
@@ -10,8 +10,8 @@
 //!
 //! To read ahead costs the disk at most as many pages in all as the system's own read-ahead, of 128 KiB around each page,
 //! would have read by then. Few lookups in a large file never begin it, and what they wait for is at most about as long
-//! as what reading all of it would have taken. To check reads nothing from the disk but a page of a piece that is not in
-//! the cache, and lookups then access pages where they lie at once.
+//! as what reading all of it would have taken. A thread that only checks runs on processors that are idle. It skips what
+//! is not in the cache; asking costs the disk a page for each such piece, or [`CHECKED_AT_ONCE`] where a part is there.
 //!
 //! It ends early where memory is short: where what it read before is not in the system's cache any more, or where many
 //! pieces are not. A page whose checksum is wrong stays unchecked: the lookup that needs it reads it and gives the error.
@@ -19,7 +19,7 @@
 
 use super::checked::Checked;
 use crate::dictionary::format::page;
-use crate::io::File;
+use crate::io::{File, run_when_idle};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -82,7 +82,11 @@ impl Rest {
     /// Counts pages that lookups compared with their checksums without a wait for the disk.
     pub fn note_compared(&self, pages: u64) {
         if self.compared_left.ends_with(pages) && !self.pass.ahead.load(Relaxed) {
-            self.begin(Pass::check_cached);
+            self.begin(|pass| {
+                // Where all processors are busy, lookups check what they need for less than this would take from them.
+                run_when_idle();
+                pass.check_cached();
+            });
         }
     }
 
