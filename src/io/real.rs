@@ -342,8 +342,8 @@ fn advise(file: &fs::File, offset: u64, count: u64, advice: libc::c_int) -> bool
     unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, count, advice) == 0 }
 }
 
-/// Reads bytes from `offset` on, up to the first that is not in the system's cache; `WouldBlock` where that is the first
-/// of all. Another error where the file system has no such reads.
+/// Reads bytes from `offset` on, up to the first that is not in the system's cache; `WouldBlock` where that is the
+/// first of all. Another error where the file system has no such reads.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "std has no preadv2")]
 fn read_without_wait(file: &fs::File, bytes: &mut [u8], offset: u64) -> Result<usize> {

@@ -1,21 +1,23 @@
-//! The rest of a file of which lookups have used much at random: read ahead, and compared with its checksums, in order.
+//! The rest of a file of which lookups have used much at random: read ahead and compared with its checksums, in order.
 //!
 //! A disk gives pages in order several times as fast as at random, and a free processor can compare checksums before
-//! lookups have to. So a thread of its own goes through the file from its beginning to its end, once, in pieces of 2 MiB:
+//! lookups have to. So a thread of its own goes through the file from its beginning to its end, once, in pieces of
+//! 2 MiB:
 //!
 //! ```text
 //! lookups waited for the disk for one page in SHARE       announce each piece, wait for it, check it
 //! lookups compared one page in SHARE without a wait       check what is in the system's cache of each piece
 //! ```
 //!
-//! To read ahead costs the disk at most as many pages in all as the system's own read-ahead, of 128 KiB around each page,
-//! would have read by then. Few lookups in a large file never begin it, and what they wait for is at most about as long
-//! as what reading all of it would have taken. A thread that only checks runs on processors that are idle. It skips what
-//! is not in the cache; asking costs the disk a page for each such piece, or [`CHECKED_AT_ONCE`] where a part is there.
+//! Reading ahead costs the disk at most as many pages in all as the system's own read-ahead, of 128 KiB around each
+//! page, would have read by then. Few lookups in a large file never begin it, and what they wait for is at most about
+//! as long as what reading all of it would have taken. A thread that only checks runs on processors that are idle. It
+//! skips what is not in the cache; asking costs the disk a page for each such piece, or [`CHECKED_AT_ONCE`] where a
+//! part is there.
 //!
 //! It ends early where memory is short: where what it read before is not in the system's cache any more, or where many
-//! pieces are not. A page whose checksum is wrong stays unchecked: the lookup that needs it reads it and gives the error.
-//! docs/architecture.md, "Dictionaries".
+//! pieces are not. A page whose checksum is wrong stays unchecked: the lookup that needs it reads it and gives the
+//! error. docs/architecture.md, "Dictionaries".
 
 use super::checked::Checked;
 use crate::dictionary::format::page;
@@ -31,8 +33,8 @@ const PIECE_BYTES: u64 = 2 << 20;
 const PIECES: u64 = 4;
 /// Pieces between two looks at whether memory is short.
 const PIECES_PER_LOOK: u64 = 32;
-/// Bytes that are checked at once: they stay in the processor's cache, and are the most that Linux reads where a part of
-/// them is not in memory.
+/// Bytes that are checked at once: they stay in the processor's cache, and are the most that Linux reads where a part
+/// of them is not in memory.
 const CHECKED_AT_ONCE: usize = 64 << 10;
 /// Pieces in a row that are not in the system's cache, after which no more are checked.
 const ABSENT_MAX: u32 = 16;
