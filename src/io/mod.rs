@@ -9,6 +9,7 @@ pub(crate) mod atomic;
 mod forks;
 #[cfg(target_os = "linux")]
 mod guard;
+mod idle;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
@@ -25,6 +26,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub(crate) use forks::{forked_since, forks};
+pub(crate) use idle::run_when_idle;
 pub(crate) use memory::{Memory, MemoryGuard, Over, had_faults, page_bytes};
 pub(crate) use real::Disk;
 pub(crate) use waits::has_waited;
@@ -132,6 +134,12 @@ pub(crate) trait File: Send + Sync {
     /// Whether the byte at `offset` is in the system's cache, if the system says so.
     fn is_cached(&self, _offset: u64) -> Option<bool> {
         None
+    }
+    /// Fills the beginning of `bytes` with what is in the system's cache from `offset` on, up to the first byte that is
+    /// not, and gives how many bytes that is. 0 where the system does not say. Never waits for the disk, but Linux
+    /// begins to read what is missing of `bytes`, as for a byte of [`is_cached`](Self::is_cached) its page.
+    fn read_cached(&self, _bytes: &mut [u8], _offset: u64) -> usize {
+        0
     }
     /// Maps the first `bytes` bytes as memory that the operating system keeps when the process dies; the file may be
     /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the

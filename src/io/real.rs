@@ -249,7 +249,16 @@ impl File for RealFile {
 
     #[cfg(target_os = "linux")]
     fn is_cached(&self, offset: u64) -> Option<bool> {
-        read_without_wait(&self.file, offset)
+        match read_without_wait(&self.file, &mut [0], offset) {
+            Ok(1) => Some(true),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Some(false),
+            _ => None,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_cached(&self, bytes: &mut [u8], offset: u64) -> usize {
+        read_without_wait(&self.file, bytes, offset).unwrap_or(0)
     }
 
     fn is_locked(&self) -> Result<bool> {
@@ -333,20 +342,16 @@ fn advise(file: &fs::File, offset: u64, count: u64, advice: libc::c_int) -> bool
     unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, count, advice) == 0 }
 }
 
-/// Whether a byte can be read without a wait for the disk; `None` where the file system does not say.
+/// Reads bytes from `offset` on, up to the first that is not in the system's cache; `WouldBlock` where that is the
+/// first of all. Another error where the file system has no such reads.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "std has no preadv2")]
-fn read_without_wait(file: &fs::File, offset: u64) -> Option<bool> {
-    let mut byte = 0u8;
-    let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let offset = libc::off_t::try_from(offset).ok()?;
-    // SAFETY: the descriptor is open as long as `file` is borrowed, and `part` is one byte of ours.
+fn read_without_wait(file: &fs::File, bytes: &mut [u8], offset: u64) -> Result<usize> {
+    let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let offset = libc::off_t::try_from(offset).map_err(|_| Error::from(ErrorKind::InvalidInput))?;
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and `part` is `bytes`, borrowed for writing.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
-    match read {
-        1 => Some(true),
-        -1 if Error::last_os_error().kind() == ErrorKind::WouldBlock => Some(false),
-        _ => None,
-    }
+    usize::try_from(read).map_err(|_| Error::last_os_error())
 }
 
 /// Asks for large pages of memory where there is much of it, so that random accesses miss fewer translations. Before it

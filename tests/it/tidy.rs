@@ -100,6 +100,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/dictionary/index/popcnt.rs",
     "src/io/forks.rs",
     "src/io/guard.rs",
+    "src/io/idle.rs",
     "src/io/mapped.rs",
     "src/io/memory.rs",
     "src/io/real.rs",

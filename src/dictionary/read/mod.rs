@@ -1,7 +1,8 @@
 //! Reading one dictionary file.
 //!
 //! ```text
-//! mapped.rs   pages in a window, where they lie      rest.rs   a file's rest, read ahead
+//! checked.rs  which pages were compared      rest.rs   a file's rest, read and checked ahead
+//! mapped.rs   pages in a window, where they lie
 //! pages.rs    pages in, by `pread` or from a mapping, checked, joined to pieces of the stream
 //! search.rs   a key within a piece        in_place.rs   a key in mapped pages
 //! file.rs     header, footer and index of a file; a lookup
@@ -13,6 +14,7 @@
 //! Each takes from those above it in this list. Nothing changes after the open, so any number of threads use one file
 //! at once.
 
+pub(crate) mod checked;
 pub(crate) mod file;
 pub(crate) mod in_place;
 pub(crate) mod long;

@@ -2,11 +2,13 @@
 //!
 //! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) it is
 //! compared the first time, copied from there or by `pread`, and a bit remembers it (one bit a page of memory). From
-//! then on lookups access the page where it lies. Where the window fails, pages are read by `pread` again.
+//! then on lookups access the page where it lies. Where the window fails, pages are read by `pread` again. After many
+//! first times a thread compares the others (`rest.rs`).
 //!
 //! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
 //! all of it.
 
+use super::checked::Checked;
 use super::mapped::Mapped;
 use super::rest::Rest;
 use crate::dictionary::format::ends::{FileHeader, Footer};
@@ -48,14 +50,14 @@ pub(crate) struct Pages {
     file: Arc<dyn File>,
     window: Option<Box<dyn Window>>,
     /// With a window: which pages have been read and compared with their checksums. Others are not read through it.
-    checked: Vec<AtomicU64>,
+    checked: Checked,
     page_bytes: usize,
     head: usize,
     has_starts: bool,
     count: u64,
     stream_bytes: u64,
     reads: Counter,
-    /// What counts the waits of lookups, where the file may be read ahead.
+    /// What counts the waits and first uses of lookups, where the file may be read and checked ahead.
     rest: Option<Rest>,
     /// First reads that are calls before the mapping is tried again.
     pub calls_left: AtomicU32,
@@ -139,11 +141,7 @@ impl Pages {
         header: &FileHeader,
         footer: &Footer,
     ) -> Self {
-        let mut checked = Vec::new();
-        if window.is_some() {
-            let words = usize::try_from(footer.pages.div_ceil(64)).expect("a window has all pages");
-            checked.resize_with(words, AtomicU64::default);
-        }
+        let checked = if window.is_some() { Checked::none_of(footer.pages) } else { Checked::default() };
         let head = page::head_bytes(header.layout, header.compression);
         Pages {
             path: path.to_owned(),
@@ -162,10 +160,9 @@ impl Pages {
         }
     }
 
-    /// Lets the file be read ahead once many pages were waited for.
+    /// Lets the file be read ahead once many pages were waited for, and checked once many were compared.
     pub fn read_rest(&mut self) {
-        let bytes = self.page_bytes as u64..(self.count + 1) * self.page_bytes as u64;
-        self.rest = Some(Rest::new(Arc::clone(&self.file), bytes, self.count));
+        self.rest = Some(Rest::new(Arc::clone(&self.file), self.page_bytes, self.count, self.checked.clone()));
     }
 
     /// Whether pages say where cells begin.
@@ -201,7 +198,7 @@ impl Pages {
     /// Whether `pages` can be read through the window: they are few, and their checksums have been compared.
     #[inline]
     pub fn are_ready(&self, pages: &Range<u64>) -> bool {
-        self.can_be_ready(pages) && pages.clone().all(|page| self.is_checked(page))
+        self.can_be_ready(pages) && pages.clone().all(|page| self.checked.has(page))
     }
 
     /// The window over `pages`, for accesses to those that are ready.
@@ -233,17 +230,21 @@ impl Pages {
         }
         scratch.at_least(self.page_bytes);
         let start = Instant::now();
-        for page in pages.clone().filter(|page| !self.is_checked(*page)) {
+        let mut compared = 0;
+        for page in pages.clone().filter(|page| !self.checked.has(*page)) {
             let bytes = &mut scratch.pages[..self.page_bytes];
             if !self.copy_pages(&(page..page + 1), bytes) {
                 return Ok(false);
             }
             page::check(&self.path, page + 1, bytes)?;
-            self.set_checked(page);
+            self.checked.add(page);
+            compared += 1;
         }
         if has_waited(start, DISK_WAIT_MIN) {
             self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
             self.note_waits(pages.end - pages.start);
+        } else {
+            self.note_compared(compared);
         }
         Ok(true)
     }
@@ -259,14 +260,10 @@ impl Pages {
         }
     }
 
-    #[inline]
-    fn is_checked(&self, page: u64) -> bool {
-        self.checked.get((page / 64) as usize).is_some_and(|word| word.load(Relaxed) & 1 << (page % 64) != 0)
-    }
-
-    fn set_checked(&self, page: u64) {
-        if let Some(word) = self.checked.get((page / 64) as usize) {
-            word.fetch_or(1 << (page % 64), Relaxed);
+    /// Counts pages that a lookup compared with their checksums, without a wait.
+    fn note_compared(&self, pages: u64) {
+        if let Some(rest) = &self.rest {
+            rest.note_compared(pages);
         }
     }
 
@@ -294,10 +291,16 @@ impl Pages {
     /// Where in the body of page `page` cells begin, through the window; `None` where the page has to be read.
     #[inline]
     pub fn starts(&self, page: u64) -> Option<Starts> {
-        let window = self.window.as_ref().filter(|_| self.has_starts && self.is_checked(page))?;
+        let window = self.window.as_ref().filter(|_| self.has_starts && self.checked.has(page))?;
         let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
         let copied = window.copy((page as usize + 1) * self.page_bytes, &mut head);
         copied.then(|| Starts::of(&head, self.page_bytes - self.head))
+    }
+
+    /// How many pages have been compared with their checksums, of a mapped file.
+    #[cfg(test)]
+    pub fn checked_count(&self) -> u64 {
+        self.checked.count()
     }
 
     /// How often the file was read by a call so far.
@@ -365,12 +368,15 @@ impl Pages {
         read.map_err(|e| Error::io(&self.path, &format!("read page {} of", range.start + 1), e))?;
         match start.map(|start| has_waited(start, DISK_WAIT_MIN)) {
             Some(true) => self.note_waits(range.end - range.start),
-            Some(false) => self.count_calls(CALLS_FOR_QUICK - 1),
+            Some(false) => {
+                self.count_calls(CALLS_FOR_QUICK - 1);
+                self.note_compared(range.end - range.start);
+            }
             None => {}
         }
         for (page, bytes) in range.clone().zip(bytes.chunks_exact(self.page_bytes)) {
             page::check(&self.path, page + 1, bytes)?;
-            self.set_checked(page);
+            self.checked.add(page);
         }
         Ok(())
     }

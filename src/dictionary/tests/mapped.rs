@@ -9,6 +9,7 @@ use crate::error::ErrorKind;
 use crate::random::Random;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 const KINDS: [&str; 3] = ["fixed", "words", "fixed, long"];
 
@@ -214,4 +215,47 @@ fn lookups_in_place_one_by_one_and_of_many_give_what_reads_give() {
             });
         }
     }
+}
+
+#[test]
+fn lookups_of_some_pages_let_all_others_be_checked_and_damage_stays_an_error_of_its_page() {
+    const PAGE_BYTES: usize = 4096;
+    let model: Model = (0..8000u32).map(|n| (format!("{n:020}").into_bytes(), vec![n as u8; 1000])).collect();
+    in_directory(|path| {
+        builder(Index::page()).page_bytes(PAGE_BYTES as u32).build(&path, &model).unwrap();
+        let damaged = 1500;
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[damaged * PAGE_BYTES + 300] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let dictionary = DictionaryOptions::new().open(&path).unwrap();
+        let pages = &dictionary.files[0].pages;
+        if !pages.is_mapped() || !pages.is_cached(0) {
+            // A file system of several machines, or one that does not say what is cached.
+            return;
+        }
+        let is_error = |key: &Vec<u8>| match dictionary.get(key) {
+            Ok(given) => {
+                assert_eq!(given.as_ref(), model.get(key));
+                false
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                assert!(error.to_string().contains(&format!("page {damaged}:")), "{error}");
+                true
+            }
+        };
+        // A page in 13, which is enough for one in 32.
+        model.keys().step_by(40).for_each(|key| assert!(is_error(key) || pages.checked_count() > 0));
+        let start = Instant::now();
+        while pages.checked_count() < pages.count() - 1 {
+            assert!(start.elapsed() < Duration::from_secs(60), "{} of {}", pages.checked_count(), pages.count());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let before = dictionary.reads();
+        for _ in 0..2 {
+            assert!((1..=6).contains(&model.keys().filter(|key| is_error(key)).count()));
+        }
+        assert_eq!(pages.checked_count(), pages.count() - 1);
+        assert!(dictionary.reads() - before <= 2, "{} reads", dictionary.reads() - before);
+    });
 }
