@@ -63,6 +63,9 @@ pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// Bytes of a cache line, which a prefetch brings.
+pub(crate) const LINE_BYTES: usize = 64;
+
 /// Begins to bring the cache line of `address` into the processor's cache. Any address will do.
 #[cfg(target_arch = "x86_64")]
 #[inline]

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::FRAME_UNITS;
 use crate::pager::interleave::step;
-use crate::pager::pool::{FrameNo, FrameRef, LINE_BYTES, ReadGuard};
+use crate::pager::pool::{FrameNo, FrameRef, ReadGuard};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -60,8 +60,8 @@ pub(super) fn prefetch_bytes(page_bytes: usize) -> usize {
 /// few line buffers, and each line that is not needed takes the place of one that is.
 #[derive(Clone, Copy)]
 pub(crate) struct UsualPage {
-    /// Cache lines with the header and the slots.
-    pub head_lines: usize,
+    /// Bytes of the header and the slots.
+    pub head_bytes: usize,
     /// Bytes of a record.
     pub record_bytes: usize,
 }
@@ -90,7 +90,7 @@ impl Buckets {
         let slots = (pairs / (u64::from(self.view().max_bucket()) + 1)).min(SLOTS_BYTES as u64) as usize;
         let head_bytes = page::HEADER_BYTES + (slots + 1) * page::SLOT_BYTES;
         let record_bytes = (self.load.bytes() / pairs) as usize;
-        UsualPage { head_lines: head_bytes.min(SLOTS_BYTES).div_ceil(LINE_BYTES), record_bytes }
+        UsualPage { head_bytes: head_bytes.min(SLOTS_BYTES), record_bytes }
     }
 
     #[inline]
@@ -194,16 +194,16 @@ impl Buckets {
     #[inline(always)]
     pub(crate) fn prefetch_head(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         let (address, frame) = self.place_of(hash);
-        frame.prefetch_lines(address.start, SLOTS_BYTES / LINE_BYTES);
+        frame.prefetch_exactly(address.start, SLOTS_BYTES);
         (address, frame)
     }
 
-    /// Prefetches as many lines of the page of the bucket of `hash` as header and slots usually take: the first step of
-    /// many lookups.
+    /// Prefetches as much of the page of the bucket of `hash` as header and slots usually take: the first step of many
+    /// lookups.
     #[inline(always)]
     pub(crate) fn prefetch_slots(&self, hash: u64, usual: UsualPage) {
         let (address, frame) = self.place_of(hash);
-        frame.prefetch_lines(address.start, usual.head_lines);
+        frame.prefetch_exactly(address.start, usual.head_bytes);
     }
 
     #[inline(always)]

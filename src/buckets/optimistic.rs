@@ -22,7 +22,7 @@ use super::page::{self, INLINE};
 use super::tags::{EIGHTS_AT_ONCE, SLOTS_AT_ONCE, first_match};
 use crate::linear;
 use crate::pager::pool::optimistic::OptimisticRead;
-use crate::pager::pool::{FrameNo, FrameRef, LINE_BYTES};
+use crate::pager::pool::{FrameNo, FrameRef};
 use crate::pager::sink::Sink;
 
 /// The result of an optimistic read.
@@ -140,25 +140,26 @@ impl Buckets {
         }
     }
 
-    /// Prefetches what an edit that moves records touches beside header and slots, in a bucket whose head is in the cache:
-    /// the record with the tag and those before it in the page, or the overflow page.
+    /// Prefetches what an edit that moves records touches beside header and slots, in a bucket whose head is in the
+    /// cache: the record with the tag and those before it in the page, or the overflow page.
     #[inline]
     pub(crate) fn prefetch_moved(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>) {
-        // As many as a page of usual size has; of a larger one the first.
-        const LINES_MAX: usize = 16;
+        // All of a page of usual size; of a larger one the beginning.
+        const BYTES_MAX: usize = 1024;
+        // A line. One more on each side: a record grows towards the first, and its value may reach into the last.
+        const STEP_BYTES: usize = 64;
         let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
         if let Some(offset) = record {
-            // From the line before, where the bytes of a longer record may go, to the line after the record's first.
-            let first = self.page_bytes.saturating_sub(header.heap_bytes() + LINE_BYTES) / LINE_BYTES;
-            let lines = (offset / LINE_BYTES + 2).saturating_sub(first).min(LINES_MAX);
-            frame.prefetch_lines(address.start + first * LINE_BYTES, lines);
+            let first = self.page_bytes.saturating_sub(header.heap_bytes() + STEP_BYTES) / STEP_BYTES * STEP_BYTES;
+            let bytes = (offset + 2 * STEP_BYTES).saturating_sub(first).min(BYTES_MAX);
+            frame.prefetch_exactly(address.start + first, bytes);
         } else if let Some((frame, range)) = self.overflow_of(header.next) {
             self.prefetch_page(self.pager.pool().frame(frame), range);
         }
     }
 
-    /// The header of a bucket's page, and the offset in it of the first record with the tag of `hash`: for prefetches, as
-    /// the page may be changing. `None` where there are many slots, or the frame is not in memory.
+    /// The header of a bucket's page, and the offset in it of the first record with the tag of `hash`: for prefetches,
+    /// as the page may be changing. `None` where there are many slots, or the frame is not in memory.
     #[inline]
     fn look_ahead(hash: u64, address: BucketAddress, frame: FrameRef<'_>) -> Option<(page::Header, Option<usize>)> {
         let read = frame.read_optimistically()?;
@@ -183,7 +184,7 @@ impl Buckets {
             return false;
         }
         let Some((frame, range)) = self.overflow_of(snapshot.primary.next) else { return false };
-        self.pager.pool().frame(frame).prefetch_lines(range.start, usual.head_lines);
+        self.pager.pool().frame(frame).prefetch_exactly(range.start, usual.head_bytes);
         true
     }
 

@@ -49,8 +49,6 @@ mod prefetch;
 mod spill;
 mod through;
 
-pub(crate) use prefetch::LINE_BYTES;
-
 /// A large page: bytes of a mapping of the file that become plain memory together. Smaller in tests, so that their
 /// tables have windows.
 pub(super) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };

@@ -3,11 +3,8 @@
 //! Not here: what is worth prefetching (`buckets/address.rs`, `buckets/optimistic.rs`).
 
 use super::FrameRef;
-use crate::racing;
+use crate::racing::{self, LINE_BYTES};
 use std::ptr;
-
-/// Bytes of a cache line.
-pub(crate) const LINE_BYTES: usize = 64;
 
 impl FrameRef<'_> {
     /// Prefetches `bytes` bytes at `offset`, at least one line and in steps of four, and the frame's state.
@@ -37,12 +34,13 @@ impl FrameRef<'_> {
         }
     }
 
-    /// Prefetches `lines` lines from `offset` on, and the frame's state.
+    /// Prefetches the lines of `bytes` bytes from `offset` on, which begins a line, and the frame's state: no more, for
+    /// many keys at a time.
     #[inline]
-    pub(crate) fn prefetch_lines(self, offset: usize, lines: usize) {
+    pub(crate) fn prefetch_exactly(self, offset: usize, bytes: usize) {
         racing::prefetch(ptr::from_ref(self.state).cast());
         let address = self.address.cast_const().wrapping_add(offset);
-        for line in 0..lines {
+        for line in 0..bytes.div_ceil(LINE_BYTES) {
             racing::prefetch(address.wrapping_add(line * LINE_BYTES));
         }
     }

@@ -23,6 +23,7 @@
 //! (`segment.rs`).
 
 mod ahead;
+mod own_line;
 mod replay;
 mod segment;
 mod short;
@@ -32,12 +33,12 @@ use crate::io::{File, Mode, Storage};
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
 use ahead::Ahead;
+use own_line::OwnLine;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
 pub(crate) use short::Short;
 use short::{SHORT_BODY_BYTES, sum_of_word};
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -91,19 +92,6 @@ pub(crate) struct Log {
     ahead: Ahead,
     durable: Mutex<Durable>,
     synced: Condvar,
-}
-
-/// What every writer changes, on cache lines that nothing else is on: two, since processors fetch lines in pairs.
-#[repr(align(128))]
-struct OwnLine<T>(T);
-
-impl<T> Deref for OwnLine<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0
-    }
 }
 
 /// Where the next record goes. In this order, so that what a record needs is in one cache line with the lock: a line
