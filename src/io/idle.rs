@@ -6,8 +6,9 @@
 pub(crate) fn run_when_idle() {
     #[cfg(target_os = "linux")]
     {
-        let least = libc::sched_param { sched_priority: 0 };
-        // SAFETY: `least` is ours; 0 is the calling thread.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const least) };
+        let least: libc::c_int = 0; // the one field of the kernel's sched_param
+        // By number: musl's function of this name does nothing.
+        // SAFETY: the call reads `least`, which is ours; 0 is the calling thread.
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const least) };
     }
 }
