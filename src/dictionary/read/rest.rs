@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Of so many pages, one that was waited for or compared begins it.
+/// One page in this many, waited for or compared, begins it.
 const SHARE: u64 = 32;
 /// Bytes that are announced at once, and how many such pieces are under way.
 const PIECE_BYTES: u64 = 2 << 20;
