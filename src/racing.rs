@@ -82,6 +82,7 @@ pub(crate) fn prefetch(_address: *const u8) {}
 /// Begins to bring the cache line of `address` into the processor's cache for a store, away from other processors. Any
 /// address will do.
 #[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux maps the log"))]
 #[inline]
 pub(crate) fn prefetch_to_store(address: *const u8) {
     // SAFETY: a prefetch may be given any address; it is a hint, which processors without it ignore.
@@ -90,6 +91,7 @@ pub(crate) fn prefetch_to_store(address: *const u8) {
 
 /// Other processors prefetch by themselves or not at all.
 #[cfg(not(target_arch = "x86_64"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux maps the log"))]
 #[inline]
 pub(crate) fn prefetch_to_store(_address: *const u8) {}
 

@@ -1,4 +1,4 @@
-//! Threads whose work can wait.
+//! Threads whose work can wait: dictionaries check pages ahead of lookups that way (`dictionary/read/rest.rs`).
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "sched_setscheduler"))]
 
 /// Lets the calling thread run only while a processor has nothing else to do, or little: for work that is not worth a
