@@ -32,6 +32,7 @@
 struct ReadmeExamples;
 
 mod buckets;
+mod checksum;
 mod dictionary;
 mod error;
 mod fault;

@@ -130,7 +130,7 @@ pub(super) fn fnv1a(key: &[u8]) -> u64 {
 /// Rather a checksum: it is linear, so keys that differ in the same bits have hashes that differ in the same bits.
 #[inline]
 pub(super) fn crc32c(key: &[u8]) -> u32 {
-    crc32c::crc32c(key)
+    crate::checksum::crc32c(key)
 }
 
 /// MurmurHash3_x64_128: Austin Appleby, SMHasher, 2011. Returns both words; a table uses the first.

@@ -26,6 +26,7 @@ use super::room::{CheckpointRoom, JOURNAL_HEADER_BYTES, set_frame_count};
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{header_sum, nonzero, sum_of_sums};
+use crate::checksum::{crc32c, crc32c_append};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
@@ -39,7 +40,7 @@ const MAGIC: [u8; 8] = *b"SPLITJRN";
 
 /// The checksum of a frame covers its number, so a frame in the wrong place does not match.
 pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
-    nonzero(crc32c::crc32c_append(crc32c::crc32c(&frame.to_le_bytes()), bytes))
+    nonzero(crc32c_append(crc32c(&frame.to_le_bytes()), bytes))
 }
 
 /// The state of the table at one moment between writes, to be written while writers go on.
@@ -307,11 +308,11 @@ impl<'a> JournalWriter<'a> {
         header[16..20].copy_from_slice(&(self.frame_bytes as u32).to_le_bytes());
         header[20..24].copy_from_slice(&(self.index.len() as u32).to_le_bytes());
         header[24..28].copy_from_slice(&size.frame_count.to_le_bytes());
-        header[28..32].copy_from_slice(&crc32c::crc32c(&index).to_le_bytes());
+        header[28..32].copy_from_slice(&crc32c(&index).to_le_bytes());
         header[32..36].copy_from_slice(&size.cut.to_le_bytes());
         header[36..44].copy_from_slice(&id.table_id.to_le_bytes());
         header[44..52].copy_from_slice(&id.base.to_le_bytes());
-        let sum = crc32c::crc32c(&header[..60]);
+        let sum = crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());
         self.journal.write_at(&header, 0)?;
         self.journal.sync()?;
@@ -630,7 +631,7 @@ pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journa
     }
     let mut header = [0; JOURNAL_HEADER_BYTES as usize];
     journal.read_at(&mut header, 0)?;
-    if header[..8] != MAGIC || u32_at(&header, 60) != crc32c::crc32c(&header[..60]) {
+    if header[..8] != MAGIC || u32_at(&header, 60) != crc32c(&header[..60]) {
         return Ok(None);
     }
     let id = CheckpointId { table_id: u64_at(&header, 36), sequence: u64_at(&header, 8), base: u64_at(&header, 44) };
@@ -643,7 +644,7 @@ pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journa
     }
     let mut index = vec![0; count as usize * 8];
     journal.read_at(&mut index, frames_end)?;
-    if crc32c::crc32c(&index) != u32_at(&header, 28) {
+    if crc32c(&index) != u32_at(&header, 28) {
         return Ok(None);
     }
     let index: Vec<_> = index.chunks_exact(8).map(|e| (u32_at(e, 0), u32_at(e, 4))).collect();

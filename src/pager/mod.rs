@@ -22,6 +22,7 @@ pub(crate) mod copy;
 pub(crate) mod interleave;
 
 pub(crate) mod damaged_file;
+mod evict;
 mod frozen;
 mod health;
 mod mapping;
@@ -37,6 +38,7 @@ mod values_held;
 pub(crate) mod wal;
 pub(crate) mod words;
 
+use crate::checksum::{crc32c, crc32c_append};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::{Proceed, go_on};
 use crate::io::atomic::make_unnamed;
@@ -167,11 +169,10 @@ pub(crate) struct Counts {
 }
 
 impl FrameSource for Pager {
-    fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
         let Some(file) = self.file_of(frame) else {
             return Ok(false);
         };
-        bytes.resize(self.frame_bytes(), 0);
         file.read_at(bytes, u64::from(frame) * self.frame_bytes() as u64)
             .map_err(|e| Error::io(&self.path, &format!("read frame {frame} of"), e))?;
         self.counts.frames_read.fetch_add(1, Relaxed);
@@ -659,31 +660,6 @@ impl Pager {
                 .any(|(k, group)| frame > group && frame - group < 2 << k && (frame - group) % 2 == 1)
     }
 
-    /// Advances the clock hand and evicts a few frames that were not used since it last passed. Where nearly all are
-    /// dirty it looks at few: the cache exceeds its limit by as much until the checkpoint is complete.
-    fn evict_some(&self) {
-        const EVICTED: u32 = 4;
-        const LOOKED_AT: u32 = 4096;
-        const LOOKED_AT_IF_DIRTY: u32 = 64;
-        let look_at = if self.pool.is_pinned() && self.pool.is_mostly_dirty() { LOOKED_AT_IF_DIRTY } else { LOOKED_AT };
-        let count = self.frame_count();
-        let mut evicted = 0;
-        for _ in 0..look_at {
-            let frame = self.clock_hand.fetch_add(1, Relaxed) % count;
-            let spilled = || self.spilling.on && !self.is_sum_frame(frame) && self.spill(frame);
-            evicted += u32::from(self.pool.evict(frame) || spilled());
-            if evicted == EVICTED {
-                return;
-            }
-        }
-    }
-
-    /// Frames that the clock hand has passed.
-    #[cfg(test)]
-    pub(crate) fn looked_at(&self) -> u32 {
-        self.clock_hand.load(Relaxed)
-    }
-
     /// Whether enough frames are dirty for a checkpoint to be due: `dirty_bytes_max`, or half of the cache of those
     /// that cannot be spilled.
     #[inline]
@@ -809,13 +785,13 @@ impl Pager {
 const SUM_OF_SUMS: usize = 4 * ZONE_FRAMES as usize;
 
 fn sum_of_sums(frame: FrameNo, bytes: &[u8]) -> u32 {
-    let sum = crc32c::crc32c(&frame.to_le_bytes());
-    let sum = crc32c::crc32c_append(sum, &bytes[..SUM_OF_SUMS]);
-    nonzero(crc32c::crc32c_append(sum, &bytes[SUM_OF_SUMS + 4..]))
+    let sum = crc32c(&frame.to_le_bytes());
+    let sum = crc32c_append(sum, &bytes[..SUM_OF_SUMS]);
+    nonzero(crc32c_append(sum, &bytes[SUM_OF_SUMS + 4..]))
 }
 
 fn header_sum(bytes: &[u8]) -> u32 {
-    nonzero(crc32c::crc32c(&bytes[..HEADER_BYTES - 4]))
+    nonzero(crc32c(&bytes[..HEADER_BYTES - 4]))
 }
 
 fn not_a_table(path: &Path, what: &str) -> Error {

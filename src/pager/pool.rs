@@ -98,7 +98,7 @@ thread_local! {
 /// What `Pool::load` needs to fill a frame that is not resident.
 pub(crate) trait FrameSource {
     /// Sets `bytes` to the frame's checked content in the file. `false` where the frame is new, and so zero.
-    fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool>;
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool>;
     /// Called when a frame became resident or dirty: may evict others.
     fn made_resident(&self);
 }
@@ -477,21 +477,29 @@ impl Pool {
 
     #[cold]
     fn make_resident_slow(&self, frame: FrameNo, latch: &mut WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
-        // Into a buffer, then to its place by atomic stores: another thread may be reading the old content
-        // optimistically.
-        let mut bytes = LOADED.try_with(Cell::take).unwrap_or_default();
-        let loaded = source.load(frame, &mut bytes)?;
-        self.move_to_buffer(frame, latch);
-        if loaded {
-            latch.whole().store(0, &bytes);
-        } else if latch.state.load(Relaxed) & (UNRETURNED | BUFFERED) != 0 {
-            latch.whole().fill(0..self.frame_bytes(), 0);
+        if self.move_to_buffer(frame, latch) {
+            self.load_to_buffer(frame, latch, source)?;
+        } else {
+            // To other memory first, then to its place by atomic stores: another thread may be reading the old content
+            // optimistically.
+            let mut bytes = LOADED.try_with(Cell::take).unwrap_or_default();
+            bytes.resize(self.frame_bytes(), 0);
+            if source.load(frame, &mut bytes)? {
+                latch.whole().store(0, &bytes);
+            } else if latch.state.load(Relaxed) & UNRETURNED != 0 {
+                latch.whole().fill(0..self.frame_bytes(), 0);
+            }
+            let _ = LOADED.try_with(|kept| kept.set(bytes));
         }
-        let _ = LOADED.try_with(|kept| kept.set(bytes));
         latch.state.fetch_or(RESIDENT, Relaxed);
         self.resident.fetch_add(1, Relaxed);
         source.made_resident();
         Ok(())
+    }
+
+    /// The frames of `frames` that are in memory.
+    pub(crate) fn residents(&self, frames: Range<FrameNo>) -> impl Iterator<Item = FrameNo> {
+        frames.filter(|&frame| self.state(frame).load(Relaxed) & RESIDENT != 0)
     }
 
     /// Whether the frame is in memory.

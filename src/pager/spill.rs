@@ -186,7 +186,7 @@ impl Pager {
 struct WithoutEviction<'a>(&'a Pager);
 
 impl FrameSource for WithoutEviction<'_> {
-    fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
         self.0.load(frame, bytes)
     }
 

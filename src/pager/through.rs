@@ -25,6 +25,7 @@ use super::space::windows::Room;
 use super::wal::Safety;
 use super::words::Bytes;
 use super::{FRAME_UNITS, Pager};
+use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
@@ -91,7 +92,7 @@ impl StoredValue {
     /// The value at `address`.
     pub(crate) fn new(address: u64, value: &[u8]) -> StoredValue {
         // No value is longer than VALUE_LEN_MAX.
-        StoredValue { address, bytes: value.len() as u32, sum: crc32c::crc32c(value) }
+        StoredValue { address, bytes: value.len() as u32, sum: crc32c(value) }
     }
 }
 
@@ -307,7 +308,7 @@ impl Pager {
             value.resize(stored.bytes as usize, 0);
             file.read_at(&mut value, stored.address).map_err(fail)?;
         }
-        let intact = value.len() == stored.bytes as usize && crc32c::crc32c(&value) == stored.sum;
+        let intact = value.len() == stored.bytes as usize && crc32c(&value) == stored.sum;
         if intact || planted(Bug::ReferenceUnchecked) && value.len() == stored.bytes as usize {
             self.through.replayed.store(true, Relaxed);
             return Ok(Some(value));

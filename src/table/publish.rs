@@ -14,6 +14,7 @@
 use super::counters::{COUNT, TableCounters};
 use super::gate::Counted;
 use crate::buckets::Activity;
+use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
 use crate::io::{Disk, Storage};
@@ -116,7 +117,7 @@ impl PublishedCounters {
             let what = format!("{path}: format version {version}, this library reads {FORMAT_VERSION}");
             return Err(Error::new(ErrorKind::Version, what).with_hint("Upgrade splitpoint."));
         }
-        let (stored, computed) = (u32_at(bytes, SUM), crc32c::crc32c(&bytes[..SUM]));
+        let (stored, computed) = (u32_at(bytes, SUM), crc32c(&bytes[..SUM]));
         if stored != computed {
             let what = format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}");
             return Err(not_counters(path, what));
@@ -144,7 +145,7 @@ impl PublishedCounters {
         for (i, word) in self.counters.to_words().iter().enumerate() {
             bytes[WORDS + 8 * i..][..8].copy_from_slice(&word.to_le_bytes());
         }
-        let sum = crc32c::crc32c(&bytes[..SUM]);
+        let sum = crc32c(&bytes[..SUM]);
         bytes[SUM..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
@@ -370,7 +371,7 @@ mod tests {
         // A correct checksum does not make reserved bytes valid.
         let mut reserved = bytes;
         reserved[WORDS_END] = 1;
-        let sum = crc32c::crc32c(&reserved[..SUM]);
+        let sum = crc32c(&reserved[..SUM]);
         reserved[SUM..].copy_from_slice(&sum.to_le_bytes());
         assert!(read(&reserved).unwrap_err().to_string().contains("reserved"));
         std::fs::remove_file(path_of(&path)).unwrap();

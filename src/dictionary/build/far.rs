@@ -8,6 +8,7 @@
 //! A run has such a value as a reference (`run.rs`). With resume the file has a name, and checkpoints say how much of
 //! it counts. Not here: which values are far (`sort/mod.rs`, `read/walk.rs`), what is written of them (`data.rs`).
 
+use crate::checksum::{crc32c, crc32c_append};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::dictionary::read::pages::Stream;
 use crate::dictionary::run::{Far, FarSource};
@@ -31,7 +32,7 @@ pub(crate) struct FarFile {
 impl FarFile {
     /// Adds a value.
     pub fn push(&mut self, value: &[u8]) -> Result<Far> {
-        let far = Far { source: FarSource::Batch, offset: self.bytes, checksum: crc32c::crc32c(value) };
+        let far = Far { source: FarSource::Batch, offset: self.bytes, checksum: crc32c(value) };
         let what = format!("write at byte {} of the temporary file", self.bytes);
         self.file.write_at(value, self.bytes).map_err(|e| Error::io(&self.path, &what, e))?;
         self.bytes += value.len() as u64;
@@ -46,7 +47,7 @@ impl FarFile {
             self.file
                 .read_at(&mut bytes[..now], at)
                 .map_err(|e| Error::io(&self.path, "read the temporary file", e))?;
-            checksum = crc32c::crc32c_append(checksum, &bytes[..now]);
+            checksum = crc32c_append(checksum, &bytes[..now]);
             take(&bytes[..now])?;
             at += now as u64;
         }

@@ -9,6 +9,7 @@ use super::numbers::NumberList;
 use super::parallel::in_parallel;
 use super::plan::Plan;
 use super::progress::ProgressCounter;
+use crate::checksum::crc32c_append;
 use crate::dictionary::format::ends::{Section, SectionKind};
 use crate::dictionary::index::filter::{self, Directory, FilterBits, SEGMENT_KEYS};
 use crate::error::{Error, Result};
@@ -87,7 +88,7 @@ fn append(section: &mut Section, words: &mut Vec<u64>, file: &dyn File, path: &P
     words.iter_mut().for_each(|word| *word = word.to_le());
     let bytes: &[u8] = bytemuck::cast_slice(words);
     file.write_at(bytes, section.offset + section.bytes).map_err(|e| Error::io(path, "write the filter of", e))?;
-    section.checksum = crc32c::crc32c_append(section.checksum, bytes);
+    section.checksum = crc32c_append(section.checksum, bytes);
     section.bytes += bytes.len() as u64;
     words.clear();
     Ok(())

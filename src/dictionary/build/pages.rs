@@ -5,6 +5,7 @@
 //! what a cell is made of (`data.rs`).
 
 use super::numbers::NumberList;
+use crate::checksum::crc32c_append;
 use crate::dictionary::format::page::{self, CHECKSUM_BYTES, StartsWriter};
 use crate::error::{Error, Result};
 use crate::io::File;
@@ -209,7 +210,7 @@ impl PageWriter {
         for (index, page) in self.buffer[..pages * self.page_bytes].chunks_exact_mut(self.page_bytes).enumerate() {
             let sum = page::checksum(self.page + index as u64, page).to_le_bytes();
             page[..CHECKSUM_BYTES].copy_from_slice(&sum);
-            self.data_checksum = crc32c::crc32c_append(self.data_checksum, &sum);
+            self.data_checksum = crc32c_append(self.data_checksum, &sum);
         }
         pages
     }

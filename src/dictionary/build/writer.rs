@@ -17,6 +17,7 @@ use super::memory::Shares;
 use super::numbers::NumberList;
 use super::plan::Plan;
 use super::reorder::Reorderer;
+use crate::checksum::crc32c;
 use crate::dictionary::format::ends::{FileHeader, Footer, MAGIC, SECTION_ALIGN, Section, SectionKind, first_bytes};
 use crate::dictionary::format::layout::{Compression, Layout};
 use crate::dictionary::format::page;
@@ -248,7 +249,7 @@ impl Attempt {
             let offset = at.next_multiple_of(SECTION_ALIGN);
             self.output.file().write_at(bytes, offset).map_err(|e| Error::io(path, "write the index of", e))?;
             at = offset + bytes.len() as u64;
-            let checksum = crc32c::crc32c(bytes);
+            let checksum = crc32c(bytes);
             footer.sections.push(Section { kind, checksum, offset, bytes: bytes.len() as u64 });
         }
         if let Some(filter) = self.filter.take() {

@@ -15,6 +15,7 @@
 use super::block::EXPANSION_MAX;
 use super::layout::{BLOCK_BYTES_MAX, Compression, Layout, Order, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::page::head_bytes;
+use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::File;
@@ -388,13 +389,13 @@ pub(crate) fn not_zero(file: &dyn File, range: Range<u64>) -> std::io::Result<Op
 }
 
 fn seal(bytes: &mut [u8; HEADER_BYTES]) {
-    let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+    let checksum = crc32c(&bytes[..CHECKSUM_AT]);
     bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
 }
 
 fn check_seal(bytes: &[u8; HEADER_BYTES]) -> std::result::Result<(), String> {
     let mut get = Get { bytes, at: CHECKSUM_AT };
-    let (stored, computed) = (get.u32(), crc32c::crc32c(&bytes[..CHECKSUM_AT]));
+    let (stored, computed) = (get.u32(), crc32c(&bytes[..CHECKSUM_AT]));
     if stored == computed { Ok(()) } else { Err(format!("checksum {stored:08x} is stored, {computed:08x} computed")) }
 }
 

@@ -16,6 +16,7 @@
 //! Not here: which page to read (`index/page.rs`).
 
 use super::layout::{Compression, Layout};
+use crate::checksum::{crc32c, crc32c_append};
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -36,7 +37,7 @@ pub(crate) const fn head_bytes(layout: Layout, compression: Compression) -> usiz
 
 /// What page `page` must have for a checksum.
 pub(crate) fn checksum(page: u64, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&page.to_le_bytes()), &bytes[CHECKSUM_BYTES..])
+    crc32c_append(crc32c(&page.to_le_bytes()), &bytes[CHECKSUM_BYTES..])
 }
 
 /// Compares the checksum of page `page`, whose bytes are `bytes`.

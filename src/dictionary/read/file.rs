@@ -10,6 +10,7 @@
 use super::in_place::{self, InPlace};
 use super::pages::{Pages, Piece, Scratch, Stream};
 use super::search::{self, At, Interpolation, Query, RecordFormat};
+use crate::checksum::crc32c;
 use crate::dictionary::format::block::{self, BlockHead};
 use crate::dictionary::format::ends::{
     FOOTER_BYTES, FileHeader, Footer, HEADER_BYTES, Section, SectionKind, damaged, not_zero,
@@ -634,7 +635,7 @@ impl Sections<'_> {
         {
             let from = usize::try_from(section.offset).expect("a view has all bytes");
             let bytes = from..from + usize::try_from(section.bytes).expect("a view has all bytes");
-            self.compare(section, crc32c::crc32c(&view.bytes()[bytes.clone()]))?;
+            self.compare(section, crc32c(&view.bytes()[bytes.clone()]))?;
             return Ok(Words::Viewed { view: Arc::clone(view), bytes });
         }
         self.load(section).map(Words::Loaded)
@@ -649,7 +650,7 @@ impl Sections<'_> {
         words.resize(len, 0u64);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         self.file.read_at(bytes, section.offset).map_err(|e| Error::io(self.path, "read the index of", e))?;
-        self.compare(section, crc32c::crc32c(bytes))?;
+        self.compare(section, crc32c(bytes))?;
         for word in &mut words {
             *word = u64::from_le(*word);
         }

@@ -4,6 +4,7 @@
 
 use super::info::ShardInfo;
 use super::slots::{SLOT_COUNT, slot};
+use crate::checksum::crc32c;
 use crate::dictionary::format::ends::damaged;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Mode, Storage};
@@ -111,7 +112,7 @@ impl Manifest {
             let _ = writeln!(text, "shard {first} {} {} {}", shard.last_slot, shard.pairs, shard.name);
             first = u32::from(shard.last_slot) + 1;
         }
-        let checksum = crc32c::crc32c(text.as_bytes());
+        let checksum = crc32c(text.as_bytes());
         let _ = writeln!(text, "checksum {checksum:08x}");
         text
     }
@@ -128,7 +129,7 @@ impl Manifest {
             }
             _ => return Err("not a manifest of Splitpoint".into()),
         }
-        let computed = crc32c::crc32c(body.as_bytes());
+        let computed = crc32c(body.as_bytes());
         if last != format!("checksum {computed:08x}\n") {
             return Err(format!("the last line is {:?}, the checksum {computed:08x}", last.trim_end()));
         }

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 
 use super::model::{Model, builder, check, in_directory, pairs};
+use crate::checksum::crc32c;
 use crate::dictionary::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Index};
 use crate::error::ErrorKind;
 use crate::io::{Disk, File, Mode, Storage};
@@ -275,7 +276,7 @@ fn a_manifest_that_no_other_can_follow_is_none() {
         let text = fs::read_to_string(path.join("manifest")).unwrap();
         let text = text.replace("generation 1\n", &format!("generation {}\n", u64::MAX));
         let body = &text[..text.find("checksum").unwrap()];
-        let sum = crc32c::crc32c(body.as_bytes());
+        let sum = crc32c(body.as_bytes());
         fs::write(path.join("manifest"), format!("{body}checksum {sum:08x}\n")).unwrap();
         assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), Some(ErrorKind::Corrupt));
         builder.build(&path, [(b"a", b"c")]).unwrap();

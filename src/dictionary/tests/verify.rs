@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test damages a file")]
 use super::model::{KINDS, builder, in_directory, indexes, pairs};
+use crate::checksum::crc32c_append;
 use crate::dictionary::format::ends::{FOOTER_BYTES, Footer};
 use crate::dictionary::format::page;
 use crate::dictionary::read::file::DictionaryFile;
@@ -130,7 +131,7 @@ fn repair_pages(bytes: &mut [u8], file: &DictionaryFile, page_bytes: usize) {
         let page = &mut bytes[number as usize * page_bytes..][..page_bytes];
         let own = page::checksum(number, page).to_le_bytes();
         page[..4].copy_from_slice(&own);
-        sum = crc32c::crc32c_append(sum, &own);
+        sum = crc32c_append(sum, &own);
     }
     let footer = Footer { data_checksum: sum, ..file.footer.clone() };
     let at = bytes.len() - FOOTER_BYTES;

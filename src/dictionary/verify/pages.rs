@@ -1,5 +1,6 @@
 //! Pages compared with their checksums, and the checksum of those.
 
+use crate::checksum::{crc32c_append, crc32c_combine};
 use crate::dictionary::format::page;
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;
@@ -36,7 +37,7 @@ pub(super) fn sum_pages(
             if stored != computed {
                 sums.differ.push((page, stored, computed));
             }
-            sums.checksum = crc32c::crc32c_append(sums.checksum, &stored.to_le_bytes());
+            sums.checksum = crc32c_append(sums.checksum, &stored.to_le_bytes());
         }
         read((to - from) * page_bytes)?;
     }
@@ -45,6 +46,6 @@ pub(super) fn sum_pages(
 
 /// The checksum of all checksums, of parts in order.
 pub(super) fn joined(parts: &[PageSums]) -> u32 {
-    let bytes = |part: &PageSums| (part.pages.end - part.pages.start) as usize * size_of::<u32>();
-    parts.iter().fold(0, |sum, part| crc32c::crc32c_combine(sum, part.checksum, bytes(part)))
+    let bytes = |part: &PageSums| (part.pages.end - part.pages.start) * size_of::<u32>() as u64;
+    parts.iter().fold(0, |sum, part| crc32c_combine(sum, part.checksum, bytes(part)))
 }

@@ -10,7 +10,11 @@
 //! by the time a version is compared. It takes and leaves its buffer under its exclusive latch.
 #![expect(unsafe_code, reason = "buffers are memory reserved with mmap")]
 
-use super::{BUFFERED, FrameNo, Mapping, Pool, RESIDENT, SMALL_BYTES, UNRETURNED, VERSION, WRITER, WriteGuard};
+use super::{
+    BUFFERED, FrameNo, FrameSource, Mapping, Pool, RESIDENT, SMALL_BYTES, UNRETURNED, VERSION, WRITER, WriteGuard,
+};
+use crate::error::Result;
+use std::slice;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -85,17 +89,48 @@ impl Pool {
         unsafe { buffers.memory.start.add((buffer as usize) << self.frame_bits) }
     }
 
-    /// Puts a frame that is not resident into a buffer, if there is one. `latch` is its exclusive latch. A frame that
-    /// still has memory of its own uses that.
-    pub(super) fn move_to_buffer(&self, frame: FrameNo, latch: &mut WriteGuard<'_>) {
-        let Some(buffers) = self.buffers.get() else { return };
+    /// Puts a frame that is not resident into a buffer, if there is one; its bytes are then undefined. `latch` is its
+    /// exclusive latch. A frame that still has memory of its own uses that.
+    #[inline]
+    pub(super) fn move_to_buffer(&self, frame: FrameNo, latch: &mut WriteGuard<'_>) -> bool {
+        self.buffers.get().is_some_and(|buffers| self.move_to_one_of(buffers, frame, latch))
+    }
+
+    #[inline(never)]
+    fn move_to_one_of(&self, buffers: &Buffers, frame: FrameNo, latch: &mut WriteGuard<'_>) -> bool {
         if latch.state.load(Relaxed) & (UNRETURNED | RESIDENT) != 0 {
-            return;
+            return false;
         }
-        let Some(buffer) = buffers.take() else { return };
+        let Some(buffer) = buffers.take() else { return false };
         self.buffer_of(frame).store(buffer, Relaxed);
         latch.state.fetch_or(BUFFERED, Relaxed);
         latch.address = self.buffer_address(frame);
+        true
+    }
+
+    /// Loads a frame that has just been put into a buffer. After an error it is in none.
+    #[inline(never)]
+    pub(super) fn load_to_buffer(
+        &self,
+        frame: FrameNo,
+        latch: &mut WriteGuard<'_>,
+        source: &impl FrameSource,
+    ) -> Result<()> {
+        // SAFETY: the buffer has `frame_bytes` bytes and is this frame's alone, whose exclusive latch is held; no
+        // thread reads a buffer without the latch.
+        let bytes = unsafe { slice::from_raw_parts_mut(latch.address, self.frame_bytes) };
+        match source.load(frame, bytes) {
+            Ok(true) => return Ok(()),
+            Ok(false) => bytes.fill(0),
+            Err(e) => {
+                latch.address = self.frame(frame).address;
+                latch.state.fetch_and(!BUFFERED, Relaxed);
+                let buffers = self.buffers.get().expect("a frame was in a buffer");
+                buffers.give(self.buffer_of(frame).load(Relaxed));
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
     /// Frees the memory of a frame whose exclusive latch is held, and releases the latch. `now` is its state, but for
@@ -124,8 +159,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Result;
-    use crate::pager::pool::FrameSource;
+    use crate::error::Error;
     use crate::pager::words::Bytes;
     use std::collections::HashMap;
 
@@ -135,8 +169,8 @@ mod tests {
     struct Written(HashMap<FrameNo, u8>);
 
     impl FrameSource for Written {
-        fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
-            *bytes = vec![self.0.get(&frame).copied().unwrap_or(frame as u8); 4096];
+        fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+            bytes.fill(self.0.get(&frame).copied().unwrap_or(frame as u8));
             Ok(self.0.get(&frame) != Some(&0))
         }
 
@@ -228,5 +262,30 @@ mod tests {
         });
         drop(pool.read(5, pool.frame(5), &source).unwrap());
         assert!(!begun.unchanged());
+    }
+
+    #[test]
+    fn a_frame_that_cannot_be_read_is_in_no_buffer() {
+        struct Failing;
+        impl FrameSource for Failing {
+            fn load(&self, _: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+                bytes.fill(0xEE);
+                Err(Error::corrupt_table("a frame of a test"))
+            }
+
+            fn made_resident(&self) {}
+        }
+        let (pool, source) = (pool(), Written(HashMap::new()));
+        pool.use_buffers(36);
+        for round in 0..300 {
+            let frame = round % 7;
+            assert!(pool.read(frame, pool.frame(frame), &Failing).is_err());
+            assert!(pool.write(frame, pool.frame(frame), &Failing).is_err());
+            assert!(!is_buffered(&pool, frame) && !pool.is_resident(frame) && !pool.is_latched(frame));
+        }
+        let found = pool.read(5, pool.frame(5), &source).unwrap();
+        assert!(found.iter().all(|&byte| byte == 5) && is_buffered(&pool, 5));
+        let unused = pool.buffers.get().unwrap().unused.lock().unwrap();
+        assert_eq!(u32::try_from(unused.left.len()).unwrap() + 1, unused.next, "all others are free");
     }
 }

@@ -104,8 +104,8 @@ mod tests {
     struct Numbers(FrameNo);
 
     impl FrameSource for Numbers {
-        fn load(&self, frame: FrameNo, bytes: &mut Vec<u8>) -> Result<bool> {
-            *bytes = vec![frame as u8; 4096];
+        fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+            bytes.fill(frame as u8);
             Ok(frame < self.0)
         }
 

@@ -28,6 +28,7 @@ mod replay;
 mod segment;
 mod short;
 
+use crate::checksum::{crc32c, crc32c_append, crc32c_of_word};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::pager::interleave::{step, task, until_free, wait_on};
@@ -37,8 +38,8 @@ use own_line::OwnLine;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
+use short::SHORT_BODY_BYTES;
 pub(crate) use short::Short;
-use short::{SHORT_BODY_BYTES, sum_of_word};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -643,7 +644,7 @@ impl Log {
         let mut tail = self.tail();
         let tail = &mut *tail;
         let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
-        let chain = sum_of_word(tail.chain, *own);
+        let chain = chained(tail.chain, *own);
         record[..4].copy_from_slice(&chain.to_le_bytes());
         segment.store_one(&record[..*len], tail.offset)?;
         tail.chain = chain;
@@ -870,7 +871,7 @@ impl Head {
     fn new(kind: u8, body: &[&[u8]]) -> Head {
         let len: usize = body.iter().map(|part| part.len()).sum();
         let word = Head::word(kind, len);
-        let own = body.iter().fold(crc32c::crc32c(&word), |sum, part| crc32c::crc32c_append(sum, part));
+        let own = body.iter().fold(crc32c(&word), |sum, part| crc32c_append(sum, part));
         Head { word, own }
     }
 
@@ -890,7 +891,7 @@ impl Head {
 /// Threads compute `own` side by side, however long the record; only this is done one after another.
 #[inline]
 fn chained(chain: u32, own: u32) -> u32 {
-    sum_of_word(chain, own)
+    crc32c_of_word(chain, own)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 
 use super::segment::{End, Header, RECORDS_START, SLOT_COUNT, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};
+use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::u32_at;
@@ -334,7 +335,7 @@ fn next_record(bytes: &[u8], chain: u32) -> Option<(u8, usize, Option<u32>)> {
         return None;
     }
     let Some(own) = bytes.get(4..RECORD_HEADER_BYTES + len) else { return Some((kind, len, None)) };
-    let computed = super::chained(chain, crc32c::crc32c(own));
+    let computed = super::chained(chain, crc32c(own));
     // Zeros after the last record have a checksum of zero; no record has kind 0.
     (kind != 0 && (stored == computed || planted(Bug::RecordUnchecked))).then_some((kind, len, Some(computed)))
 }

@@ -14,6 +14,7 @@
 //!
 //! Format: docs/format.md, "Write-ahead log".
 
+use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
 use crate::io::{File, Mapped, Mode, Storage, open_locked};
@@ -66,7 +67,7 @@ impl Header {
         bytes[32..40].copy_from_slice(&self.before.number.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.before.offset.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.salt.to_le_bytes());
-        let sum = crc32c::crc32c(&bytes[..60]);
+        let sum = crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
@@ -111,7 +112,7 @@ impl Header {
         if bytes[..8] != MAGIC {
             return damaged(format!("it starts with {}", crate::error::quote(&bytes[..8])));
         }
-        let (stored, computed) = (u32_at(&bytes, 60), crc32c::crc32c(&bytes[..60]));
+        let (stored, computed) = (u32_at(&bytes, 60), crc32c(&bytes[..60]));
         if stored != computed {
             return damaged(format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}"));
         }

@@ -1,14 +1,7 @@
 //! Short records: put together on the stack, so that checksum and store are one pass each.
-//!
-//! The checksum is CRC-32C. The crate that the rest of the library uses is made for long inputs: for each part of a
-//! record it aligns and tries steps of kilobytes first, a hundred instructions where the bytes take ten. Here it is one
-//! instruction for eight bytes, at any alignment.
-//!
-//! Unsafe: calls functions that need SSE 4.2, where the processor has it. Tests compare them with the crate, which
-//! other processors use.
-#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the processor's instruction for CRC-32C"))]
 
 use super::RECORD_HEADER_BYTES;
+use crate::checksum::crc32c_of_short;
 
 /// Longest body of a record that is put together. Most are shorter; the place is filled with zeros first.
 pub(super) const SHORT_BODY_BYTES: usize = 120;
@@ -32,7 +25,7 @@ impl Short {
             copy(part, &mut record[len..]);
             len += part.len();
         }
-        let own = sum(&record[4..len]);
+        let own = crc32c_of_short(0, &record[4..len]);
         Short { record, len, own }
     }
 }
@@ -61,73 +54,24 @@ fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     true
 }
 
-/// CRC-32C of `bytes`, which are few.
-#[inline(always)]
-fn sum(bytes: &[u8]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has SSE 4.2, as was just asked.
-        return unsafe { sum_by_instruction(bytes) };
-    }
-    crc32c::crc32c(bytes)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-fn sum_by_instruction(bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
-    let (words, rest) = bytes.as_chunks();
-    let mut wide = u64::from(u32::MAX);
-    for word in words {
-        wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
-    }
-    // The instruction leaves the upper half zero.
-    let mut sum = wide as u32;
-    let (half, rest) = rest.as_chunks();
-    for half in half {
-        sum = _mm_crc32_u32(sum, u32::from_le_bytes(*half));
-    }
-    for byte in rest {
-        sum = _mm_crc32_u8(sum, *byte);
-    }
-    !sum
-}
-
-/// CRC-32C of `own`, little-endian, after bytes with the checksum `chain`.
-#[inline(always)]
-pub(super) fn sum_of_word(chain: u32, own: u32) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("sse4.2") {
-        #[target_feature(enable = "sse4.2")]
-        fn by_instruction(chain: u32, own: u32) -> u32 {
-            !std::arch::x86_64::_mm_crc32_u32(!chain, own)
-        }
-        // SAFETY: the processor has SSE 4.2, as was just asked.
-        return unsafe { by_instruction(chain, own) };
-    }
-    crc32c::crc32c_append(chain, &own.to_le_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum::crc32c;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn a_record_put_together_is_its_parts_with_the_checksum_of_the_crate(
+        fn a_record_put_together_is_its_parts_with_their_checksum(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..4),
             word: [u8; 4],
-            chain: u32,
         ) {
             let body: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
             let all = parts.concat();
-            let own = crc32c::crc32c(&[&word[..], &all].concat());
-            let expected = crc32c::crc32c_append(chain, &own.to_le_bytes());
+            let own = crc32c(&[&word[..], &all].concat());
             let short = Short::new(word, &body);
             prop_assert_eq!((short.len, short.own), (RECORD_HEADER_BYTES + all.len(), own));
             prop_assert_eq!(&short.record[..short.len], [&[0; 4], &word, &all[..]].concat());
-            prop_assert_eq!(sum_of_word(chain, own), expected);
         }
     }
 }

@@ -15,6 +15,7 @@
 //! Not here: which records go where (`mod.rs`), files (`spill.rs`).
 
 use super::lengths::Fixed;
+use crate::checksum::crc32c_append;
 use crate::dictionary::run::{FAR_BYTES, Record, Span, SpanKind};
 use crate::varint::{get_varint, get_varint_within, push_varint};
 
@@ -145,8 +146,8 @@ impl Block {
 
 /// The checksum of a block, which its first bytes hold.
 pub(super) fn checksum(block: &[u8], file: u32, offset: u64) -> u32 {
-    let seed = crc32c::crc32c_append(file, &offset.to_le_bytes());
-    crc32c::crc32c_append(seed, &block[4..])
+    let seed = crc32c_append(file, &offset.to_le_bytes());
+    crc32c_append(seed, &block[4..])
 }
 
 /// Makes a sealed block ready for `offset` of a file.

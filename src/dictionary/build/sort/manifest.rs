@@ -13,6 +13,7 @@
 
 use super::lengths::{Fixed, Lengths};
 use super::spill::{far_name, name, part_name};
+use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, open_locked};
 use std::path::{Path, PathBuf};
@@ -217,7 +218,7 @@ fn encode(snapshot: &Snapshot, id: u64, sequence: u64) -> Vec<u8> {
         at[..8].copy_from_slice(&bytes.to_le_bytes());
         at[8..].copy_from_slice(&records.to_le_bytes());
     }
-    let sum = crc32c::crc32c(&slot[12..]);
+    let sum = crc32c(&slot[12..]);
     slot[8..12].copy_from_slice(&sum.to_le_bytes());
     slot
 }
@@ -227,7 +228,7 @@ fn parse(slot: &[u8]) -> Option<(u64, Saved)> {
     let word = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().expect("4 bytes"));
     let long = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("8 bytes"));
     let (prefix_bits, state) = (word(12), word(48));
-    let good = slot.starts_with(MAGIC) && word(8) == crc32c::crc32c(&slot[12..]);
+    let good = slot.starts_with(MAGIC) && word(8) == crc32c(&slot[12..]);
     if !good || !(1..=FAN_OUT_BITS_MAX).contains(&prefix_bits) {
         return None;
     }
