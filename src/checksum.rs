@@ -14,13 +14,11 @@ use crc_fast::{CrcAlgorithm::Crc32Iscsi, Digest};
 const LONG_BYTES: usize = 384;
 
 /// CRC-32C of `bytes`.
-#[inline]
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc32c_append(0, bytes)
 }
 
 /// CRC-32C of `bytes` after others with the checksum `before`.
-#[inline]
 pub(crate) fn crc32c_append(before: u32, bytes: &[u8]) -> u32 {
     if bytes.len() < LONG_BYTES { crc32c_of_short(before, bytes) } else { by_library(before, bytes) }
 }

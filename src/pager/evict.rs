@@ -12,6 +12,7 @@ const STEP: u32 = 8;
 impl Pager {
     /// Advances the clock hand and evicts a few frames that were not used since it last passed. Where nearly all are
     /// dirty it looks at few: the cache exceeds its limit by as much until the checkpoint is complete.
+    #[cold]
     pub(super) fn evict_some(&self) {
         const EVICTED: u32 = 4;
         const PASSED: u32 = 4096;

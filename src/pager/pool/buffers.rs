@@ -96,7 +96,7 @@ impl Pool {
         self.buffers.get().is_some_and(|buffers| self.move_to_one_of(buffers, frame, latch))
     }
 
-    #[inline(never)]
+    #[cold]
     fn move_to_one_of(&self, buffers: &Buffers, frame: FrameNo, latch: &mut WriteGuard<'_>) -> bool {
         if latch.state.load(Relaxed) & (UNRETURNED | RESIDENT) != 0 {
             return false;
@@ -109,7 +109,7 @@ impl Pool {
     }
 
     /// Loads a frame that has just been put into a buffer. After an error it is in none.
-    #[inline(never)]
+    #[cold]
     pub(super) fn load_to_buffer(
         &self,
         frame: FrameNo,
