@@ -4,8 +4,9 @@
 //! short input the instruction takes less than the library's choice of a way: 3 ns for a record of 16 bytes, not 14.
 //!
 //! Source: Castagnoli, Braeuer & Herrmann 1993; parameters as in RFC 3720 (iSCSI).
-//! Unsafe: calls functions that need SSE 4.2, where the processor has it. Tests compare them with the library, which
-//! other processors use for all lengths.
+//! Unsafe: calls functions that need SSE 4.2, where the processor has it. Tests compare them, and the library, which
+//! other processors use for all lengths, with the definition.
+//! Not here: what is summed, and in which order; each format says that for itself (docs/format.md).
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the processor's instruction for CRC-32C"))]
 
 use crc_fast::{CrcAlgorithm::Crc32Iscsi, Digest};

@@ -1,4 +1,6 @@
 //! Short records: put together on the stack, so that checksum and store are one pass each.
+//!
+//! Not here: the checksum (`checksum.rs`), longer records and where a record goes (`mod.rs`).
 
 use super::RECORD_HEADER_BYTES;
 use crate::checksum::crc32c_of_short;
