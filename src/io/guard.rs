@@ -40,23 +40,24 @@ impl Guarded {
     /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` where the system refuses, or too many are
     /// mapped.
     pub(super) fn map(file: &fs::File, bytes: usize) -> Option<Guarded> {
-        Self::with_access(file, bytes, libc::PROT_READ | libc::PROT_WRITE)
+        Self::with_access(file, 0, bytes, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// As [`map`](Self::map), without stores. Pages are read in random order, so none is read ahead.
-    pub(super) fn map_for_reading(file: &fs::File, bytes: usize) -> Option<Guarded> {
-        let map = Self::with_access(file, bytes, libc::PROT_READ)?;
+    /// As [`map`](Self::map), from byte `offset` on, at which a page begins, and without stores. Pages are read in
+    /// random order, so none is read ahead.
+    pub(super) fn map_for_reading(file: &fs::File, offset: u64, bytes: usize) -> Option<Guarded> {
+        let map = Self::with_access(file, libc::off_t::try_from(offset).ok()?, bytes, libc::PROT_READ)?;
         // SAFETY: the range is that of the mapping, and the advice changes no content.
         unsafe { libc::madvise(map.start.cast(), bytes, libc::MADV_RANDOM) };
         Some(map)
     }
 
-    fn with_access(file: &fs::File, bytes: usize, access: libc::c_int) -> Option<Guarded> {
+    fn with_access(file: &fs::File, offset: libc::off_t, bytes: usize, access: libc::c_int) -> Option<Guarded> {
         if !install() {
             return None;
         }
         // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
-        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), offset) };
         if start == libc::MAP_FAILED {
             return None;
         }

@@ -155,6 +155,11 @@ pub(crate) trait File: Send + Sync {
     fn window(&self) -> Result<Option<Box<dyn Window>>> {
         Ok(None)
     }
+    /// Maps `bytes` bytes from `offset` on for reading, of a file that this process may change and that may be shorter,
+    /// so that failing reads are no signals. Both are multiples of 64 KiB. `None` where there are no such mappings.
+    fn window_from(&self, _offset: u64, _bytes: usize) -> Option<Box<dyn Window>> {
+        None
+    }
     /// Whether reading through a [`window`](Self::window) is faster than by [`read_at`](Self::read_at), and as safe.
     fn window_pays(&self) -> Result<bool> {
         Ok(false)
@@ -177,8 +182,8 @@ pub(crate) trait Mapped: Send + Sync {
 
 /// A file, mapped for reading, from which bytes are copied.
 ///
-/// Each method says whether the bytes could be read: after `false` or `None` the file did not have them when it was
-/// mapped, or they, or some that were accessed before, could not be read.
+/// Each method says whether the bytes could be read: after `false` or `None` the window does not have them, or the file
+/// did not, or they, or some that were accessed before, could not be read.
 pub(crate) trait Window: Send + Sync {
     /// Copies the bytes from `from` on. After `false`, `to` may have anything.
     fn copy(&self, from: usize, to: &mut [u8]) -> bool;

@@ -285,6 +285,11 @@ impl File for RealFile {
     }
 
     #[cfg(target_os = "linux")]
+    fn window_from(&self, offset: u64, bytes: usize) -> Option<Box<dyn Window>> {
+        super::window::window_from(&self.file, offset, bytes)
+    }
+
+    #[cfg(target_os = "linux")]
     fn window_pays(&self) -> Result<bool> {
         super::window::window_pays(&self.file)
     }

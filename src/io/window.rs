@@ -1,8 +1,9 @@
 //! Files mapped for reading, in which a page that cannot be read is an error and not a signal.
 //!
-//! For files that are written once and never changed in place, such as dictionaries. The mapping is a [`Guarded`] one:
-//! where the disk fails, or another program cuts the file, the access meets zeros and the window fails, for good. The
-//! caller then reads with [`File::read_at`](super::File::read_at), which says what is wrong or gives the bytes.
+//! For dictionaries, which are written once and never changed in place, and for the frames of a table that is larger
+//! than its cache: calls of the process change those in the mapping, too. The mapping is a [`Guarded`] one: where the
+//! disk fails, or another program cuts the file, the access meets zeros and the window fails, for good. The caller
+//! then reads with [`File::read_at`](super::File::read_at), which says what is wrong or gives the bytes.
 //!
 //! Bytes are copied out or compared, and never borrowed, as they can become zeros at any moment; `racing.rs` is how.
 //! Not here: words that are borrowed from a mapping (`view.rs`).
@@ -22,10 +23,12 @@ struct FileWindow(Guarded);
 /// Maps all bytes of `file`; `None` where it is empty or cannot be mapped.
 pub(super) fn window(file: &fs::File) -> Result<Option<Box<dyn Window>>> {
     let Ok(bytes) = usize::try_from(file.metadata()?.len()) else { return Ok(None) };
-    if bytes == 0 {
-        return Ok(None);
-    }
-    Ok(Guarded::map_for_reading(file, bytes).map(|map| Box::new(FileWindow(map)) as Box<dyn Window>))
+    Ok(if bytes == 0 { None } else { window_from(file, 0, bytes) })
+}
+
+/// Maps `bytes` bytes of `file` from `offset` on; `None` where they cannot be mapped.
+pub(super) fn window_from(file: &fs::File, offset: u64, bytes: usize) -> Option<Box<dyn Window>> {
+    Guarded::map_for_reading(file, offset, bytes).map(|map| Box::new(FileWindow(map)) as Box<dyn Window>)
 }
 
 /// Whether lookups are faster through a window than by calls, and no less safe: the file is on a disk of this machine,
@@ -280,6 +283,23 @@ mod tests {
             window.prefetch(from..from + len);
         }
         assert!(!window.copy(10_000, &mut [0; 2]) && !window.copy(usize::MAX, &mut [0]));
+    }
+
+    #[test]
+    fn a_window_has_what_is_written_to_the_file_later_and_nothing_beyond_its_end() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[1; 8192], 0).unwrap();
+        let window = window_from(&file, 4096, 1 << 20).unwrap();
+        let mut copied = [0; 4096];
+        assert!(window.copy(0, &mut copied) && copied == [1; 4096]);
+        file.write_all_at(&[2; 8192], 4096).unwrap();
+        for from in [0, 4096] {
+            assert!(window.copy(from, &mut copied) && copied == [2; 4096]);
+        }
+        assert!(!window.copy((1 << 20) - 4095, &mut copied), "behind the mapping");
+        assert!(window.copy(100, &mut copied), "nothing was accessed there");
+        assert!(!window.copy(8192, &mut copied), "behind the file's end");
+        assert!(!window.copy(0, &mut copied), "for good");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(crate) mod damaged_file;
 mod evict;
 mod frozen;
 mod health;
+mod mapped_reads;
 mod mapping;
 mod names;
 pub(crate) mod pool;
@@ -49,6 +50,7 @@ pub(crate) use checkpoint::Frozen;
 pub(crate) use checkpoint_lock::CheckpointGuard;
 use checkpoint_lock::CheckpointLock;
 use health::Health;
+use mapped_reads::MappedReads;
 pub(crate) use mapping::machine_memory_bytes;
 use names::{is_at, refuse_if_moved};
 pub(crate) use names::{refuse_other_names, resolve};
@@ -130,6 +132,7 @@ pub(crate) struct Pager {
     path: PathBuf,
     /// `None`: memory alone.
     file: Option<Arc<dyn File>>,
+    reads: MappedReads,
     read_only: bool,
     /// An unlinked temporary file for frames that do not fit in the cache; its content ends with the handle.
     scratch: bool,
@@ -170,16 +173,20 @@ pub(crate) struct Counts {
 
 impl FrameSource for Pager {
     fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
-        let Some(file) = self.file_of(frame) else {
+        let Some((file, reads)) = self.file_of(frame) else {
             return Ok(false);
         };
-        file.read_at(bytes, u64::from(frame) * self.frame_bytes() as u64)
-            .map_err(|e| Error::io(&self.path, &format!("read frame {frame} of"), e))?;
+        let at = u64::from(frame) * self.frame_bytes() as u64;
+        // A reader has another process's writer beside it, and more calls to make for each frame.
+        let mapped = self.pool.has_buffers() && !self.read_only;
+        if !(mapped && reads.read(file, at, bytes)) {
+            file.read_at(bytes, at).map_err(|e| self.unread(frame, e))?;
+        }
         self.counts.frames_read.fetch_add(1, Relaxed);
         let checked = self.check_sum(frame, bytes);
         if self.read_only {
             // After the read, and before a checksum mismatch is reported as damage.
-            self.refuse_if_stale(file.as_ref())?;
+            self.refuse_if_stale(file)?;
         }
         checked?;
         Ok(true)
@@ -194,6 +201,15 @@ impl FrameSource for Pager {
 }
 
 impl Pager {
+    #[cold]
+    fn unread(&self, frame: FrameNo, e: std::io::Error) -> Error {
+        if e.kind() == std::io::ErrorKind::UnexpectedEof && !self.read_only {
+            let path = self.path.display();
+            return Error::corrupt_table(format!("{path}: frame {frame} is gone: another program cut the file"));
+        }
+        Error::io(&self.path, &format!("read frame {frame} of"), e)
+    }
+
     /// Frames in memory alone.
     pub(crate) fn in_memory(frame_bytes: usize, storage: Arc<dyn Storage>) -> Result<Pager> {
         Self::start(Pool::new(frame_bytes, false)?, storage, PathBuf::from("(memory)"), None, false, u64::MAX)
@@ -284,6 +300,7 @@ impl Pager {
             storage,
             path,
             file,
+            reads: MappedReads::default(),
             read_only: false,
             scratch,
             spilling: Spilling::default(),
@@ -379,6 +396,7 @@ impl Pager {
             storage,
             path: path.clone(),
             file: Some(file),
+            reads: MappedReads::default(),
             read_only,
             scratch: false,
             spilling,

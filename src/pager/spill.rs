@@ -20,6 +20,7 @@
 //! (`pool/spill.rs`), when a checkpoint is due (`mod.rs`).
 
 use super::checkpoint::frame_sum;
+use super::mapped_reads::MappedReads;
 use super::pool::{FrameNo, FrameSource};
 use super::words::Bytes;
 use super::{Pager, ZONE_FRAMES};
@@ -39,6 +40,7 @@ pub(super) struct Spilling {
     pub(super) in_place: bool,
     /// Made for the first frame.
     shadow: OnceLock<Arc<dyn File>>,
+    shadow_reads: MappedReads,
     /// It could not be written since the last checkpoint.
     shadow_failed: AtomicBool,
 }
@@ -136,13 +138,13 @@ impl Pager {
         self.pool.pin();
     }
 
-    /// The file that has the bytes of a frame which is not resident; `None` where none has.
-    pub(super) fn file_of(&self, frame: FrameNo) -> Option<&Arc<dyn File>> {
+    /// The file that has the bytes of a frame which is not resident, and how to read it; `None` where none has.
+    pub(super) fn file_of(&self, frame: FrameNo) -> Option<(&dyn File, &MappedReads)> {
         if self.pool.is_shadowed(frame) {
-            return self.spilling.shadow.get();
+            return Some((self.spilling.shadow.get()?.as_ref(), &self.spilling.shadow_reads));
         }
         let written = frame < self.file_frames.load(Acquire) || self.pool.is_spilled(frame);
-        self.file.as_ref().filter(|_| written)
+        Some((self.file.as_ref().filter(|_| written)?.as_ref(), &self.reads))
     }
 
     /// Reads a frame that the shadow file has.

@@ -154,7 +154,8 @@ impl TableOptions {
     /// it, until the next checkpoint; that takes as much disk space as they do.
     ///
     /// At least 64 frames. Memory may exceed the limit by 512 KiB, in which evicted pages and new ones lie. The log is
-    /// mapped, and counts as memory of the process while the system keeps it in its cache.
+    /// mapped, and so is on Linux the file of a table that is larger than the limit but not than half of the machine's
+    /// memory: what the system keeps of them in its cache, and can take back, counts as memory of the process.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = Some(bytes);
         self

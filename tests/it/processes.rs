@@ -5,7 +5,7 @@
 //! processes/killed.rs      kill -9 under load, and during the recovery from that
 //! processes/dictionaries.rs   builds of dictionaries killed, and out of disk
 //! processes/full_disk.rs   a file system, or a file, that takes no more
-//! processes/lost_pages.rs  pages of the log that the system cannot provide, and signals that are not the library's
+//! processes/lost_pages.rs  pages that the system cannot provide, and signals that are not the library's
 //! processes/names.rs       links, renames and mounts of a table's file
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
@@ -39,6 +39,7 @@ const TASKS: &[(&str, Task)] = &[
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
     ("cut_log", lost_pages::cut_log),
+    ("cut_table", lost_pages::cut_table),
     ("bus_error_elsewhere", lost_pages::bus_error_elsewhere),
     ("fill_copying_disk", lost_pages::fill_copying_disk),
     ("hold", sharing::hold),

@@ -1,8 +1,8 @@
-//! Pages of the log that the system cannot provide when a write stores to them: the file was cut by another program, or
-//! the file system copies on write and has no room for the copy.
+//! Pages that the system cannot provide. Of the log, when a write stores to them: the file was cut by another program,
+//! or the file system copies on write and has no room for the copy. Of a table larger than its cache, when read.
 //!
-//! Such a store raises SIGBUS. The library turns it into an error of the write; the table opens again with every write
-//! that the file still has. A SIGBUS of anything else does what it did before the library installed its handler.
+//! Such an access raises SIGBUS. The library turns it into an error; the table opens again with every write that the
+//! log still has. A SIGBUS of anything else does what it did before the library installed its handler.
 //! The signals end processes where the library is wrong, so each test runs in a process of its own.
 #![expect(unsafe_code, reason = "faults and handlers of a host program: mmap, sigaction")]
 
@@ -104,6 +104,44 @@ fn a_log_that_another_program_cuts_is_an_error_and_the_rest_opens() {
         let status = Running::start(&mut process("cut_log", place.path(), &[how])).end();
         assert!(status.success(), "way {how}: {status}");
     }
+}
+
+// ---------------------------------------------------------------------------------------------
+// A table that was cut
+
+/// Cuts a table that is larger than its cache, once all of it was read, and reads on.
+pub fn cut_table(place: &Path, _: &[u64]) {
+    let open = || TableOptions::new().cache_bytes(1).open(place.join("t.spt")).unwrap();
+    let mut pairs = Pairs::new();
+    let table = open();
+    (0..20_000).for_each(|n| put(&table, &mut pairs, n).unwrap());
+    table.close().unwrap();
+    let table = open();
+    holds(&table, &pairs);
+    let file = fs::File::options().write(true).open(place.join("t.spt")).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    let (mut found, mut refused) = (0, 0);
+    for (key, value) in &pairs {
+        match table.get(key) {
+            Ok(there) => {
+                assert_eq!(there.as_ref(), Some(value));
+                found += 1;
+            }
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Corrupt, "{e}");
+                assert!(e.to_string().contains("is gone: another program cut the file"), "{e}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(found > 5000 && refused > 5000, "{found} found, {refused} refused");
+}
+
+#[test]
+fn a_table_larger_than_its_cache_that_another_program_cuts_is_an_error() {
+    let place = tempfile::tempdir().unwrap();
+    let status = Running::start(&mut process("cut_table", place.path(), &[])).end();
+    assert!(status.success(), "{status}");
 }
 
 // ---------------------------------------------------------------------------------------------
