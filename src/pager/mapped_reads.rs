@@ -19,9 +19,11 @@ const PIECE_COUNT: usize = 1024;
 /// The mappings of one file.
 #[derive(Default)]
 pub(super) struct MappedReads {
-    /// `None` in a piece: it cannot be mapped, or does not pay.
-    pieces: OnceLock<Box<[OnceLock<Option<Box<dyn Window>>>]>>,
+    pieces: OnceLock<Box<[Piece]>>,
 }
+
+/// The mapping of a piece, made when it is first needed; `None`: it cannot be made, or does not pay.
+type Piece = OnceLock<Option<Box<dyn Window>>>;
 
 impl MappedReads {
     /// Fills `bytes` from byte `at` of `file`, always the same file; `false` where it has to be read with a call. The
