@@ -5,35 +5,60 @@
 //! frame that is read of it. The kernel counts what was read this way among the memory of the process, and takes it
 //! back like the rest of its cache.
 //!
-//! Where nothing is mapped, or a page cannot be read, the frame is read with a call, which says what is wrong.
+//! A frame behind the one that was read before it is read with a call: then the kernel reads ahead, which it does less
+//! well for a mapping. In order, a file that is not cached took 2.5 us a frame by calls, and 14 or 94 us by a mapping
+//! with and without reading ahead; at random places 80, and 45 or 67 us. So are frames larger than a page of memory,
+//! which a mapping reads from the disk in several requests. Where nothing is mapped, or a page cannot be read, a call
+//! reads the frame, too, and says what is wrong.
 //! Not here: the mapping and what a failing disk does there (`io/window.rs`).
 
+use super::FRAME_BYTES_MIN;
 use crate::io::{File, Window};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a piece, which begins at a multiple of them.
 const PIECE_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 /// Later bytes of a file are read with calls.
 const PIECE_COUNT: usize = 1024;
+/// Frames of as many bytes are read through a mapping.
+const FRAME_BYTES: usize = FRAME_BYTES_MIN;
+/// Stretches of the file in which a read in order is noticed, whatever is read elsewhere in between.
+const STRETCH_BYTES: u64 = 1 << 20;
+/// Stretches that are told apart.
+const STRETCHES: u64 = 32;
 
 /// The mappings of one file.
 #[derive(Default)]
 pub(super) struct MappedReads {
     pieces: OnceLock<Box<[Piece]>>,
+    /// Where the last frame ends that was read in a stretch.
+    ends: [AtomicU64; STRETCHES as usize],
 }
 
 /// The mapping of a piece, made when it is first needed; `None`: it cannot be made, or does not pay.
 type Piece = OnceLock<Option<Box<dyn Window>>>;
 
 impl MappedReads {
-    /// Fills `bytes` from byte `at` of `file`, always the same file; `false` where it has to be read with a call. The
-    /// bytes lie in one piece.
+    /// Fills `bytes`, a frame, from byte `at` of `file`, always the same file; `false` where a call has to read it.
     pub(super) fn read(&self, file: &dyn File, at: u64, bytes: &mut [u8]) -> bool {
+        if bytes.len() != FRAME_BYTES || self.is_in_order(at) {
+            return false;
+        }
         let pieces = self.pieces.get_or_init(|| (0..PIECE_COUNT).map(|_| OnceLock::new()).collect());
         let number = at / PIECE_BYTES;
         let Some(piece) = usize::try_from(number).ok().and_then(|number| pieces.get(number)) else { return false };
         let window = piece.get_or_init(|| map(file, number * PIECE_BYTES));
         window.as_ref().is_some_and(|window| window.copy((at % PIECE_BYTES) as usize, bytes))
+    }
+
+    /// Whether the frame at `at` is behind the one that was read before it.
+    fn is_in_order(&self, at: u64) -> bool {
+        let end = &self.ends[(at / STRETCH_BYTES % STRETCHES) as usize];
+        // Threads may overwrite each other's: then a frame is read the slower way.
+        let in_order = end.load(Relaxed) == at && at > 0;
+        end.store(at + FRAME_BYTES as u64, Relaxed);
+        in_order
     }
 }
 
@@ -66,7 +91,7 @@ mod tests {
             println!("SKIPPED: no mappings here");
             return;
         }
-        for n in [1, 255, 256, 599] {
+        for n in [2, 255, 256, 599] {
             assert_eq!(read(n), Some(n as u8));
             frame(n, 7);
             assert_eq!(read(n), Some(7));
@@ -78,5 +103,23 @@ mod tests {
         file.set_len(4096 * 520).unwrap();
         assert_eq!((read(600), read(515), read(3)), (None, None, Some(3)));
         assert_eq!(read(1 << 30), None, "beyond all pieces");
+    }
+
+    #[test]
+    fn frames_in_order_and_large_ones_are_left_to_calls() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk.open(&directory.path().join("frames"), Mode::New).unwrap();
+        file.write_at(&vec![1; 4 << 20], 0).unwrap();
+        let reads = MappedReads::default();
+        let read = |n: u64, bytes: usize| reads.read(file.as_ref(), n * 4096, &mut vec![0; bytes]);
+        if !read(0, 4096) {
+            println!("SKIPPED: no mappings here");
+            return;
+        }
+        // Two scans side by side, and reads of other frames in between.
+        let mapped = (1..200).filter(|n| read(*n, 4096) | read(512 + n, 4096) | !read(1000 - 3 * (n % 70), 4096));
+        assert_eq!(mapped.count(), 1, "the first of the second scan");
+        assert!(read(199, 4096) && read(199, 4096), "again");
+        assert!(!read(50, 8192));
     }
 }
