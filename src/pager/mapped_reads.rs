@@ -1,15 +1,12 @@
 //! Reads of frames through mappings of their file, for a table that is larger than its cache.
 //!
-//! Nearly each operation on such a table loads a frame. A call for 4 KiB that the kernel has cached takes 1.2 us, a
-//! copy from a mapping 0.7 us (docs/benchmarks.md, "What was tried"). A piece of the file is mapped with the first
-//! frame that is read of it. The kernel counts what was read this way among the memory of the process, and takes it
-//! back like the rest of its cache.
+//! Almost every operation on such a table loads a frame. For 4 KiB in the kernel's cache a `pread` takes 1.2 us and a
+//! copy from a mapping 0.7 us (docs/benchmarks.md, "What was tried"). The file is mapped in pieces, each at the first
+//! read in it. The kernel counts the pages it has mapped as memory of the process, and can reclaim them.
 //!
-//! A frame behind the one that was read before it is read with a call: then the kernel reads ahead, which it does less
-//! well for a mapping. In order, a file that is not cached took 2.5 us a frame by calls, and 14 or 94 us by a mapping
-//! with and without reading ahead; at random places 80, and 45 or 67 us. So are frames larger than a page of memory,
-//! which a mapping reads from the disk in several requests. Where nothing is mapped, or a page cannot be read, a call
-//! reads the frame, too, and says what is wrong.
+//! Two kinds of frames are left to `pread`. A frame that directly follows the last one read: the kernel reads ahead,
+//! and a cold scan takes 2.5 us a frame instead of 94 us through this mapping. A frame of more than 4 KiB: a mapping
+//! reads it from the disk in several requests. `pread` also reads whatever the mapping cannot, and reports the error.
 //! Not here: the mapping and what a failing disk does there (`io/window.rs`).
 
 use super::FRAME_BYTES_MIN;
@@ -19,28 +16,28 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a piece, which begins at a multiple of them.
 const PIECE_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
-/// Later bytes of a file are read with calls.
+/// Pieces that are mapped; `pread` reads the bytes behind them.
 const PIECE_COUNT: usize = 1024;
-/// Frames of as many bytes are read through a mapping.
+/// The frame size that is read through a mapping.
 const FRAME_BYTES: usize = FRAME_BYTES_MIN;
-/// Stretches of the file in which a read in order is noticed, whatever is read elsewhere in between.
+/// Sequential reads are detected within a stretch of this length, so reads in other stretches do not hide them.
 const STRETCH_BYTES: u64 = 1 << 20;
-/// Stretches that are told apart.
-const STRETCHES: u64 = 32;
+/// Entries of [`MappedReads::ends`]; stretches share them modulo this number.
+const END_COUNT: u64 = 32;
 
 /// The mappings of one file.
 #[derive(Default)]
 pub(super) struct MappedReads {
     pieces: OnceLock<Box<[Piece]>>,
-    /// Where the last frame ends that was read in a stretch.
-    ends: [AtomicU64; STRETCHES as usize],
+    /// The end of the last frame read in a stretch.
+    ends: [AtomicU64; END_COUNT as usize],
 }
 
 /// The mapping of a piece, made when it is first needed; `None`: it cannot be made, or does not pay.
 type Piece = OnceLock<Option<Box<dyn Window>>>;
 
 impl MappedReads {
-    /// Fills `bytes`, a frame, from byte `at` of `file`, always the same file; `false` where a call has to read it.
+    /// Fills `bytes`, a frame, from byte `at` of `file`, always the same file; `false` if `pread` must read it.
     pub(super) fn read(&self, file: &dyn File, at: u64, bytes: &mut [u8]) -> bool {
         if bytes.len() != FRAME_BYTES || self.is_in_order(at) {
             return false;
@@ -52,10 +49,10 @@ impl MappedReads {
         window.as_ref().is_some_and(|window| window.copy((at % PIECE_BYTES) as usize, bytes))
     }
 
-    /// Whether the frame at `at` is behind the one that was read before it.
+    /// Whether the frame at `at` directly follows the last one read in its stretch.
     fn is_in_order(&self, at: u64) -> bool {
-        let end = &self.ends[(at / STRETCH_BYTES % STRETCHES) as usize];
-        // Threads may overwrite each other's: then a frame is read the slower way.
+        let end = &self.ends[(at / STRETCH_BYTES % END_COUNT) as usize];
+        // A race between threads only costs speed.
         let in_order = end.load(Relaxed) == at && at > 0;
         end.store(at + FRAME_BYTES as u64, Relaxed);
         in_order
@@ -64,7 +61,7 @@ impl MappedReads {
 
 #[cold]
 fn map(file: &dyn File, from: u64) -> Option<Box<dyn Window>> {
-    // An error here says no more than that a call has to do.
+    // On an error `pread` reads the piece.
     if file.window_pays().unwrap_or(false) { file.window_from(from, PIECE_BYTES as usize) } else { None }
 }
 
