@@ -41,6 +41,7 @@ pub mod hash;
 mod io;
 pub mod linear;
 mod little_endian;
+mod own_line;
 mod pager;
 mod planted;
 mod racing;

@@ -12,6 +12,7 @@ use super::sizes::{Fill, Limits};
 use crate::error::Error;
 use crate::hash::HashFunction;
 use crate::linear;
+use crate::own_line::OwnLine;
 use crate::pager::Pager;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -29,15 +30,15 @@ pub(crate) struct Buckets {
     pub(super) limits: Limits,
     pub(super) fill: Fill,
     /// [`View`](super::address::View), packed.
-    pub(super) view: AtomicU64,
+    pub(super) view: OwnLine<AtomicU64>,
     /// Where each group of buckets starts, in bytes of the file.
     pub(super) groups: Groups,
     pub(super) expected: ExpectedPages,
     /// The table does not shrink below the size it was created with.
     pub(super) min_max_bucket: AtomicU32,
-    pub(super) load: Load,
+    pub(super) load: OwnLine<Load>,
     /// Held by the thread that splits, merges or moves a bucket.
-    pub(super) structure: Mutex<Workspace>,
+    pub(super) structure: OwnLine<Mutex<Workspace>>,
     pub(super) activity: Arc<Activity>,
 }
 

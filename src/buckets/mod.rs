@@ -42,6 +42,7 @@ mod verify;
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::HashFunction;
 use crate::linear;
+use crate::own_line::OwnLine;
 use crate::pager::pool::{FrameNo, FrameRef};
 use crate::pager::{FRAME_UNITS, Pager};
 pub(crate) use activity::Activity;
@@ -58,8 +59,8 @@ pub use scan::Scan;
 use sizes::Limits;
 pub(crate) use sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
 pub use sizes::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
 pub use survey::TableSurvey;
 
 impl Buckets {
@@ -71,12 +72,12 @@ impl Buckets {
             prefetch_bytes: address::prefetch_bytes(page_bytes),
             limits: Limits::of(page_bytes),
             fill,
-            view: AtomicU64::new(0),
+            view: OwnLine::default(),
             groups: [const { AtomicU64::new(0) }; _],
             expected: ExpectedPages::default(),
             min_max_bucket: AtomicU32::new(0),
-            load: Load::new(Totals::default()),
-            structure: Mutex::default(),
+            load: OwnLine(Load::new(Totals::default())),
+            structure: OwnLine::default(),
             activity: Arc::new(Activity::new(0)),
             pager,
         };
@@ -115,12 +116,12 @@ impl Buckets {
             prefetch_bytes: address::prefetch_bytes(page_bytes),
             limits: Limits::of(page_bytes),
             fill: root.fill,
-            view: AtomicU64::new(u64::from(root.max_bucket)),
+            view: OwnLine(AtomicU64::new(u64::from(root.max_bucket))),
             groups: std::array::from_fn(|group| AtomicU64::new(groups.get(group).copied().unwrap_or(0))),
             expected: ExpectedPages::default(),
             min_max_bucket: AtomicU32::new(root.min_max_bucket),
-            load: Load::new(root.totals),
-            structure: Mutex::default(),
+            load: OwnLine(Load::new(root.totals)),
+            structure: OwnLine::default(),
             activity: Arc::new(Activity::new(root.max_bucket)),
         })
     }

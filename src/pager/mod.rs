@@ -45,6 +45,7 @@ use crate::fault::{Proceed, go_on};
 use crate::io::atomic::make_unnamed;
 use crate::io::{File, Mode, Storage, forked_since, forks};
 use crate::little_endian::{u32_at, u64_at};
+use crate::own_line::OwnLine;
 use crate::planted::{Bug, planted};
 pub(crate) use checkpoint::Frozen;
 pub(crate) use checkpoint_lock::CheckpointGuard;
@@ -137,7 +138,7 @@ pub(crate) struct Pager {
     /// An unlinked temporary file for frames that do not fit in the cache; its content ends with the handle.
     scratch: bool,
     spilling: Spilling,
-    space: Mutex<Space>,
+    space: OwnLine<Mutex<Space>>,
     frame_count: AtomicU32,
     map_groups: [AtomicU32; MAP_GROUP_COUNT],
     /// Frames of the file at the last checkpoint; a frame beyond reads as zeros.
@@ -158,8 +159,8 @@ pub(crate) struct Pager {
     forks: u32,
     /// Most frames that may be resident.
     cache_frames: u64,
-    clock_hand: AtomicU32,
-    pub(crate) counts: Counts,
+    clock_hand: OwnLine<AtomicU32>,
+    pub(crate) counts: OwnLine<Counts>,
 }
 
 /// Counts since the pager was opened.
@@ -304,7 +305,7 @@ impl Pager {
             read_only: false,
             scratch,
             spilling: Spilling::default(),
-            space: Mutex::new(Space::new(1)),
+            space: OwnLine(Mutex::new(Space::new(1))),
             frame_count: AtomicU32::new(FIRST_FRAMES),
             map_groups: Default::default(),
             file_frames: AtomicU32::new(0),
@@ -318,8 +319,8 @@ impl Pager {
             health: Health::default(),
             forks: forks(),
             cache_frames,
-            clock_hand: AtomicU32::new(0),
-            counts: Counts::default(),
+            clock_hand: OwnLine::default(),
+            counts: OwnLine::default(),
         };
         pager.pool.reserve(u64::from(FIRST_FRAMES))?;
         pager.reserve_on_disk(FIRST_FRAMES, FIRST_FRAMES)?;
@@ -400,7 +401,7 @@ impl Pager {
             read_only,
             scratch: false,
             spilling,
-            space: Mutex::new(Space::new(0)),
+            space: OwnLine(Mutex::new(Space::new(0))),
             frame_count: AtomicU32::new(header.frame_count),
             map_groups: header.map_groups.map(AtomicU32::new),
             file_frames: AtomicU32::new(header.frame_count),
@@ -414,8 +415,8 @@ impl Pager {
             health: Health::default(),
             forks: forks(),
             cache_frames,
-            clock_hand: AtomicU32::new(0),
-            counts: Counts::default(),
+            clock_hand: OwnLine::default(),
+            counts: OwnLine::default(),
         };
         pager.fixed_frames().for_each(|(first, count)| pager.fix(first, count));
         Ok((pager, Some(root)))

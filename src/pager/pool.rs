@@ -33,6 +33,7 @@ use super::mapping::Mapping;
 pub(crate) use super::values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
 use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::own_line::OwnLine;
 use crate::planted::{Bug, planted};
 use std::cell::Cell;
 use std::ops::{Deref, Range};
@@ -136,21 +137,27 @@ pub(crate) struct Pool {
     tracked: bool,
     /// Its parity selects the current dirty bit.
     epoch: AtomicU32,
-    /// Frames dirtied in the even and odd epoch.
-    dirty: [Mutex<Vec<FrameNo>>; 2],
-    /// Length of the current list.
-    dirty_count: AtomicU64,
-    /// How many of them cannot be spilled.
-    pinned_count: AtomicU64,
+    dirtied: OwnLine<Dirtied>,
     /// No frame can be spilled now.
     pinned: AtomicBool,
     /// Frames of the checkpoint that is being written.
     frozen_count: AtomicU64,
     /// Contents of frozen frames, saved by writers that changed them before the checkpoint copied them.
-    preserved: Mutex<Vec<(FrameNo, Box<[u8]>)>>,
-    pub(crate) resident: AtomicU64,
-    pub(crate) latch_waits: AtomicU64,
-    pub(crate) evictions: AtomicU64,
+    preserved: OwnLine<Mutex<Vec<(FrameNo, Box<[u8]>)>>>,
+    pub(crate) resident: OwnLine<AtomicU64>,
+    pub(crate) latch_waits: OwnLine<AtomicU64>,
+    pub(crate) evictions: OwnLine<AtomicU64>,
+}
+
+/// Frames for the next checkpoint.
+#[derive(Default)]
+struct Dirtied {
+    /// Frames dirtied in the even and odd epoch.
+    lists: [Mutex<Vec<FrameNo>>; 2],
+    /// Length of the current list.
+    count: AtomicU64,
+    /// How many of them cannot be spilled.
+    pinned_count: AtomicU64,
 }
 
 impl Pool {
@@ -171,15 +178,13 @@ impl Pool {
             unreturned: Mutex::default(),
             tracked,
             epoch: AtomicU32::new(0),
-            dirty: [Mutex::default(), Mutex::default()],
-            dirty_count: AtomicU64::new(0),
-            pinned_count: AtomicU64::new(0),
+            dirtied: OwnLine::default(),
             pinned: AtomicBool::new(true),
             frozen_count: AtomicU64::new(0),
-            preserved: Mutex::default(),
-            resident: AtomicU64::new(0),
-            latch_waits: AtomicU64::new(0),
-            evictions: AtomicU64::new(0),
+            preserved: OwnLine::default(),
+            resident: OwnLine::default(),
+            latch_waits: OwnLine::default(),
+            evictions: OwnLine::default(),
         })
     }
 
@@ -556,17 +561,17 @@ impl Pool {
     }
 
     fn list_for_checkpoint(&self, frame: FrameNo, parity: usize) {
-        self.dirty[parity].lock().expect("no panic while held").push(frame);
-        self.dirty_count.fetch_add(1, Relaxed);
+        self.dirtied.lists[parity].lock().expect("no panic while held").push(frame);
+        self.dirtied.count.fetch_add(1, Relaxed);
         if self.pinned.load(Relaxed) {
-            self.pinned_count.fetch_add(1, Relaxed);
+            self.dirtied.pinned_count.fetch_add(1, Relaxed);
         }
     }
 
     /// Frames dirtied in the current epoch.
     #[inline]
     pub(crate) fn dirty_count(&self) -> u64 {
-        self.dirty_count.load(Acquire)
+        self.dirtied.count.load(Acquire)
     }
 
     /// Counts the frames dirtied since `count`, and those of them below `end`. The caller prevents a new epoch.
@@ -575,7 +580,7 @@ impl Pool {
         const AT_ONCE: usize = 1 << 15;
         let parity = self.epoch.load(Relaxed) as usize & 1;
         loop {
-            let list = self.dirty[parity].lock().expect("no panic while held");
+            let list = self.dirtied.lists[parity].lock().expect("no panic while held");
             let part = &list[count.listed..list.len().min(count.listed + AT_ONCE)];
             if part.is_empty() {
                 return;
@@ -589,11 +594,11 @@ impl Pool {
     /// them. The caller keeps writers out.
     pub(crate) fn freeze(&self) -> Vec<FrameNo> {
         let parity = self.epoch.load(Relaxed) as usize & 1;
-        debug_assert!(self.dirty[1 - parity].lock().expect("no panic while held").is_empty());
+        debug_assert!(self.dirtied.lists[1 - parity].lock().expect("no panic while held").is_empty());
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
-        let frozen = std::mem::take(&mut *self.dirty[parity].lock().expect("no panic while held"));
-        self.dirty_count.store(0, Release);
-        self.pinned_count.store(0, Relaxed);
+        let frozen = std::mem::take(&mut *self.dirtied.lists[parity].lock().expect("no panic while held"));
+        self.dirtied.count.store(0, Release);
+        self.dirtied.pinned_count.store(0, Relaxed);
         self.frozen_count.store(frozen.len() as u64, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen
@@ -670,7 +675,7 @@ impl Pool {
     /// Whether all but a sixteenth of the resident frames are dirty or frozen, so that they cannot be evicted.
     pub(crate) fn is_mostly_dirty(&self) -> bool {
         let resident = self.resident.load(Relaxed);
-        self.dirty_count.load(Relaxed) + self.frozen_count.load(Relaxed) > resident - resident / 16
+        self.dirtied.count.load(Relaxed) + self.frozen_count.load(Relaxed) > resident - resident / 16
     }
 
     /// Frees the memory of one clean frame that was not used since the last call. Never waits.

@@ -33,6 +33,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "io",
             "linear",
             "little_endian",
+            "own_line",
             "pager",
             "planted",
             "random",
@@ -45,6 +46,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/error.rs", &["io"]),
     ("src/fault.rs", &["error"]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
+    ("src/own_line.rs", &[]),
     ("src/planted.rs", &[]),
     ("src/racing.rs", &[]),
     ("src/random.rs", &[]),
@@ -55,10 +57,22 @@ const IMPORTS: &[(&str, &[&str])] = &[
     // A test's disk: a thread can be interrupted at each of its calls, and its locks can be planted with bugs.
     ("src/io/simulated.rs", &["pager", "planted", "random"]),
     ("src/io/", &["racing"]),
-    ("src/pager/", &["checksum", "io", "little_endian", "error", "fault", "planted", "racing"]),
+    ("src/pager/", &["checksum", "io", "little_endian", "error", "fault", "own_line", "planted", "racing"]),
     (
         "src/buckets/",
-        &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "planted", "random", "varint"],
+        &[
+            "pager",
+            "io",
+            "hash",
+            "linear",
+            "little_endian",
+            "error",
+            "fault",
+            "own_line",
+            "planted",
+            "random",
+            "varint",
+        ],
     ),
     // `table`: the options to read a file with, and a table in memory of what was found already.
     (

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::*;
 impl Pool {
     /// Dirty frames, not frozen ones, that cannot be spilled.
     pub(crate) fn pinned_count(&self) -> u64 {
-        self.pinned_count.load(Relaxed)
+        self.dirtied.pinned_count.load(Relaxed)
     }
 
     /// Whether no dirty frame can be spilled now.
@@ -24,13 +24,13 @@ impl Pool {
     /// From here on, no dirty frame can be spilled.
     pub(crate) fn pin(&self) {
         self.pinned.store(true, Relaxed);
-        self.pinned_count.store(self.dirty_count(), Relaxed);
+        self.dirtied.pinned_count.store(self.dirty_count(), Relaxed);
     }
 
     /// From here on, dirty frames can be spilled.
     pub(crate) fn unpin(&self) {
         self.pinned.store(false, Relaxed);
-        self.pinned_count.store(0, Relaxed);
+        self.dirtied.pinned_count.store(0, Relaxed);
     }
 
     /// Whether a file has the bytes of a frame that has changed since the last checkpoint.
@@ -76,7 +76,7 @@ impl Pool {
         state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).ok()?;
         let latch = self.write_guard(frame, state);
         if now & (DIRTY[0] | DIRTY[1]) == 0 && !self.pinned.load(Relaxed) {
-            self.pinned_count.fetch_add(1, Relaxed);
+            self.dirtied.pinned_count.fetch_add(1, Relaxed);
         }
         self.mark_dirty(frame, state);
         Some(latch)

@@ -23,7 +23,6 @@
 //! (`segment.rs`).
 
 mod ahead;
-mod own_line;
 mod replay;
 mod segment;
 mod short;
@@ -31,10 +30,10 @@ mod short;
 use crate::checksum::{crc32c, crc32c_append, crc32c_of_word};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
+use crate::own_line::OwnLine;
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
 use ahead::Ahead;
-use own_line::OwnLine;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Place, Reader};
 use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
