@@ -181,7 +181,7 @@ impl FrameSource for Pager {
         // A reader has another process's writer beside it, and more calls to make for each frame.
         let mapped = self.pool.has_buffers() && !self.read_only;
         if !(mapped && reads.read(file, at, bytes)) {
-            file.read_at(bytes, at).map_err(|e| self.unread(frame, e))?;
+            file.read_at(bytes, at).map_err(|e| self.unread(file, frame, e))?;
         }
         self.counts.frames_read.fetch_add(1, Relaxed);
         let checked = self.check_sum(frame, bytes);
@@ -203,7 +203,12 @@ impl FrameSource for Pager {
 
 impl Pager {
     #[cold]
-    fn unread(&self, frame: FrameNo, e: std::io::Error) -> Error {
+    fn unread(&self, file: &dyn File, frame: FrameNo, e: std::io::Error) -> Error {
+        if self.read_only
+            && let Err(stale) = self.refuse_if_stale(file)
+        {
+            return stale; // the checkpoint made the file shorter
+        }
         if e.kind() == std::io::ErrorKind::UnexpectedEof && !self.read_only {
             let path = self.path.display();
             return Error::corrupt_table(format!("{path}: frame {frame} is gone: another program cut the file"));

@@ -340,6 +340,26 @@ fn a_reader_beside_a_writer_sees_the_last_checkpoint_until_the_next() {
     assert_eq!(reader.len(), 20_001);
 }
 
+#[test]
+fn a_reader_beside_a_writer_that_shortens_the_file_is_stale() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    (0..20_000).for_each(|i| table.put(&key(i), b"old").unwrap());
+    table.checkpoint().unwrap();
+    let reader = TableOptions::new().read_only(true).cache_bytes(1).open(&path).unwrap();
+    let before = std::fs::metadata(&path).unwrap().len();
+    (10..20_000).for_each(|i| assert!(table.remove(&key(i)).unwrap()));
+    table.compact().unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < before / 2);
+    for i in 0..20_000 {
+        match reader.get(&key(i)) {
+            Ok(value) => assert_eq!(value.unwrap(), b"old"),
+            Err(e) => assert_eq!(e.kind(), ErrorKind::Stale, "{e}"),
+        }
+    }
+}
+
 /// Runs `work` in a child made by `fork`; gives its exit status.
 #[expect(unsafe_code, reason = "fork is what is tested")]
 fn in_child(work: impl FnOnce() -> i32) -> i32 {
