@@ -11,6 +11,7 @@
 
 use super::FRAME_BYTES_MIN;
 use crate::io::{File, Window};
+use crate::own_line::OwnLine;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -30,7 +31,7 @@ const END_COUNT: u64 = 32;
 pub(super) struct MappedReads {
     pieces: OnceLock<Box<[Piece]>>,
     /// The end of the last frame read in a stretch.
-    ends: [AtomicU64; END_COUNT as usize],
+    ends: OwnLine<[AtomicU64; END_COUNT as usize]>,
 }
 
 /// The mapping of a piece, made when it is first needed; `None`: it cannot be made, or does not pay.

@@ -118,6 +118,13 @@ pub fn cut_table(place: &Path, _: &[u64]) {
     table.close().unwrap();
     let table = open();
     holds(&table, &pairs);
+    if cfg!(target_os = "linux") {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(
+            maps.lines().any(|line| line.ends_with("t.spt")),
+            "frames are not read through a mapping; on a network file system none are"
+        );
+    }
     let file = fs::File::options().write(true).open(place.join("t.spt")).unwrap();
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     let (mut found, mut refused) = (0, 0);
