@@ -8,9 +8,9 @@
 //! Cost: docs/architecture.md, "Live counters". Not here: the sampled lookup (`sample.rs`), counters of writes
 //! (`table/gate.rs`), the walk over all buckets (`survey.rs`).
 
-use super::thread_slot::{SLOT_COUNT, slot_of_thread};
 use crate::linear;
 use crate::pager::interleave;
+use crate::pager::thread_slot::{SLOT_COUNT, slot_of_thread};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 

@@ -36,7 +36,6 @@ mod sizes;
 mod split;
 mod survey;
 mod tags;
-pub(crate) mod thread_slot;
 mod verify;
 
 use crate::error::{Error, ErrorKind, Result, quote};

@@ -34,6 +34,7 @@ mod room;
 pub(crate) mod sink;
 mod space;
 mod spill;
+pub(crate) mod thread_slot;
 mod through;
 mod values_held;
 pub(crate) mod wal;

@@ -8,11 +8,11 @@
 //! The load, which decides about growth, is one shared number; a thread adds its own counts whenever they come to a
 //! good part of a page.
 
-use crate::buckets::thread_slot::{SHARED, SLOT_COUNT, slot_of_thread};
 use crate::buckets::{Delta, Load, Totals};
 use crate::error::Result;
 use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
+use crate::pager::thread_slot::{SHARED, SLOT_COUNT, slot_of_thread};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -260,7 +260,7 @@ impl Drop for ClosedGate<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buckets::thread_slot;
+    use crate::pager::thread_slot;
     use std::sync::Arc;
 
     #[test]
