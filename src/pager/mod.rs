@@ -57,6 +57,7 @@ pub(crate) use mapping::machine_memory_bytes;
 use names::{is_at, refuse_if_moved};
 pub(crate) use names::{refuse_other_names, resolve};
 use pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
+use space::kept::Kept;
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
 use space::{MAP_GROUP_COUNT, Space};
 use spill::Spilling;
@@ -140,6 +141,7 @@ pub(crate) struct Pager {
     scratch: bool,
     spilling: Spilling,
     space: OwnLine<Mutex<Space>>,
+    kept: Kept,
     frame_count: AtomicU32,
     map_groups: [AtomicU32; MAP_GROUP_COUNT],
     /// Frames of the file at the last checkpoint; a frame beyond reads as zeros.
@@ -312,6 +314,7 @@ impl Pager {
             scratch,
             spilling: Spilling::default(),
             space: OwnLine(Mutex::new(Space::new(1))),
+            kept: Kept::default(),
             frame_count: AtomicU32::new(FIRST_FRAMES),
             map_groups: Default::default(),
             file_frames: AtomicU32::new(0),
@@ -408,6 +411,7 @@ impl Pager {
             scratch: false,
             spilling,
             space: OwnLine(Mutex::new(Space::new(0))),
+            kept: Kept::default(),
             frame_count: AtomicU32::new(header.frame_count),
             map_groups: header.map_groups.map(AtomicU32::new),
             file_frames: AtomicU32::new(header.frame_count),

@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 
+pub(super) mod kept;
 mod runs;
 pub(super) mod windows;
 
@@ -61,9 +62,6 @@ pub(crate) struct Space {
     fixed: BTreeMap<FrameNo, u32>,
     /// During a compaction: allocate nearest the start.
     prefer_low: bool,
-    /// Freed holes, by length, for the next allocation of that length: likely still in the processor's cache. The map
-    /// frames show them as used.
-    kept: [Vec<u64>; FRAME_UNITS as usize],
     /// Freed extents that the log refers to: first unit, length. The map frames show them as used.
     quarantined: Vec<(u64, u32)>,
     /// Units in them.
@@ -103,9 +101,6 @@ const OPEN: usize = 1;
 /// Lists of sealed windows.
 const SEALED: usize = 2;
 
-/// Most kept holes of one length.
-const KEPT_MAX: usize = 32;
-
 /// A frame's links in the list of its longest hole; list 0 means in no list.
 #[derive(Clone, Copy, Default)]
 struct Link {
@@ -132,7 +127,6 @@ impl Space {
             expected_frames: 0,
             fixed: BTreeMap::new(),
             prefer_low: false,
-            kept: std::array::from_fn(|_| Vec::new()),
             quarantined: Vec::new(),
             quarantined_units: 0,
         }
@@ -334,13 +328,12 @@ impl Pager {
     /// first unit's number.
     pub(crate) fn allocate(&self, len: u32) -> Result<u64> {
         assert!(len > 0);
-        let mut space = self.space();
         if len < FRAME_UNITS
-            && !space.prefer_low
-            && let Some(unit) = space.kept[len as usize].pop()
+            && let Some(unit) = self.take_kept(len)
         {
             return Ok(unit);
         }
+        let mut space = self.space();
         let frames = len.div_ceil(FRAME_UNITS);
         // Twice: the second time with room of sealed windows.
         for _ in 0..2 {
@@ -499,60 +492,10 @@ impl Pager {
     /// # Errors
     /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to space that it does not own.
     pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
-        let mut space = self.space();
-        if self.keep(&mut space, unit, len)? {
+        if self.keep(unit, len) {
             return Ok(());
         }
-        self.free_in(&mut space, unit, len)
-    }
-
-    /// Keeps a freed hole for the next allocation of its length. `false` where it does not qualify or may not be in
-    /// use.
-    fn keep(&self, space: &mut Space, unit: u64, len: u32) -> Result<bool> {
-        let (units, frames) = (u64::from(FRAME_UNITS), u64::from(self.frame_count()));
-        // In a small file space matters more than time, and all of it is in the cache anyway.
-        const SMALL_FRAMES: u64 = if cfg!(test) { 8 } else { 256 };
-        let (frame, start) = (unit / units, (unit % units) as u32);
-        if frames < SMALL_FRAMES
-            || frame >= frames
-            || len >= FRAME_UNITS
-            || start + len > FRAME_UNITS
-            || space.prefer_low
-        {
-            return Ok(false);
-        }
-        if space.windows.lists_of(frame as FrameNo) != ANY_USE {
-            return Ok(false);
-        }
-        let used = self.used_bits(frame as FrameNo)?; // below frame_count
-        let kept = &mut space.kept[len as usize];
-        if used & bits(start, len) != bits(start, len) || kept.len() == KEPT_MAX || kept.contains(&unit) {
-            return Ok(false);
-        }
-        kept.push(unit);
-        Ok(true)
-    }
-
-    /// Marks the kept holes as free in the map frames. The caller keeps writers out.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`]; the rest is still kept.
-    pub(crate) fn free_kept(&self) -> Result<()> {
-        self.free_kept_in(&mut self.space())
-    }
-
-    fn free_kept_in(&self, space: &mut Space) -> Result<()> {
-        for len in 1..FRAME_UNITS {
-            while let Some(&unit) = space.kept[len as usize].last() {
-                match self.free_in(space, unit, len) {
-                    // In a damaged file; the space is lost.
-                    Err(e) if e.kind() == ErrorKind::Corrupt => {}
-                    done => done?,
-                }
-                space.kept[len as usize].pop();
-            }
-        }
-        Ok(())
+        self.free_in(&mut self.space(), unit, len)
     }
 
     /// Frees an extent that the log refers to, once the next checkpoint begins.
@@ -598,11 +541,6 @@ impl Pager {
     pub(super) fn maps_of_quarantined(&self) -> u64 {
         let zone_units = u64::from(ZONE_FRAMES * FRAME_UNITS);
         self.space().quarantined.iter().map(|&(_, len)| u64::from(len) / zone_units + 2).sum()
-    }
-
-    /// Most map frames that change when kept holes are freed.
-    pub(super) fn maps_of_kept(&self) -> u64 {
-        self.space().kept.iter().map(|kept| kept.len() as u64).sum()
     }
 
     /// The extents that wait for a checkpoint: first unit, length.
@@ -701,16 +639,26 @@ impl Pager {
 
     /// Runs `work`; its allocations take the space nearest the start rather than the best fit.
     pub(crate) fn prefer_low<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
-        {
-            let mut space = self.space();
-            self.free_kept_in(&mut space)?;
-            while self.learn_zone(&mut space)? {}
-            space.unseal_all();
-            space.prefer_low = true;
-        }
-        let result = work();
+        self.kept.refuse(true);
+        let result = self.begin_low().and_then(|()| work());
         self.space().prefer_low = false;
+        self.kept.refuse(false);
         result
+    }
+
+    fn begin_low(&self) -> Result<()> {
+        let mut space = self.space();
+        self.learn_all(&mut space)?;
+        space.prefer_low = true;
+        Ok(())
+    }
+
+    /// Adds all free space to the lists for any use.
+    fn learn_all(&self, space: &mut Space) -> Result<()> {
+        self.free_kept_in(space)?;
+        while self.learn_zone(space)? {}
+        space.unseal_all();
+        Ok(())
     }
 
     /// Allocates `count` adjacent frames before frame `limit`; returns the first unit.
@@ -755,9 +703,7 @@ impl Pager {
     /// Frees the frames at the end of the file that are not in use. The caller keeps all others out.
     pub(crate) fn trim(&self) -> Result<()> {
         let mut space = self.space();
-        self.free_kept_in(&mut space)?;
-        while self.learn_zone(&mut space)? {}
-        space.unseal_all();
+        self.learn_all(&mut space)?;
         loop {
             let end = self.frame_count();
             if let Some(last) = space.runs.last().filter(|last| last.end == end) {
@@ -802,8 +748,7 @@ impl Pager {
     /// Free units in the whole file. Reads every map frame.
     pub(crate) fn free_units(&self) -> Result<u64> {
         let space = self.space();
-        let kept = (1..).zip(&space.kept[1..]).map(|(len, kept)| len * kept.len() as u64);
-        let mut free = kept.sum::<u64>() + space.quarantined_units;
+        let mut free = self.kept.units() + space.quarantined_units;
         for frame in 0..self.frame_count() {
             free += u64::from(self.used_bits(frame)?.count_zeros());
         }

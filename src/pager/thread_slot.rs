@@ -1,4 +1,4 @@
-//! A number for each thread, so that it can count in cache lines of its own.
+//! A number for each thread, so that it can have cache lines of its own.
 //!
 //! Numbers are reused when threads end. Threads beyond [`SLOT_COUNT`] share the last slot.
 

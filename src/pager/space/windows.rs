@@ -61,6 +61,11 @@ impl Windows {
         !self.open.is_empty()
     }
 
+    /// Whether none is open or sealed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.sealed.is_empty()
+    }
+
     pub(super) fn has(&self, frame: FrameNo) -> bool {
         self.around(frame).is_some()
     }
@@ -68,7 +73,7 @@ impl Windows {
     /// Which lists `frame` belongs to.
     #[inline]
     pub(super) fn lists_of(&self, frame: FrameNo) -> usize {
-        if self.open.is_empty() && self.sealed.is_empty() { ANY_USE } else { self.lists_by_windows(frame) }
+        if self.is_empty() { ANY_USE } else { self.lists_by_windows(frame) }
     }
 
     #[inline(never)]
@@ -276,6 +281,7 @@ impl Pager {
             space.ready_frames = space.ready_frames.max(end);
         }
         space.windows.open.insert(first, Window { count, mapped, populated });
+        self.kept.note_window();
         Ok((first, count))
     }
 
