@@ -143,11 +143,14 @@ pub(crate) struct Pool {
     /// Frames of the checkpoint that is being written.
     frozen_count: AtomicU64,
     /// Contents of frozen frames, saved by writers that changed them before the checkpoint copied them.
-    preserved: OwnLine<Mutex<Vec<(FrameNo, Box<[u8]>)>>>,
+    preserved: OwnLine<Mutex<Contents>>,
     pub(crate) resident: OwnLine<AtomicU64>,
     pub(crate) latch_waits: OwnLine<AtomicU64>,
     pub(crate) evictions: OwnLine<AtomicU64>,
 }
+
+/// Frames and their bytes.
+type Contents = Vec<(FrameNo, Box<[u8]>)>;
 
 /// Frames for the next checkpoint.
 #[derive(Default)]
@@ -658,7 +661,7 @@ impl Pool {
     }
 
     /// Takes the contents that writers saved before they changed a frozen frame.
-    pub(crate) fn take_preserved(&self) -> Vec<(FrameNo, Box<[u8]>)> {
+    pub(crate) fn take_preserved(&self) -> Contents {
         std::mem::take(&mut *self.preserved.lock().expect("no panic while held"))
     }
 
