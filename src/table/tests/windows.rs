@@ -264,7 +264,15 @@ fn threads_that_overwrite_and_read_values_beside_checkpoints_find_whole_values()
         let checkpoints = scope.spawn(move || {
             let mut most = [0; 2];
             while !done_ref.load(Relaxed) {
-                let before = frames_in_windows(table_ref);
+                let mut before = frames_in_windows(table_ref);
+                // On a busy machine the writers may not have run since the last checkpoint.
+                for _ in 0..1000 {
+                    if before[0] > 0 || done_ref.load(Relaxed) {
+                        break;
+                    }
+                    std::thread::yield_now();
+                    before = frames_in_windows(table_ref);
+                }
                 table_ref.checkpoint().unwrap();
                 let after = frames_in_windows(table_ref);
                 most = [most[0].max(before[0]), most[1].max(after[1])];
