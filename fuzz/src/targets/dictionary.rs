@@ -122,8 +122,8 @@ fn value_of<T>(result: Result<T>) -> Option<T> {
 fn use_all(dictionary: &Dictionary, keys: &[Vec<u8>]) {
     let some: Vec<&Vec<u8>> = keys.iter().rev().step_by(keys.len().div_ceil(16)).collect();
     let mut into = Vec::new();
-    // Lookups compare different records first in a page that is in memory and in one that is not, so one of them alone may
-    // find a record that is out of order. Then `verify` reports the page.
+    // Lookups compare different records first in a page that is in memory and in one that is not, so one of them alone
+    // may find a record that is out of order. Then `verify` reports the page.
     let faults = || value_of(dictionary.verify()).is_some_and(|faults| !faults.is_empty());
     for key in &some {
         let value = value_of(dictionary.get(key));
