@@ -1,5 +1,7 @@
-//! Values that many threads change, on cache lines that nothing else is on: a line that another processor has changed
-//! takes as long as one from memory, so what is only read must not be beside them.
+//! Cache lines of their own for values that many threads change.
+//!
+//! A line that another processor has changed takes as long to load as one from memory. So fields that are mostly read
+//! must not share a line with a lock or a counter. Not here: which values those are; each owner wraps its own.
 
 use std::ops::Deref;
 

@@ -490,7 +490,8 @@ impl Pager {
     /// Frees `len` units from `unit` on.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to space that it does not own.
+    /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to space that it does not own. Of a hole that
+    /// is kept, this is found when it is freed for other threads, and loses its space (`space/kept.rs`).
     pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
         if self.keep(unit, len) {
             return Ok(());

@@ -118,12 +118,13 @@ pub fn cut_table(place: &Path, _: &[u64]) {
     table.close().unwrap();
     let table = open();
     holds(&table, &pairs);
-    if cfg!(target_os = "linux") {
+    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(place).output().unwrap().stdout;
+    let kind = String::from_utf8_lossy(&kind).trim().to_owned();
+    if ["ext2/ext3", "xfs", "btrfs", "tmpfs", "overlayfs"].contains(&kind.as_str()) {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        assert!(
-            maps.lines().any(|line| line.ends_with("t.spt")),
-            "frames are not read through a mapping; on a network file system none are"
-        );
+        assert!(maps.lines().any(|line| line.ends_with("t.spt")), "frames are not read through a mapping");
+    } else {
+        println!("SKIPPED: frames may be read without a mapping on this file system ({kind})");
     }
     let file = fs::File::options().write(true).open(place.join("t.spt")).unwrap();
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
