@@ -127,6 +127,8 @@ pub(crate) enum Bug {
     /// A frame written through counts as in the file although it was changed in memory.
     ThroughTrusted,
     // Of frames that are spilled (`pager/spill.rs`).
+    /// A frozen frame in no memory is replaced, and what its new memory has is preserved.
+    StaleBufferPreserved,
     /// Frames of the last checkpoint are spilled.
     SpillsOverCheckpoint,
     /// Frames are spilled while a checkpoint is written.
@@ -135,6 +137,14 @@ pub(crate) enum Bug {
     ShadowForgotten,
     /// After a checkpoint, frames are still read from the shadow file.
     ShadowKept,
+    /// The shadow file is emptied after frames may be spilled again.
+    ShadowEmptiedLate,
+    /// A change of a spilled frame leaves it spilled.
+    SpilledKept,
+    /// A change of a frozen frame does not save its content.
+    FrozenNotPreserved,
+    /// A frame may be evicted once a checkpoint has copied it, before it is in the file.
+    EvictedBeforeInFile,
 }
 
 #[cfg(not(test))]

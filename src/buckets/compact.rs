@@ -115,7 +115,7 @@ impl Buckets {
         self.pager.unfix((old / frame_bytes) as u32);
         for frame in 0..frames {
             let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
-            self.pager.pool().write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
+            self.pager.write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
         }
         // Readers do not pass the gate: one that reads the old pages sees a new version and starts over.
         step();

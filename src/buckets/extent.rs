@@ -144,7 +144,7 @@ impl Buckets {
             let here = bytes.len().min(frame_bytes - start);
             self.check_apart(frame)?;
             let mut latched =
-                if here == frame_bytes { self.pager.pool().write_fresh(frame)? } else { self.pager.write(frame)? };
+                if here == frame_bytes { self.pager.write_fresh(frame)? } else { self.pager.write(frame)? };
             latched.whole().store(start, &bytes[..here]);
             bytes = &bytes[here..];
             address += here as u64;

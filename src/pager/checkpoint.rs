@@ -19,9 +19,8 @@
 //! Source: docs/architecture.md, "Checkpoint"; the double write is InnoDB's. Format: docs/format.md, "Checkpoint
 //! journal".
 
-use super::frozen::FrozenFrame;
 use super::names::journal_path;
-use super::pool::FrameNo;
+use super::pool::{FrameNo, FrozenFrame};
 use super::room::{CheckpointRoom, JOURNAL_HEADER_BYTES, set_frame_count};
 use super::words::Bytes;
 use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
@@ -120,9 +119,10 @@ impl Pager {
         self.pool.all_in_file();
         self.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
         self.counts.checkpoints.fetch_add(1, Relaxed);
-        self.sequence.store(frozen.sequence, Release);
         self.complete_through_period(frozen.frame_count);
+        // In this order: frames are spilled again once the checkpoint has its number, into an empty shadow file.
         self.resume_spilling();
+        self.sequence.store(frozen.sequence, Release);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
@@ -192,7 +192,7 @@ impl Pager {
             }
             match self.pool.copy_frozen(frame, sink.place(frame)?) {
                 FrozenFrame::InFile if frame >= frozen.direct_from => sink.note(frame),
-                FrozenFrame::InFile | FrozenFrame::Copied => sink.push(frame)?,
+                FrozenFrame::InFile | FrozenFrame::InMemory => sink.push(frame)?,
                 FrozenFrame::Spilled => {
                     sink.note_spilled(frame, self.stored_sum(frame).map_err(JournalError::Frame)?);
                 }
@@ -203,7 +203,7 @@ impl Pager {
                     self.read_shadowed(frame, sink.place(frame)?).map_err(JournalError::Frame)?;
                     sink.push(frame)?;
                 }
-                FrozenFrame::Saved => late.push(frame),
+                FrozenFrame::Preserved => late.push(frame),
             }
         }
         // Contents that writers saved. All are here by now: every frozen frame has been visited.

@@ -23,7 +23,6 @@ pub(crate) mod interleave;
 
 pub(crate) mod damaged_file;
 mod evict;
-mod frozen;
 mod health;
 mod mapped_reads;
 mod mapping;
@@ -506,6 +505,11 @@ impl Pager {
     #[inline]
     pub(crate) fn write(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
         self.pool.write(frame, self.pool.frame(frame), self)
+    }
+
+    /// Latches a frame whose old content does not matter: its bytes are undefined.
+    pub(crate) fn write_fresh(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
+        self.pool.write_fresh(frame, self)
     }
 
     /// [`write`](Self::write) of a frame whose place is known.

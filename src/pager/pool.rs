@@ -2,15 +2,8 @@
 //!
 //! Frame `n` has one computed address for as long as the table is open, resident or not, so there is no map from frame
 //! to memory; only a table that has outgrown its cache has one (`pool/buffers.rs`). The range is reserved in segments,
-//! up to the table's end; an address is one load from the segment table and an add. A state word per frame holds its
-//! latch and its flags:
-//!
-//! ```text
-//! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
-//!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
-//!     24      spilled          25 in the shadow file               26 memory kept
-//!     27      in a buffer      32..63 version: up with each change
-//! ```
+//! up to the table's end; an address is one load from the segment table and an add. Each frame has a state word
+//! (`pool/state.rs`) with its latch.
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
 //! **optimistically**, without a latch: note the version, copy the bytes, and discard the copy if the version has
@@ -27,14 +20,14 @@
 
 use super::FRAME_BYTES_MIN;
 use super::ahead::Ahead;
-use super::frozen::FrozenFrame;
-use super::interleave::{self, step};
+use super::interleave;
 use super::mapping::Mapping;
 pub(crate) use super::values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
 use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::own_line::OwnLine;
-use crate::planted::{Bug, planted};
+pub(crate) use state::FrozenFrame;
+use state::{Change, FrameState, Parity, Unused, Word};
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
@@ -43,11 +36,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 mod buffers;
 mod discard;
+#[cfg(test)]
+mod life;
 mod mapped;
 pub(crate) mod optimistic;
 pub(crate) mod part;
 mod prefetch;
 mod spill;
+mod state;
 mod through;
 
 /// A large page: bytes of a mapping of the file that become plain memory together. Smaller in tests, so that their
@@ -56,27 +52,6 @@ pub(super) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 <
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;
-
-const READERS: u64 = 0xFFFF;
-const WRITER: u64 = 1 << 16;
-const RESIDENT: u64 = 1 << 17;
-const DIRTY: [u64; 2] = [1 << 18, 1 << 19];
-const JOURNALLED: u64 = 1 << 20;
-const USED: u64 = 1 << 21;
-/// The log may refer to bytes of this frame in the file. Without a dirty bit of the same epoch, the file has all of
-/// the frame.
-const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
-/// The file has the frame's bytes, though no checkpoint has them.
-const SPILLED: u64 = 1 << 24;
-/// What has the frame's bytes is the shadow file (`pager/spill.rs`).
-const SHADOWED: u64 = 1 << 25;
-/// The memory of a frame that is not resident, or was not, may be other than zero (`pool/discard.rs`).
-const UNRETURNED: u64 = 1 << 26;
-/// The frame's bytes are in a buffer, not at its address (`pool/buffers.rs`).
-const BUFFERED: u64 = 1 << 27;
-const VERSION: u64 = 1 << 32;
-/// The bits that must not change during an optimistic read.
-const PEEKED: u64 = !(VERSION - 1) | WRITER | RESIDENT;
 
 /// A segment of the address range. Small in tests, so that tests cross its borders.
 const SEGMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
@@ -220,7 +195,7 @@ impl Pool {
         while (segments.len() as u64) < 2 * needed {
             let index = segments.len() / 2;
             // States, and behind them the numbers of buffers.
-            let states = Mapping::new((size_of::<AtomicU64>() + size_of::<AtomicU32>()) << self.segment_bits)?;
+            let states = Mapping::new((size_of::<FrameState>() + size_of::<AtomicU32>()) << self.segment_bits)?;
             let data = Mapping::new(SEGMENT_BYTES)?;
             if self.large_pages.load(Relaxed) {
                 data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
@@ -259,7 +234,7 @@ impl Pool {
             // declared before them.
             unsafe {
                 ahead.request(self.frame(part.start).address, part.len() << self.frame_bits)
-                    && ahead.request(states, part.len() * size_of::<AtomicU64>())
+                    && ahead.request(states, part.len() * size_of::<FrameState>())
             }
         })
     }
@@ -297,7 +272,7 @@ impl Pool {
     }
 
     #[inline]
-    fn state(&self, frame: FrameNo) -> &AtomicU64 {
+    fn state(&self, frame: FrameNo) -> &FrameState {
         self.frame(frame).state
     }
 
@@ -312,8 +287,8 @@ impl Pool {
         // `index` is below that.
         let address = unsafe { frames.add(index << self.frame_bits) };
         // SAFETY: beside it is the start of a mapping of as many state words; mappings live as long as the pool. Zero
-        // bytes are a valid AtomicU64.
-        let state = unsafe { &*states.cast::<AtomicU64>().add(index) };
+        // bytes are a valid FrameState.
+        let state = unsafe { &*states.cast::<FrameState>().add(index) };
         FrameRef { state, address, bytes: self.frame_bytes() }
     }
 
@@ -328,7 +303,7 @@ impl Pool {
         // SAFETY: as in `frame`; the frame that has byte `within` of the segment begins `start` bytes before it.
         let address_of_frame = unsafe { frames.add(within - start) };
         // SAFETY: as in `frame`.
-        let state = unsafe { &*states.cast::<AtomicU64>().add(within >> self.frame_bits) };
+        let state = unsafe { &*states.cast::<FrameState>().add(within >> self.frame_bits) };
         let place = FrameRef { state, address: address_of_frame, bytes: self.frame_bytes };
         ((address >> self.frame_bits) as FrameNo, place, start)
     }
@@ -348,11 +323,8 @@ impl Pool {
         source: &impl FrameSource,
     ) -> Result<ReadGuard<'a>> {
         let FrameRef { state, mut address, bytes } = place;
-        let now = look(state);
-        if now & (WRITER | RESIDENT | BUFFERED) != RESIDENT
-            || now & READERS == READERS
-            || state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_err()
-        {
+        let now = state.look();
+        if !now.read_at_address().is_some_and(|next| state.replace_weak(now, next, Acquire)) {
             address = self.read_slow(frame, state, source)?;
         }
         Ok(ReadGuard { state, address, bytes })
@@ -360,16 +332,18 @@ impl Pool {
 
     /// Latches `frame` for reading, loading it first where it is not resident. Returns where its bytes are.
     #[cold]
-    fn read_slow(&self, frame: FrameNo, state: &AtomicU64, source: &impl FrameSource) -> Result<*mut u8> {
+    fn read_slow(&self, frame: FrameNo, state: &FrameState, source: &impl FrameSource) -> Result<*mut u8> {
         let mut spins = Spins::new(self);
         loop {
-            let now = look(state);
-            if now & WRITER != 0 || now & READERS == READERS {
+            let now = state.look();
+            if now.shared().is_none() {
                 spins.wait()?;
-            } else if now & RESIDENT == 0 {
+            } else if let Some(next) = now.read() {
+                if state.replace_weak(now, next, Acquire) {
+                    return Ok(self.bytes_of(frame, now));
+                }
+            } else {
                 drop(self.write_latch(frame, source)?); // loads it
-            } else if state.compare_exchange_weak(now, (now + 1) | USED, Acquire, Relaxed).is_ok() {
-                return Ok(self.bytes_of(frame, now));
             }
         }
     }
@@ -384,9 +358,8 @@ impl Pool {
         source: &impl FrameSource,
     ) -> Result<WriteGuard<'a>> {
         let FrameRef { state, mut address, bytes } = place;
-        let now = look(state);
-        let free = now & (READERS | WRITER | RESIDENT | BUFFERED) == RESIDENT;
-        if !free || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
+        let now = state.look();
+        if !now.write_at_address().is_some_and(|next| state.replace(now, next, Acquire)) {
             address = self.write_slow(frame, source)?;
         }
         let latch = WriteGuard { state, address, bytes };
@@ -407,9 +380,8 @@ impl Pool {
     /// [`write`](Self::write), but `None` where another thread holds the latch.
     pub(crate) fn try_write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<Option<WriteGuard<'a>>> {
         let state = self.state(frame);
-        let now = look(state);
-        let held = if planted(Bug::TryWriteOverReaders) { WRITER } else { READERS | WRITER };
-        if now & held != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err() {
+        let now = state.look();
+        if !now.exclusive().is_some_and(|next| state.replace(now, next.used(), Acquire)) {
             return Ok(None);
         }
         let mut latch = self.write_guard(frame, state);
@@ -418,15 +390,33 @@ impl Pool {
         Ok(Some(latch))
     }
 
-    /// Latches a frame whose old content does not matter: nothing is read from the file, the bytes are undefined.
-    pub(crate) fn write_fresh(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
-        let mut latch = self.latch_exclusive(frame)?;
+    /// Latches a frame whose old content does not matter: its bytes are undefined. They are read from a file only where
+    /// a checkpoint still needs them.
+    pub(crate) fn write_fresh(&self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
+        let mut latch = self.latch_to_replace(frame, true, source)?;
         self.move_to_buffer(frame, &mut latch);
-        if latch.state.fetch_or(RESIDENT, Relaxed) & RESIDENT == 0 {
-            self.resident.fetch_add(1, Relaxed);
-        }
+        self.note_resident(latch.state);
         self.mark_dirty(frame, latch.state);
         Ok(latch)
+    }
+
+    /// Latches a frame exclusively, to replace its `whole` or a part of a new frame. Loads it where its bytes are still
+    /// needed.
+    fn latch_to_replace(&self, frame: FrameNo, whole: bool, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
+        let mut latch = self.latch_exclusive(frame)?;
+        if !latch.state.load(Relaxed).may_be_replaced_unread(self.parity(), whole) {
+            self.make_resident(frame, &mut latch, source)?;
+        }
+        Ok(latch)
+    }
+
+    /// Notes that the bytes of a frame are in memory. The caller holds the exclusive latch.
+    fn note_resident(&self, state: &FrameState) {
+        let now = state.load(Relaxed);
+        if !now.is_resident() {
+            state.set_latched(now.loaded());
+            self.resident.fetch_add(1, Relaxed);
+        }
     }
 
     /// Latches a frame for a change that the checkpoint itself makes and writes: it does not count as dirty, and is
@@ -437,34 +427,33 @@ impl Pool {
         source: &impl FrameSource,
     ) -> Result<WriteGuard<'a>> {
         let latch = self.write_latch(frame, source)?;
-        latch.state.fetch_or(JOURNALLED, Relaxed);
+        latch.state.set_latched(latch.state.load(Relaxed).changed_by_checkpoint());
         Ok(latch)
     }
 
     /// The guard of an exclusive latch that the caller has taken.
-    fn write_guard<'a>(&self, frame: FrameNo, state: &'a AtomicU64) -> WriteGuard<'a> {
+    fn write_guard<'a>(&self, frame: FrameNo, state: &'a FrameState) -> WriteGuard<'a> {
         WriteGuard { state, address: self.bytes_of(frame, state.load(Relaxed)), bytes: self.frame_bytes() }
     }
 
     fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
         let state = self.state(frame);
-        let now = look(state);
-        if now & (READERS | WRITER) != 0 || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
-        {
+        let now = state.look();
+        if !now.exclusive().is_some_and(|next| state.replace(now, next.used(), Acquire)) {
             self.latch_exclusive_slow(state)?;
         }
         Ok(self.write_guard(frame, state))
     }
 
     #[cold]
-    fn latch_exclusive_slow(&self, state: &AtomicU64) -> Result<()> {
+    fn latch_exclusive_slow(&self, state: &FrameState) -> Result<()> {
         let mut spins = Spins::new(self);
         loop {
-            let now = look(state);
-            if now & (READERS | WRITER) != 0 {
-                spins.wait()?;
-            } else if state.compare_exchange_weak(now, now | WRITER | USED, Acquire, Relaxed).is_ok() {
-                return Ok(());
+            let now = state.look();
+            match now.exclusive() {
+                Some(next) if state.replace_weak(now, next.used(), Acquire) => return Ok(()),
+                Some(_) => {}
+                None => spins.wait()?,
             }
         }
     }
@@ -477,7 +466,7 @@ impl Pool {
 
     #[inline]
     fn make_resident(&self, frame: FrameNo, latch: &mut WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
-        if latch.state.load(Relaxed) & RESIDENT != 0 {
+        if latch.state.load(Relaxed).is_resident() {
             return Ok(());
         }
         self.make_resident_slow(frame, latch, source)
@@ -494,77 +483,82 @@ impl Pool {
             bytes.resize(self.frame_bytes(), 0);
             if source.load(frame, &mut bytes)? {
                 latch.whole().store(0, &bytes);
-            } else if latch.state.load(Relaxed) & UNRETURNED != 0 {
+            } else if latch.state.load(Relaxed).has_old_memory() {
                 latch.whole().fill(0..self.frame_bytes(), 0);
             }
             let _ = LOADED.try_with(|kept| kept.set(bytes));
         }
-        latch.state.fetch_or(RESIDENT, Relaxed);
-        self.resident.fetch_add(1, Relaxed);
+        self.note_resident(latch.state);
         source.made_resident();
         Ok(())
     }
 
     /// The frames of `frames` that are in memory.
     pub(crate) fn residents(&self, frames: Range<FrameNo>) -> impl Iterator<Item = FrameNo> {
-        frames.filter(|&frame| self.state(frame).load(Relaxed) & RESIDENT != 0)
+        frames.filter(|&frame| self.state(frame).load(Relaxed).is_resident())
     }
 
     /// Whether the frame is in memory.
     #[inline]
     pub(crate) fn is_resident(&self, frame: FrameNo) -> bool {
-        look(self.state(frame)) & RESIDENT != 0
+        self.state(frame).look().is_resident()
     }
 
     /// Makes a frame resident with its content in the file, unless it is resident or latched.
     pub(crate) fn offer(&self, frame: FrameNo, bytes: &[u8]) -> bool {
         let state = self.state(frame);
-        let now = look(state);
-        if now & (READERS | WRITER | RESIDENT) != 0
-            || state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).is_err()
-        {
+        let now = state.look();
+        if !now.latch_absent().is_some_and(|next| state.replace(now, next.used(), Acquire)) {
             return false;
         }
         let mut latch = self.write_guard(frame, state);
         latch.whole().store(0, bytes);
-        state.fetch_or(RESIDENT, Relaxed);
-        self.resident.fetch_add(1, Relaxed);
+        self.note_resident(state);
         true
     }
 
-    /// Sets the current dirty bit, after saving the content that a checkpoint froze. The caller holds the exclusive
-    /// latch.
+    /// The parity of the current epoch. It changes only while no writer is at work.
+    #[inline(always)]
+    fn parity(&self) -> Parity {
+        Parity::of(self.epoch.load(Acquire))
+    }
+
+    /// Before a change of the frame's bytes: saves the content that a checkpoint froze, and lists the frame for the
+    /// next one. The caller holds the exclusive latch.
     #[inline]
-    fn mark_dirty(&self, frame: FrameNo, state: &AtomicU64) {
+    fn mark_dirty(&self, frame: FrameNo, state: &FrameState) {
         if !self.tracked {
             return;
         }
-        let parity = self.epoch.load(Acquire) as usize & 1;
-        let now = state.load(Relaxed);
-        if now & (DIRTY[parity] | SPILLED) != DIRTY[parity] {
-            self.mark_dirty_slow(frame, state, parity, now);
+        let (now, parity) = (state.load(Relaxed), self.parity());
+        if now.is_to_be_dirtied(parity) {
+            self.mark_dirty_slow(frame, state, parity);
         }
     }
 
     #[cold]
-    fn mark_dirty_slow(&self, frame: FrameNo, state: &AtomicU64, parity: usize, now: u64) {
+    fn mark_dirty_slow(&self, frame: FrameNo, state: &FrameState, parity: Parity) {
         self.own(frame);
-        let frozen = DIRTY[1 - parity] | THROUGH[1 - parity];
-        if now & frozen != 0 {
+        self.apply(frame, state, state.load(Relaxed).dirtied(parity), parity);
+    }
+
+    /// Makes a transition to a dirty state. The caller holds the exclusive latch.
+    fn apply(&self, frame: FrameNo, state: &FrameState, change: Change, parity: Parity) {
+        let Change { next, preserve, list } = change;
+        if preserve {
+            let address = self.bytes_of(frame, state.load(Relaxed));
             // SAFETY: the caller holds the exclusive latch, so the bytes do not change under this view.
-            let bytes = unsafe { std::slice::from_raw_parts(self.bytes_of(frame, now), self.frame_bytes()) };
+            let bytes = unsafe { std::slice::from_raw_parts(address, self.frame_bytes()) };
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
-            state.fetch_and(!frozen, Relaxed);
         }
-        state.fetch_and(!(SPILLED | SHADOWED), Relaxed);
-        state.fetch_or(DIRTY[parity], Relaxed);
-        if now & (THROUGH[parity] | DIRTY[parity]) == 0 {
+        state.set_latched(next);
+        if list {
             self.list_for_checkpoint(frame, parity);
         }
     }
 
-    fn list_for_checkpoint(&self, frame: FrameNo, parity: usize) {
-        self.dirtied.lists[parity].lock().expect("no panic while held").push(frame);
+    fn list_for_checkpoint(&self, frame: FrameNo, parity: Parity) {
+        self.dirtied.lists[parity.index()].lock().expect("no panic while held").push(frame);
         self.dirtied.count.fetch_add(1, Relaxed);
         if self.pinned.load(Relaxed) {
             self.dirtied.pinned_count.fetch_add(1, Relaxed);
@@ -581,7 +575,7 @@ impl Pool {
     pub(crate) fn count_dirty(&self, count: &mut DirtyCount, end: FrameNo) {
         // Few enough that a writer with another frame waits for some microseconds.
         const AT_ONCE: usize = 1 << 15;
-        let parity = self.epoch.load(Relaxed) as usize & 1;
+        let parity = self.parity().index();
         loop {
             let list = self.dirtied.lists[parity].lock().expect("no panic while held");
             let part = &list[count.listed..list.len().min(count.listed + AT_ONCE)];
@@ -596,7 +590,7 @@ impl Pool {
     /// Starts a new epoch: the frames that are dirty now are frozen, and [`copy_frozen`](Self::copy_frozen) copies
     /// them. The caller keeps writers out.
     pub(crate) fn freeze(&self) -> Vec<FrameNo> {
-        let parity = self.epoch.load(Relaxed) as usize & 1;
+        let parity = self.parity().index();
         debug_assert!(self.dirtied.lists[1 - parity].lock().expect("no panic while held").is_empty());
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirtied.lists[parity].lock().expect("no panic while held"));
@@ -607,53 +601,38 @@ impl Pool {
         frozen
     }
 
-    /// Copies a frozen frame's content, as it was when frozen, into `bytes`, and lets writers change it. The frame
-    /// stays in memory until [`in_file`](Self::in_file) is called.
+    /// Copies a frozen frame's content, as it was when frozen, into `bytes` if it is in memory, and lets writers change
+    /// it. The frame stays in memory until [`in_file`](Self::in_file) is called.
     pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
-        let state = self.state(frame);
-        let parity = 1 - (self.epoch.load(Relaxed) as usize & 1);
-        let old = DIRTY[parity] | THROUGH[parity];
+        let (state, parity) = (self.state(frame), self.parity());
         let latch = loop {
-            // A reader's latch is no obstacle: only a holder of the exclusive latch clears the bit.
-            let now = look(state);
-            if now & WRITER == 0 && state.compare_exchange_weak(now, now + 1, Acquire, Relaxed).is_ok() {
+            // A reader's latch is no obstacle: only a holder of the exclusive latch changes the frozen bits.
+            let now = state.look();
+            if now.shared().is_some_and(|next| state.replace_weak(now, next, Acquire)) {
                 break ReadGuard { state, address: self.bytes_of(frame, now), bytes: self.frame_bytes() };
             }
             yield_now();
         };
-        let now = state.load(Relaxed);
-        let frozen = now & old;
-        let shadowed = now & SHADOWED != 0;
-        let spilled = now & SPILLED != 0 && frozen == DIRTY[parity] && !(shadowed && now & RESIDENT != 0);
-        if frozen != 0 && !spilled {
+        let content = state.load(Relaxed).frozen_content(parity);
+        if matches!(content, FrozenFrame::InMemory | FrozenFrame::InFile) {
             bytes.copy_from_slice(&latch);
         }
-        // The shared latch keeps writers out, so the state may be changed.
-        state.fetch_or(JOURNALLED, Relaxed);
-        state.fetch_and(!old, Relaxed);
-        match frozen {
-            0 => FrozenFrame::Saved,
-            _ if spilled && shadowed => FrozenFrame::Shadowed,
-            _ if spilled => FrozenFrame::Spilled,
-            through if through == THROUGH[parity] || through & THROUGH[parity] != 0 && planted(Bug::ThroughTrusted) => {
-                FrozenFrame::InFile
-            }
-            _ => FrozenFrame::Copied,
-        }
+        state.set_copied(parity);
+        content
     }
 
     /// Unfreezes a frame that the checkpoint does not write, because it lies beyond the new end of the file.
     pub(crate) fn thaw(&self, frame: FrameNo) {
-        let parity = 1 - (self.epoch.load(Relaxed) as usize & 1);
-        self.clear(frame, DIRTY[parity] | THROUGH[parity]);
+        let parity = self.parity();
+        self.change_unwritten(frame, |now| now.thawed(parity));
     }
 
-    /// Clears bits of a state while no thread holds the exclusive latch.
-    fn clear(&self, frame: FrameNo, bits: u64) {
+    /// Makes a transition that only a writer keeps from happening.
+    fn change_unwritten(&self, frame: FrameNo, transition: impl Fn(Word) -> Option<Word>) {
         let state = self.state(frame);
         loop {
-            let now = look(state);
-            if now & WRITER == 0 && state.compare_exchange_weak(now, now & !bits, Release, Relaxed).is_ok() {
+            let now = state.look();
+            if transition(now).is_some_and(|next| state.replace_weak(now, next, Release)) {
                 return;
             }
             yield_now();
@@ -667,7 +646,7 @@ impl Pool {
 
     /// Notes that the file has this frame: it may be evicted unless it has changed since.
     pub(crate) fn in_file(&self, frame: FrameNo) {
-        self.clear(frame, if planted(Bug::ShadowKept) { JOURNALLED } else { JOURNALLED | SPILLED | SHADOWED });
+        self.change_unwritten(frame, Word::in_file);
     }
 
     /// Notes that the file has all frozen frames.
@@ -684,54 +663,43 @@ impl Pool {
     /// Frees the memory of one clean frame that was not used since the last call. Never waits.
     pub(crate) fn evict(&self, frame: FrameNo) -> bool {
         let state = self.state(frame);
-        let now = look(state);
-        const KEPT: u64 = DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1] | JOURNALLED;
-        if now & RESIDENT == 0 || now & (READERS | WRITER | KEPT) != 0 {
-            return false;
-        }
-        if now & USED != 0 {
-            let _ = state.compare_exchange(now, now & !USED, Relaxed, Relaxed);
-            return false;
-        }
-        if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_err() {
-            return false;
-        }
-        self.release_evicted(frame, state, now);
+        let Some(latched) = self.latch_unused(state, Word::to_evict) else { return false };
+        self.release_absent(frame, state, latched.evicted());
         true
+    }
+
+    /// Latches a frame that may lose its memory, unless it was used since the clock hand passed.
+    fn latch_unused(&self, state: &FrameState, wanted: impl Fn(Word) -> Option<Unused>) -> Option<Word> {
+        let now = state.look();
+        match wanted(now)? {
+            Unused::Latched(next) => state.replace(now, next, Acquire).then_some(next),
+            Unused::Spared(next) => {
+                let _ = state.replace(now, next, Relaxed);
+                None
+            }
+        }
     }
 
     /// Frees the memory of a frame that is no longer in use. If a thread holds a latch, the memory stays, which is
     /// harmless: the next user of the frame writes it first.
     pub(crate) fn forget(&self, frame: FrameNo) {
         if self.is_spilled(frame) {
-            self.clear(frame, SPILLED | SHADOWED);
+            self.change_unwritten(frame, Word::unspilled);
         }
         let state = self.state(frame);
-        let now = look(state);
-        let held = if planted(Bug::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
-        if now & RESIDENT == 0 || now & held != 0 {
+        let now = state.look();
+        let Some(next) = now.to_forget(self.parity()) else { return };
+        if !state.replace(now, next, Acquire) {
             return;
         }
-        if state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_ok() {
-            // The dirty bits stay: the frame is in a dirty list, and the checkpoint skips frames beyond the end.
-            if now & BUFFERED != 0 {
-                self.release_buffer(frame, state, now);
-                return;
-            }
+        if now.is_buffered() {
+            self.release_buffer(frame, state, next.forgotten());
+        } else {
             self.return_memory(frame..frame + 1);
             self.resident.fetch_sub(1, Relaxed);
-            state.store(now.wrapping_add(VERSION - RESIDENT), Release);
+            state.set_and_release(next.forgotten());
         }
     }
-}
-
-/// Loads a state word, which another thread may change right afterwards.
-#[inline]
-fn look(state: &AtomicU64) -> u64 {
-    step();
-    let now = state.load(Relaxed);
-    step();
-    now
 }
 
 fn yield_now() {
@@ -775,7 +743,7 @@ impl Spins<'_> {
 
 /// A frame latched for reading.
 pub(crate) struct ReadGuard<'a> {
-    state: &'a AtomicU64,
+    state: &'a FrameState,
     address: *mut u8,
     bytes: usize,
 }
@@ -793,14 +761,13 @@ impl Deref for ReadGuard<'_> {
 impl Drop for ReadGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        step();
-        self.state.fetch_sub(1, Release);
+        self.state.release_shared();
     }
 }
 
 /// A frame latched for changing.
 pub(crate) struct WriteGuard<'a> {
-    state: &'a AtomicU64,
+    state: &'a FrameState,
     address: *mut u8,
     bytes: usize,
 }
@@ -840,18 +807,14 @@ impl WriteGuard<'_> {
 impl Drop for WriteGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // While WRITER is set only its holder changes the state, so a plain store suffices; unlike an atomic addition,
-        // it does not wait for all earlier stores to reach the cache.
-        step();
-        let version = if planted(Bug::WriteKeepsVersion) { 0 } else { VERSION };
-        self.state.store(self.state.load(Relaxed).wrapping_add(version).wrapping_sub(WRITER), Release);
+        self.state.release_exclusive();
     }
 }
 
 /// Where a frame and its state are: computed once, for a prefetch and the read after it.
 #[derive(Clone, Copy)]
 pub(crate) struct FrameRef<'a> {
-    state: &'a AtomicU64,
+    state: &'a FrameState,
     address: *mut u8,
     bytes: usize,
 }
@@ -860,6 +823,6 @@ impl<'a> FrameRef<'a> {
     /// Whether a thread holds a latch of the frame now.
     #[inline]
     pub(crate) fn is_latched(self) -> bool {
-        self.state.load(Relaxed) & (READERS | WRITER) != 0
+        self.state.load(Relaxed).is_latched()
     }
 }

@@ -407,7 +407,7 @@ impl Pager {
             }
             let group = zones_mapped.trailing_zeros() as usize;
             for frame in first..end {
-                self.pool().write_fresh(frame)?.whole().fill(0..self.frame_bytes(), 0);
+                self.write_fresh(frame)?.whole().fill(0..self.frame_bytes(), 0);
             }
             self.map_groups()[group].store(first, Release);
             space.fixed.insert(first, wanted);

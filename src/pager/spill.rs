@@ -5,7 +5,7 @@
 //! in its place          a table in memory: its temporary file need not survive a crash
 //!                       beyond the end of the last checkpoint, if this handle created the file: a crash leaves these
 //!                       frames unused. The checkpoint syncs them with the other new ones, and writes them no more
-//! in the shadow file    all others, with `Durability::None`: an unnamed file, which ends with the handle. The
+//! in the shadow file    all others, whatever the durability: an unnamed file, which ends with the handle. The
 //!                       checkpoint copies them from there, as it copies others from memory
 //! ```
 //!
@@ -17,7 +17,7 @@
 //! a 512th stays in memory. Nothing is spilled while a checkpoint is written.
 //!
 //! Source: the paper's buffer manager, which writes a page when it needs its buffer. Not here: the states of a frame
-//! (`pool/spill.rs`), when a checkpoint is due (`mod.rs`).
+//! (`pool/state.rs`), when a checkpoint is due (`mod.rs`).
 
 use super::checkpoint::frame_sum;
 use super::mapped_reads::MappedReads;

@@ -235,7 +235,7 @@ impl Pager {
             while !part.is_empty() {
                 let (frame, start) = self.pool.split(at);
                 let here = part.len().min(self.frame_bytes() - start);
-                let mut latched = self.pool.write_through(frame, here == self.frame_bytes())?;
+                let mut latched = self.pool.write_through(frame, here == self.frame_bytes(), self)?;
                 latched.whole().store(start, &part[..here]);
                 drop(latched);
                 self.made_resident();

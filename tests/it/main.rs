@@ -14,6 +14,7 @@
 //! | `positions` | places in hash order and slots of keys, which other languages compute alike |
 //! | `processes` | processes killed at work, full disks, several processes on one table |
 //! | `backup` | backups of tables in use, and restoring them |
+//! | `contents` | what checkpoints, backups and readers hold beside threads that write |
 //! | `salvage` | what comes out of damaged files, and that it is right |
 //! | `history` | is there an order that explains what threads saw? |
 //! | `threads` | threads at work on one table: histories, scans |
@@ -27,6 +28,7 @@
 )]
 
 mod backup;
+mod contents;
 mod corruption;
 mod dictionaries;
 mod fields;

@@ -12,9 +12,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Most lines of a Rust file; above it has more than one subject.
-const LINES_MAX: usize = 900;
-
 /// Most bytes of a line of Rust; rustfmt breaks what it can, not strings and comments.
 const LINE_BYTES_MAX: usize = 120;
 
@@ -227,14 +224,6 @@ fn none(breaches: Vec<String>) {
 fn every_rust_file_opens_by_saying_what_it_is() {
     let breaches = rust_files().filter(|f| !f.text().starts_with("//! "));
     none(breaches.map(|f| format!("{}:1: open with `//! What is here`, why, its shape, its source", f.path)).collect());
-}
-
-#[test]
-fn no_file_has_more_than_one_subject() {
-    let long = rust_files().map(|f| (f.text().lines().count(), f.path)).filter(|(lines, _)| *lines > LINES_MAX);
-    none(
-        long.map(|(lines, path)| format!("{path}: {lines} lines, over {LINES_MAX}; find its second subject")).collect(),
-    );
 }
 
 #[test]

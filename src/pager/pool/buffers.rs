@@ -2,7 +2,7 @@
 //!
 //! At its own address a frame costs a page fault when it is loaded, and its share of a call when its memory goes back
 //! to the kernel: together as much as the read itself (docs/architecture.md, "Frames and pages"). So frames that are
-//! loaded once the table has outgrown the cache are put into buffers, which keep their memory. `BUFFERED` in a frame's
+//! loaded once the table has outgrown the cache are put into buffers, which keep their memory. A bit of the frame's
 //! state says that its bytes are in one, and an array beside the states which. There are as many buffers as the cache
 //! has frames; where none is free, a frame is loaded to its own address.
 //!
@@ -10,13 +10,11 @@
 //! by the time a version is compared. It takes and leaves its buffer under its exclusive latch.
 #![expect(unsafe_code, reason = "buffers are memory reserved with mmap")]
 
-use super::{
-    BUFFERED, FrameNo, FrameSource, Mapping, Pool, RESIDENT, SMALL_BYTES, UNRETURNED, VERSION, WRITER, WriteGuard,
-};
+use super::{FrameNo, FrameSource, FrameState, Mapping, Pool, SMALL_BYTES, Word, WriteGuard};
 use crate::error::Result;
 use std::slice;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// The buffers of a pool.
 pub(super) struct Buffers {
@@ -60,14 +58,14 @@ impl Pool {
         let _ = self.buffers.set(Buffers { memory, count: count as u32, unused });
     }
 
-    /// The number of the buffer of `frame`, if it is `BUFFERED`.
+    /// The number of the buffer of `frame`, if it is in one.
     fn buffer_of(&self, frame: FrameNo) -> &AtomicU32 {
         let index = frame as usize & ((1 << self.segment_bits) - 1);
         let states = self.segment((frame >> self.segment_bits) as usize).states.load(Acquire);
         assert!(!states.is_null(), "a frame beyond the reserved range");
         // SAFETY: a non-null entry is the start of as many state words and, behind them, buffer numbers as a segment
         // has frames (`reserve`), and `index` is below that. Zero bytes are a valid AtomicU32.
-        unsafe { &*states.add(size_of::<AtomicU64>() << self.segment_bits).cast::<AtomicU32>().add(index) }
+        unsafe { &*states.add(size_of::<FrameState>() << self.segment_bits).cast::<AtomicU32>().add(index) }
     }
 
     /// Whether the table is larger than its cache, or was.
@@ -77,8 +75,8 @@ impl Pool {
 
     /// Where the bytes of a latched frame are, whose state is `now`.
     #[inline]
-    pub(super) fn bytes_of(&self, frame: FrameNo, now: u64) -> *mut u8 {
-        if now & BUFFERED == 0 { self.frame(frame).address } else { self.buffer_address(frame) }
+    pub(super) fn bytes_of(&self, frame: FrameNo, now: Word) -> *mut u8 {
+        if now.is_buffered() { self.buffer_address(frame) } else { self.frame(frame).address }
     }
 
     fn buffer_address(&self, frame: FrameNo) -> *mut u8 {
@@ -98,12 +96,10 @@ impl Pool {
 
     #[cold]
     fn move_to_one_of(&self, buffers: &Buffers, frame: FrameNo, latch: &mut WriteGuard<'_>) -> bool {
-        if latch.state.load(Relaxed) & (UNRETURNED | RESIDENT) != 0 {
-            return false;
-        }
+        let Some(next) = latch.state.load(Relaxed).to_buffer() else { return false };
         let Some(buffer) = buffers.take() else { return false };
         self.buffer_of(frame).store(buffer, Relaxed);
-        latch.state.fetch_or(BUFFERED, Relaxed);
+        latch.state.set_latched(next);
         latch.address = self.buffer_address(frame);
         true
     }
@@ -124,7 +120,7 @@ impl Pool {
             Ok(false) => bytes.fill(0),
             Err(e) => {
                 latch.address = self.frame(frame).address;
-                latch.state.fetch_and(!BUFFERED, Relaxed);
+                latch.state.set_latched(latch.state.load(Relaxed).not_buffered());
                 let buffers = self.buffers.get().expect("a frame was in a buffer");
                 buffers.give(self.buffer_of(frame).load(Relaxed));
                 return Err(e);
@@ -133,24 +129,23 @@ impl Pool {
         Ok(())
     }
 
-    /// Frees the memory of a frame whose exclusive latch is held, and releases the latch. `now` is its state, but for
-    /// the latch and for where its bytes are.
-    pub(super) fn release_evicted(&self, frame: FrameNo, state: &AtomicU64, now: u64) {
+    /// Frees the memory of a frame whose exclusive latch is held, and releases the latch by setting `absent`.
+    pub(super) fn release_absent(&self, frame: FrameNo, state: &FrameState, absent: Word) {
         self.evictions.fetch_add(1, Relaxed);
-        if now & BUFFERED != 0 {
-            self.release_buffer(frame, state, now);
+        if state.load(Relaxed).is_buffered() {
+            self.release_buffer(frame, state, absent);
             return;
         }
-        state.store(now.wrapping_add(VERSION) & !(RESIDENT | WRITER) | UNRETURNED, Release);
+        state.set_and_release(absent);
         self.return_later(frame);
     }
 
-    /// [`release_evicted`](Self::release_evicted) of a frame in a buffer, which is free from then on.
-    pub(super) fn release_buffer(&self, frame: FrameNo, state: &AtomicU64, now: u64) {
+    /// Frees the buffer of a frame whose exclusive latch is held, and releases the latch by setting `absent`.
+    pub(super) fn release_buffer(&self, frame: FrameNo, state: &FrameState, absent: Word) {
         let buffers = self.buffers.get().expect("a frame is in a buffer");
         // While the latch is held: later the frame may be in another one.
         let buffer = self.buffer_of(frame).load(Relaxed);
-        state.store(now.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED), Release);
+        state.set_and_release(absent);
         self.resident.fetch_sub(1, Relaxed);
         buffers.give(buffer);
     }
@@ -188,7 +183,7 @@ mod tests {
     }
 
     fn is_buffered(pool: &Pool, frame: FrameNo) -> bool {
-        pool.state(frame).load(Relaxed) & BUFFERED != 0
+        pool.state(frame).load(Relaxed).is_buffered()
     }
 
     #[test]
@@ -207,7 +202,7 @@ mod tests {
             let frame = up_to(FRAMES - 1);
             let resident = pool.is_resident(frame);
             match up_to(9) {
-                0 => pool.write_fresh(frame).unwrap().whole().fill(0..4096, 7),
+                0 => pool.write_fresh(frame, &source).unwrap().whole().fill(0..4096, 7),
                 1..4 => pool.write(frame, pool.frame(frame), &source).unwrap().whole().fill(0..4096, step as u8),
                 4 => drop(pool.try_write(frame, &source).unwrap().unwrap()),
                 _ => {

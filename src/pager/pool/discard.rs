@@ -5,7 +5,7 @@
 //! which costs more than to read it from the kernel's cache. So the cache exceeds its limit by up to 256 KiB.
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
-use super::{FrameNo, Mapping, Pool, READERS, RESIDENT, UNRETURNED, WRITER};
+use super::{FrameNo, Mapping, Pool};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
@@ -70,15 +70,16 @@ impl Pool {
     /// Latches a frame that is not resident. Never waits.
     fn latch_absent(&self, frame: FrameNo) -> bool {
         let state = self.state(frame);
-        let now = super::look(state);
-        now & (READERS | WRITER | RESIDENT) == 0 && state.compare_exchange(now, now | WRITER, Acquire, Relaxed).is_ok()
+        let now = state.look();
+        now.latch_absent().is_some_and(|next| state.replace(now, next, Acquire))
     }
 
     /// Gives the memory of latched frames back, and releases their latches.
     fn return_run(&self, run: Range<FrameNo>) {
         self.return_memory(run.clone());
         for frame in run {
-            self.state(frame).fetch_and(!(WRITER | UNRETURNED), Release);
+            let state = self.state(frame);
+            state.set_and_release(state.load(Relaxed).zeroed());
         }
     }
 
@@ -129,7 +130,7 @@ mod tests {
             assert!((0..FRAMES).step_by(step).filter(|frame| frame % 5 > 0).all(evict));
             assert!((0..FRAMES).step_by(step).filter(|frame| frame % 5 == 0).all(evict));
             assert_eq!(pool.resident.load(Relaxed), 0);
-            let kept = (0..FRAMES).filter(|&frame| pool.state(frame).load(Relaxed) & UNRETURNED != 0).count();
+            let kept = (0..FRAMES).filter(|&frame| pool.state(frame).load(Relaxed).has_old_memory()).count();
             assert!(kept < UNRETURNED_BYTES / 4096, "{kept}");
         }
     }

@@ -3,7 +3,7 @@
 //! Not here: what is read so, and how often it is tried (`buckets/optimistic.rs`).
 #![expect(unsafe_code, reason = "loads from frames that other threads may change")]
 
-use super::{BUFFERED, FrameRef, PEEKED, RESIDENT, USED, WRITER};
+use super::{FrameRef, Word};
 use crate::pager::FRAME_BYTES_MIN;
 use crate::pager::interleave::step;
 use crate::pager::sink::Sink;
@@ -18,10 +18,7 @@ impl<'a> FrameRef<'a> {
     pub(crate) fn read_optimistically(self) -> Option<OptimisticRead<'a>> {
         step();
         let before = self.state.load(Acquire);
-        if before & (WRITER | RESIDENT | USED | BUFFERED) != RESIDENT | USED {
-            return None;
-        }
-        Some(OptimisticRead { frame: self, before })
+        before.is_readable_without_latch().then_some(OptimisticRead { frame: self, before })
     }
 }
 
@@ -29,7 +26,7 @@ impl<'a> FrameRef<'a> {
 /// afterwards.
 pub(crate) struct OptimisticRead<'a> {
     pub frame: FrameRef<'a>,
-    before: u64,
+    before: Word,
 }
 
 impl OptimisticRead<'_> {
@@ -141,6 +138,6 @@ impl OptimisticRead<'_> {
     pub(crate) fn unchanged(&self) -> bool {
         fence(Acquire);
         step();
-        planted(Bug::PeekTrusts) || (self.frame.state.load(Relaxed) ^ self.before) & PEEKED == 0
+        planted(Bug::PeekTrusts) || self.frame.state.load(Relaxed).is_unchanged_since(self.before)
     }
 }

@@ -1,13 +1,10 @@
 //! Frames that are spilled: written to a file before a checkpoint, so that their memory can be freed.
 //!
-//! A spilled frame stays dirty, and in the list for the next checkpoint. `SPILLED` says that a file has its bytes, and
-//! `SHADOWED` that this is the shadow file; the next change clears both.
+//! A spilled frame stays dirty, and in the list for the next checkpoint.
 //!
-//! Not here: which frames may be, and where they go (`pager/spill.rs`).
+//! Not here: its states (`state.rs`), which frames may be spilled, and where they go (`pager/spill.rs`).
 
-use super::{
-    DIRTY, FrameNo, JOURNALLED, Pool, READERS, RESIDENT, SHADOWED, SPILLED, THROUGH, USED, WRITER, WriteGuard, look,
-};
+use super::{FrameNo, Pool, WriteGuard};
 use std::sync::atomic::Ordering::*;
 
 impl Pool {
@@ -35,33 +32,23 @@ impl Pool {
 
     /// Whether a file has the bytes of a frame that has changed since the last checkpoint.
     pub(crate) fn is_spilled(&self, frame: FrameNo) -> bool {
-        self.state(frame).load(Relaxed) & SPILLED != 0
+        self.state(frame).load(Relaxed).is_spilled()
     }
 
     /// Whether the shadow file has the bytes of this frame.
     pub(crate) fn is_shadowed(&self, frame: FrameNo) -> bool {
-        self.state(frame).load(Relaxed) & SHADOWED != 0
+        self.state(frame).load(Relaxed).is_shadowed()
     }
 
     /// Whether a frame has changed since the last checkpoint.
     pub(crate) fn is_dirty(&self, frame: FrameNo) -> bool {
-        self.state(frame).load(Relaxed) & (DIRTY[0] | DIRTY[1]) != 0
+        self.state(frame).load(Relaxed).is_dirty()
     }
 
     /// Latches a frame that is dirty, not frozen, and was not used since the last call. Never waits.
     pub(crate) fn latch_to_spill(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
-        const OTHERS: u64 = READERS | WRITER | JOURNALLED | THROUGH[0] | THROUGH[1];
-        let state = self.state(frame);
-        let parity = self.epoch.load(Acquire) as usize & 1;
-        let now = look(state);
-        if now & (OTHERS | RESIDENT | DIRTY[0] | DIRTY[1]) != RESIDENT | DIRTY[parity] {
-            return None;
-        }
-        if now & USED != 0 {
-            let _ = state.compare_exchange(now, now & !USED, Relaxed, Relaxed);
-            return None;
-        }
-        state.compare_exchange(now, now | WRITER, Acquire, Relaxed).ok()?;
+        let (state, parity) = (self.state(frame), self.parity());
+        self.latch_unused(state, |now| now.to_spill(parity))?;
         Some(self.write_guard(frame, state))
     }
 
@@ -69,13 +56,13 @@ impl Pool {
     /// nothing.
     pub(crate) fn try_write_pinned(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
         let state = self.state(frame);
-        let now = look(state);
-        if now & (READERS | WRITER | RESIDENT) != RESIDENT {
+        let now = state.look();
+        let next = now.exclusive().filter(|next| next.is_resident())?.used();
+        if !state.replace(now, next, Acquire) {
             return None;
         }
-        state.compare_exchange(now, now | WRITER | USED, Acquire, Relaxed).ok()?;
         let latch = self.write_guard(frame, state);
-        if now & (DIRTY[0] | DIRTY[1]) == 0 && !self.pinned.load(Relaxed) {
+        if !now.is_dirty() && !self.pinned.load(Relaxed) {
             self.dirtied.pinned_count.fetch_add(1, Relaxed);
         }
         self.mark_dirty(frame, state);
@@ -84,9 +71,8 @@ impl Pool {
 
     /// Frees the memory of a frame whose bytes are in its place or, if `shadowed`, in the shadow file.
     pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>, shadowed: bool) {
-        let spilled = if shadowed { SPILLED | SHADOWED } else { SPILLED };
         let state = latch.state;
         std::mem::forget(latch);
-        self.release_evicted(frame, state, state.load(Relaxed) & !SHADOWED | spilled);
+        self.release_absent(frame, state, state.load(Relaxed).spilled(shadowed));
     }
 }

@@ -1,0 +1,465 @@
+//! The state of a frame: one word with its latch, where its bytes are, and which checkpoint needs them.
+//!
+//! ```text
+//! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
+//!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
+//!     24      spilled          25 in the shadow file               26 memory kept
+//!     27      in a buffer      32..63 version: up with each change
+//! ```
+//!
+//! All transitions are here: [`Word`] has one function for each, without side effects, which returns the next word, or
+//! `None` where the transition is not allowed; [`FrameState`] is the word that threads share. No other file knows the
+//! bits. docs/architecture.md, "The life of a frame", has the table of states and transitions; `life.rs` explores
+//! every state that these functions can reach, in every order, and compares contents.
+//!
+//! A frame is **frozen** if it was dirty or written through when the running checkpoint began: its bit of the other
+//! epoch is set until the checkpoint has copied it. Its content must be neither lost nor changed until then.
+//!
+//! Not here: bytes (`pool.rs`), when a transition is wanted (`pager/evict.rs`, `spill.rs`, `checkpoint.rs`).
+
+use crate::pager::interleave::step;
+use crate::planted::{Bug, planted};
+use std::sync::atomic::{AtomicU64, Ordering, Ordering::*};
+
+const READERS: u64 = 0xFFFF;
+const WRITER: u64 = 1 << 16;
+/// The frame's bytes are in memory.
+const RESIDENT: u64 = 1 << 17;
+const DIRTY: [u64; 2] = [1 << 18, 1 << 19];
+/// The running checkpoint has copied the frame, and has not yet written it to its place.
+const JOURNALLED: u64 = 1 << 20;
+const USED: u64 = 1 << 21;
+/// The log may refer to bytes of this frame in the file. Without a dirty bit of the same epoch, the file has all of
+/// the frame.
+const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
+/// A file has the frame's bytes, though no checkpoint has them.
+const SPILLED: u64 = 1 << 24;
+/// That file is the shadow file (`pager/spill.rs`).
+const SHADOWED: u64 = 1 << 25;
+/// The memory of a frame that is not resident, or was not, may be other than zero (`pool/discard.rs`).
+const UNRETURNED: u64 = 1 << 26;
+/// The frame's bytes are in a buffer, not at its address (`pool/buffers.rs`).
+const BUFFERED: u64 = 1 << 27;
+const VERSION: u64 = 1 << 32;
+
+/// The parity of an epoch, which selects its bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Parity(usize);
+
+impl Parity {
+    pub(super) fn of(epoch: u32) -> Parity {
+        Parity(epoch as usize & 1)
+    }
+
+    /// An index of two.
+    pub(super) fn index(self) -> usize {
+        self.0
+    }
+
+    fn other(self) -> Parity {
+        Parity(1 - self.0)
+    }
+
+    fn dirty(self) -> u64 {
+        DIRTY[self.0]
+    }
+
+    fn through(self) -> u64 {
+        THROUGH[self.0]
+    }
+
+    fn any(self) -> u64 {
+        self.dirty() | self.through()
+    }
+}
+
+/// A value of the word. `now` in these functions is the parity of the current epoch; bits of the other one are those of
+/// frozen frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Word(u64);
+
+/// What a change of a frame's bytes has to do first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub next: Word,
+    /// The bytes in memory are those of the frozen frame: they are saved before they change.
+    pub preserve: bool,
+    /// The next checkpoint does not know of the frame yet.
+    pub list: bool,
+}
+
+/// How the running checkpoint gets the content of a frozen frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FrozenFrame {
+    /// From memory.
+    InMemory,
+    /// From memory; the file has the same bytes at the frame's place.
+    InFile,
+    /// Not in memory: the file has its bytes at its place, and a checksum frame in memory their checksum.
+    Spilled,
+    /// Not in memory: the shadow file has its bytes, and a checksum frame in memory their checksum.
+    Shadowed,
+    /// From the bytes that a writer saved before it changed the frame.
+    Preserved,
+}
+
+/// A frame that may lose its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unused {
+    /// With the latch taken.
+    Latched(Word),
+    /// It was used since the clock hand passed, and now has a second chance.
+    Spared(Word),
+}
+
+/// The latch.
+impl Word {
+    #[inline(always)]
+    pub(super) fn is_latched(self) -> bool {
+        self.0 & (READERS | WRITER) != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn is_resident(self) -> bool {
+        self.0 & RESIDENT != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn is_buffered(self) -> bool {
+        self.0 & BUFFERED != 0
+    }
+
+    /// With one more reader; `None` beside a writer.
+    #[inline(always)]
+    pub(super) fn shared(self) -> Option<Word> {
+        (self.0 & WRITER == 0 && self.0 & READERS != READERS).then_some(Word(self.0 + 1))
+    }
+
+    /// [`shared`](Self::shared) of a resident frame, which counts as used.
+    #[inline(always)]
+    pub(super) fn read(self) -> Option<Word> {
+        if self.is_resident() { self.shared().map(Word::used) } else { None }
+    }
+
+    /// [`read`](Self::read) of a frame at its address.
+    #[inline(always)]
+    pub(super) fn read_at_address(self) -> Option<Word> {
+        let readable = self.0 & (WRITER | RESIDENT | BUFFERED) == RESIDENT && self.0 & READERS != READERS;
+        readable.then_some(Word((self.0 + 1) | USED))
+    }
+
+    /// With a writer; `None` where the frame is latched.
+    #[inline(always)]
+    pub(super) fn exclusive(self) -> Option<Word> {
+        let held = if planted(Bug::TryWriteOverReaders) { WRITER } else { READERS | WRITER };
+        (self.0 & held == 0).then_some(Word(self.0 | WRITER))
+    }
+
+    /// [`exclusive`](Self::exclusive) of a resident frame at its address, which counts as used.
+    #[inline(always)]
+    pub(super) fn write_at_address(self) -> Option<Word> {
+        let free = self.0 & (READERS | WRITER | RESIDENT | BUFFERED) == RESIDENT;
+        free.then_some(Word(self.0 | WRITER | USED))
+    }
+
+    #[inline(always)]
+    pub(super) fn used(self) -> Word {
+        Word(self.0 | USED)
+    }
+
+    /// Without the writer, who may have changed the bytes.
+    #[inline(always)]
+    pub(super) fn released(self) -> Word {
+        let version = if planted(Bug::WriteKeepsVersion) { 0 } else { VERSION };
+        Word(self.0.wrapping_add(version).wrapping_sub(WRITER))
+    }
+
+    /// Without one of its readers.
+    #[cfg(test)]
+    pub(super) fn without_reader(self) -> Word {
+        Word(self.0 - 1)
+    }
+
+    /// Neither its version nor whether it was used.
+    #[cfg(test)]
+    pub(super) fn without_history(self) -> Word {
+        Word(self.0 & (VERSION - 1) & !USED)
+    }
+
+    /// Whether an optimistic read may begin.
+    #[inline(always)]
+    pub(super) fn is_readable_without_latch(self) -> bool {
+        self.0 & (WRITER | RESIDENT | USED | BUFFERED) == RESIDENT | USED
+    }
+
+    /// Whether what was read optimistically since the word was `before` counts.
+    #[inline(always)]
+    pub(super) fn is_unchanged_since(self, before: Word) -> bool {
+        (self.0 ^ before.0) & (!(VERSION - 1) | WRITER | RESIDENT) == 0
+    }
+}
+
+/// Memory: transitions of a frame whose exclusive latch is held.
+impl Word {
+    /// Its bytes are in memory from here on.
+    pub(super) fn loaded(self) -> Word {
+        Word(self.0 | RESIDENT)
+    }
+
+    /// In a buffer; `None` where its own memory has to serve.
+    pub(super) fn to_buffer(self) -> Option<Word> {
+        (self.0 & (UNRETURNED | RESIDENT) == 0).then_some(Word(self.0 | BUFFERED))
+    }
+
+    /// Not in a buffer any more, as it could not be loaded there.
+    pub(super) fn not_buffered(self) -> Word {
+        Word(self.0 & !BUFFERED)
+    }
+
+    /// Whether the frame's own memory may be other than zero before it is resident.
+    pub(super) fn has_old_memory(self) -> bool {
+        self.0 & UNRETURNED != 0
+    }
+
+    /// Not resident, and released: its own memory keeps its bytes for now.
+    fn absent(self) -> Word {
+        let kept = if self.is_buffered() { 0 } else { UNRETURNED };
+        Word(self.0.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED) | kept)
+    }
+
+    /// Not resident, with memory that is zero again, and released.
+    pub(super) fn zeroed(self) -> Word {
+        Word(self.0 & !(WRITER | UNRETURNED))
+    }
+
+    /// Whether bytes of a frame may be replaced, its `whole` or a part of a new frame, before they are in memory.
+    /// Otherwise a file has bytes that are still needed: those of a frozen frame, which are to be preserved, or of a
+    /// spilled one, of which a part stays.
+    pub(super) fn may_be_replaced_unread(self, now: Parity, whole: bool) -> bool {
+        let needed = now.other().any() | if whole { 0 } else { SPILLED };
+        self.is_resident() || self.0 & needed == 0 || planted(Bug::StaleBufferPreserved)
+    }
+}
+
+/// Changes, as checkpoints see them.
+impl Word {
+    /// Whether [`dirtied`](Self::dirtied) changes anything.
+    #[inline(always)]
+    pub(super) fn is_to_be_dirtied(self, now: Parity) -> bool {
+        self.0 & (now.dirty() | SPILLED) != now.dirty()
+    }
+
+    /// Before the bytes are changed in memory, where they are. The exclusive latch is held.
+    pub(super) fn dirtied(self, now: Parity) -> Change {
+        let frozen = now.other().any();
+        let spilled = if planted(Bug::SpilledKept) { 0 } else { SPILLED | SHADOWED };
+        let next = Word(self.0 & !(frozen | spilled) | now.dirty());
+        let preserve = self.0 & frozen != 0 && !planted(Bug::FrozenNotPreserved);
+        Change { next, preserve, list: self.is_to_be_listed(now) }
+    }
+
+    /// Before bytes that the file has already are stored in memory: the frame is new since the last checkpoint, and
+    /// where nothing was written through the file has zeros. `whole`: all bytes of the frame. The exclusive latch is
+    /// held.
+    pub(super) fn written_through(self, now: Parity, whole: bool) -> Change {
+        // Memory that was never resident is zero, as is the file.
+        let equals_file = whole || self.0 & (RESIDENT | UNRETURNED) == 0 || self.0 & now.through() != 0;
+        let frozen = self.0 & now.other().any() != 0;
+        let differs = !equals_file || frozen || self.0 & SPILLED != 0;
+        let (with, list) = (Word(self.0 | RESIDENT | now.through()), self.is_to_be_listed(now));
+        if differs { Change { list, ..with.dirtied(now) } } else { Change { next: with, preserve: false, list } }
+    }
+
+    /// The file may differ from the frame, which is new since the last checkpoint; `None` beside a writer.
+    pub(super) fn differing_from_file(self, now: Parity) -> Option<Change> {
+        (self.0 & WRITER == 0).then(|| Change {
+            next: Word(self.0 | now.dirty()),
+            preserve: false,
+            list: self.is_to_be_listed(now),
+        })
+    }
+
+    fn is_to_be_listed(self, now: Parity) -> bool {
+        self.0 & now.any() == 0
+    }
+
+    /// Whether the log may refer to bytes of this frame in the file, since the last checkpoint began.
+    pub(super) fn is_written_through(self, now: Parity) -> bool {
+        self.0 & now.through() != 0
+    }
+
+    /// Whether the frame has changed since the last checkpoint.
+    pub(super) fn is_dirty(self) -> bool {
+        self.0 & (DIRTY[0] | DIRTY[1]) != 0
+    }
+
+    pub(super) fn is_spilled(self) -> bool {
+        self.0 & SPILLED != 0
+    }
+
+    pub(super) fn is_shadowed(self) -> bool {
+        self.0 & SHADOWED != 0
+    }
+
+    /// How the checkpoint gets the content of a frame that it froze. A shared latch is held.
+    pub(super) fn frozen_content(self, now: Parity) -> FrozenFrame {
+        let frozen = self.0 & now.other().any();
+        let through =
+            frozen == now.other().through() || frozen & now.other().through() != 0 && planted(Bug::ThroughTrusted);
+        if frozen == 0 {
+            FrozenFrame::Preserved
+        } else if self.is_spilled() && !(self.is_shadowed() && self.is_resident()) {
+            if self.is_shadowed() { FrozenFrame::Shadowed } else { FrozenFrame::Spilled }
+        } else if through {
+            FrozenFrame::InFile
+        } else {
+            FrozenFrame::InMemory
+        }
+    }
+
+    /// Copied by the checkpoint, so that it is not frozen any more. Stays where it is until [`in_file`](Self::in_file).
+    pub(super) fn copied(self, now: Parity) -> Word {
+        Word(self.0 & !now.other().any() | JOURNALLED)
+    }
+
+    /// Not to be evicted until [`in_file`](Self::in_file): the checkpoint itself changes it. The exclusive latch is
+    /// held.
+    pub(super) fn changed_by_checkpoint(self) -> Word {
+        Word(self.0 | JOURNALLED)
+    }
+
+    /// Not part of the checkpoint, as it lies beyond the end of the file; `None` beside a writer.
+    pub(super) fn thawed(self, now: Parity) -> Option<Word> {
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !now.other().any()))
+    }
+
+    /// The checkpoint has written the frame to its place; `None` beside a writer.
+    pub(super) fn in_file(self) -> Option<Word> {
+        let written = if planted(Bug::ShadowKept) { JOURNALLED } else { JOURNALLED | SPILLED | SHADOWED };
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !written))
+    }
+
+    /// Latched to be evicted; `None` where its memory has to stay: it is latched, or only its memory has its bytes.
+    pub(super) fn to_evict(self) -> Option<Unused> {
+        const KEPT: u64 = DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1] | JOURNALLED;
+        let kept = if planted(Bug::EvictedBeforeInFile) { KEPT & !JOURNALLED } else { KEPT };
+        if self.is_resident() && self.0 & kept == 0 { self.unless_used() } else { None }
+    }
+
+    /// Latched to be spilled; `None` unless it is dirty, not frozen, and not latched.
+    pub(super) fn to_spill(self, now: Parity) -> Option<Unused> {
+        const OTHERS: u64 = JOURNALLED | THROUGH[0] | THROUGH[1];
+        let dirty = self.0 & (OTHERS | RESIDENT | DIRTY[0] | DIRTY[1]) == RESIDENT | now.dirty();
+        if dirty { self.unless_used() } else { None }
+    }
+
+    fn unless_used(self) -> Option<Unused> {
+        let latched = self.exclusive()?;
+        Some(if self.0 & USED != 0 { Unused::Spared(Word(self.0 & !USED)) } else { Unused::Latched(latched) })
+    }
+
+    /// Evicted, and released: the file has its bytes.
+    pub(super) fn evicted(self) -> Word {
+        self.absent()
+    }
+
+    /// Spilled, and released: the shadow file has its bytes, or its place in the file. The next change clears both.
+    pub(super) fn spilled(self, shadowed: bool) -> Word {
+        let spilled = if shadowed { SPILLED | SHADOWED } else { SPILLED };
+        Word(self.0 & !SHADOWED | spilled).absent()
+    }
+
+    /// No file has its bytes, as it is no longer part of the table; `None` beside a writer.
+    pub(super) fn unspilled(self) -> Option<Word> {
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !(SPILLED | SHADOWED)))
+    }
+
+    /// Latched to be forgotten, as it is no longer part of the table; `None` where that frees no memory, or where it is
+    /// latched or frozen. Its dirty bit stays, as it is in a list of dirty frames; the checkpoint passes over frames
+    /// beyond the end.
+    pub(super) fn to_forget(self, now: Parity) -> Option<Word> {
+        let held = if planted(Bug::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
+        let may = self.is_resident() && self.0 & (held | now.other().any()) == 0;
+        may.then_some(Word(self.0 | WRITER))
+    }
+
+    /// Forgotten, and released; its memory has been given back.
+    pub(super) fn forgotten(self) -> Word {
+        Word(self.0.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED))
+    }
+
+    /// Latched, if it is not resident.
+    pub(super) fn latch_absent(self) -> Option<Word> {
+        if self.is_resident() { None } else { self.exclusive() }
+    }
+}
+
+/// The word that threads share.
+#[derive(Default)]
+#[repr(transparent)]
+pub(super) struct FrameState(AtomicU64);
+
+impl FrameState {
+    /// The word, which another thread may change right afterwards.
+    #[inline(always)]
+    pub(super) fn look(&self) -> Word {
+        step();
+        let now = Word(self.0.load(Relaxed));
+        step();
+        now
+    }
+
+    /// The word, for one that holds a latch or only asks.
+    #[inline(always)]
+    pub(super) fn load(&self, order: Ordering) -> Word {
+        Word(self.0.load(order))
+    }
+
+    /// Replaces `now`, if it is still the word. `success` is the order of memory if so.
+    #[inline(always)]
+    pub(super) fn replace(&self, now: Word, next: Word, success: Ordering) -> bool {
+        self.0.compare_exchange(now.0, next.0, success, Relaxed).is_ok()
+    }
+
+    /// [`replace`](Self::replace), which may also fail for no reason.
+    #[inline(always)]
+    pub(super) fn replace_weak(&self, now: Word, next: Word, success: Ordering) -> bool {
+        self.0.compare_exchange_weak(now.0, next.0, success, Relaxed).is_ok()
+    }
+
+    /// Sets the word while the caller holds the exclusive latch, and keeps it: no other thread changes it then.
+    #[inline(always)]
+    pub(super) fn set_latched(&self, next: Word) {
+        debug_assert!(next.0 & WRITER != 0);
+        self.0.store(next.0, Relaxed);
+    }
+
+    /// Sets the word and releases the exclusive latch, which the caller holds.
+    #[inline(always)]
+    pub(super) fn set_and_release(&self, next: Word) {
+        debug_assert!(next.0 & WRITER == 0);
+        self.0.store(next.0, Release);
+    }
+
+    /// Releases a shared latch.
+    #[inline(always)]
+    pub(super) fn release_shared(&self) {
+        step();
+        self.0.fetch_sub(1, Release);
+    }
+
+    /// Releases the exclusive latch after a change.
+    #[inline(always)]
+    pub(super) fn release_exclusive(&self) {
+        // A plain store suffices, as only the holder changes the word; unlike an atomic addition, it does not wait for
+        // all earlier stores to reach the cache.
+        step();
+        self.0.store(Word(self.0.load(Relaxed)).released().0, Release);
+    }
+
+    /// Makes the transition to [`Word::copied`]. The caller holds a shared latch, which keeps writers out; others may
+    /// share it.
+    pub(super) fn set_copied(&self, now: Parity) {
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |word| Some(Word(word).copied(now).0));
+    }
+}
