@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The server beside Redis and memcached: the tables of docs/server.md, "Measured". `make bench-server` calls it.
+"""The server beside Redis and memcached: the tables of results/server.md. `make bench-server` calls it.
 
     measure.py [--short] [--rounds N] [PART ...]
 
