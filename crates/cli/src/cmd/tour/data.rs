@@ -3,7 +3,7 @@
 pub type PairList = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The ENABLE word list, public domain: see data/README.md. Compiled in, so that the tour runs anywhere.
-pub const WORDS: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/english-words.txt"));
+pub const WORDS: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/english-words.txt"));
 
 /// Every word, with its line number as text for a value.
 pub fn words() -> PairList {
