@@ -876,7 +876,13 @@ impl Mapped for Mapping {
         let mut pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
         let ready = |page: &u64| self.ready.lock().unwrap_or_else(|e| e.into_inner()).contains(page);
         assert!(pages.all(|page| ready(&page)), "a store into a page that was not prepared, which may be a signal");
-        self.disk.inner().store(Event::Store { inode: self.inode, offset, bytes: bytes.into() });
+        // In two, as a process may die after a part.
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        for (offset, part) in [(offset, first), (offset + first.len() as u64, second)] {
+            if !part.is_empty() {
+                self.disk.inner().store(Event::Store { inode: self.inode, offset, bytes: part.into() });
+            }
+        }
         Ok(())
     }
 }

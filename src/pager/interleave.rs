@@ -28,7 +28,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// of this very thread.
 #[inline]
 pub(crate) fn until_free<T>(mutex: &Mutex<T>) {
-    while cfg!(test) && matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock)) && wait() {}
+    while task().is_some() && matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock)) && wait() {}
 }
 
 /// Waits until `changed` is notified, or for no reason; `mutex` is what `guard` locks.

@@ -314,11 +314,6 @@ impl Segment {
     /// [`store`](Self::store) of one part.
     #[inline]
     pub(super) fn store_one(&self, bytes: &[u8], at: u64) -> Result<()> {
-        if cfg!(test) {
-            // A process may die after the first part.
-            let (first, second) = bytes.split_at(bytes.len() / 2);
-            return self.store(&[first, second], at);
-        }
         match &self.map {
             Some(map) if map.store(at, bytes).is_ok() => Ok(()),
             _ => self.store_otherwise(bytes, at),
