@@ -41,6 +41,9 @@ pub(crate) enum State {
 /// An intact header.
 pub(crate) struct WholeHeader {
     pub frame_count: u32,
+    /// The table's number and that of the checkpoint, which its log has.
+    pub table_id: u64,
+    pub sequence: u64,
     pub root: Vec<u8>,
 }
 
@@ -187,7 +190,12 @@ impl DamagedFile {
             self.frame_count = header.frame_count;
             self.places = Places::Header(header.map_groups);
             self.zones.clear();
-            WholeHeader { frame_count: header.frame_count, root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec() }
+            WholeHeader {
+                frame_count: header.frame_count,
+                table_id: header.table_id,
+                sequence: header.sequence,
+                root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec(),
+            }
         }))
     }
 

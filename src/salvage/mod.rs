@@ -27,7 +27,7 @@ use crate::linear;
 use crate::little_endian::{u16_at, u64_at};
 use crate::pager::damaged_file::{DamagedFile, State, WholeHeader};
 use crate::pager::resolve;
-use crate::pager::wal::has_segments;
+use crate::pager::wal::{count_records, has_segments};
 use crate::table::TableOptions;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -77,6 +77,8 @@ pub struct SalvageReport {
     pub losses: u64,
     /// Keys found several times with different values, of which one was returned. Only without a header.
     pub conflicts: u64,
+    /// The write-ahead log has changes since the last checkpoint, or may have some. They are not salvaged.
+    pub log_unread: bool,
     /// The callback stopped it.
     pub stopped: bool,
 }
@@ -87,7 +89,7 @@ impl SalvageReport {
         self.verified + self.unverified
     }
 
-    /// Pairs that were not found; `None` where the header, which counts them, is damaged.
+    /// Pairs of the last checkpoint that were not found; `None` where the header, which counts them, is damaged.
     pub fn missing(&self) -> Option<u64> {
         self.counted.map(|counted| counted.saturating_sub(self.pairs()))
     }
@@ -96,7 +98,7 @@ impl SalvageReport {
     pub fn is_whole(&self) -> bool {
         // Verified pairs belong to the table, and have different keys: if there are as many as the table has, they are
         // all of them, and the losses had no pairs.
-        !self.stopped && self.unverified == 0 && self.counted == Some(self.verified)
+        !self.stopped && !self.log_unread && self.unverified == 0 && self.counted == Some(self.verified)
     }
 }
 
@@ -148,6 +150,7 @@ impl TableOptions {
         let path = &resolve(self.storage.as_ref(), path.as_ref())?;
         let mut file = DamagedFile::open(self.storage.as_ref(), path)?;
         let planned = file.header(path)?;
+        let log = planned.as_ref().ok().map(|header| (header.table_id, header.sequence));
         let plan = planned.and_then(|header| Plan::parse(&header, &self, file.frame_bytes()));
         let mut salvage = Salvage::new(file, &self, &mut take);
         let flow = match plan {
@@ -155,12 +158,8 @@ impl TableOptions {
             Err(what) => salvage.scattered(path, &what)?,
         };
         let flow = match flow {
-            Flow::Continue(()) if has_segments(self.storage.as_ref(), path) => {
-                let what = "writes since the last checkpoint may be in it and are not salvaged; \
-                            an open for writing, if possible, replays them";
-                salvage.lose("write-ahead log", what)
-            }
-            flow => flow,
+            Flow::Continue(()) => salvage.report_log(path, log),
+            stopped => stopped,
         };
         if let Some(e) = salvage.failed {
             return Err(e);
@@ -218,6 +217,23 @@ impl<'a> Salvage<'a> {
             self.report.losses += 1;
         }
         self.report_fault(place, what)
+    }
+
+    /// Reports the changes in the log, if the table's number and that of its checkpoint are known.
+    fn report_log(&mut self, path: &Path, log: Option<(u64, u64)>) -> Flow {
+        let storage = self.options.storage.as_ref();
+        let what = match log {
+            _ if !has_segments(storage, path) => return Flow::Continue(()),
+            None => "it may have changes since the last checkpoint".to_owned(),
+            Some((table_id, sequence)) => match count_records(storage, path, table_id, sequence) {
+                Ok(0) => return Flow::Continue(()),
+                Ok(1) => "it has a change since the last checkpoint".to_owned(),
+                Ok(count) => format!("it has {count} changes since the last checkpoint"),
+                Err(e) => format!("its changes since the last checkpoint cannot be counted: {}", e.message()),
+            },
+        };
+        self.report.log_unread = true;
+        self.lose("write-ahead log", format!("{what}, which are not salvaged; an open of the table replays them"))
     }
 
     /// Reports the faults found in checksums and the journal.
@@ -400,4 +416,50 @@ fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
     Error::new(ErrorKind::NotATable, format!("{path}: nothing in it looks like part of a splitpoint table: {what}"))
         .with_hint("Check the path.")
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests copy files")]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+    use std::path::PathBuf;
+
+    /// A copy of all files of a directory, as a kill of the process would leave them.
+    fn killed(directory: &Path) -> (tempfile::TempDir, PathBuf) {
+        let copy = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+            }
+        }
+        let path = copy.path().join("t.spt");
+        (copy, path)
+    }
+
+    #[test]
+    fn changes_in_the_log_are_counted_as_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = Table::open(directory.path().join("t.spt")).unwrap();
+        let salvaged = || {
+            let (_copy, path) = killed(directory.path());
+            let mut faults = Vec::new();
+            let report = salvage(path, |found| {
+                if let Salvaged::Fault(fault) = found {
+                    faults.push(fault.to_string());
+                }
+                ControlFlow::Continue(())
+            });
+            (report.unwrap(), faults)
+        };
+        table.put(b"first", b"1").unwrap();
+        table.checkpoint().unwrap();
+        let (report, faults) = salvaged();
+        assert!(report.is_whole() && faults.is_empty(), "{report:?} {faults:?}");
+        (0..50u32).for_each(|n| table.put(&n.to_le_bytes(), b"2").unwrap());
+        let (report, faults) = salvaged();
+        assert!(report.log_unread && !report.is_whole(), "{report:?}");
+        assert_eq!((report.verified, report.missing()), (1, Some(0)));
+        assert!(faults[0].contains("50 changes"), "{faults:?}");
+    }
 }

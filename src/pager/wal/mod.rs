@@ -851,6 +851,20 @@ pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
     (0..SLOT_COUNT).any(|slot| storage.open(&slot_path(path, slot), Mode::Read).is_ok())
 }
 
+/// The number of records since checkpoint `sequence` in the log of a table.
+///
+/// # Errors
+/// Those of a replay: records may follow the damage.
+pub(crate) fn count_records(storage: &dyn Storage, path: &Path, table_id: u64, sequence: u64) -> Result<u64> {
+    const LIMITS: BlockLimits = BlockLimits { bytes: 16 << 20, records: 1 << 16 };
+    let mut reader = Reader::new(storage, path, table_id, sequence)?;
+    let (mut block, mut records) = (Block::default(), 0);
+    while reader.read(&mut block, LIMITS, |_, _| 0)? {
+        records += block.len() as u64;
+    }
+    Ok(records)
+}
+
 /// What of a record does not depend on the record before it.
 struct Head {
     /// Kind and length.

@@ -126,10 +126,14 @@ impl Salvaging<'_> {
             }
         }
         sum += &match report.missing() {
+            Some(0) if report.log_unread => ", none missing of the last checkpoint".to_owned(),
             Some(0) => ", none missing".to_owned(),
             Some(missing) => format!("; {} of {} lost", grouped(missing), count_of(missing + report.pairs(), "pair")),
             None => "; the original number is unknown".to_owned(),
         };
+        if report.log_unread {
+            sum += "; the changes in its log are left out: `splitpoint dump` without `--salvage` has them, if it can";
+        }
         let advice =
             if report.is_whole() { "" } else { ". `splitpoint load NEW.spt -` makes a new table from this output" };
         eprintln!("{file}: {sum}{advice}.");
