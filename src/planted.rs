@@ -60,6 +60,10 @@ pub(crate) enum Bug {
     MergeKeepsVersion,
     /// A group that moves keeps the version.
     MoveKeepsVersion,
+    /// A thread that reads a checksum does not compare the place of the map frame afterwards.
+    MovedMapTrusted,
+    /// A compaction does not wait for another.
+    CompactionsTogether,
     /// An optimistic read is not validated.
     PeekTrusts,
     /// A writer does not change the frame's version.

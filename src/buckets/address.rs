@@ -258,13 +258,17 @@ impl Buckets {
     /// Frees the pages of the group of `bucket`, the last group, if it was the group's first bucket.
     pub(super) fn free_group(&self, bucket: linear::Bucket) -> Result<()> {
         let (group, index) = linear::group(bucket);
-        if index != 0 || group <= self.groups_in_first_frame() {
-            return Ok(());
-        }
+        if index == 0 && group > self.groups_in_first_frame() { self.free_group_number(group) } else { Ok(()) }
+    }
+
+    pub(super) fn free_group_number(&self, group: usize) -> Result<()> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let units = u64::from(linear::group_len(group)) * self.page_bytes as u64 / unit_bytes;
         step();
         let start = self.groups[group].swap(0, Release);
+        if start == 0 {
+            return Ok(());
+        }
         self.pager.unfix((start / self.pager.frame_bytes() as u64) as FrameNo);
         self.pager.free(start / unit_bytes, units as u32)
     }

@@ -1,6 +1,15 @@
-//! Compaction of buckets: trims overflow pages and extents and moves them toward the start of the file.
+//! Compaction of buckets: what each step merges, trims or moves.
 //!
-//! Not here: the order of the steps, and what is kept out during each (`table/compact.rs`).
+//! ```text
+//! merge      the last bucket into another, as long as the load stays within the fill
+//! trim       a bucket's overflow pages and extents to the units they need, where they are
+//! move       an overflow page, an extent or a group of buckets, to room that a pass has left behind it
+//! ```
+//!
+//! Each step leaves the table consistent and is made under the latch of one bucket. New pages are written before
+//! anything refers to them, and old ones freed afterwards.
+//!
+//! Not here: the order of the steps, and what is kept out during each (`table/compact.rs`), room (`pager/space`).
 
 use super::address::View;
 use super::bucket::LatchedBucket;
@@ -9,107 +18,275 @@ use super::gathered::Workspace;
 use super::linear_hash::Buckets;
 use super::overflow::OverflowPage;
 use super::page::{self, Found, INLINE, Record};
+use super::sizes::Totals;
 use crate::error::Result;
 use crate::linear;
-use crate::pager::FRAME_UNITS;
-use crate::pager::interleave::step;
-use crate::pager::pool::lock_without_values;
+use crate::pager::interleave::{self, step};
+use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use crate::pager::words::Bytes;
+use crate::pager::{FRAME_UNITS, Room};
 use crate::planted::{Bug, planted};
+use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
+/// Units of the file that a compaction can move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Movable {
+    pub first: u64,
+    pub units: u32,
+    pub what: What,
+}
+
+/// What is in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// An overflow page or an extent of this bucket.
+    OfBucket(linear::Bucket),
+    /// A group of buckets.
+    Group(usize),
+    /// A group of map frames.
+    Maps(usize),
+}
+
+/// What refers to an overflow page or an extent: an overflow page, or the primary page if `None`.
+enum Reference {
+    ToPage { from: Option<OverflowPage>, page: OverflowPage },
+    ToExtent { from: Option<OverflowPage>, found: Found, form: u8, extent: Extent },
+}
+
 impl Buckets {
-    /// Rewrites one bucket: its overflow pages and extents take only the room they need, as near the start as
-    /// possible.
-    pub(crate) fn compact_bucket(&self, number: linear::Bucket) -> Result<()> {
+    /// Merges the last bucket into another if the pairs, `totals`, stay within the fill. `false` where they would not.
+    pub(crate) fn merge_within_fill(&self, totals: Totals) -> Result<bool> {
+        let mut workspace = lock_without_values(&self.structure)?;
+        self.min_max_bucket.store(0, Relaxed);
+        let load = if self.fill.pairs.is_some() { totals.pairs } else { totals.bucket_bytes };
+        let fits = || {
+            let last = self.view().max_bucket();
+            // A table that grows splits as much later, as its threads count in steps.
+            last > 0 && load <= self.load_and_limit(last.into()).1 + self.load_step_bytes() as u64
+        };
+        while fits() {
+            if self.merge_with(&mut workspace)? {
+                return Ok(true);
+            }
+            // Another thread has a latch, and may wait for the structure.
+            drop(workspace);
+            refuse_to_wait_with_values()?;
+            if !interleave::wait() {
+                std::thread::yield_now();
+            }
+            workspace = lock_without_values(&self.structure)?;
+        }
+        Ok(false)
+    }
+
+    /// Frees groups that were allocated for buckets beyond the last.
+    pub(crate) fn free_unused_groups(&self) -> Result<()> {
+        let _structure = lock_without_values(&self.structure)?;
+        let last = linear::group(self.view().max_bucket()).0.max(self.groups_in_first_frame());
+        (last + 1..linear::GROUP_COUNT).try_for_each(|group| self.free_group_number(group))
+    }
+
+    /// Trims the overflow pages and extents of a bucket to the units they need.
+    pub(crate) fn trim_bucket(&self, number: linear::Bucket) -> Result<()> {
         let mut workspace = lock_without_values(&self.structure)?;
         let Workspace { gathered, layouts: [layout, _], primaries } = &mut *workspace;
-        if number > self.view().max_bucket() {
+        let Some(mut bucket) = self.latch_numbered(number)? else { return Ok(()) };
+        self.trim_extents(&mut bucket)?;
+        if self.is_tight(bucket.page())? {
             return Ok(());
         }
-        let (frame, start) = self.location(number);
-        let mut bucket = LatchedBucket::new(self, self.pager.write(frame)?, start);
-        if page::kind(bucket.page()) == page::KIND_EMPTY {
-            return Ok(());
-        }
-        self.move_extents(&mut bucket)?;
         self.gather(bucket.page(), gathered)?;
-        if gathered.overflow_pages().is_empty() {
-            return Ok(());
-        }
         self.lay_out(gathered, page::level(bucket.page()), layout, primaries)?;
         bucket.primary.bytes_mut().store(0, primaries);
+        self.note_expected(number, primaries);
         self.free_overflow(gathered.overflow_pages());
         Ok(())
     }
 
-    /// Moves the bucket's extents where that saves space or brings them nearer the start.
-    fn move_extents(&self, bucket: &mut LatchedBucket<'_>) -> Result<()> {
-        let mut places: Vec<(Option<OverflowPage>, Found, u8, Extent)> = Vec::new();
-        let mut note = |overflow: Option<OverflowPage>, bytes: &[u8]| {
-            for (slot, record) in page::records(bytes).enumerate() {
-                let (_, record): (u16, Record<'_>) = record.map_err(|d| self.damaged(d))?;
-                if record.form != INLINE {
-                    let found = Found::at(bytes, slot).map_err(|d| self.damaged(d))?;
-                    places.push((overflow, found, record.form, self.parse_extent(record)?));
-                }
+    /// Latches a bucket that has a page. The caller holds the structure lock.
+    fn latch_numbered(&self, number: linear::Bucket) -> Result<Option<LatchedBucket<'_>>> {
+        if number > self.view().max_bucket() {
+            return Ok(None);
+        }
+        let (frame, start) = self.location(number);
+        let bucket = LatchedBucket::new(self, self.pager.write(frame)?, start);
+        Ok((page::kind(bucket.page()) != page::KIND_EMPTY).then_some(bucket))
+    }
+
+    /// Whether the overflow pages of a bucket would take as many units if it were laid out again.
+    fn is_tight(&self, primary: &[u8]) -> Result<bool> {
+        let gap = page::gap_bytes(primary).map_err(|d| self.damaged(d))?;
+        let (mut pages, mut bytes, mut is_tight) = (0, 0, true);
+        self.walk_chain(page::next(primary), |overflow, page| {
+            let used = page::used_bytes(page);
+            (pages, bytes) = (pages + 1, bytes + used);
+            is_tight &= overflow.len == self.overflow_units(used);
+            for record in page::records(page) {
+                let (_, record) = record.map_err(|d| self.damaged(d))?;
+                is_tight &= record.bytes() + page::SLOT_BYTES > gap;
             }
-            Ok::<(), crate::Error>(())
-        };
-        note(None, bucket.page())?;
-        self.walk_chain(page::next(bucket.page()), |overflow, bytes| note(Some(overflow), bytes).map(|()| None::<()>))?;
-        for (overflow, found, form, extent) in places {
-            let Some(moved) = self.moved_extent(&extent)? else { continue };
-            // The reference keeps its length, so the record is changed in place.
-            let replaced = match overflow {
-                None => page::replace_found(&mut bucket.primary.bytes_mut(), found, form, &moved.to_bytes()),
-                Some(overflow) => {
-                    let mut page = self.write_overflow(overflow)?;
-                    page::replace_found(&mut page.bytes_mut(), found, form, &moved.to_bytes())
-                }
-            };
-            // A value of the same length always fits, unless the page changed after it was read: marked free in a
-            // damaged file and overwritten just now.
-            if replaced != Ok(true) {
-                return Err(self.pager.corrupt(format!("extent at unit {}: its record is gone", extent.unit)));
+            Ok((!is_tight).then_some(()))
+        })?;
+        Ok(is_tight && pages <= bytes.div_ceil(page::capacity(self.pager.frame_bytes())))
+    }
+
+    /// Frees the units that extents of the bucket have but do not need.
+    fn trim_extents(&self, bucket: &mut LatchedBucket<'_>) -> Result<()> {
+        for reference in self.references(bucket.page())? {
+            let Reference::ToExtent { from, found, form, extent } = reference else { continue };
+            let capacity = self.units_for(extent.content_bytes());
+            // The log may refer to all of it.
+            if capacity >= extent.capacity || self.pager.is_referred_to(extent.unit) {
+                continue;
             }
-            self.free_extent(&extent);
+            self.replace_reference(bucket, from, found, form, Extent { capacity, ..extent })?;
+            let (rest, end) = (extent.unit + u64::from(capacity), extent.unit + u64::from(extent.capacity));
+            // Units that do not begin a frame are freed within it.
+            let frame_end = rest.next_multiple_of(u64::from(FRAME_UNITS)).min(end);
+            for part in [rest..frame_end, frame_end..end].iter().filter(|part| !part.is_empty()) {
+                // An error loses their space until the next compaction, but no pair.
+                let _ = self.pager.free(part.start, (part.end - part.start) as u32);
+            }
         }
         Ok(())
     }
 
-    /// A copy of the extent that is smaller or nearer the start, if there is room for one.
-    fn moved_extent(&self, extent: &Extent) -> Result<Option<Extent>> {
-        let capacity = (extent.content_bytes().div_ceil(self.pager.unit_bytes() as u64) as u32).max(1);
-        let new = Extent { unit: self.pager.allocate(capacity)?, capacity, ..*extent };
-        if capacity == extent.capacity && new.unit > extent.unit {
-            self.free_extent(&new);
-            return Ok(None);
-        }
-        if let Err(e) = self.copy_extent(extent, &new) {
-            self.free_extent(&new);
-            return Err(e);
-        }
-        Ok(Some(new))
-    }
-
-    /// The groups in frames of their own, which can move.
-    pub(crate) fn movable_groups(&self) -> std::ops::Range<usize> {
-        self.groups_in_first_frame() + 1..linear::GROUP_COUNT
-    }
-
-    /// Moves a group of buckets to free space nearer the start, if there is any. The caller keeps writers out: the
-    /// pages of a group are found by arithmetic, so none may be in use while it moves.
-    pub(crate) fn move_group(&self, group: usize) -> Result<()> {
-        let old = self.groups[group].load(Relaxed);
-        if old == 0 || group > linear::group(self.view().max_bucket()).0 {
+    /// Makes a record refer to `extent`.
+    fn replace_reference(
+        &self,
+        bucket: &mut LatchedBucket<'_>,
+        from: Option<OverflowPage>,
+        found: Found,
+        form: u8,
+        extent: Extent,
+    ) -> Result<()> {
+        // The reference keeps its length, so the record is changed in place.
+        let replaced = match from {
+            None => page::replace_found(&mut bucket.primary.bytes_mut(), found, form, &extent.to_bytes()),
+            Some(from) => {
+                let mut page = self.write_overflow(from)?;
+                page::replace_found(&mut page.bytes_mut(), found, form, &extent.to_bytes())
+            }
+        };
+        // A value of the same length always fits, unless the page changed after it was read: marked free in a damaged
+        // file and overwritten just now.
+        if replaced == Ok(true) {
             return Ok(());
         }
+        Err(self.pager.corrupt(format!("extent at unit {}: its record is gone", extent.unit)))
+    }
+
+    /// All references to overflow pages and extents of a bucket.
+    fn references(&self, primary: &[u8]) -> Result<Vec<Reference>> {
+        let mut references = Vec::new();
+        let mut add = |from: Option<OverflowPage>, bytes: &[u8]| {
+            for (slot, record) in page::records(bytes).enumerate() {
+                let (_, record): (u16, Record<'_>) = record.map_err(|d| self.damaged(d))?;
+                if record.form != INLINE {
+                    let found = Found::at(bytes, slot).map_err(|d| self.damaged(d))?;
+                    let (form, extent) = (record.form, self.parse_extent(record)?);
+                    references.push(Reference::ToExtent { from, found, form, extent });
+                }
+            }
+            if let Some(page) = self.parse_overflow(page::next(bytes))? {
+                references.push(Reference::ToPage { from, page });
+            }
+            Ok::<(), crate::Error>(())
+        };
+        add(None, primary)?;
+        self.walk_chain(page::next(primary), |overflow, bytes| add(Some(overflow), bytes).map(|()| None::<()>))?;
+        Ok(references)
+    }
+
+    /// Calls `visit` with the first unit and the length of each overflow page and extent of a bucket.
+    pub(crate) fn each_movable(&self, number: linear::Bucket, mut visit: impl FnMut(Movable)) -> Result<()> {
+        // A hash of which all bits but the bucket's number are zero.
+        let (frame, range) = self.read_bucket(number.into())?;
+        if page::kind(&frame[range.clone()]) == page::KIND_EMPTY {
+            return Ok(());
+        }
+        for reference in self.references(&frame[range])? {
+            let (first, units) = reference.place();
+            visit(Movable { first, units, what: What::OfBucket(number) });
+        }
+        Ok(())
+    }
+
+    /// The groups of buckets that lie in these frames and can move: those in frames of their own.
+    pub(crate) fn movable_groups(&self, frames: &Range<u32>) -> Vec<Movable> {
         let unit_bytes = self.pager.unit_bytes() as u64;
+        let units = u64::from(frames.start) * u64::from(FRAME_UNITS)..u64::from(frames.end) * u64::from(FRAME_UNITS);
+        let last = linear::group(self.view().max_bucket()).0;
+        (self.groups_in_first_frame() + 1..=last)
+            .map(|group| Movable {
+                first: self.groups[group].load(Relaxed) / unit_bytes,
+                units: (u64::from(linear::group_len(group)) * self.page_bytes as u64 / unit_bytes) as u32,
+                what: What::Group(group),
+            })
+            .filter(|group| units.contains(&group.first))
+            .collect()
+    }
+
+    /// Moves an overflow page or an extent of a bucket, which begins at unit `first`, to `room`. Returns where it is
+    /// then. `None` where there is no room, or it is gone.
+    pub(crate) fn move_of_bucket(&self, number: linear::Bucket, first: u64, room: Room) -> Result<Option<Movable>> {
+        let _structure = lock_without_values(&self.structure)?;
+        let Some(mut bucket) = self.latch_numbered(number)? else { return Ok(None) };
+        let references = self.references(bucket.page())?;
+        match references.into_iter().find(|reference| reference.place().0 == first) {
+            None => Ok(None),
+            Some(Reference::ToPage { from, page }) => {
+                let moved = self.move_overflow(&mut bucket, from, page, room)?;
+                self.note_expected(number, bucket.page());
+                Ok(moved.map(|page| Movable { first: page.unit, units: page.len, what: What::OfBucket(number) }))
+            }
+            Some(Reference::ToExtent { from, found, form, extent }) => {
+                let capacity = self.units_for(extent.content_bytes());
+                let Some(unit) = self.pager.allocate_in_room(capacity, room)? else { return Ok(None) };
+                let new = Extent { unit, capacity, ..extent };
+                let moved = self
+                    .copy_extent(&extent, &new)
+                    .and_then(|()| self.replace_reference(&mut bucket, from, found, form, new));
+                self.free_extent(if moved.is_ok() { &extent } else { &new });
+                moved.map(|()| Some(Movable { first: unit, units: capacity, what: What::OfBucket(number) }))
+            }
+        }
+    }
+
+    fn move_overflow(
+        &self,
+        bucket: &mut LatchedBucket<'_>,
+        from: Option<OverflowPage>,
+        old: OverflowPage,
+        room: Room,
+    ) -> Result<Option<OverflowPage>> {
+        let Some(unit) = self.pager.allocate_in_room(old.len, room)? else { return Ok(None) };
+        let new = OverflowPage { unit, len: old.len };
+        let copied = self.read_overflow(old).map(|(frame, range)| frame[range].to_vec()).and_then(|bytes| {
+            self.write_overflow(new)?.bytes_mut().store(0, &bytes);
+            match from {
+                None => page::set_next(&mut bucket.primary.bytes_mut(), new.to_bits()),
+                Some(from) => page::set_next(&mut self.write_overflow(from)?.bytes_mut(), new.to_bits()),
+            }
+            Ok(())
+        });
+        self.free_overflow(&[if copied.is_ok() { old } else { new }]);
+        copied.map(|()| Some(new))
+    }
+
+    /// Moves a group of buckets to `room`. `None` where there is none, or the group is not there any more. The caller
+    /// keeps writers out: the pages of a group are found by arithmetic, so none may be in use while it moves.
+    pub(crate) fn move_group(&self, group: usize, from: Movable, room: Room) -> Result<Option<Movable>> {
+        let unit_bytes = self.pager.unit_bytes() as u64;
+        let old = self.groups[group].load(Relaxed);
+        if old != from.first * unit_bytes || group > linear::group(self.view().max_bucket()).0 {
+            return Ok(None);
+        }
         let bytes = u64::from(linear::group_len(group)) * self.page_bytes as u64;
         let frame_bytes = self.pager.frame_bytes() as u64;
         let frames = (bytes / frame_bytes) as u32;
-        let Some(unit) = self.pager.allocate_before(frames, (old / frame_bytes) as u32)? else { return Ok(()) };
+        let Some(unit) = self.pager.allocate_in_room(frames * FRAME_UNITS, room)? else { return Ok(None) };
         let new = unit * unit_bytes;
         self.pager.fix((new / frame_bytes) as u32, frames);
         self.pager.unfix((old / frame_bytes) as u32);
@@ -123,6 +300,24 @@ impl Buckets {
         let view = self.view();
         let next = u32::from(!planted(Bug::MoveKeepsVersion));
         self.set_view(View::new(view.max_bucket(), view.version().wrapping_add(next)));
-        self.pager.free(old / unit_bytes, frames * FRAME_UNITS)
+        self.pager.free(from.first, from.units)?;
+        Ok(Some(Movable { first: unit, ..from }))
+    }
+}
+
+impl Movable {
+    /// The frame in which it begins.
+    pub(crate) fn frame(&self) -> u32 {
+        (self.first / u64::from(FRAME_UNITS)) as u32 // in the file, as its reference was checked
+    }
+}
+
+impl Reference {
+    /// First unit and length of what it refers to.
+    fn place(&self) -> (u64, u32) {
+        match self {
+            Reference::ToPage { page, .. } => (page.unit, page.len),
+            Reference::ToExtent { extent, .. } => (extent.unit, extent.capacity),
+        }
     }
 }

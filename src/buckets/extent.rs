@@ -89,7 +89,7 @@ impl Buckets {
     }
 
     /// Units for `bytes`.
-    fn units_for(&self, bytes: u64) -> u32 {
+    pub(super) fn units_for(&self, bytes: u64) -> u32 {
         // Lengths are below 2^33, so units of 64 bytes and more below 2^27.
         bytes.div_ceil(self.pager.unit_bytes() as u64).max(1) as u32
     }

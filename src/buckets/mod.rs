@@ -16,7 +16,7 @@ pub(crate) mod address;
 pub(crate) mod bounds;
 pub(crate) mod bucket;
 mod builder;
-mod compact;
+pub(crate) mod compact;
 pub(crate) mod edit;
 mod expected;
 pub(crate) mod extent;
@@ -166,13 +166,6 @@ impl Buckets {
         }
         let (frame, start) = self.location(number);
         LatchedBucket::new(self, self.pager.write(frame)?, start).bucket().clear()
-    }
-
-    /// Merges buckets until the load is that of a full table, or another thread is changing the structure.
-    pub(crate) fn shrink(&self) -> Result<()> {
-        self.min_max_bucket.store(0, Relaxed);
-        while self.wants_merge() && self.merge()? {}
-        Ok(())
     }
 
     /// An error where a key or value is longer than a table can hold.

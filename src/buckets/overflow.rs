@@ -145,10 +145,15 @@ impl Buckets {
 
     /// Allocates an overflow page for `used_bytes` of slots and records, at most a frame.
     pub(super) fn allocate_overflow(&self, used_bytes: usize) -> Result<OverflowPage> {
+        let len = self.overflow_units(used_bytes);
+        Ok(OverflowPage { unit: self.pager.allocate(len)?, len })
+    }
+
+    /// Units of an overflow page for `used_bytes` of slots and records, at most a frame.
+    pub(super) fn overflow_units(&self, used_bytes: usize) -> u32 {
         let bytes = (page::HEADER_BYTES + used_bytes).min(self.pager.frame_bytes());
         // Lengths within a page have 16 bits: a page of 65536 bytes is legal, its heap is smaller.
-        let len = bytes.div_ceil(self.pager.unit_bytes()) as u32;
-        Ok(OverflowPage { unit: self.pager.allocate(len)?, len })
+        bytes.div_ceil(self.pager.unit_bytes()) as u32
     }
 
     /// Frees overflow pages that nothing refers to any more. An error loses their space until the next compaction, but

@@ -140,9 +140,14 @@ impl Buckets {
     }
 
     /// Merges the last bucket into the one it was split from. `false` where another thread holds a latch.
-    pub(super) fn merge(&self) -> Result<bool> {
+    fn merge(&self) -> Result<bool> {
         let Some(mut workspace) = self.try_structure() else { return Ok(false) };
-        let Workspace { gathered, layouts: [merged, _], primaries } = &mut *workspace;
+        self.merge_with(&mut workspace)
+    }
+
+    /// [`merge`](Self::merge) by the thread that holds the structure lock.
+    pub(super) fn merge_with(&self, workspace: &mut Workspace) -> Result<bool> {
+        let Workspace { gathered, layouts: [merged, _], primaries } = workspace;
         let view = self.view();
         let mut shrunk = view.linear();
         let Some(linear::Split { source: number, new: last }) = shrunk.merge() else { return Ok(false) };

@@ -51,11 +51,13 @@ pub(crate) use checkpoint::Frozen;
 pub(crate) use checkpoint_lock::CheckpointGuard;
 use checkpoint_lock::CheckpointLock;
 use health::Health;
+use interleave::step;
 use mapped_reads::MappedReads;
 pub(crate) use mapping::machine_memory_bytes;
 use names::{is_at, refuse_if_moved};
 pub(crate) use names::{refuse_other_names, resolve};
 use pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
+pub(crate) use space::compaction::Room;
 use space::kept::Kept;
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
 use space::{MAP_GROUP_COUNT, Space};
@@ -677,8 +679,15 @@ impl Pager {
     }
 
     fn stored_sum(&self, frame: FrameNo) -> Result<u32> {
-        let sums = self.read(self.map_frame(frame / ZONE_FRAMES) + 1)?;
-        Ok(u32_at(&sums, 4 * (frame % ZONE_FRAMES) as usize))
+        loop {
+            let map = self.map_frame(frame / ZONE_FRAMES);
+            let sums = self.read(map + 1);
+            step();
+            // A compaction may have moved the map frames, and others may use their old place by now.
+            if self.map_frame(frame / ZONE_FRAMES) == map || planted(Bug::MovedMapTrusted) {
+                return Ok(u32_at(&sums?, 4 * (frame % ZONE_FRAMES) as usize));
+            }
+        }
     }
 
     /// Whether this frame is the second of a pair of map frames.

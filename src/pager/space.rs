@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 
+pub(crate) mod compaction;
 pub(super) mod kept;
 mod runs;
 pub(super) mod windows;
@@ -38,8 +39,9 @@ pub(crate) const MAP_GROUP_COUNT: usize = 24;
 
 /// The free space known so far.
 pub(crate) struct Space {
-    /// Frames with a hole: those for any use, those in open windows, those in sealed ones.
-    lists: [Lists; 3],
+    /// Frames with a hole: those for any use, those in open windows, those in sealed ones, those that a compaction has
+    /// passed.
+    lists: [Lists; 4],
     /// Each frame's links in its list, by zone.
     links: Vec<Option<ZoneLinks>>,
     /// Links for zones to come, made by the thread that populates memory.
@@ -61,7 +63,9 @@ pub(crate) struct Space {
     /// -> count.
     fixed: BTreeMap<FrameNo, u32>,
     /// During a compaction: allocate nearest the start.
-    prefer_low: bool,
+    compacting: bool,
+    /// Frames that a compaction has passed, from the start on.
+    passed: FrameNo,
     /// Freed extents that the log refers to: first unit, length. The map frames show them as used.
     quarantined: Vec<(u64, u32)>,
     /// Units in them.
@@ -100,6 +104,8 @@ const ANY_USE: usize = 0;
 const OPEN: usize = 1;
 /// Lists of sealed windows.
 const SEALED: usize = 2;
+/// Lists of frames that a compaction has passed.
+const PASSED: usize = 3;
 
 /// A frame's links in the list of its longest hole; list 0 means in no list.
 #[derive(Clone, Copy, Default)]
@@ -115,7 +121,7 @@ impl Space {
     /// For a file whose first `zones_known` zones have no free units.
     pub(crate) fn new(zones_known: u32) -> Space {
         Space {
-            lists: [Lists::EMPTY; 3],
+            lists: [Lists::EMPTY; 4],
             links: Vec::new(),
             spare_links: Arc::default(),
             runs: Runs::default(),
@@ -126,7 +132,8 @@ impl Space {
             ready_frames: 0,
             expected_frames: 0,
             fixed: BTreeMap::new(),
-            prefer_low: false,
+            compacting: false,
+            passed: 0,
             quarantined: Vec::new(),
             quarantined_units: 0,
         }
@@ -171,12 +178,20 @@ impl Space {
         zone.map_or_else(Link::default, |links| links[(frame % ZONE_FRAMES) as usize])
     }
 
+    /// Which lists `frame` belongs to.
+    fn lists_of(&self, frame: FrameNo) -> usize {
+        match self.windows.lists_of(frame) {
+            ANY_USE if frame < self.passed => PASSED,
+            lists => lists,
+        }
+    }
+
     /// Records the used units of `frame`. A free frame is in `runs` instead of a list.
     fn note_used(&mut self, frame: FrameNo, used: u64) {
         let list = if used == 0 { 0 } else { longest(!used) as u8 };
         let link = self.link(frame);
         let old = std::mem::replace(link, Link { used, ..*link });
-        let lists = self.windows.lists_of(frame);
+        let lists = self.lists_of(frame);
         if lists != OPEN {
             self.free_units = self.free_units + free_units(list, used) - free_units(old.list, old.used);
         }
@@ -221,14 +236,14 @@ impl Space {
         *self.link(frame) = Link { used, list, before: 0, after: first };
     }
 
-    /// Moves the frames that are in one of the lists `from` to those of `to`. Returns their free units.
-    fn move_to_lists(&mut self, frames: Range<FrameNo>, from: usize, to: usize) -> u64 {
+    /// Moves the frames that are in one of the lists `from` to those that they belong to now. Returns their free units.
+    fn move_from_lists(&mut self, frames: Range<FrameNo>, from: usize) -> u64 {
         let mut free = 0;
         for frame in frames {
             let link = self.link_of(frame);
             if link.list != 0 {
                 self.take_out(frame, link, from);
-                self.put_in(frame, link.used, link.list, to);
+                self.put_in(frame, link.used, link.list, self.lists_of(frame));
                 free += free_units(link.list, link.used);
             }
         }
@@ -251,7 +266,7 @@ impl Space {
 
     /// Takes the first `len` frames of the shortest run with at least `len`.
     fn take_run(&mut self, len: u32) -> Option<FrameNo> {
-        let first = if self.prefer_low { self.runs.first_of(len)? } else { self.runs.shortest(len)? };
+        let first = if self.compacting { self.runs.first_of(len)? } else { self.runs.shortest(len)? };
         self.remove_free(&(first..first + len));
         Some(first)
     }
@@ -361,13 +376,17 @@ impl Pager {
     }
 
     fn allocate_in_hole(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
+        // Of those, there are some only during a compaction.
+        if let Some(frame) = space.lists[PASSED].find(len) {
+            return self.take_hole(space, frame, len).map(Some);
+        }
         let mut found = space.lists[ANY_USE].find(len);
         if found.is_none() && self.learn_zone(space)? {
             // No known hole fits: learn one more zone, at most one a call.
             found = space.lists[ANY_USE].find(len);
         }
         let Some(frame) = found else { return Ok(None) };
-        if space.prefer_low && space.runs.first().is_some_and(|first| first < frame) {
+        if space.compacting && space.runs.first().is_some_and(|first| first < frame) {
             return Ok(None); // a free frame is nearer the start
         }
         self.take_hole(space, frame, len).map(Some)
@@ -638,39 +657,12 @@ impl Pager {
         Ok(true)
     }
 
-    /// Runs `work`; its allocations take the space nearest the start rather than the best fit.
-    pub(crate) fn prefer_low<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
-        self.kept.refuse(true);
-        let result = self.begin_low().and_then(|()| work());
-        self.space().prefer_low = false;
-        self.kept.refuse(false);
-        result
-    }
-
-    fn begin_low(&self) -> Result<()> {
-        let mut space = self.space();
-        self.learn_all(&mut space)?;
-        space.prefer_low = true;
-        Ok(())
-    }
-
     /// Adds all free space to the lists for any use.
     fn learn_all(&self, space: &mut Space) -> Result<()> {
         self.free_kept_in(space)?;
         while self.learn_zone(space)? {}
         space.unseal_all();
         Ok(())
-    }
-
-    /// Allocates `count` adjacent frames before frame `limit`; returns the first unit.
-    pub(crate) fn allocate_before(&self, count: u32, limit: FrameNo) -> Result<Option<u64>> {
-        let mut space = self.space();
-        self.free_kept_in(&mut space)?;
-        space.unseal_all();
-        let Some(first) = space.runs.first_of(count).filter(|&first| first + count <= limit) else { return Ok(None) };
-        space.remove_free(&(first..first + count));
-        self.set_run_used(&mut space, first, count, FRAME_UNITS)?;
-        Ok(Some(u64::from(first) * u64::from(FRAME_UNITS)))
     }
 
     /// Announces an allocation of `frames` frames, so that their memory is populated in advance.
@@ -699,34 +691,6 @@ impl Pager {
     pub(crate) fn fixed_frames(&self) -> impl Iterator<Item = (FrameNo, u32)> {
         let groups = self.map_groups().iter().enumerate().map(|(k, g)| (g.load(Acquire), 2 << k));
         std::iter::once((0, 3)).chain(groups.filter(|&(first, _)| first != 0))
-    }
-
-    /// Frees the frames at the end of the file that are not in use. The caller keeps all others out.
-    pub(crate) fn trim(&self) -> Result<()> {
-        let mut space = self.space();
-        self.learn_all(&mut space)?;
-        loop {
-            let end = self.frame_count();
-            if let Some(last) = space.runs.last().filter(|last| last.end == end) {
-                space.remove_free(&last);
-                self.cut(&mut space, last.start)?;
-                continue;
-            }
-            // Map frames at the end that describe only removed frames.
-            let zones_mapped = self.zones_mapped();
-            let Some(group) = zones_mapped.ilog2().checked_sub(1) else { return Ok(()) };
-            let first = self.map_groups()[group as usize].load(Acquire);
-            // Zone 2^23, in a file of maximum length, would start beyond the last frame number.
-            let described = (1u64 << group) * u64::from(ZONE_FRAMES);
-            if first + (2 << group) != end || u64::from(first) > described {
-                return Ok(());
-            }
-            let described_elsewhere = u64::from(end).min(described) as FrameNo - first; // at most `end`
-            self.fill_used_bits(first, described_elsewhere, 0)?;
-            self.cut(&mut space, first)?;
-            self.map_groups()[group as usize].store(0, Release);
-            space.fixed.remove(&first);
-        }
     }
 
     /// Makes the file end at frame `end`.

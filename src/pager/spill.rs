@@ -78,6 +78,9 @@ impl Pager {
         }
         // The allocator cuts the file only with this lock held.
         let Ok(_space) = self.space.try_lock() else { return false };
+        if self.map_frame(frame / ZONE_FRAMES) + 1 != sum_frame {
+            return false; // a compaction moved it
+        }
         // In this order: a checkpoint sets the frames it has before its number.
         let checkpoint = self.sequence.load(Acquire) != self.frozen_sequence.load(Acquire);
         if checkpoint && !planted(Bug::SpillsBesideCheckpoint) || frame >= self.frame_count() {

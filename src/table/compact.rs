@@ -1,19 +1,49 @@
-//! Compaction: makes the file as small as its content allows.
+//! Compaction: makes the file as small as its content allows, while others read and write.
 //!
-//! The *service* of the uDatabase library, online. It merges the buckets that the load no longer needs, trims and
-//! moves overflow pages and extents, moves groups of buckets from the end of the file to free space before it, then
-//! cuts the file. The table is consistent after every step, and a crash leaves the last checkpoint.
+//! ```text
+//! merge the buckets that the load does not need
+//! each pass:   trim every bucket  ->  from the start of the file to its end, move what comes into the room behind
+//!              ->  cut the free frames at the end off the file
+//! ```
 //!
-//! Not here: the steps themselves (`buckets/compact.rs`).
+//! A pass packs frames: overflow pages and extents go to the smallest hole behind them that is large enough. What is
+//! larger than all holes but has some room before it is moved aside, to the end of the file, and back from there once
+//! the rest has closed up. The table is consistent after every step, and a crash leaves the last checkpoint and the
+//! log, so a compaction that was interrupted can be repeated.
+//!
+//! Source: the *service* of the uDatabase library; sliding compaction as in mark-compact collectors (Saunders 1974).
+//! Not here: the steps themselves (`buckets/compact.rs`), room (`pager/space/compaction.rs`).
 
 use super::handle::Table;
+use crate::buckets::compact::{Movable, What};
 use crate::error::Result;
-use std::ops::ControlFlow;
+use crate::pager::pool::lock_without_values;
+use crate::pager::{FRAME_UNITS, Room, ZONE_FRAMES};
+use crate::planted::{Bug, planted};
+use std::cmp::Reverse;
+use std::ops::{ControlFlow, Range};
+
+/// Whether to go on: the caller's function can stop a compaction.
+type Flow = ControlFlow<()>;
+
+/// One pass over the file.
+struct Pass {
+    /// Free units behind it.
+    free_units: u64,
+    /// Nothing is moved before more are free: one free frame at the start is no reason to move all others.
+    slack_units: u64,
+    /// More were free.
+    moves: bool,
+    /// What begins before this frame may be moved aside.
+    aside_before: u32,
+}
 
 impl Table {
     /// Shrinks the table to what its pairs need, and the file to what the table needs.
     ///
-    /// O(file). Other threads may go on; each waits for at most one bucket.
+    /// O(file): reads all pages, and rewrites those of buckets and what lies behind free space, up to the whole file,
+    /// which can grow by the largest value. Other threads go on; each waits for at most one bucket, or for one group of
+    /// buckets, a 32nd of the table, to be moved. A second compaction waits for the first.
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
@@ -21,61 +51,249 @@ impl Table {
         self.compact_with(|_, _| ControlFlow::Continue(())).map(drop)
     }
 
-    /// [`compact`](Self::compact) that calls `progress` from time to time with the buckets done, and the buckets in
-    /// all, of the current pass; there are one to eight. A break ends it: the table has become as small as it got so
-    /// far. Returns whether it was completed.
+    /// [`compact`](Self::compact) that calls `progress` from time to time with how much of the current step is done,
+    /// and of how much. A break ends it: the table has become as small as it got so far. Returns whether it was
+    /// completed.
     ///
     /// # Errors
     /// Those of [`compact`](Self::compact).
     pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<bool> {
+        drop(self.enter()?);
+        let only = lock_without_values(&self.compaction)?;
+        let _only = (!planted(Bug::CompactionsTogether)).then_some(only);
+        let _compacting = self.pager.begin_compaction();
         if self.pager.has_written_through() {
             // Until it is complete, extents that the log refers to cannot be freed, and the file not be cut.
             self.checkpoint()?;
         }
-        {
-            let _inside = self.enter()?;
-            self.buckets.shrink()?;
-        }
-        // Each pass moves the space beyond the end that the used units would fill; holes rarely fit exactly, so passes
-        // repeat while they help.
-        const PASSES_MAX: u32 = 8;
-        for _ in 0..PASSES_MAX {
-            let before = self.pager.frame_count();
-            if self.compact_pass(&mut progress)?.is_break() {
-                return self.checkpoint().map(|()| false);
+        let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
+        self.checkpoint().map(|()| completed)
+    }
+
+    /// Merges buckets until the load is that of a full table.
+    fn merge_buckets(&self, progress: &mut impl FnMut(u64, u64) -> Flow) -> Result<Flow> {
+        let all = u64::from(self.buckets.view().max_bucket()) + 1;
+        for done in 0..all {
+            if is_reported(done) && progress(done, all).is_break() {
+                return Ok(Flow::Break(()));
             }
-            if self.pager.frame_count() >= before {
+            let inside = self.enter()?;
+            if !self.buckets.merge_within_fill(self.gate.totals())? {
+                self.buckets.free_unused_groups()?;
+                break;
+            }
+            drop(inside);
+            self.checkpoint_if_due();
+        }
+        Ok(Flow::Continue(()))
+    }
+
+    /// Moves what can be moved toward the start, in passes as long as they help, and cuts the file.
+    fn passes(&self, progress: &mut impl FnMut(u64, u64) -> Flow) -> Result<Flow> {
+        const PASSES_MAX: u32 = 8;
+        for number in 0..PASSES_MAX {
+            let before = self.pager.frame_count();
+            if self.pass(number, progress)?.is_break() {
+                return Ok(Flow::Break(()));
+            }
+            {
+                // A checkpoint in flight must not see the end of the file move.
+                let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+                let _alone = self.gate.close()?;
+                self.pager.trim()?;
+            }
+            // The first one leaves map frames where they are that a smaller file does not need.
+            if number > 0 && self.pager.frame_count() >= before || self.pager.free_units()? <= self.slack_units()? {
                 break;
             }
         }
-        self.checkpoint().map(|()| true)
+        Ok(Flow::Continue(()))
     }
 
-    fn compact_pass(&self, progress: &mut impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
-        const BUCKETS_PER_REPORT: u32 = 256;
-        let mut number = 0u32;
+    fn used_units(&self) -> Result<u64> {
+        let all = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);
+        Ok(all.saturating_sub(self.pager.free_units()?))
+    }
+
+    fn slack_units(&self) -> Result<u64> {
+        self.used_units().map(|used| used / 32)
+    }
+
+    fn pass(&self, number: u32, progress: &mut impl FnMut(u64, u64) -> Flow) -> Result<Flow> {
+        self.pager.begin_pass()?;
+        let ControlFlow::Continue(counts) = self.trim_buckets(progress)? else { return Ok(Flow::Break(())) };
+        let end = self.pager.frame_count();
+        let mut pass = Pass { free_units: 0, slack_units: self.slack_units()?, moves: false, aside_before: end };
+        let map_end = match number {
+            0 => (self.used_units()? * 9 / 8 / u64::from(FRAME_UNITS)) as u32, // fewer than the file has
+            _ => end,
+        };
+        let mut from = 0;
+        while from < end {
+            let window = window(&counts, from, end);
+            from = window.end;
+            if self.sweep(window, map_end, &mut pass, progress)?.is_break() {
+                return Ok(Flow::Break(()));
+            }
+        }
+        // What was moved aside.
+        self.sweep(end..self.pager.frame_count().max(end), map_end, &mut pass, progress)
+    }
+
+    /// Trims every bucket. Returns the number of overflow pages and extents in each zone.
+    fn trim_buckets(&self, progress: &mut impl FnMut(u64, u64) -> Flow) -> Result<ControlFlow<(), Vec<u32>>> {
+        let mut counts = Vec::new();
+        self.each_bucket(progress, |number| {
+            let inside = self.enter()?;
+            self.buckets.trim_bucket(number)?;
+            drop(inside);
+            self.checkpoint_if_due();
+            self.buckets.each_movable(number, |movable| {
+                let zone = (movable.frame() / ZONE_FRAMES) as usize;
+                if counts.len() <= zone {
+                    counts.resize(zone + 1, 0);
+                }
+                counts[zone] += 1;
+            })
+        })
+        .map(|flow| flow.map_continue(|()| counts))
+    }
+
+    fn each_bucket(
+        &self,
+        progress: &mut impl FnMut(u64, u64) -> Flow,
+        mut visit: impl FnMut(u32) -> Result<()>,
+    ) -> Result<Flow> {
+        let mut number = 0;
         loop {
             let last = self.buckets.view().max_bucket();
             if number > last {
-                break;
+                return Ok(Flow::Continue(()));
             }
-            if number.is_multiple_of(BUCKETS_PER_REPORT) && progress(number.into(), u64::from(last) + 1).is_break() {
-                return Ok(ControlFlow::Break(()));
+            if is_reported(number.into()) && progress(number.into(), u64::from(last) + 1).is_break() {
+                return Ok(Flow::Break(()));
             }
-            {
-                let _inside = self.enter()?;
-                self.pager.prefer_low(|| self.buckets.compact_bucket(number))?;
-            }
-            number += 1;
-            self.checkpoint_if_due();
+            visit(number)?;
+            let Some(next) = number.checked_add(1) else { return Ok(Flow::Continue(())) };
+            number = next;
         }
-        for group in self.buckets.movable_groups() {
-            let _alone = self.gate.close()?;
-            self.buckets.move_group(group)?;
-        }
-        // A checkpoint in flight must not see the end of the file move.
-        let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
-        let _alone = self.gate.close()?;
-        self.pager.trim().map(ControlFlow::Continue)
     }
+
+    /// Moves what lies in these frames into the room behind.
+    fn sweep(
+        &self,
+        frames: Range<u32>,
+        map_end: u32,
+        pass: &mut Pass,
+        progress: &mut impl FnMut(u64, u64) -> Flow,
+    ) -> Result<Flow> {
+        if frames.is_empty() {
+            return Ok(Flow::Continue(()));
+        }
+        let mut movables = self.buckets.movable_groups(&frames);
+        movables.extend(self.movable_maps(&frames, map_end));
+        let listed = self.each_bucket(progress, |number| {
+            self.buckets.each_movable(number, |movable| {
+                if frames.contains(&movable.frame()) {
+                    movables.push(movable);
+                }
+            })
+        })?;
+        if listed.is_break() {
+            return Ok(listed);
+        }
+        movables.sort_unstable_by_key(|movable| movable.first);
+        for (done, in_frame) in (0..).zip(movables.chunk_by_mut(|a, b| a.frame() == b.frame())) {
+            let frame = in_frame[0].frame();
+            if is_reported(done)
+                && progress(frame.into(), u64::from(frame.max(self.pager.frame_count())) + 1).is_break()
+            {
+                return Ok(Flow::Break(()));
+            }
+            pass.free_units += self.pager.pass_to(frame);
+            pass.moves |= pass.free_units > pass.slack_units;
+            if pass.moves {
+                in_frame.sort_by_key(|movable| Reverse(movable.units));
+                self.move_frame(frame, in_frame, pass)?;
+            }
+        }
+        pass.free_units += self.pager.pass_to(frames.end);
+        Ok(Flow::Continue(()))
+    }
+
+    fn movable_maps(&self, frames: &Range<u32>, map_end: u32) -> impl Iterator<Item = Movable> {
+        let maps = self.pager.movable_maps(map_end).into_iter().filter(|(_, first, _)| frames.contains(first));
+        maps.map(|(group, first, count)| Movable {
+            first: u64::from(first) * u64::from(FRAME_UNITS),
+            units: count * FRAME_UNITS,
+            what: What::Maps(group),
+        })
+    }
+
+    /// Moves what begins in a frame, the longest first, into the room behind; or aside, where that makes room.
+    fn move_frame(&self, frame: u32, in_frame: &[Movable], pass: &mut Pass) -> Result<()> {
+        // A frame with fewer units outside of its longest hole is left as it is.
+        const SCATTERED_MAX: u32 = 2;
+        let mut stay = Vec::new();
+        for &movable in in_frame {
+            if self.move_to(movable, Room::Passed)?.is_none() {
+                stay.push(movable);
+            }
+        }
+        let Some(longest) = stay.first().filter(|_| frame < pass.aside_before) else { return Ok(()) };
+        let is_worth = if longest.units < FRAME_UNITS {
+            self.pager.scattered_units(frame) > SCATTERED_MAX
+        } else {
+            // A long extent is not moved twice for a gap of less than a 32nd of it.
+            self.pager.free_frames_before(frame) > longest.units / FRAME_UNITS / 32
+        };
+        let mut room = Room::AtEnd;
+        for movable in stay.into_iter().filter(|_| is_worth) {
+            if let Some(moved) = self.move_to(movable, room)? {
+                room = Room::In(moved.frame());
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves something to `room`. Returns where it is now, or `None` where there is no room or it was gone.
+    fn move_to(&self, movable: Movable, room: Room) -> Result<Option<Movable>> {
+        let moved = match movable.what {
+            What::OfBucket(number) => {
+                let _inside = self.enter()?;
+                self.buckets.move_of_bucket(number, movable.first, room)?
+            }
+            What::Group(group) => {
+                let _alone = self.gate.close()?;
+                self.buckets.move_group(group, movable, room)?
+            }
+            What::Maps(group) => {
+                // A checkpoint in flight writes checksums to them.
+                let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+                let _alone = self.gate.close()?;
+                let first = self.pager.move_map_group(group, movable.frame(), room)?;
+                first.map(|first| Movable { first, ..movable })
+            }
+        };
+        self.checkpoint_if_due();
+        Ok(moved)
+    }
+}
+
+/// Whether the caller's function is called with this number.
+fn is_reported(number: u64) -> bool {
+    number.is_multiple_of(256)
+}
+
+/// The next frames to be swept together: whole zones, with a bounded number of overflow pages and extents.
+fn window(counts: &[u32], from: u32, end: u32) -> Range<u32> {
+    // 24 bytes each.
+    const MOVABLES_MAX: u64 = if cfg!(test) { 64 } else { 1 << 21 };
+    let first = from / ZONE_FRAMES;
+    let mut count = 0;
+    let last = (first..end.div_ceil(ZONE_FRAMES)).find(|&zone| {
+        count += u64::from(counts.get(zone as usize).copied().unwrap_or(0));
+        count > MOVABLES_MAX && zone > first
+    });
+    from..last.map_or(end, |zone| zone * ZONE_FRAMES)
 }

@@ -33,6 +33,8 @@ pub struct Table {
     pub(super) gate: Gate,
     pub(super) durability: Durability,
     pub(super) publisher: Mutex<Option<Publisher>>,
+    /// Held by the thread that compacts.
+    pub(super) compaction: Mutex<()>,
     pub(super) closed: AtomicBool,
     /// During the replay at an open: nothing is logged.
     pub(super) replaying: bool,

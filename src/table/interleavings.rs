@@ -18,6 +18,7 @@ use crate::planted::{Bug, tests::with};
 use crate::random::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -251,6 +252,45 @@ fn a_value_held_beside_compaction() -> bool {
     true
 }
 
+/// Map frames move while checksums are read from them.
+fn lookups_beside_map_frames_that_move() -> bool {
+    let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
+    table.put(&[100], &[1; 20 * 4096]).unwrap();
+    // So that there is a second zone, with map frames behind the value that is removed.
+    table.put(&[101], &vec![2; 520 * 4096]).unwrap();
+    let value = |key: u8| [key; 3000];
+    (0..8).for_each(|key| table.put(&[key], &value(key)).unwrap());
+    remove(&table, [100]);
+    // The cache has no room for anything else.
+    table.get(&[101]).unwrap();
+    let maps = table.pager.movable_maps(u32::MAX);
+    let look = |keys: std::ops::Range<u8>| {
+        keys.for_each(|key| assert_eq!(table.get(&[key]).unwrap().unwrap(), value(key), "key {key}"));
+    };
+    together(&[&|| table.compact().unwrap(), &|| look(0..4), &|| look(4..8)]);
+    look(0..8);
+    whole(&table);
+    table.pager.movable_maps(u32::MAX) != maps
+}
+
+/// One of two compactions waits for the other: until both have ended, nothing is kept, and all allocate near the start.
+fn two_compactions() -> bool {
+    let table = with_a_hole();
+    let compact = || {
+        let go_on = |_, _| {
+            step();
+            assert!(table.pager.is_compacting());
+            ControlFlow::Continue(())
+        };
+        assert!(table.compact_with(go_on).unwrap());
+        step();
+    };
+    together(&[&compact, &compact]);
+    assert!(!table.pager.is_compacting());
+    whole(&table);
+    true
+}
+
 /// Behind the closed gate nothing changes.
 fn a_closed_gate_beside_writers() -> bool {
     let table = table(SHARED, 2, 0..4);
@@ -442,6 +482,8 @@ const SCENARIOS: &[Scenario] = &[
     ("a_scan_beside_splits_and_merges, pages apart", 200, || a_scan_beside_splits_and_merges(APART)),
     ("lookups_beside_compaction", 200, lookups_beside_compaction),
     ("a_value_held_beside_compaction", 100, a_value_held_beside_compaction),
+    ("lookups_beside_map_frames_that_move", 20, lookups_beside_map_frames_that_move),
+    ("two_compactions", 100, two_compactions),
     ("a_closed_gate_beside_writers", 200, a_closed_gate_beside_writers),
     ("a_closed_gate_beside_writers_that_share_a_slot", 50, a_closed_gate_beside_writers_that_share_a_slot),
     ("batches_beside_splits, pages in one frame", 100, || batches_beside_splits(SHARED)),
@@ -484,6 +526,8 @@ const MISTAKES: &[Mistake] = &[
     (Bug::ViewNotComparedAgain, || writers_beside_writers(APART)),
     (Bug::MergeKeepsVersion, lookups_beside_a_bucket_that_goes_and_comes),
     (Bug::MoveKeepsVersion, lookups_beside_compaction),
+    (Bug::MovedMapTrusted, lookups_beside_map_frames_that_move),
+    (Bug::CompactionsTogether, two_compactions),
     (Bug::PeekTrusts, lookups_beside_changes_of_their_page),
     (Bug::WriteKeepsVersion, lookups_beside_changes_of_their_page),
     (Bug::TryWriteOverReaders, || lookups_beside_splits(SHARED)),

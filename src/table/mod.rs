@@ -353,7 +353,7 @@ impl Table {
         };
         {
             let _inside = self.enter_anyway()?;
-            self.buckets.shrink()?;
+            while self.buckets.merge_within_fill(self.gate.totals())? {}
         }
         self.wait_durable(lsn)
     }

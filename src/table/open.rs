@@ -157,6 +157,7 @@ impl Table {
             buckets,
             durability: options.durability,
             publisher: Mutex::default(),
+            compaction: Mutex::default(),
             closed: AtomicBool::new(false),
             replaying: false,
             replayed: 0,

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
 mod checkpoints;
+mod compaction;
 mod counters;
 mod replay;
 mod windows;

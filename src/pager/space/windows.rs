@@ -134,7 +134,7 @@ impl Space {
             if is_sealed {
                 self.windows.sealed.add(frames.clone());
             }
-            self.free_units += self.move_to_lists(frames, OPEN, if is_sealed { SEALED } else { ANY_USE });
+            self.free_units += self.move_from_lists(frames, OPEN);
         }
         for (first, count) in std::mem::take(&mut self.windows.free) {
             self.add_run(first, count);
@@ -144,7 +144,7 @@ impl Space {
     /// What is free in these frames serves any use from here on.
     fn unseal(&mut self, frames: &Range<FrameNo>) {
         for part in self.windows.sealed.remove(frames) {
-            self.move_to_lists(part.clone(), SEALED, ANY_USE);
+            self.move_from_lists(part.clone(), SEALED);
             for free in self.windows.sealed_runs.remove(&part) {
                 self.runs.add(free);
             }
@@ -163,7 +163,7 @@ impl Pager {
     /// `ahead`: windows may be longer than needed now.
     pub(in crate::pager) fn allocate_in_window(&self, len: u32, ahead: bool, must: bool) -> Result<Option<Room>> {
         let mut space = self.space();
-        if space.prefer_low || self.has_full_quarantine(&space) {
+        if space.compacting || self.has_full_quarantine(&space) {
             return Ok(None);
         }
         self.keep_end();

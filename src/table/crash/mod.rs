@@ -14,6 +14,7 @@
 //! Every case has a number: `SPLITPOINT_SEED=17 cargo test crash` runs one alone.
 
 mod beside;
+mod compaction;
 mod damage;
 mod full;
 mod planted;

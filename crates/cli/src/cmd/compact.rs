@@ -12,7 +12,14 @@ use std::time::{Duration, Instant};
 
 /// Drop unused space and shrink the file
 ///
-/// Worth its time after many deletions or replaced values. A signal takes effect when the table is consistent again.
+/// Merges buckets to the fill factor, moves pages and values together, and cuts the file to about the length of a
+/// newly loaded one. Freed space is used again without it, but only this makes the file shorter.
+///
+/// Reads all pages, and writes those of buckets and what has free space before it, at most the whole file, twice: to a
+/// journal beside it, and in place. The file may grow by the longest value in the meantime. Programs that have the table
+/// open for reading go on, and open it again afterwards.
+///
+/// A signal takes effect when the table is consistent again. If the process is killed, nothing is lost; run it again.
 #[derive(clap::Args)]
 pub struct Compact {
     /// The table

@@ -1,0 +1,235 @@
+//! The allocator's part of a compaction: it passes over the file from the start, and what it meets is moved behind it.
+//!
+//! ```text
+//! 0 ........ passed ............ end of the file
+//! dense      |  still to be moved
+//! ```
+//!
+//! Frames with a hole that were passed are in lists of their own, so room behind a compaction is found as fast as any.
+//! Map frames can lie in the way of a large extent, so they move too: a thread that reads a checksum compares the place
+//! of the map frame afterwards (`Pager::stored_sum`).
+//!
+//! Not here: what is moved, and in which order (`buckets/compact.rs`).
+
+use super::{ANY_USE, FRAME_UNITS, PASSED, Space, ZONE_FRAMES, free_units};
+use crate::error::{ErrorKind, Result};
+use crate::pager::pool::FrameNo;
+use crate::pager::words::Bytes;
+use crate::pager::{Pager, SUM_OF_SUMS, sum_of_sums};
+use std::sync::atomic::Ordering::*;
+
+/// Where a compaction wants room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// In frames that were passed.
+    Passed,
+    /// At the end of the file, which grows.
+    AtEnd,
+    /// In this frame.
+    In(FrameNo),
+}
+
+/// A compaction in progress. Until it is dropped nothing is kept or put into windows, and all allocate near the start.
+pub(crate) struct Compacting<'p>(&'p Pager);
+
+impl Drop for Compacting<'_> {
+    fn drop(&mut self) {
+        let mut space = self.0.space();
+        space.pass_none();
+        space.compacting = false;
+        self.0.kept.refuse(false);
+    }
+}
+
+impl Space {
+    /// Passes the frames below `end`. Returns their free units.
+    fn pass_to(&mut self, end: FrameNo) -> u64 {
+        let mut free = 0;
+        for frame in self.passed..end {
+            let link = self.link_of(frame);
+            if self.lists_of(frame) != ANY_USE {
+                continue;
+            }
+            if link.list == 0 {
+                free += if self.runs.around(frame).is_some() { u64::from(FRAME_UNITS) } else { 0 };
+                continue;
+            }
+            free += free_units(link.list, link.used);
+            self.take_out(frame, link, ANY_USE);
+            self.passed = frame + 1;
+            self.put_in(frame, link.used, link.list, PASSED);
+        }
+        self.passed = self.passed.max(end);
+        free
+    }
+
+    /// No frame counts as passed any more.
+    fn pass_none(&mut self) {
+        let passed = std::mem::take(&mut self.passed);
+        for frame in 0..passed {
+            let link = self.link_of(frame);
+            // Frames of windows were not taken out of their lists.
+            if link.list != 0 && self.lists_of(frame) == ANY_USE {
+                self.take_out(frame, link, PASSED);
+                self.put_in(frame, link.used, link.list, ANY_USE);
+            }
+        }
+    }
+}
+
+impl Pager {
+    /// Begins a compaction. There is one at a time.
+    pub(crate) fn begin_compaction(&self) -> Compacting<'_> {
+        self.kept.refuse(true);
+        self.space().compacting = true;
+        Compacting(self)
+    }
+
+    /// Whether a compaction is in progress.
+    #[cfg(test)]
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.space().compacting
+    }
+
+    /// Begins a pass: all free space is known, and nothing has been passed.
+    pub(crate) fn begin_pass(&self) -> Result<()> {
+        let mut space = self.space();
+        space.pass_none();
+        self.learn_all(&mut space)
+    }
+
+    /// Passes the frames below `end`. Returns their free units.
+    pub(crate) fn pass_to(&self, end: FrameNo) -> u64 {
+        self.space().pass_to(end)
+    }
+
+    /// Allocates `len` units, as [`allocate`](Self::allocate) does. `None` where there is no such room.
+    pub(crate) fn allocate_in_room(&self, len: u32, room: Room) -> Result<Option<u64>> {
+        self.allocate_in(&mut self.space(), len, room)
+    }
+
+    fn allocate_in(&self, space: &mut Space, len: u32, room: Room) -> Result<Option<u64>> {
+        let frames = len.div_ceil(FRAME_UNITS);
+        let first = match room {
+            Room::In(frame) => {
+                let has_hole = u32::from(space.link_of(frame).list) >= len;
+                return has_hole.then(|| self.take_hole(space, frame, len)).transpose();
+            }
+            Room::Passed => {
+                if len < FRAME_UNITS
+                    && let Some(frame) = space.lists[PASSED].find(len)
+                {
+                    return self.take_hole(space, frame, len).map(Some);
+                }
+                let passed = space.passed;
+                let Some(first) = space.runs.first_of(frames).filter(|&first| first + frames <= passed) else {
+                    return Ok(None);
+                };
+                space.remove_free(&(first..first + frames));
+                first
+            }
+            Room::AtEnd => match self.extend(space, frames) {
+                Err(e) if e.kind() == ErrorKind::DiskFull => return Ok(None),
+                first => first?,
+            },
+        };
+        self.use_run(space, first, len).map(Some)
+    }
+
+    /// Free frames just before `frame`.
+    pub(crate) fn free_frames_before(&self, frame: FrameNo) -> u32 {
+        let run = frame.checked_sub(1).and_then(|before| self.space().runs.around(before));
+        run.map_or(0, |run| frame - run.start)
+    }
+
+    /// Free units of `frame` outside of its longest hole.
+    pub(crate) fn scattered_units(&self, frame: FrameNo) -> u32 {
+        let link = self.space().link_of(frame);
+        if link.list == 0 { 0 } else { (!link.used).count_ones() - u32::from(link.list) }
+    }
+
+    /// The groups of map frames that can move and are needed in a file of `frames` frames: number, first frame and
+    /// count.
+    pub(crate) fn movable_maps(&self, frames: FrameNo) -> Vec<(usize, FrameNo, u32)> {
+        let groups = self.map_groups().iter().map(|group| group.load(Acquire)).take_while(|&first| first != 0);
+        groups
+            .enumerate()
+            .filter(|&(group, _)| described_by(group) < u64::from(frames))
+            .map(|(group, first)| (group, first, 2 << group))
+            .collect()
+    }
+
+    /// Moves a group of map frames that begins at frame `old`; returns its first unit. `None` where there is no room,
+    /// or the group is not there any more. The caller keeps writers and checkpoints out.
+    pub(crate) fn move_map_group(&self, group: usize, old: FrameNo, room: Room) -> Result<Option<u64>> {
+        let mut space = self.space();
+        let count = 2 << group;
+        if self.map_groups()[group].load(Acquire) != old {
+            return Ok(None);
+        }
+        let Some(unit) = self.allocate_in(&mut space, count * FRAME_UNITS, room)? else { return Ok(None) };
+        let new = (unit / u64::from(FRAME_UNITS)) as FrameNo;
+        for i in 0..count {
+            let mut bytes = self.read(old + i)?.to_vec();
+            if i % 2 == 1 {
+                let sum = sum_of_sums(new + i, &bytes);
+                bytes[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+            self.write_fresh(new + i)?.whole().store(0, &bytes);
+        }
+        self.map_groups()[group].store(new, Release);
+        space.fixed.insert(new, count);
+        space.fixed.remove(&old);
+        self.forget_map_frames(old, count)?;
+        self.free_in(&mut space, u64::from(old) * u64::from(FRAME_UNITS), count * FRAME_UNITS)?;
+        Ok(Some(unit))
+    }
+
+    /// Clears frames that were map frames: what is in the file would be compared with a checksum that they never had.
+    fn forget_map_frames(&self, first: FrameNo, count: u32) -> Result<()> {
+        for frame in first..first + count {
+            self.write_fresh(frame)?.whole().fill(0..self.frame_bytes(), 0);
+        }
+        Ok(())
+    }
+
+    /// Frees map frames that describe nothing, and cuts the free frames at the end off the file. The caller keeps all
+    /// others out.
+    pub(crate) fn trim(&self) -> Result<()> {
+        let mut space = self.space();
+        self.learn_all(&mut space)?;
+        loop {
+            let end = self.frame_count();
+            if let Some(last) = space.runs.last().filter(|last| last.end == end) {
+                space.remove_free(&last);
+                self.cut(&mut space, last.start)?;
+                continue;
+            }
+            let Some(group) = self.zones_mapped().ilog2().checked_sub(1) else { return Ok(()) };
+            let first = self.map_groups()[group as usize].load(Acquire);
+            let count = 2 << group;
+            // Zone 2^23, in a file of maximum length, would start beyond the last frame number.
+            let described = described_by(group as usize);
+            if u64::from(end) <= described {
+                self.map_groups()[group as usize].store(0, Release);
+                space.fixed.remove(&first);
+                self.forget_map_frames(first, count)?;
+                self.free_in(&mut space, u64::from(first) * u64::from(FRAME_UNITS), count * FRAME_UNITS)?;
+                continue;
+            }
+            // They describe only themselves, at the end.
+            if first + count != end || u64::from(first) > described {
+                return Ok(());
+            }
+            self.fill_used_bits(first, described as FrameNo - first, 0)?; // less than `end`, as compared
+            self.cut(&mut space, first)?;
+            self.map_groups()[group as usize].store(0, Release);
+            space.fixed.remove(&first);
+        }
+    }
+}
+
+/// The first frame that a group of map frames describes.
+fn described_by(group: usize) -> u64 {
+    (1 << group) * u64::from(ZONE_FRAMES)
+}

@@ -1,0 +1,183 @@
+//! Compaction: the file's size afterwards, compared with that of a table into which the same pairs are loaded.
+
+use crate::io::{Disk, Mode, Storage};
+use crate::random::Random;
+use crate::table::{Table, TableOptions};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn file_bytes(path: &Path) -> u64 {
+    Disk.open(path, Mode::Read).unwrap().len().unwrap()
+}
+
+/// Bytes of a new table with the pairs of `table`, put in the order of a dump.
+fn fresh_bytes(table: &Table, options: &TableOptions) -> u64 {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fresh.spt");
+    let fresh = options.clone().open(&path).unwrap();
+    for pair in table.scan() {
+        let (key, value) = pair.unwrap();
+        fresh.put(&key, &value).unwrap();
+    }
+    fresh.close().unwrap();
+    file_bytes(&path)
+}
+
+fn check(table: &Table, model: &Model) {
+    assert_eq!(table.len(), model.len() as u64);
+    for (key, value) in model {
+        assert!(table.get(key).unwrap().as_ref() == Some(value), "key {key:?}");
+    }
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+/// Requires that a compacted file has at most a tenth more bytes than a fresh one; of a tiny file, a frame more.
+fn check_bytes(compacted: u64, fresh: u64, frame_bytes: u64, what: &str) {
+    let most = (fresh + fresh / 10).max(fresh + frame_bytes);
+    assert!(compacted <= most, "{what}: {compacted} bytes compacted, {fresh} fresh");
+}
+
+/// A table of random options, and its path in `directory`.
+fn random_options(random: &mut Random) -> TableOptions {
+    let mut options = TableOptions::new().seed(1).page_bytes(random.pick(&[512, 1024, 1024, 4096, 8192, 65_536]));
+    match random.below(3) {
+        0 => options = options.fill_factor(random.pick(&[1, 2, 10, 100])),
+        1 => options = options.fill_percent(random.pick(&[30, 60, 92, 150])),
+        _ => {}
+    }
+    // A cache for part of the table, too.
+    if random.percent(50) { options.cache_bytes(1) } else { options }
+}
+
+/// Puts, appends and removes pairs at random, in turns that mostly add and turns that mostly remove.
+fn change_randomly(table: &Table, model: &mut Model, random: &mut Random, sizes: &[usize], keys: usize, steps: usize) {
+    for step in 0..steps {
+        let key = format!("{:05}", random.below(keys)).into_bytes();
+        let key = if key[4] == b'7' { key.repeat(40) } else { key };
+        let bytes = random.pick(sizes);
+        let bytes = bytes / 2 + random.below(bytes / 2 + 1);
+        let value = vec![step as u8; bytes];
+        let adds = step / (steps / 5) % 2 == 0;
+        match random.below(10) {
+            0..2 => {
+                table.append(&key, &value).unwrap();
+                model.entry(key).or_default().extend(value);
+            }
+            2..9 if !adds => assert_eq!(table.remove(&key).unwrap(), model.remove(&key).is_some()),
+            _ => {
+                table.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+    }
+}
+
+fn compacts_any_history(seed: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let mut random = Random::new(&[seed]);
+    let options = random_options(&mut random);
+    let frame_bytes = options.page_bytes.max(4096).into();
+    let sizes: &[usize] = random.pick(&[
+        &[0, 20, 100][..],
+        &[20, 300, 700, 2500],
+        &[2500, 4096, 5000],
+        &[0, 100, 1000, 10_000, 70_000],
+        &[30_000, 200_000, 20],
+        &[20, 20, 20, 3000],
+    ]);
+    let keys = random.pick(&[30, 300, 3000]);
+    let keys = if sizes.contains(&70_000) || sizes.contains(&200_000) { keys.min(300) } else { keys };
+    let what = format!(
+        "seed {seed}, pages of {}, {:?} pairs or {} %, sizes {sizes:?}, {keys} keys",
+        options.page_bytes, options.fill_factor, options.fill_percent
+    );
+    let mut table = options.clone().open(&path).unwrap();
+    let mut model = Model::new();
+    for round in 0..2 {
+        change_randomly(&table, &mut model, &mut random, sizes, keys, 4 * keys);
+        if random.percent(30) {
+            table.close().unwrap();
+            table = options.clone().open(&path).unwrap();
+        }
+        table.compact().unwrap();
+        check(&table, &model);
+        let (compacted, fresh) = (file_bytes(&path), fresh_bytes(&table, &options));
+        check_bytes(compacted, fresh, frame_bytes, &format!("{what}, round {round}"));
+    }
+    table.close().unwrap();
+    check(&options.open(&path).unwrap(), &model);
+}
+
+#[test]
+fn a_compacted_file_is_about_as_small_as_a_fresh_one_after_any_history() {
+    (0..24).for_each(compacts_any_history);
+}
+
+#[test]
+#[ignore = "slow: 1000 histories"]
+fn a_compacted_file_is_about_as_small_as_a_fresh_one_after_many_histories() {
+    (1000..2000).for_each(compacts_any_history);
+}
+
+/// A table in a file, compacted after `change`, with pages of `page_bytes`. Compares bytes and content.
+fn compacts(page_bytes: u32, change: impl Fn(&Table, &mut Model)) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let options = TableOptions::new().seed(1).page_bytes(page_bytes);
+    let table = options.clone().open(&path).unwrap();
+    let mut model = Model::new();
+    change(&table, &mut model);
+    table.compact().unwrap();
+    check(&table, &model);
+    let (compacted, fresh) = (file_bytes(&path), fresh_bytes(&table, &options));
+    check_bytes(compacted, fresh, page_bytes.max(4096).into(), &format!("pages of {page_bytes}"));
+    table.close().unwrap();
+    check(&options.open(&path).unwrap(), &model);
+}
+
+#[test]
+fn a_table_that_lost_half_of_its_pairs_is_compacted_to_the_size_of_a_fresh_one() {
+    for page_bytes in [512, 1024, 4096, 16_384] {
+        compacts(page_bytes, |table, model| {
+            for i in 0..20_000u32 {
+                table.put(&i.to_le_bytes(), &[7; 100]).unwrap();
+                model.insert(i.to_le_bytes().into(), [7; 100].into());
+            }
+            for i in (0..20_000u32).step_by(2) {
+                assert!(table.remove(&i.to_le_bytes()).unwrap());
+                model.remove(&i.to_le_bytes()[..]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_value_that_grew_by_appends_is_compacted_to_its_length() {
+    // Across the map frames of several zones, which then lie where the value has to be.
+    compacts(1024, |table, model| {
+        for _ in 0..6_000 {
+            table.append(b"key", &[7; 1000]).unwrap();
+        }
+        model.insert(b"key".into(), vec![7; 6_000_000]);
+    });
+}
+
+#[test]
+fn values_of_three_quarters_of_a_frame_close_up_after_others_were_removed() {
+    compacts(1024, |table, model| {
+        for i in 0..3000u32 {
+            let value = vec![i as u8; if i % 3 == 0 { 1000 } else { 2900 + i as usize % 200 }];
+            table.put(&i.to_le_bytes(), &value).unwrap();
+            model.insert(i.to_le_bytes().into(), value);
+        }
+        for i in (0..3000u32).filter(|i| i % 3 != 0 || i % 2 == 0) {
+            if i % 5 != 0 {
+                assert!(table.remove(&i.to_le_bytes()).unwrap());
+                model.remove(&i.to_le_bytes()[..]);
+            }
+        }
+    });
+}
