@@ -608,7 +608,7 @@ spt_status spt_cursor_close(spt_cursor *cursor);
  * Merges buckets that the load no longer needs, moves what is at the end of the file to free space before it, and cuts
  * the file. Other threads go on; each waits for one bucket at most. Takes as long as reading and writing the file.
  *
- * `progress` may be NULL. It gets the buckets done and the buckets in all of the present pass; there are one to eight.
+ * `progress` may be NULL. It gets how much of the present step is done, and of how much.
  *
  * Errors:
  *   SPT_STOPPED  `progress` cancelled it; the table has become as small as it got

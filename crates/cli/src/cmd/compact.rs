@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// newly loaded one. Freed space is used again without it, but only this makes the file shorter.
 ///
 /// Reads all pages, and writes those of buckets and what has free space before it, at most the whole file, twice: to a
-/// journal beside it, and in place. The file may grow by the longest value in the meantime. Programs that have the table
-/// open for reading go on, and open it again afterwards.
+/// journal beside it, and in place. The file may grow by the longest value in the meantime. Programs that have the
+/// table open for reading go on, and open it again afterwards.
 ///
 /// A signal takes effect when the table is consistent again. If the process is killed, nothing is lost; run it again.
 #[derive(clap::Args)]
