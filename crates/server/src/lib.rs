@@ -27,6 +27,7 @@ pub mod run;
 pub mod server;
 pub mod session;
 pub mod settings;
+mod size;
 pub mod slow_log;
 pub mod syncer;
 mod systemd;
@@ -35,3 +36,4 @@ pub mod watcher;
 
 pub use options::{Options, ServeError};
 pub use run::run;
+pub use size::parse_size;

@@ -1,6 +1,7 @@
 //! Options: from flags, the environment, and a TOML file, in this order of precedence.
 
 use crate::keyspace::Eviction;
+use crate::size::parse_size;
 use std::path::PathBuf;
 
 /// Options of `splitpoint serve`. Every one has a default; none is needed.
@@ -287,20 +288,10 @@ impl Options {
     }
 }
 
-/// A size: bytes, or with K, M, G, T.
+/// A size of an option.
 ///
 /// # Errors
 /// What is expected instead.
 pub(crate) fn size(text: &str) -> Result<u64, ServeError> {
-    let wrong = || ServeError::usage(format!("{text:?} is not a size; write bytes, or a number with K, M, G or T"));
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let factor: u64 = match text[digits..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
-        "" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        "T" => 1 << 40,
-        _ => return Err(wrong()),
-    };
-    text[..digits].parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
+    parse_size(text).map_err(ServeError::usage)
 }

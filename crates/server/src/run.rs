@@ -24,6 +24,7 @@ use crate::settings::Settings;
 use crate::systemd;
 use crate::tls::{Security, Tls};
 use crate::watcher;
+use splitpoint::{Dictionary, TableOptions};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -151,7 +152,10 @@ fn open_dictionary(path: &Path, options: &Options) -> Result<KeySpace, ServeErro
     };
     let served = Served::open(source).map_err(|error| match error {
         OpenError::Topology(what) => ServeError::usage(what),
-        OpenError::Dictionary(error) => of_library(error),
+        OpenError::Dictionary(error) => match is_table(path) {
+            true => ServeError::usage(format!("{0}: is a table; `--file {0}` serves it", path.display())),
+            false => of_library(error),
+        },
     })?;
     let now = served.now();
     let topology = now.slots.topology();
@@ -168,6 +172,10 @@ fn open_dictionary(path: &Path, options: &Options) -> Result<KeySpace, ServeErro
     );
     drop(now);
     KeySpace::over(Arc::new(served)).map_err(of_space)
+}
+
+fn is_table(path: &Path) -> bool {
+    TableOptions::new().create(false).read_only(true).open(path).is_ok()
 }
 
 fn of_space(error: SpaceError) -> ServeError {
@@ -189,7 +197,13 @@ fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
         max_memory_bytes: sized(&options.max_memory)?.unwrap_or(0),
         eviction: options.eviction.unwrap_or_default().into(),
     };
-    let space = KeySpace::open(opening).map_err(of_space)?;
+    let space = KeySpace::open(opening).map_err(|error| match &options.file {
+        Some(file) if Dictionary::open(file).is_ok() => ServeError::usage(format!(
+            "{0}: is a dictionary; `--dict {0}` serves it, read-only, and `splitpoint thaw` turns it into a table",
+            file.display()
+        )),
+        _ => of_space(error),
+    })?;
     match space.path() {
         Some(path) => tracing::info!(
             file = %path.display(), keys = space.len(0), elapsed_ms = since.elapsed().as_millis() as u64, "opened"
