@@ -59,8 +59,8 @@ pub struct Input<'i> {
 }
 
 impl<'i> Input<'i> {
-    /// `-` is standard input.
-    pub fn open(path: &Path, interrupt: &'i Interrupt) -> Result<Self> {
+    /// `-` is standard input. `certain`: the format is known, so rows may begin like compressed data.
+    pub fn open(path: &Path, certain: bool, interrupt: &'i Interrupt) -> Result<Self> {
         let stdin = path.as_os_str() == "-";
         let name = if stdin { "stdin".to_owned() } else { path.display().to_string() };
         let file = if stdin { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
@@ -74,8 +74,9 @@ impl<'i> Input<'i> {
         let file_bytes = metadata.is_file().then_some(metadata.len());
         let read = Rc::new(Cell::new(0));
         let mut source = Wakeable { file, interrupt, read: Rc::clone(&read) };
-        let head = compressed::head(&mut source).map_err(|error| Failure::io(&name, &error))?;
-        let compression = Compression::of(&head);
+        let fully = certain && !compressed::is_named(path);
+        let (head, whole) = compressed::head(&mut source, fully).map_err(|error| Failure::io(&name, &error))?;
+        let compression = Compression::of(&head).filter(|found| !fully || found.decodes(&head, whole));
         let all = io::Read::chain(io::Cursor::new(head), source);
         Ok(match compression {
             None => Self { file_bytes, ..Self::new(Box::new(all), name) },
@@ -293,6 +294,15 @@ impl<'i> Input<'i> {
             _ => error.to_string(),
         };
         let (name, bytes) = (&self.name, self.position + self.end as u64);
+        if compressed::needs_larger_window(error) {
+            return Failure::of_kind(
+                ErrorKind::OutOfMemory,
+                format_args!(
+                    "{name}: its Zstandard window is larger than 128 MiB; decompress it first, as in \
+                     `zstd -dc --long=31 FILE | splitpoint load TABLE -`"
+                ),
+            );
+        }
         let message = format!("{name}: damaged {compression} after {bytes} bytes of contents: {what}");
         Failure::of_kind(ErrorKind::Corrupt, message)
     }
@@ -353,7 +363,7 @@ mod tests {
     #[test]
     fn a_file_system_that_gives_up_is_no_signal() {
         assert!(Input::new(Box::new(Unanswered), "rows.tsv".into()).line().is_err());
-        assert!(compressed::head(&mut Unanswered).is_err());
+        assert!(compressed::head(&mut Unanswered, false).is_err());
         assert!(is_signal(&io::ErrorKind::TimedOut.into()));
     }
 

@@ -26,7 +26,7 @@ impl Del {
         let mut absent = Absent::default();
         let all = keys.each(|key| {
             if !table.remove(key)? {
-                absent.add(&self.file, key);
+                return absent.add(&self.file, key, |key| Ok(table.contains(key)?));
             }
             Ok(())
         });

@@ -26,7 +26,7 @@ impl Exists {
         let mut absent = Absent::default();
         keys.each(|key| {
             if !store.contains(key)? {
-                absent.add(&self.file, key);
+                return absent.add(&self.file, key, |key| store.contains(key));
             }
             Ok(())
         })?;

@@ -57,8 +57,7 @@ pub fn print_values(file: &Path, store: &Store, keys: &Keys, shown: &ShownArgs) 
     let mut absent = Absent::default();
     let all = keys.each(|key| {
         if !store.get_into(key, &mut value)? {
-            absent.add(file, key);
-            return Ok(());
+            return absent.add(file, key, |key| store.contains(key));
         }
         row.clear();
         shown.write(Pair { key, value: &value }, &mut row);

@@ -53,7 +53,7 @@ impl Keys {
 
 fn each_of_stdin(escaped: bool, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let interrupt = Interrupt::watch()?;
-    let mut input = Input::open(Path::new("-"), &interrupt)?;
+    let mut input = Input::open(Path::new("-"), true, &interrupt)?;
     input.skip_byte_order_mark()?;
     let mut unescaped = Vec::new();
     let mut number: u64 = 0;
@@ -83,13 +83,18 @@ fn each_of_stdin(escaped: bool, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Re
 pub struct Absent(u64);
 
 impl Absent {
-    pub fn add(&mut self, file: &Path, key: &[u8]) {
+    /// `is_there` looks for the key that `key` would be with --escaped.
+    ///
+    /// # Errors
+    /// Those of `is_there`.
+    pub fn add(&mut self, file: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<()> {
         self.0 += 1;
         if self.0 <= ABSENT_NAMED_MAX {
-            eprintln!("splitpoint: {}", key_absent(file, key));
+            eprintln!("splitpoint: {}", key_absent(file, key, is_there)?);
         } else if self.0 == ABSENT_NAMED_MAX + 1 {
             eprintln!("splitpoint: further absent keys are not named");
         }
+        Ok(())
     }
 
     /// The exit status: 1 if any key was absent.

@@ -5,6 +5,7 @@
 //! limits the speed; the readers alone do several million rows/s.
 
 use crate::failure::{Failure, Result};
+use crate::format::columns::{Separator, parse_separator};
 use crate::format::{Pair, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
@@ -47,15 +48,12 @@ pub struct Load {
     input: Vec<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
-    /// What to do with a key that exists
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = Duplicates::Last,
-        hide_possible_values = true,
-        value_name = "last|first|append|error"
-    )]
-    duplicates: Duplicates,
+    /// What to do with a key that exists [default: last]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "last|first|append|error")]
+    duplicates: Option<Duplicates>,
+    /// With --duplicates append: written between two values; \t \n \r \\ \xHH are escapes
+    #[arg(long, value_name = "TEXT", value_parser = parse_separator)]
+    separator: Option<Separator>,
     /// When a row is durable: none, at the end of the load; os, at once unless the system fails; sync, at once
     #[arg(
         long,
@@ -134,7 +132,8 @@ impl Load {
             file,
             input,
             source: SourceArgs::auto(),
-            duplicates,
+            duplicates: Some(duplicates),
+            separator: None,
             durability: DurabilityName::None,
             page_size: None,
             fill_factor: None,
@@ -147,13 +146,18 @@ impl Load {
         }
     }
 
-    pub fn run(self) -> Result<()> {
+    pub fn run(mut self) -> Result<()> {
+        if self.separator.is_some() && self.duplicates != Some(Duplicates::Append) {
+            return Err(Failure::usage("--separator needs --duplicates append"));
+        }
+        self.source.one_value = self.duplicates.is_none();
         let interrupt = Interrupt::watch()?;
         // Look at the inputs first: a misspelt name must not leave an empty table behind.
         let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
         self.refuse_own(&inputs.files)?;
         let existed = self.file.exists();
-        let mut loading = Loading { load: &self, table: OnceCell::new(), stored: 0, start: Instant::now() };
+        let mut loading =
+            Loading { load: &self, table: OnceCell::new(), stored: 0, table_failed: false, start: Instant::now() };
         let loaded = loading.all(&mut inputs, existed);
         // A first load that fails leaves no empty table behind.
         let nothing_kept = if self.whole {
@@ -165,11 +169,11 @@ impl Load {
             drop(table);
             remove_table(&self.file);
         }
-        let end = loaded.map_err(|failure| match loading.stored {
-            _ if nothing_kept => failure,
-            0 => failure,
-            rows => failure.and(self.left_by_failure(rows)),
-        })?;
+        let end = match loaded {
+            Ok(end) => end,
+            Err(failure) if nothing_kept || loading.stored == 0 => return Err(failure),
+            Err(failure) => return Err(self.stopped_by(failure, loading)),
+        };
         if nothing_kept {
             return Err(self.not_created(end));
         }
@@ -254,17 +258,20 @@ impl Load {
         }
     }
 
-    /// What is in the table after the library failed.
-    fn left_by_failure(&self, rows: u64) -> String {
-        let (file, rows) = (self.file.display(), count_of(rows, "row"));
-        match self.durability {
-            DurabilityName::None => {
-                format!(
-                    "Stopped after {rows}; those since the last checkpoint may not be in {file}, so load them again"
-                )
-            }
-            DurabilityName::Os | DurabilityName::Sync => format!("Stopped after {rows}, all of them in {file}"),
+    /// Says what is in the table after a failure: all rows that were stored, unless the table itself failed.
+    fn stopped_by(&self, failure: Failure, loading: Loading<'_>) -> Failure {
+        let (file, rows) = (self.file.display(), count_of(loading.stored, "row"));
+        let written = match loading.table.into_inner() {
+            Some(table) if !loading.table_failed => table.checkpoint().and_then(|()| table.close()).is_ok(),
+            _ => false,
+        };
+        let durable = !matches!(self.durability, DurabilityName::None);
+        if written || durable {
+            return failure.and(format_args!("Stopped after {rows}, all of them in {file}"));
         }
+        failure.and(format_args!(
+            "Stopped after {rows}; those since the last checkpoint may not be in {file}, so load them again"
+        ))
     }
 
     fn report(&self, report: &Report<'_>, end: End) -> Result<()> {
@@ -350,6 +357,8 @@ struct Loading<'l> {
     table: OnceCell<Table>,
     /// Rows in the table.
     stored: u64,
+    /// The library failed, not an input.
+    table_failed: bool,
     start: Instant,
 }
 
@@ -361,7 +370,7 @@ impl Loading<'_> {
             self.load.table(&self.table)?;
         }
         inputs.feed(&mut |pair, _| {
-            let refused = self.store(pair)?;
+            let refused = self.store(pair).inspect_err(|_| self.table_failed = true)?;
             self.stored += u64::from(refused.is_none());
             Ok(refused)
         })
@@ -370,9 +379,14 @@ impl Loading<'_> {
     /// `Some` reason if the pair may not be stored.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
         let table = self.load.table(&self.table)?;
-        match self.load.duplicates {
+        match self.load.duplicates.unwrap_or(Duplicates::Last) {
             Duplicates::Last => accepted(table.put(pair.key, pair.value)),
-            Duplicates::Append => accepted(table.append(pair.key, pair.value).map(drop)),
+            Duplicates::Append => match &self.load.separator {
+                Some(Separator(between)) if table.contains(pair.key)? => {
+                    accepted(table.append(pair.key, &[between, pair.value].concat()).map(drop))
+                }
+                _ => accepted(table.append(pair.key, pair.value).map(drop)),
+            },
             Duplicates::First => accepted(table.insert(pair.key, pair.value).map(drop)),
             Duplicates::Error => {
                 let mut absent = true;

@@ -146,8 +146,17 @@ fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
     Ok(unescaped)
 }
 
-fn key_absent(path: &Path, key: &[u8]) -> String {
-    format!("{}: no key {}", path.display(), tsv::quoted(key))
+/// What to say of an absent key. `is_there` looks for the key that it would be with --escaped: `scan` and `dump` write
+/// keys like that.
+fn key_absent(path: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<String> {
+    let mut unescaped = Vec::new();
+    let has_escapes = tsv::unescape(key, &mut unescaped).is_ok() && unescaped != key;
+    let advice = if has_escapes && is_there(&unescaped)? {
+        format!("; with --escaped it is {}, which is there", tsv::quoted(&unescaped))
+    } else {
+        String::new()
+    };
+    Ok(format!("{}: no key {}{advice}", path.display(), tsv::quoted(key)))
 }
 
 /// Whether the file is a table, judged by its content; a damaged one counts.

@@ -32,7 +32,9 @@ impl Rename {
     pub fn run(self) -> Result<()> {
         let (old, new) = (argument_bytes(&self.old, self.escaped)?, argument_bytes(&self.new, self.escaped)?);
         let table = open_to_change(&self.file)?;
-        let value = table.get(&old)?.ok_or_else(|| Failure::no(key_absent(&self.file, &old)))?;
+        let Some(value) = table.get(&old)? else {
+            return Err(Failure::no(key_absent(&self.file, &old, |key| Ok(table.contains(key)?))?));
+        };
         if old == new {
             return Ok(table.close()?);
         }

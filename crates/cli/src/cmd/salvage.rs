@@ -26,6 +26,7 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     let writer = Writer::begin(format, &about, &mut row).map_err(Failure::no)?;
     let mut salvaging = Salvaging {
         file,
+        format,
         writer,
         only_verified,
         out: Output::stdout(),
@@ -59,8 +60,21 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     if report.is_whole() { Ok(()) } else { Err(Failure::no_already_printed()) }
 }
 
+/// What makes a new table of the output.
+fn advice(format: Format) -> String {
+    let command = match format {
+        Format::Sql => "`sqlite3 NEW.db` makes a database".into(),
+        // Read from its end.
+        Format::Parquet => "`splitpoint load NEW.spt FILE --format parquet` makes a new table".into(),
+        Format::Tsv => "`splitpoint load NEW.spt -` makes a new table".to_owned(),
+        format => format!("`splitpoint load NEW.spt - --format {}` makes a new table", format.name()),
+    };
+    format!(". {command} from this output")
+}
+
 struct Salvaging<'f> {
     file: &'f Path,
+    format: Format,
     writer: Writer,
     only_verified: bool,
     out: Output,
@@ -134,8 +148,7 @@ impl Salvaging<'_> {
         if report.log_unread {
             sum += "; the changes in its log are left out: `splitpoint dump` without `--salvage` has them, if it can";
         }
-        let advice =
-            if report.is_whole() { "" } else { ". `splitpoint load NEW.spt -` makes a new table from this output" };
+        let advice = if report.is_whole() { String::new() } else { advice(self.format) };
         eprintln!("{file}: {sum}{advice}.");
     }
 }

@@ -13,8 +13,11 @@
 //! `DATA=END` marks the end, so a dump that was cut is recognized. Both programs take `type=btree`. `mdb_load` also
 //! needs `mapsize`, which `db_load` does not know.
 //!
-//! `mdb_dump -p` of LMDB before 0.9.25 writes backslashes unescaped, so that `\41` may be an A or three characters. Its
-//! hexadecimal form is exact.
+//! `mdb_dump -p` of LMDB before 0.9.25 writes backslashes unescaped, so that `\0a` may be a newline or three
+//! characters. Its hexadecimal form is exact. An escape that only old versions can have written is a bad row. The
+//! others are read, with a warning. Only LMDB writes `mapsize`.
+//!
+//! A database with `duplicates=1` may have several values of a key, one after another.
 
 use super::stop::{self, Stop};
 use super::text::{bad_line, lost_at_line};
@@ -35,6 +38,14 @@ pub struct Dump<'i> {
     line: u64,
     state: State,
     hex: bool,
+    /// The database may have several values of a key.
+    duplicates: bool,
+    /// A second value of a key is a bad row.
+    one_value: bool,
+    key_before: Option<Vec<u8>>,
+    of_lmdb: bool,
+    /// The first line with an escape whose meaning depends on the version of LMDB.
+    doubtful_line: Option<u64>,
     scratch: Scratch,
 }
 
@@ -57,8 +68,19 @@ enum Lines {
 }
 
 impl<'i> Dump<'i> {
-    pub fn new(input: Input<'i>) -> Self {
-        Self { input, line: 0, state: State::Header, hex: true, scratch: Scratch::default() }
+    pub fn new(input: Input<'i>, one_value: bool) -> Self {
+        Self {
+            input,
+            line: 0,
+            state: State::Header,
+            hex: true,
+            duplicates: false,
+            one_value,
+            key_before: None,
+            of_lmdb: false,
+            doubtful_line: None,
+            scratch: Scratch::default(),
+        }
     }
 
     fn line(&mut self) -> Step<Range<usize>> {
@@ -80,6 +102,9 @@ impl<'i> Dump<'i> {
                 b"format=bytevalue" => (format, self.hex) = (true, true),
                 _ if line.starts_with(b"format=") => return lost("format=print or format=bytevalue was expected"),
                 b"type=recno" | b"type=queue" => keys = keys.or(Some(false)),
+                b"type=heap" => return lost("a heap has values without keys, so it has no pairs"),
+                b"duplicates=1" => self.duplicates = true,
+                _ if line.starts_with(b"mapsize=") => self.of_lmdb = true,
                 b"keys=1" => keys = Some(true),
                 b"keys=0" => keys = Some(false),
                 b"HEADER=END" if !format => return lost("format=print or format=bytevalue was expected before"),
@@ -139,12 +164,32 @@ impl<'i> Dump<'i> {
                 ));
             };
             let bytes = if what == "key" { &mut self.scratch.key } else { &mut self.scratch.value };
-            let decoded = if self.hex { from_hex(text, bytes) } else { unescape(text, bytes) };
+            let decoded = if self.hex { from_hex(text, bytes) } else { unescape(text, self.of_lmdb, bytes) };
+            if self.of_lmdb && !self.hex && text.contains(&b'\\') {
+                self.doubtful_line = self.doubtful_line.or(Some(self.line));
+            }
             if let (Err(what), None) = (decoded, &wrong) {
                 wrong = Some((self.line, what));
             }
         }
-        Ok(wrong.map_or(Lines::Pair, |(line, what)| Lines::Bad(line, what)))
+        let second = wrong.is_none().then(|| self.second_value()).flatten().map(|what| (self.line, what));
+        Ok(wrong.or(second).map_or(Lines::Pair, |(line, what)| Lines::Bad(line, what)))
+    }
+
+    /// What is wrong with a second value of a key.
+    fn second_value(&mut self) -> Option<String> {
+        if !self.duplicates || !self.one_value {
+            return None;
+        }
+        if self.key_before.as_ref() == Some(&self.scratch.key) {
+            let key = tsv::quoted(&self.scratch.key);
+            return Some(format!(
+                "a second value of the key {key}, in a database with duplicates; `load` with --duplicates last, first \
+                 or append takes it"
+            ));
+        }
+        self.key_before.get_or_insert_default().clone_from(&self.scratch.key);
+        None
     }
 }
 
@@ -168,6 +213,14 @@ impl Source for Dump<'_> {
     fn taken_bytes(&self) -> u64 {
         self.input.taken_of_file()
     }
+
+    fn note(&self) -> Option<String> {
+        let line = self.doubtful_line?;
+        Some(format!(
+            "line {line} and perhaps others have backslashes, which `mdb_dump -p` of LMDB before 0.9.25 does not \
+             escape; they were read as escapes; a dump without -p is exact"
+        ))
+    }
 }
 
 fn reserve(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
@@ -189,7 +242,8 @@ fn from_hex(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String>
     Err(format!("an even number of hexadecimal digits was expected, but there are {}", text.len()))
 }
 
-fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
+/// `of_lmdb`: only bytes that are not printable are escaped as digits.
+fn unescape(text: &[u8], of_lmdb: bool, bytes: &mut Vec<u8>) -> std::result::Result<(), String> {
     reserve(text, bytes)?;
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -200,6 +254,7 @@ fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String>
             [high, low, ..] => (byte_of([*high, *low]), 2),
             _ => (None, 0),
         };
+        let byte = byte.filter(|byte| !of_lmdb || length == 1 || !matches!(byte, b' '..=b'~'));
         let Some(byte) = byte else {
             let shown = tsv::quoted(&rest[at..(at + 3).min(rest.len())]);
             return Err(format!(

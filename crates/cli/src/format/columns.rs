@@ -3,7 +3,7 @@
 //! Without a chosen value column, the value is the other column of two, or all other columns as one JSON object.
 
 use super::jsonl;
-use super::tsv::quoted;
+use super::tsv::{quoted, unescape};
 use crate::failure::{Failure, Result};
 
 /// A column as the user names it.
@@ -14,6 +14,17 @@ pub enum Column {
     Name(String),
 }
 
+/// The separator of the columns of a key, with its escapes undone.
+pub fn parse_separator(text: &str) -> std::result::Result<Separator, String> {
+    let mut bytes = Vec::new();
+    unescape(text.as_bytes(), &mut bytes)?;
+    if bytes.is_empty() { Err("it is empty".into()) } else { Ok(Separator(bytes)) }
+}
+
+/// Bytes between the parts of a key, or between the values of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Separator(pub Vec<u8>);
+
 /// Digits are a number; anything else is a name.
 pub fn parse_column(text: &str) -> std::result::Result<Column, String> {
     match text.parse() {
@@ -23,6 +34,12 @@ pub fn parse_column(text: &str) -> std::result::Result<Column, String> {
     }
 }
 
+/// Column names that a message lists.
+const NAMES_LISTED: usize = 20;
+
+/// What separates the columns of a key, unless the user says otherwise.
+pub const KEY_SEPARATOR: &[u8] = b"\t";
+
 impl Column {
     pub fn is_name(&self) -> bool {
         matches!(self, Self::Name(_))
@@ -30,37 +47,63 @@ impl Column {
 
     /// Its index from 0 among the header's `names`, or what is wrong.
     fn among<N: AsRef<[u8]>>(&self, names: &[N]) -> std::result::Result<usize, String> {
-        let found = match self {
-            Self::Number(number) => Some(number - 1).filter(|index| *index < names.len()),
-            Self::Name(name) => names.iter().position(|column| column.as_ref() == name.as_bytes()),
-        };
-        found.ok_or_else(|| {
-            let known: Vec<_> = names.iter().take(20).map(|name| quoted(name.as_ref())).collect();
-            match self {
-                Self::Number(number) => format!("no column {number}; there are {}: {}", names.len(), known.join(", ")),
-                Self::Name(name) => {
-                    format!("no column {}; there are {}", quoted(name.as_bytes()), known.join(", "))
+        match self {
+            Self::Number(number) if *number <= names.len() => Ok(number - 1),
+            Self::Number(number) if (2..=NAMES_LISTED).contains(&names.len()) => {
+                let there = listed(names).replacen("there are", &format!("there are {}:", names.len()), 1);
+                Err(format!("no column {number}; {there}"))
+            }
+            Self::Number(number) => Err(format!("no column {number}; {}", listed(names))),
+            Self::Name(name) => {
+                let is_called = |index: &usize| names[*index].as_ref() == name.as_bytes();
+                let mut found = (0..names.len()).filter(is_called);
+                match (found.next(), found.next()) {
+                    (Some(index), None) => Ok(index),
+                    (Some(first), Some(second)) => Err(called_alike(&names[first], first, second)),
+                    (None, _) => Err(format!("no column {}; {}", quoted(name.as_bytes()), listed(names))),
                 }
             }
-        })
+        }
     }
+}
+
+fn listed<N: AsRef<[u8]>>(names: &[N]) -> String {
+    let known: Vec<_> = names.iter().take(NAMES_LISTED).map(|name| quoted(name.as_ref())).collect();
+    let known = known.join(", ");
+    match names.len() {
+        0 => "there is none".into(),
+        1 => format!("there is one: {known}"),
+        2..=NAMES_LISTED => format!("there are {known}"),
+        count => format!("there are {count}; the first {NAMES_LISTED} are {known}"),
+    }
+}
+
+fn called_alike<N: AsRef<[u8]>>(name: &N, first: usize, second: usize) -> String {
+    let (name, first, second) = (quoted(name.as_ref()), first + 1, second + 1);
+    format!("columns {first} and {second} are both called {name}")
 }
 
 /// The columns that the user chose.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    pub key: Column,
+    /// In the order of the key's parts; the first column if the user named none.
+    pub key: Vec<Column>,
+    /// Between the parts.
+    pub key_separator: Vec<u8>,
     pub value: Option<Column>,
     /// The first row has the column names.
     pub header: bool,
+    /// Whether the user named a column.
+    pub chosen: bool,
 }
 
 /// The columns of one input, as indexes from 0.
 #[derive(Clone, Debug)]
 pub struct Picked {
-    pub key: usize,
+    pub key: Vec<usize>,
+    key_separator: Vec<u8>,
     pub value: PickedValue,
-    names: Vec<Vec<u8>>,
+    names: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,88 +114,180 @@ pub enum PickedValue {
 }
 
 impl Columns {
-    /// Without a header if one is not needed.
-    pub fn picked_unseen(&self) -> Option<Picked> {
-        match (&self.key, &self.value) {
-            (Column::Number(key), Some(Column::Number(value))) if !self.header => {
-                Some(Picked { key: key - 1, value: PickedValue::Column(value - 1), names: Vec::new() })
-            }
-            _ => None,
-        }
-    }
-
     /// `first` is the first row: the names of the columns if `header`, else only their count matters.
     ///
     /// # Errors
-    /// A column that the header lacks: a failure, because no row can be read.
+    /// A column that the header lacks, or has twice: a failure, because no row can be read.
     pub fn pick<N: AsRef<[u8]>>(&self, place: &str, first: &[N]) -> Result<Picked> {
-        let names: Vec<Vec<u8>> = if self.header {
-            first.iter().map(|name| name.as_ref().to_vec()).collect()
+        let names: Vec<String> = if self.header {
+            first.iter().map(|name| String::from_utf8_lossy(name.as_ref()).into_owned()).collect()
         } else {
-            (1..=first.len()).map(|number| number.to_string().into_bytes()).collect()
+            (1..=first.len()).map(|number| number.to_string()).collect()
         };
-        let index = |option, column: &Column| {
-            column.among(&names).map_err(|what| Failure::usage(format_args!("{place}: {option}: {what}")))
+        let names = without_empty_end(names);
+        let refuse = |what: String| Failure::usage(format_args!("{place}: {what}"));
+        let index = |option, column: &Column| column.among(&names).map_err(|what| refuse(format!("{option}: {what}")));
+        let key = self.key.iter().map(|column| index("--key", column)).collect::<Result<Vec<_>>>()?;
+        let value = match &self.value {
+            Some(value) => PickedValue::Column(index("--value", value)?),
+            None if names.len() == 2 && key.len() == 1 => PickedValue::Column(1 - key[0]),
+            None if names.len() <= key.len() => return Err(refuse(self.no_value(&names, &key))),
+            None => PickedValue::Others,
         };
-        let key = index("--key", &self.key)?;
-        let value = match (&self.value, names.len()) {
-            (Some(value), _) => PickedValue::Column(index("--value", value)?),
-            (None, 2) => PickedValue::Column(1 - key),
-            (None, 1) => {
-                let other = b";|".iter().find(|other| names[0].contains(other)).map_or(String::new(), |other| {
-                    format!("; if `{}` separates columns, write commas in its place", char::from(*other))
-                });
-                return Err(Failure::usage(format_args!(
-                    "{place}: there is only one column, {}, so no value; --value {} takes the key as the value, \
-                     --format lines takes lines without a value{other}",
-                    quoted(&names[0]),
-                    key + 1
-                )));
-            }
-            (None, _) => PickedValue::Others,
-        };
-        Ok(Picked { key, value, names })
+        // A file without a header shows in equal names, too.
+        if (value == PickedValue::Others || !self.chosen)
+            && let Some((first, second)) = alike(&names)
+        {
+            let (alike, key, value) = (called_alike(&names[first], first, second), key[0] + 1, second + 1);
+            return Err(refuse(format!(
+                "{alike}; --key {key} --value {value} chooses columns by number; if the first line of CSV is a pair, \
+                 --no-header"
+            )));
+        }
+        Ok(Picked { key, key_separator: self.key_separator.clone(), value, names })
+    }
+
+    fn no_value(&self, names: &[String], key: &[usize]) -> String {
+        if let [_, _, ..] = names {
+            return format!("--key takes all {} columns, so there is no value; --value names one", names.len());
+        }
+        let other = ";|".chars().find(|other| names.iter().any(|name| name.contains(*other)));
+        let other = other.map_or(String::new(), |other| {
+            format!(
+                "; if `{other}` separates columns, let the first line be `sep={other}`, or write commas in its place"
+            )
+        });
+        format!(
+            "there is only one column, {}, so no value; --value {} takes the key as the value, --format lines takes \
+             lines without a value{other}",
+            quoted(names.first().map_or(b"", |name| name.as_bytes())),
+            key.first().unwrap_or(&0) + 1
+        )
     }
 }
 
+/// The names without the empty ones at the end, if there are several: a spreadsheet writes its empty columns so.
+fn without_empty_end(mut names: Vec<String>) -> Vec<String> {
+    let named = names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+    if names.len() - named > 1 {
+        names.truncate(named);
+    }
+    names
+}
+
+/// Two columns of one name.
+fn alike(names: &[String]) -> Option<(usize, usize)> {
+    let mut by_name: Vec<_> = (0..names.len()).collect();
+    by_name.sort_by_key(|index| &names[*index]);
+    by_name
+        .array_windows()
+        .find(|[first, second]| names[*first] == names[*second])
+        .map(|[first, second]| (*first, *second))
+}
+
 impl Picked {
-    /// What is wrong with a row of `count` columns, if anything is.
-    pub fn check(&self, count: usize) -> std::result::Result<(), String> {
-        let columns = if count == 1 { "column" } else { "columns" };
-        match self.value {
-            PickedValue::Others if count != self.names.len() => {
-                Err(format!("{count} {columns}, where the first row has {}", self.names.len()))
-            }
-            PickedValue::Column(value) if self.key.max(value) >= count => {
-                Err(format!("{count} {columns}, so no column {}", if self.key < count { value } else { self.key } + 1))
-            }
-            _ => Ok(()),
+    /// What is wrong with a row of `count` columns, of which those from the first row's width on are `spare`, if
+    /// anything is. Empty fields at the end lose nothing.
+    pub fn check<F: AsRef<[u8]>>(
+        &self,
+        count: usize,
+        mut spare: impl Iterator<Item = F>,
+    ) -> std::result::Result<(), String> {
+        if count == self.names.len() || count > self.names.len() && spare.all(|field| field.as_ref().is_empty()) {
+            return Ok(());
         }
+        let columns = if count == 1 { "column" } else { "columns" };
+        Err(format!("{count} {columns}, where the first row has {}", self.names.len()))
+    }
+
+    /// The columns of a row that have names.
+    pub fn width(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Replaces `key` by the fields of the key, separated.
+    ///
+    /// # Errors
+    /// Those of [`join`].
+    pub fn join<'f>(&self, field: impl Fn(usize) -> &'f [u8], key: &mut Vec<u8>) -> std::result::Result<(), String> {
+        join(self.key.iter().map(|index| field(*index)), &self.key_separator, key)
     }
 
     /// Replaces `object` by the fields that are not the key.
-    pub fn others<F: AsRef<[u8]>>(&self, fields: impl Iterator<Item = F>, object: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// A name that would be there twice, because one of them has the end that marks base64.
+    pub fn others<F: AsRef<[u8]>>(
+        &self,
+        fields: impl Iterator<Item = F>,
+        object: &mut Vec<u8>,
+    ) -> std::result::Result<(), String> {
         object.clear();
         object.push(b'{');
-        for (index, field) in fields.enumerate().filter(|(index, _)| *index != self.key) {
+        for ((index, field), name) in
+            fields.enumerate().zip(&self.names).filter(|((index, _), _)| !self.key.contains(index))
+        {
+            let field = field.as_ref();
+            if std::str::from_utf8(field).is_err() {
+                self.refuse_as_base64(index)?;
+            }
             if object.len() > 1 {
                 object.push(b',');
             }
-            let name = self.names.get(index).map_or(&b""[..], |name| name);
-            jsonl::write_field(&String::from_utf8_lossy(name), field.as_ref(), object);
+            jsonl::write_field(name, field, object);
         }
         object.push(b'}');
+        Ok(())
+    }
+
+    /// Whether a column has the name that base64 of another would get.
+    fn refuse_as_base64(&self, index: usize) -> std::result::Result<(), String> {
+        let name = format!("{}_base64", self.names[index]);
+        let Some(other) = (0..self.names.len()).find(|other| !self.key.contains(other) && self.names[*other] == name)
+        else {
+            return Ok(());
+        };
+        let (number, other) = (index + 1, other + 1);
+        Err(format!(
+            "column {number} is no UTF-8, and base64 of it would be called {} as column {other} is",
+            quoted(name.as_bytes())
+        ))
     }
 
     /// `key id, value name`, for reports.
     pub fn describe(&self) -> String {
-        let name = |index: usize| match self.names.get(index) {
-            Some(name) => String::from_utf8_lossy(name).escape_debug().to_string(),
-            None => (index + 1).to_string(),
-        };
+        let name = |index: usize| self.names[index].escape_debug().to_string();
+        let key: Vec<_> = self.key.iter().map(|index| name(*index)).collect();
+        let key = key.join(" and ");
         match self.value {
-            PickedValue::Column(value) => format!("key {}, value {}", name(self.key), name(value)),
-            PickedValue::Others => format!("key {}, value the other columns as JSON", name(self.key)),
+            PickedValue::Column(value) => format!("key {key}, value {}", name(value)),
+            PickedValue::Others => format!("key {key}, value the other columns as JSON"),
         }
     }
+}
+
+/// Replaces `key` by its parts, with `separator` between them.
+///
+/// # Errors
+/// A part that contains the separator: two different keys could become one.
+pub fn join<'p>(
+    parts: impl ExactSizeIterator<Item = &'p [u8]>,
+    separator: &[u8],
+    key: &mut Vec<u8>,
+) -> std::result::Result<(), String> {
+    key.clear();
+    let several = parts.len() > 1;
+    for (index, part) in parts.enumerate() {
+        if several && memchr::memmem::find(part, separator).is_some() {
+            let (part, separator) = (quoted(part), quoted(separator));
+            return Err(format!(
+                "{part} of the key contains {separator}, which separates its columns; --key-separator chooses another"
+            ));
+        }
+        if index > 0 {
+            key.extend_from_slice(separator);
+        }
+        key.extend_from_slice(part);
+    }
+    Ok(())
 }

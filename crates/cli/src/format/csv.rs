@@ -1,32 +1,38 @@
 //! CSV: fields separated by commas, quoted if they hold commas, quotes or line ends.
 //!
+//! What RFC 4180 does not allow is a bad row if bytes would be lost or rows swallowed: text after a closing quote, and
+//! a quote that is not closed. The next row is then read from the line after. A quote in an unquoted field is itself.
+//! Excel's first line `sep=;` chooses the separator. Not by the `csv` crate, which accepts every text.
+//!
 //! Fields are unquoted into one reused buffer. A record has the length limit of any other row, and at most
-//! [`COLUMNS_MAX`] columns. Source: RFC 4180; deviations are read like the `csv-core` crate does.
+//! [`COLUMNS_MAX`] columns.
 
 use super::columns::{Columns, Picked, PickedValue};
-use super::{BadRow, Pair, Row, Source};
+use super::text::bad_line;
+use super::{BadRow, Pair, Row, Scratch, Source};
 use crate::failure::Result;
 use crate::input::{Input, Taken};
-use csv_core::{ReadRecordResult, Reader};
 
 /// Each column takes eight bytes besides its content, which may be empty.
 const COLUMNS_MAX: usize = 1 << 20;
 
 pub struct Csv<'i> {
     input: Input<'i>,
-    reader: Reader,
     columns: Columns,
     picked: Option<Picked>,
-    /// The other columns as JSON.
-    others: Vec<u8>,
-    /// The fields of a record, concatenated, and where each ends.
-    fields: Vec<u8>,
-    ends: Vec<usize>,
-    count: usize,
+    /// A key of several columns, and the other columns as JSON.
+    scratch: Scratch,
+    fields: Fields,
+    /// `None` until the first line was looked at.
+    separator: Option<u8>,
     /// Line ends before the next record.
     lines: u64,
     /// The line where the last record begins, from 1.
     number: u64,
+    /// The rest of a bad record's first line is skipped.
+    skips_line: bool,
+    /// The last byte was a carriage return, so that a newline ends no other line.
+    after_return: bool,
     record_bytes_max: usize,
 }
 
@@ -39,66 +45,103 @@ enum Record {
 
 impl<'i> Csv<'i> {
     pub fn new(input: Input<'i>, columns: Columns) -> Self {
-        let picked = columns.picked_unseen();
         let record_bytes_max = usize::try_from(input.row_bytes_max()).unwrap_or(usize::MAX);
         Self {
             input,
-            reader: Reader::new(),
             columns,
-            picked,
-            others: Vec::new(),
-            fields: vec![0; 4096],
-            ends: vec![0; 64],
-            count: 0,
+            picked: None,
+            scratch: Scratch::default(),
+            fields: Fields::default(),
+            separator: None,
             lines: 0,
             number: 0,
+            skips_line: false,
+            after_return: false,
             record_bytes_max,
         }
     }
 
     fn record(&mut self) -> Result<Record> {
+        if self.skips_line && !self.skip_line()? {
+            return Ok(Record::Interrupted);
+        }
+        let Some(separator) = self.separator()? else { return Ok(Record::Interrupted) };
         if !self.skip_line_ends()? {
             return Ok(Record::Interrupted);
         }
         self.number = self.lines + 1;
-        let (mut written, mut quotes) = (0, 0);
-        self.count = 0;
+        self.fields.clear();
+        let mut scan = Scan::new(separator);
         loop {
-            let (bytes, at_end) = match self.input.peek()? {
-                Taken::Bytes(range) => (self.input.bytes(range), false),
+            let (record, ended) = match self.input.peek_up_to(scan.at + 1)? {
+                Taken::Bytes(range) => {
+                    let record = self.input.bytes(range);
+                    (record, record.len() <= scan.at)
+                }
                 Taken::Interrupted => return Ok(Record::Interrupted),
+                Taken::TooLong => return Ok(self.refused(self.input.limit_met())),
+                Taken::Short(_) | Taken::End => return Ok(Record::End),
+            };
+            match scan.record(record, ended, &mut self.fields) {
+                Ok(Scanned::Whole) if scan.at <= self.record_bytes_max => {
+                    let lines = lines_in(&record[..scan.at]);
+                    self.input.consume(scan.at);
+                    self.lines += lines;
+                    return Ok(Record::Fields);
+                }
+                Ok(Scanned::Part) if scan.at <= self.record_bytes_max => {}
+                Ok(_) => {
+                    let most = self.record_bytes_max;
+                    return Ok(self.refused(format!("record is longer than {most} bytes")));
+                }
+                Err(what) => return Ok(self.refused(what)),
+            }
+        }
+    }
+
+    fn refused(&mut self, what: String) -> Record {
+        self.skips_line = true;
+        Record::Bad(what)
+    }
+
+    /// The separator, which the first line may choose. `None`: a signal came.
+    fn separator(&mut self) -> Result<Option<u8>> {
+        let mut wanted = 1;
+        while self.separator.is_none() {
+            let (bytes, ended) = match self.input.peek_up_to(wanted)? {
+                Taken::Bytes(range) => (self.input.bytes(range.clone()), range.len() < wanted),
+                Taken::Interrupted => return Ok(None),
                 _ => (&[][..], true),
             };
-            let (result, read, wrote, ended) =
-                self.reader.read_record(bytes, &mut self.fields[written..], &mut self.ends[self.count..]);
-            self.lines += memchr::memchr_iter(b'\n', &bytes[..read]).count() as u64;
-            quotes += memchr::memchr_iter(b'"', &bytes[..read]).count();
-            self.input.consume(read);
-            written += wrote;
-            self.count += ended;
-            match result {
-                ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull if self.fields.len() >= self.record_bytes_max => {
-                    let most = self.record_bytes_max;
-                    return Ok(Record::Bad(format!("record is longer than {most} bytes")));
-                }
-                ReadRecordResult::OutputFull => {
-                    let bytes = (self.fields.len() * 2).min(self.record_bytes_max);
-                    if self.fields.try_reserve_exact(bytes - self.fields.len()).is_err() {
-                        return Ok(Record::Bad(format!("no memory for a record of more than {written} bytes")));
-                    }
-                    self.fields.resize(bytes, 0);
-                }
-                ReadRecordResult::OutputEndsFull if self.ends.len() >= COLUMNS_MAX => {
-                    return Ok(Record::Bad(format!("record has more than {COLUMNS_MAX} columns")));
-                }
-                ReadRecordResult::OutputEndsFull => self.ends.resize((self.ends.len() * 2).min(COLUMNS_MAX), 0),
-                // An unclosed quote makes the rest of the file one field.
-                ReadRecordResult::Record if at_end && quotes % 2 == 1 && self.lines >= self.number => {
-                    return Ok(Record::Bad("a quote opened here is never closed".into()));
-                }
-                ReadRecordResult::Record => return Ok(Record::Fields),
-                ReadRecordResult::End => return Ok(Record::End),
+            let begins = begins_like_separator(bytes);
+            if begins && !ended && bytes.len() < SEPARATOR_LINE_BYTES {
+                wanted = bytes.len() + 1;
+                continue;
+            }
+            let chosen = separator_line(bytes);
+            self.separator = Some(chosen.unwrap_or(b','));
+            self.skips_line = chosen.is_some();
+        }
+        if self.skips_line && !self.skip_line()? {
+            return Ok(None);
+        }
+        Ok(self.separator)
+    }
+
+    /// `false`: a signal came.
+    fn skip_line(&mut self) -> Result<bool> {
+        loop {
+            let bytes = match self.input.peek()? {
+                Taken::Bytes(range) => self.input.bytes(range),
+                Taken::Interrupted => return Ok(false),
+                _ => &[],
+            };
+            let end = memchr::memchr2(b'\n', b'\r', bytes);
+            self.skips_line = end.is_none() && !bytes.is_empty();
+            let skipped = end.unwrap_or(bytes.len());
+            self.input.consume(skipped);
+            if !self.skips_line {
+                return Ok(true);
             }
         }
     }
@@ -112,26 +155,21 @@ impl<'i> Csv<'i> {
                 _ => return Ok(true),
             };
             let ends = bytes.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
-            self.lines += memchr::memchr_iter(b'\n', &bytes[..ends]).count() as u64;
+            for end in &bytes[..ends] {
+                self.lines += u64::from(*end == b'\r' || !self.after_return);
+                self.after_return = *end == b'\r';
+            }
             let more = ends == bytes.len();
             self.input.consume(ends);
             if !more {
+                self.after_return = false;
                 return Ok(true);
             }
         }
     }
 
-    fn field(&self, index: usize) -> &[u8] {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.fields[start..self.ends[index]]
-    }
-
     fn place(&self) -> String {
         format!("{}:{}", self.input.name, self.number)
-    }
-
-    fn bad(&self, what: String, goes_on: bool) -> Row<'static> {
-        Row::Bad(BadRow { place: self.place(), what, goes_on })
     }
 }
 
@@ -139,33 +177,38 @@ impl Source for Csv<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
         match self.record()? {
             Record::Fields => {}
-            Record::Bad(what) => return Ok(self.bad(what, false)),
+            Record::Bad(what) => {
+                // Without a header, no row has names.
+                let goes_on = self.picked.is_some() || !self.columns.header;
+                return Ok(Row::Bad(BadRow { place: self.place(), what, goes_on }));
+            }
             Record::Interrupted => return Ok(Row::Interrupted),
             Record::End => return Ok(Row::End),
         }
         if self.picked.is_none() {
-            let first: Vec<_> = (0..self.count).map(|index| self.field(index)).collect();
+            let first: Vec<_> = self.fields.all().collect();
             self.picked = Some(self.columns.pick(&self.place(), &first)?);
             if self.columns.header {
                 return self.next_row();
             }
         }
-        let picked = self.picked.as_ref().expect("it was made above");
-        if let Err(what) = picked.check(self.count) {
-            return Ok(self.bad(what, true));
-        }
-        let (key, number) = (picked.key, self.number);
-        match picked.value {
-            PickedValue::Column(value) => {
-                Ok(Row::Pair(Pair { key: self.field(key), value: self.field(value) }, number))
+        let Self { input, picked, fields, scratch, number, .. } = self;
+        let picked = picked.as_ref().expect("it was made above");
+        let made = picked.check(fields.count(), fields.all().skip(picked.width())).and_then(|()| {
+            if picked.key.len() > 1 {
+                picked.join(|index| fields.field(index), &mut scratch.key)?;
             }
-            PickedValue::Others => {
-                let mut others = std::mem::take(&mut self.others);
-                picked.others((0..self.count).map(|index| self.field(index)), &mut others);
-                self.others = others;
-                Ok(Row::Pair(Pair { key: self.field(key), value: &self.others }, number))
-            }
+            if picked.value == PickedValue::Others { picked.others(fields.all(), &mut scratch.value) } else { Ok(()) }
+        });
+        if let Err(what) = made {
+            return Ok(bad_line(input, *number, what));
         }
+        let key = if picked.key.len() == 1 { fields.field(picked.key[0]) } else { &scratch.key };
+        let value = match picked.value {
+            PickedValue::Column(value) => fields.field(value),
+            PickedValue::Others => &scratch.value,
+        };
+        Ok(Row::Pair(Pair { key, value }, *number))
     }
 
     fn number(&self) -> u64 {
@@ -183,6 +226,171 @@ impl Source for Csv<'_> {
 
     fn columns(&self) -> Option<String> {
         self.picked.as_ref().map(Picked::describe)
+    }
+}
+
+/// The fields of a record, concatenated, and where each ends.
+#[derive(Default)]
+struct Fields {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Fields {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, part: &[u8]) -> std::result::Result<(), String> {
+        let bytes = self.bytes.len() + part.len();
+        self.bytes.try_reserve(part.len()).map_err(|_| format!("no memory for a record of {bytes} bytes or more"))?;
+        self.bytes.extend_from_slice(part);
+        Ok(())
+    }
+
+    fn end(&mut self) -> std::result::Result<(), String> {
+        if self.ends.len() == COLUMNS_MAX {
+            return Err(format!("record has more than {COLUMNS_MAX} columns"));
+        }
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn field(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[index]]
+    }
+
+    fn all(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.count()).map(|index| self.field(index))
+    }
+}
+
+/// A record that is read part by part.
+struct Scan {
+    separator: u8,
+    /// Bytes of it that were read.
+    at: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    FieldStart,
+    Unquoted,
+    Quoted,
+    /// After a quote within quotes, which closes them or is the first of two.
+    Quote,
+}
+
+enum Scanned {
+    /// The record; its line end comes next.
+    Whole,
+    /// All bytes that there are belong to it.
+    Part,
+}
+
+impl Scan {
+    fn new(separator: u8) -> Self {
+        Self { separator, at: 0, state: State::FieldStart }
+    }
+
+    /// Reads on in `record`, the bytes from its beginning. `ended`: no others come.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn record(&mut self, record: &[u8], ended: bool, fields: &mut Fields) -> std::result::Result<Scanned, String> {
+        while let Some(byte) = record.get(self.at) {
+            let rest = &record[self.at..];
+            match self.state {
+                State::FieldStart if *byte == b'"' => {
+                    self.at += 1;
+                    self.state = State::Quoted;
+                }
+                State::FieldStart | State::Unquoted => {
+                    let end = memchr::memchr3(self.separator, b'\n', b'\r', rest);
+                    let part = &rest[..end.unwrap_or(rest.len())];
+                    fields.push(part)?;
+                    self.at += part.len();
+                    self.state = State::Unquoted;
+                    if end.is_some() && self.field_ends(record[self.at], fields)? {
+                        return Ok(Scanned::Whole);
+                    }
+                }
+                State::Quoted => {
+                    let quote = memchr::memchr(b'"', rest);
+                    let part = &rest[..quote.unwrap_or(rest.len())];
+                    fields.push(part)?;
+                    self.at += part.len() + usize::from(quote.is_some());
+                    self.state = if quote.is_some() { State::Quote } else { State::Quoted };
+                }
+                State::Quote if *byte == b'"' => {
+                    fields.push(b"\"")?;
+                    self.at += 1;
+                    self.state = State::Quoted;
+                }
+                State::Quote if [self.separator, b'\n', b'\r'].contains(byte) => {
+                    if self.field_ends(*byte, fields)? {
+                        return Ok(Scanned::Whole);
+                    }
+                }
+                State::Quote => {
+                    let lines = lines_in(&record[..self.at]);
+                    return Err(match lines {
+                        0 => "text after a closing quote; a quote within a quoted field is written twice".into(),
+                        _ => format!(
+                            "a quote opened here is closed {lines} lines below, where text follows it: a quote that \
+                             is missing, or within a quoted field, where it is written twice"
+                        ),
+                    });
+                }
+            }
+        }
+        match self.state {
+            _ if !ended => Ok(Scanned::Part),
+            State::Quoted => Err("a quote opened here is never closed".into()),
+            State::FieldStart | State::Unquoted | State::Quote => fields.end().map(|()| Scanned::Whole),
+        }
+    }
+
+    /// Whether the record ends, too.
+    fn field_ends(&mut self, byte: u8, fields: &mut Fields) -> std::result::Result<bool, String> {
+        fields.end()?;
+        let more = byte == self.separator;
+        if more {
+            self.at += 1;
+            self.state = State::FieldStart;
+        }
+        Ok(!more)
+    }
+}
+
+fn lines_in(bytes: &[u8]) -> u64 {
+    let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
+    ends.filter(|at| bytes[*at] == b'\r' || at.checked_sub(1).is_none_or(|before| bytes[before] != b'\r')).count()
+        as u64
+}
+
+/// `"sep=;"` and a line end of two bytes.
+const SEPARATOR_LINE_BYTES: usize = 9;
+
+fn begins_like_separator(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"\"").unwrap_or(text);
+    text.iter().zip(b"sep=").all(|(byte, expected)| byte.eq_ignore_ascii_case(expected))
+}
+
+/// The separator that the first line chooses, as Excel reads it: `sep=;`.
+pub fn separator_line(text: &[u8]) -> Option<u8> {
+    let line = text.split(|byte| matches!(byte, b'\n' | b'\r')).next()?;
+    let line = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
+    match *line {
+        [_, _, _, _, separator] if begins_like_separator(line) && separator != b'"' => Some(separator),
+        _ => None,
     }
 }
 
@@ -214,31 +422,24 @@ fn write_field(field: &[u8], row: &mut Vec<u8>) {
 /// Whether `text` is CSV as far as it goes: records of one count of at least two fields. `ends` says that nothing
 /// comes after it; the last record of a longer text is not counted.
 pub fn is_csv(text: &[u8], ends: bool) -> Option<usize> {
-    let (mut reader, mut fields, mut field_ends) = (Reader::new(), vec![0; text.len() + 1], vec![0; 4096]);
-    let (mut rest, mut records, mut width) = (text, 0, 0);
+    let separator = separator_line(text);
+    let mut rest = match separator {
+        Some(_) => &text[memchr::memchr2(b'\n', b'\r', text).unwrap_or(text.len())..],
+        None => text,
+    };
+    let (mut fields, mut records, mut width) = (Fields::default(), 0, 0);
     loop {
-        let (result, read, _, count) = reader.read_record(rest, &mut fields, &mut field_ends);
-        rest = &rest[read..];
-        match result {
-            ReadRecordResult::Record => {}
-            ReadRecordResult::InputEmpty if ends => {
-                // The end of the input ends the last record.
-                let (result, _, _, more) = reader.read_record(&[], &mut fields, &mut field_ends[count..]);
-                let last = count + more;
-                let complete = matches!(result, ReadRecordResult::End) || last == width || records == 0;
-                records += usize::from(matches!(result, ReadRecordResult::Record));
-                width = if width == 0 { last } else { width };
-                return (complete && records > 0 && width > 1).then_some(records);
-            }
-            ReadRecordResult::InputEmpty | ReadRecordResult::End => {
-                return (records > 0 && width > 1).then_some(records);
-            }
-            ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => return None,
+        rest = &rest[rest.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count()..];
+        fields.clear();
+        let mut scan = Scan::new(separator.unwrap_or(b','));
+        if rest.is_empty() || !matches!(scan.record(rest, ends, &mut fields), Ok(Scanned::Whole)) {
+            return (records > 0 && width > 1).then_some(records);
         }
-        if records > 0 && count != width {
+        if records > 0 && fields.count() != width {
             return None;
         }
-        (records, width) = (records + 1, count);
+        rest = &rest[scan.at..];
+        (records, width) = (records + 1, fields.count());
     }
 }
 
@@ -249,8 +450,13 @@ mod tests {
 
     type OwnedRow = std::result::Result<(u64, Vec<u8>, Vec<u8>), String>;
 
-    fn read(text: &[u8], key: Column, value: Column, header: bool) -> Vec<OwnedRow> {
-        let columns = Columns { key, value: Some(value), header };
+    fn columns(key: usize, value: usize, header: bool) -> Columns {
+        let [key, value] = [key, value].map(Column::Number);
+        let key_separator = b"\t".to_vec();
+        Columns { key: vec![key], key_separator, value: Some(value), header, chosen: true }
+    }
+
+    fn read(text: &[u8], columns: Columns) -> Vec<OwnedRow> {
         let mut csv = Csv::new(Input::new(Box::new(text), "in".into()), columns);
         let mut rows = Vec::new();
         loop {
@@ -267,48 +473,88 @@ mod tests {
         }
     }
 
+    fn row(number: u64, key: &str, value: &str) -> OwnedRow {
+        Ok((number, key.into(), value.into()))
+    }
+
     #[test]
     fn fields_may_hold_commas_quotes_and_line_ends_and_rows_are_named_by_their_first_line() {
-        let text = b"\xef\xbb\xbfid,\"the name\",rest\r\n1,\"a,\"\"b\"\"\nc\",x\r\n\r\n2,d,y\n3";
-        let rows = read(text, Column::Name("the name".into()), Column::Number(1), true);
+        let text =
+            b"id,\"the name\",rest\r\n1,\"a,\"\"b\"\"\nc\",x\r\n\r\n2,d,y\n3,5\" pipe,\"\"\r4,e,\n5,\"f\r\ng\",\"h\"";
+        let rows = read(text, columns(2, 1, true));
         let expected = [
-            Ok((2, b"a,\"b\"\nc".to_vec(), b"1".to_vec())),
-            Ok((5, b"d".to_vec(), b"2".to_vec())),
-            Err("in:6: 1 column, so no column 2".to_owned()),
+            row(2, "a,\"b\"\nc", "1"),
+            row(5, "d", "2"),
+            row(6, "5\" pipe", "3"),
+            row(7, "e", "4"),
+            row(8, "f\r\ng", "5"),
         ];
         assert_eq!(rows, expected);
     }
 
     #[test]
-    fn a_quote_that_is_not_closed_is_no_field_of_the_whole_rest() {
-        let rows = read(b"k,v\na,\"b\nc,d\n", Column::Number(1), Column::Number(2), false);
-        assert_eq!(rows[0], Ok((1, b"k".to_vec(), b"v".to_vec())));
-        assert_eq!(rows[1], Err("in:2: a quote opened here is never closed".to_owned()));
+    fn a_row_that_is_not_as_wide_as_the_first_is_bad_unless_its_other_fields_are_empty() {
+        for header in [true, false] {
+            let rows = read(b"id,address\n2,Oak Road 7, Springfield\n3,Elm,,\n4\n5,Ash\n", columns(1, 2, header));
+            let expected = [
+                Err("in:2: 3 columns, where the first row has 2".to_owned()),
+                row(3, "3", "Elm"),
+                Err("in:4: 1 column, where the first row has 2".to_owned()),
+                row(5, "5", "Ash"),
+            ];
+            assert_eq!(rows[usize::from(!header)..], expected);
+        }
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_swallows_no_other_row() {
+        for (text, bad, next) in [
+            (&b"a,\"b\nc,d\n"[..], "a quote opened here is never closed", "d"),
+            (b"a,\"b\nc,d", "a quote opened here is never closed", "d"),
+            (b"a,\"b\nc,d\ne,\"f\"\n", "a quote opened here is closed 2 lines below", "d"),
+            (b"a,\"b\nc,\"d\"\n", "a quote opened here is closed 1 lines below", "d"),
+            (b"a,\"b\"c\nc,d\n", "text after a closing quote", "d"),
+            (b"a,\"He said \"hi\"\"\nc,d\n", "text after a closing quote", "d"),
+        ] {
+            let rows = read(text, columns(1, 2, false));
+            assert!(rows[0].as_ref().unwrap_err().starts_with(&format!("in:1: {bad}")), "{rows:?}");
+            assert_eq!(rows[1], row(2, "c", next));
+        }
+        assert_eq!(read(b"a,\"b", columns(1, 2, false)), [Err("in:1: a quote opened here is never closed".into())]);
+        // Nothing is read by the names of a later row.
+        assert_eq!(read(b"k,\"v\na,b\n", columns(1, 2, true)).len(), 1);
+    }
+
+    #[test]
+    fn the_first_line_may_choose_the_separator() {
+        for (line, separator) in [("sep=;\n", ';'), ("\"sep=|\"\r\n", '|'), ("SEP=\t\n", '\t'), ("sep=,\n", ',')] {
+            let text = format!("{line}id{separator}name\n1{separator}\"a{separator}b\"\n");
+            let rows = read(text.as_bytes(), columns(1, 2, true));
+            assert_eq!(rows, [row(3, "1", &format!("a{separator}b"))], "{text}");
+            assert_eq!(is_csv(text.as_bytes(), true), Some(2), "{text}");
+        }
+        assert_eq!(read(b"sep=,x\n1,2\n", columns(1, 2, false)), [row(1, "sep=", "x"), row(2, "1", "2")]);
+        assert_eq!(read(b"sep=;", columns(1, 2, false)), []);
     }
 
     #[test]
     fn a_record_takes_no_more_memory_than_its_limits() {
-        let columns = || Columns { key: Column::Number(1), value: Some(Column::Number(2)), header: false };
-        let bad = |csv: &mut Csv<'_>| match csv.next_row().unwrap() {
-            Row::Bad(bad) => bad.to_string(),
-            _ => panic!("it was taken"),
-        };
-        let long = vec![b'x'; 20_001];
-        let mut csv = Csv::new(Input::new(Box::new(&long[..]), "in".into()), columns());
+        let long = [&vec![b'x'; 20_001][..], b",\na,b\n"].concat();
+        let mut csv = Csv::new(Input::new(Box::new(&long[..]), "in".into()), columns(1, 2, false));
         csv.record_bytes_max = 20_000;
-        assert_eq!(bad(&mut csv), "in:1: record is longer than 20000 bytes");
-        assert_eq!(csv.fields.len(), 20_000);
+        let Row::Bad(bad) = csv.next_row().unwrap() else { panic!("it was taken") };
+        assert_eq!(bad.to_string(), "in:1: record is longer than 20000 bytes");
+        assert!(matches!(csv.next_row().unwrap(), Row::Pair(Pair { key: b"a", value: b"b" }, 2)));
         let wide = vec![b','; COLUMNS_MAX + 1];
-        let mut csv = Csv::new(Input::new(Box::new(&wide[..]), "in".into()), columns());
-        assert_eq!(bad(&mut csv), format!("in:1: record has more than {COLUMNS_MAX} columns"));
-        assert_eq!(csv.ends.len(), COLUMNS_MAX);
+        let rows = read(&wide, columns(1, 2, false));
+        assert_eq!(rows, [Err(format!("in:1: record has more than {COLUMNS_MAX} columns"))]);
     }
 
     #[test]
     fn a_record_longer_than_every_buffer_comes_whole() {
-        let long = vec![b'x'; 1 << 20];
-        let text = [&long[..], b",", &vec![b','; 1000], b"last"].concat();
-        let rows = read(&text, Column::Number(1), Column::Number(1002), false);
-        assert_eq!(rows, [Ok((1, long, b"last".to_vec()))]);
+        let long = "x".repeat(1 << 20);
+        let text = [long.as_bytes(), b",", &vec![b','; 1000], b"last"].concat();
+        let rows = read(&text, columns(1, 1002, false));
+        assert_eq!(rows, [row(1, &long, "last")]);
     }
 }

@@ -10,13 +10,14 @@
 //!
 //! Values are found in the line by serde_json's tokens and copied once; no tree of values is built.
 
-use super::columns::Column;
-use super::{Pair, Scratch, tsv};
+use super::columns::{Column, join};
+use super::{Pair, Reading, Scratch, tsv};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use std::collections::HashSet;
 use std::fmt;
 
 /// Above this length, memory is reserved before a line is parsed: the parser itself would abort without it.
@@ -27,7 +28,9 @@ pub enum Fields {
     /// `key` and `value`, and nothing else.
     Ours,
     Named {
-        key: String,
+        /// In the order of the key's parts.
+        key: Vec<String>,
+        key_separator: Vec<u8>,
         /// `None`: all other fields, as an object.
         value: Option<String>,
     },
@@ -35,14 +38,19 @@ pub enum Fields {
 
 impl Fields {
     /// A column's number is a field's name here.
-    pub fn chosen(key: Option<&Column>, value: Option<&Column>) -> Self {
+    pub fn chosen(reading: &Reading) -> Self {
         let name = |column: &Column| match column {
             Column::Number(number) => number.to_string(),
             Column::Name(name) => name.clone(),
         };
-        match (key, value) {
-            (None, None) => Self::Ours,
-            (key, value) => Self::Named { key: key.map_or("key".into(), name), value: value.map(name) },
+        if !reading.columns_chosen() {
+            return Self::Ours;
+        }
+        let key: Vec<_> = reading.key.iter().map(name).collect();
+        Self::Named {
+            key: if key.is_empty() { vec!["key".into()] } else { key },
+            key_separator: reading.key_separator(),
+            value: reading.value.as_ref().map(name),
         }
     }
 
@@ -54,7 +62,10 @@ impl Fields {
         };
         match self {
             Self::Ours => None,
-            Self::Named { key, value: name } => Some(format!("key {}, value {}", key.escape_debug(), value(name))),
+            Self::Named { key, value: name, .. } => {
+                let key: Vec<_> = key.iter().map(|name| name.escape_debug().to_string()).collect();
+                Some(format!("key {}, value {}", key.join(" and "), value(name)))
+            }
         }
     }
 }
@@ -90,23 +101,28 @@ impl<'de> Visitor<'de> for PairVisitor<'_> {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.fields {
             Fields::Ours => f.write_str("an object with \"key\" and \"value\""),
-            Fields::Named { key, .. } => write!(f, "an object with {}", tsv::quoted(key.as_bytes())),
+            Fields::Named { key, .. } => write!(f, "an object with {}", tsv::quoted(key[0].as_bytes())),
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
         let Self { fields, scratch } = self;
-        let (mut has_key, mut has_value) = (false, false);
+        let mut parts: Vec<Option<Vec<u8>>> = vec![None; fields.key_parts()];
+        let mut has_value = false;
+        let mut names = HashSet::new();
         scratch.value.clear();
         let others = matches!(fields, Fields::Named { value: None, .. });
         while let Some(role) = object.next_key_seed(RoleSeed(fields))? {
             let raw: &RawValue = object.next_value()?;
             match role {
-                Role::Key { base64 } => {
-                    if std::mem::replace(&mut has_key, true) {
+                Role::Key { part, base64 } => {
+                    if parts[part].is_some() {
                         return Err(A::Error::custom("a second key"));
                     }
-                    decode(raw.get(), base64, &mut scratch.key).map_err(A::Error::custom)?;
+                    // One part is decoded in place.
+                    let mut bytes = std::mem::take(&mut scratch.key);
+                    decode(raw.get(), base64, &mut bytes).map_err(A::Error::custom)?;
+                    parts[part] = Some(bytes);
                     if !raw.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) {
                         let what = tsv::quoted(raw.get().as_bytes());
                         return Err(A::Error::custom(format_args!("the key is {what}; a key is a string or a number")));
@@ -123,6 +139,10 @@ impl<'de> Visitor<'de> for PairVisitor<'_> {
                     write_string(&name, &mut scratch.value);
                     scratch.value.push(b':');
                     scratch.value.extend_from_slice(raw.get().as_bytes());
+                    if let Some(name) = names.replace(name) {
+                        let name = tsv::quoted(name.as_bytes());
+                        return Err(A::Error::custom(format_args!("a second field {name}; --value chooses one field")));
+                    }
                 }
                 Role::Other(name) if matches!(fields, Fields::Ours) => {
                     let name = tsv::quoted(name.as_bytes());
@@ -134,24 +154,50 @@ impl<'de> Visitor<'de> for PairVisitor<'_> {
                 Role::Other(_) => {}
             }
         }
-        let missing = |name: &str| Err(A::Error::custom(format_args!("no {}", tsv::quoted(name.as_bytes()))));
-        match fields {
-            Fields::Named { key, .. } if !has_key => missing(key),
-            Fields::Named { key, value: Some(value) } if key == value => {
-                scratch.value.clone_from(&scratch.key);
-                Ok(())
+        fields.end(parts, has_value, scratch).map_err(A::Error::custom)
+    }
+}
+
+impl Fields {
+    fn key_parts(&self) -> usize {
+        match self {
+            Self::Ours => 1,
+            Self::Named { key, .. } => key.len(),
+        }
+    }
+
+    /// Makes the pair of the parts of its key and its value, or says what is missing.
+    fn end(&self, parts: Vec<Option<Vec<u8>>>, has_value: bool, scratch: &mut Scratch) -> Result<(), String> {
+        let missing = |name: &str| format!("no {}", tsv::quoted(name.as_bytes()));
+        let name = |part: usize| match self {
+            Self::Ours => "key",
+            Self::Named { key, .. } => &key[part],
+        };
+        let parts: Vec<_> = parts
+            .into_iter()
+            .enumerate()
+            .map(|(part, bytes)| bytes.ok_or_else(|| missing(name(part))))
+            .collect::<Result<_, _>>()?;
+        match self {
+            Self::Ours if !has_value => return Err(missing("value")),
+            Self::Named { value: Some(value), key, .. } if !has_value => {
+                // The field of the value is part of the key.
+                let part = key.iter().position(|name| name == value).ok_or_else(|| missing(value))?;
+                scratch.value.clone_from(&parts[part]);
             }
-            Fields::Named { value: Some(value), .. } if !has_value => missing(value),
-            Fields::Named { value: None, .. } => {
+            Self::Named { value: None, .. } => {
                 if scratch.value.is_empty() {
                     scratch.value.push(b'{');
                 }
                 scratch.value.push(b'}');
-                Ok(())
             }
-            Fields::Ours if !has_key => missing("key"),
-            Fields::Ours if !has_value => missing("value"),
-            Fields::Named { .. } | Fields::Ours => Ok(()),
+            Self::Named { .. } | Self::Ours => {}
+        }
+        match self {
+            Self::Named { key_separator, .. } => {
+                join(parts.iter().map(|part| &part[..]), key_separator, &mut scratch.key)
+            }
+            Self::Ours => join(parts.iter().map(|part| &part[..]), b"", &mut scratch.key),
         }
     }
 }
@@ -181,7 +227,7 @@ fn decode(raw: &str, base64: bool, bytes: &mut Vec<u8>) -> Result<(), String> {
 }
 
 enum Role {
-    Key { base64: bool },
+    Key { part: usize, base64: bool },
     Value { base64: bool },
     Other(String),
 }
@@ -205,12 +251,15 @@ impl Visitor<'_> for RoleSeed<'_> {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Role, E> {
         Ok(match (self.0, name) {
-            (Fields::Ours, "key") => Role::Key { base64: false },
-            (Fields::Ours, "key_base64") => Role::Key { base64: true },
+            (Fields::Ours, "key") => Role::Key { part: 0, base64: false },
+            (Fields::Ours, "key_base64") => Role::Key { part: 0, base64: true },
             (Fields::Ours, "value") => Role::Value { base64: false },
             (Fields::Ours, "value_base64") => Role::Value { base64: true },
-            (Fields::Named { key, .. }, name) if key == name => Role::Key { base64: false },
-            (Fields::Named { value: Some(value), .. }, name) if value == name => Role::Value { base64: false },
+            (Fields::Named { key, value, .. }, name) => match key.iter().position(|part| part == name) {
+                Some(part) => Role::Key { part, base64: false },
+                None if value.as_deref() == Some(name) => Role::Value { base64: false },
+                None => Role::Other(name.to_owned()),
+            },
             _ => Role::Other(name.to_owned()),
         })
     }
@@ -240,14 +289,21 @@ pub fn write_field(name: &str, bytes: &[u8], row: &mut Vec<u8>) {
         }
         Err(_) => {
             write_string(&format!("{name}_base64"), row);
-            row.extend_from_slice(b":\"");
-            row.extend_from_slice(STANDARD.encode(bytes).as_bytes());
-            row.push(b'"');
+            row.push(b':');
+            write_base64(bytes, row);
         }
     }
 }
 
-fn write_string(text: &str, row: &mut Vec<u8>) {
+/// Appends bytes as a JSON string of base64.
+pub fn write_base64(bytes: &[u8], row: &mut Vec<u8>) {
+    row.push(b'"');
+    row.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+    row.push(b'"');
+}
+
+/// Appends text as a JSON string.
+pub fn write_string(text: &str, row: &mut Vec<u8>) {
     serde_json::to_writer(row, text).expect("a string is JSON and a Vec takes every write");
 }
 
@@ -310,7 +366,7 @@ mod tests {
         let mut scratch = Scratch::default();
         let mut value = |key: &str, value: Option<&str>| {
             let value = value.map(|name| Column::Name(name.into()));
-            let fields = Fields::chosen(Some(&Column::Name(key.into())), value.as_ref());
+            let fields = Fields::chosen(&Reading { key: vec![Column::Name(key.into())], value, ..Reading::default() });
             parse(line, &fields, &mut scratch).map(|pair| String::from_utf8_lossy(pair.value).into_owned())
         };
         assert_eq!(value("id", Some("name")).unwrap(), "Ada \"x\"");
@@ -319,5 +375,27 @@ mod tests {
         assert_eq!(value("id", None).unwrap(), r#"{"name":"Ada \"x\"","ttl":null,"tags":["a"]}"#);
         assert!(value("id", Some("age")).unwrap_err().contains("no \"age\""));
         assert!(value("age", None).unwrap_err().contains("no \"age\""));
+    }
+    #[test]
+    fn a_key_may_have_several_fields_in_any_order() {
+        let reading = |value: Option<&str>| Reading {
+            key: ["country", "id"].map(|name| Column::Name(name.into())).into(),
+            value: value.map(|name| Column::Name(name.into())),
+            ..Reading::default()
+        };
+        let mut scratch = Scratch::default();
+        let line = br#"{"id": 7, "name": "Ada", "country": "uk"}"#;
+        for (value, expected) in [(None, r#"{"name":"Ada"}"#), (Some("name"), "Ada"), (Some("id"), "7")] {
+            let pair = parse(line, &Fields::chosen(&reading(value)), &mut scratch).unwrap();
+            assert_eq!(pair, Pair { key: b"uk\t7", value: expected.as_bytes() });
+        }
+        for (line, what) in [
+            (&br#"{"id": 7}"#[..], "no \"country\""),
+            (br#"{"id": 7, "country": "u\tk"}"#, "contains \"\\t\", which separates"),
+            (br#"{"id": 7, "country": "uk", "a": 1, "a": 2}"#, "a second field \"a\""),
+        ] {
+            let error = parse(line, &Fields::chosen(&reading(None)), &mut scratch).unwrap_err();
+            assert!(error.contains(what), "{error}");
+        }
     }
 }

@@ -12,6 +12,7 @@
 //! | `db`, `db-hex`, `mdb` | the dumps of `db_dump` and `mdb_dump` | any | in, out |
 //! | `cdbmake` | the text that `cdbmake` reads | any | in, out |
 //! | `cdb` | a cdb file itself | any | in |
+//! | `tar`, `zip` | a file of an archive: its path and its contents | any | in |
 //! | `sql` | INSERT statements for SQLite | any | out |
 //!
 //! Reading ([`Source`]) borrows from the input's buffer if the pair needs no decoding, and decodes into two reused
@@ -27,13 +28,17 @@ pub mod jsonl;
 mod name;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+#[cfg(feature = "parquet")]
+mod parquet_text;
 pub mod raw;
 mod read;
 mod sql;
 mod stop;
+pub mod tar;
 pub mod text;
 pub mod tsv;
 mod write;
+pub mod zip;
 
 use crate::failure::Result;
 pub use name::{Format, Layout, ReadFormat, WriteFormat};
@@ -51,6 +56,10 @@ pub trait Source {
     }
     /// Bytes of the file consumed so far, as far as known.
     fn taken_bytes(&self) -> u64;
+    /// What the user should know of the input, after its last row.
+    fn note(&self) -> Option<String> {
+        None
+    }
     /// The columns taken, if the format has columns: `key id, value name`. Known after the first row.
     fn columns(&self) -> Option<String> {
         None

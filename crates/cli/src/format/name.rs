@@ -19,11 +19,13 @@ pub enum Format {
     Mdb,
     Cdbmake,
     Cdb,
+    Tar,
+    Zip,
     Sql,
 }
 
 impl Format {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::Tsv,
         Self::Csv,
         Self::Jsonl,
@@ -37,6 +39,8 @@ impl Format {
         Self::Mdb,
         Self::Cdbmake,
         Self::Cdb,
+        Self::Tar,
+        Self::Zip,
         Self::Sql,
     ];
 
@@ -55,6 +59,8 @@ impl Format {
             Self::Mdb => "mdb",
             Self::Cdbmake => "cdbmake",
             Self::Cdb => "cdb",
+            Self::Tar => "tar",
+            Self::Zip => "zip",
             Self::Sql => "sql",
         }
     }
@@ -62,6 +68,9 @@ impl Format {
     /// By the file's extension, also below `.gz` and `.zst`.
     pub fn of_path(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?;
+        if matches!(extension, "tgz" | "tzst") {
+            return Some(Self::Tar);
+        }
         if matches!(extension, "gz" | "zst") {
             return Self::of_path(Path::new(path.file_stem()?));
         }
@@ -72,6 +81,8 @@ impl Format {
             "raw" | "bin" => Self::Raw,
             "parquet" | "pq" => Self::Parquet,
             "cdb" => Self::Cdb,
+            "tar" => Self::Tar,
+            "zip" => Self::Zip,
             _ => return None,
         })
     }
@@ -111,8 +122,8 @@ pub struct ReadFormat(pub Option<Format>);
 
 impl ValueEnum for ReadFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        const READ: [ReadFormat; 14] = {
-            let mut read = [ReadFormat(None); 14];
+        const READ: [ReadFormat; 16] = {
+            let mut read = [ReadFormat(None); 16];
             let mut at = 1;
             // All but the last, SQL, which is only written.
             while at < read.len() {
@@ -163,11 +174,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_format_but_sql_can_be_read_and_every_one_but_cdb_written() {
+    fn every_format_but_sql_can_be_read_and_every_one_but_cdb_and_archives_written() {
         let read: Vec<_> = ReadFormat::value_variants().iter().filter_map(|format| format.0).collect();
         assert_eq!(read, Format::ALL.into_iter().filter(|format| *format != Format::Sql).collect::<Vec<_>>());
         let written = WriteFormat::value_variants();
-        let all = Format::ALL.into_iter().filter(|format| *format != Format::Cdb);
+        let only_read = [Format::Cdb, Format::Tar, Format::Zip];
+        let all = Format::ALL.into_iter().filter(|format| !only_read.contains(format));
         assert!(written.len() == 13 && all.clone().count() == 13 && all.map(WriteFormat).all(|f| written.contains(&f)));
     }
 }

@@ -1,16 +1,20 @@
-//! Parquet: two columns of a file, or one column and all others as JSON.
+//! Parquet: columns of a file as key and value, or all columns beside the key as JSON.
 //!
-//! Two columns are read in batches, and one page per column is in memory, so memory is bounded by the page size that
-//! the file's writer chose (mostly 1 MiB). Bytes and strings are taken verbatim, integers as decimal text, as in every
-//! other format; a null is a bad row. Other types and lists are refused by the column's name, but as one of several
-//! columns that become JSON they may have any type.
+//! Columns are read in batches, and one page per column is in memory, so memory is bounded by the page size that the
+//! file's writer chose (mostly 1 MiB). Bytes and strings are taken verbatim. Values may also be numbers, dates and
+//! times, as text that keeps every digit (`parquet_text.rs`); keys are bytes, strings or integers. A null is a bad row.
+//!
+//! In JSON, lists, maps and structs come from the crate's reader of whole rows. A NaN or an infinity, which JSON has
+//! not, makes a bad row; what this reader would cut, INT96, and equal names are refused.
 //!
 //! Writing collects row groups of [`GROUP_BYTES`].
 
 use super::columns::{Columns, Picked, PickedValue};
-use super::{BadRow, Pair, Row, Source, jsonl};
+use super::parquet_text::Kind;
+use super::tsv::quoted;
+use super::{BadRow, Pair, Row, Scratch, Source, jsonl};
 use crate::failure::{Failure, Result};
-use parquet::basic::{Compression, ConvertedType, LogicalType};
+use parquet::basic::{Compression, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType};
 use parquet::errors::ParquetError;
@@ -20,10 +24,10 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::record::Field;
 use parquet::record::reader::RowIter;
 use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::ColumnDescriptor;
+use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 use splitpoint::ErrorKind;
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::Write;
 use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,18 +47,37 @@ pub struct Parquet {
     next_group: usize,
     /// Rows of the current group that are not decoded yet.
     group_rows: u64,
-    key: Column,
+    /// First those of the key, then those of the value.
+    columns: Vec<Column>,
+    key_columns: usize,
     value: Value,
     picked: Picked,
     /// Rows of the current batch, and how many of them were returned.
     batch: usize,
     given: usize,
     number: u64,
+    scratch: Scratch,
+}
+
+/// Where values come from.
+enum Value {
+    /// The last column.
+    Column,
+    /// All columns but the key's, as a JSON object.
+    Others(Vec<Member>),
+}
+
+/// A member of the JSON object.
+enum Member {
+    /// The index among the columns that are read.
+    Column(usize),
+    /// A list, a map or a struct, by its name in whole rows.
+    Group(String, RowIter<'static>),
 }
 
 impl Parquet {
     /// # Errors
-    /// A file that is not Parquet; a column that is missing or has a type that neither keys nor values have.
+    /// A file that is not Parquet; a column that is missing, or has a type that neither keys nor values have.
     pub fn open(path: &Path, columns: &Columns) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
@@ -63,18 +86,27 @@ impl Parquet {
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let names: Vec<_> = schema.columns().iter().map(|column| column.path().string()).collect();
         let picked = columns.pick(&name, &names)?;
-        let key = Column::new(&name, picked.key, &schema.column(picked.key))?;
-        let value = match picked.value {
-            PickedValue::Column(index) => Value::Column(Box::new(Column::new(&name, index, &schema.column(index))?)),
-            PickedValue::Others => {
-                let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
-                let rows = guarded(&name, || Ok(SerializedFileReader::new(file)?.into_iter()))?;
-                Value::Others { rows, key: Vec::new(), object: Vec::new() }
+        let mut columns = Vec::new();
+        for index in &picked.key {
+            let column = Column::new(&name, *index, &schema.column(*index))?;
+            if !column.kind.is_of_keys() {
+                let (path, what) = (&column.name, column.kind.name());
+                return Err(refused(&name, path, &format!("{what}; keys are bytes, strings or integers")));
             }
+            columns.push(column);
+        }
+        let key_columns = columns.len();
+        let value = match picked.value {
+            PickedValue::Column(index) => {
+                columns.push(Column::new(&name, index, &schema.column(index))?);
+                Value::Column
+            }
+            PickedValue::Others => Value::Others(members(path, &name, &schema, &picked.key, &mut columns)?),
         };
         let rows_total = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0);
         Ok(Self {
-            key,
+            columns,
+            key_columns,
             value,
             picked,
             name,
@@ -86,6 +118,7 @@ impl Parquet {
             batch: 0,
             given: 0,
             number: 0,
+            scratch: Scratch::default(),
         })
     }
 
@@ -95,20 +128,23 @@ impl Parquet {
             if self.next_group == self.file.num_row_groups() {
                 return Ok(false);
             }
-            let Self { name, file, next_group, key, value: Value::Column(value), .. } = self else { return Ok(false) };
+            let Self { name, file, next_group, columns, .. } = self;
             let rows = guarded(name, || {
                 let group = file.get_row_group(*next_group)?;
-                key.reader = Some(group.get_column_reader(key.index)?);
-                value.reader = Some(group.get_column_reader(value.index)?);
+                for column in columns {
+                    column.reader = Some(group.get_column_reader(column.index)?);
+                }
                 Ok(group.metadata().num_rows())
             })?;
             self.group_rows = u64::try_from(rows).unwrap_or(0);
             self.next_group += 1;
         }
         let wanted = BATCH_ROWS.min(usize::try_from(self.group_rows).unwrap_or(BATCH_ROWS));
-        let Self { name, key, value: Value::Column(value), .. } = self else { return Ok(false) };
-        let (keys, values) = guarded(name, || Ok((key.read(wanted)?, value.read(wanted)?)))?;
-        if (keys, values) != (wanted, wanted) {
+        let Self { name, columns, .. } = self;
+        let whole = guarded(name, || {
+            columns.iter_mut().try_fold(true, |whole, column| Ok(whole & (column.read(wanted)? == wanted)))
+        })?;
+        if !whole {
             let what = format!("row group {} ends before its {} last rows", self.next_group, self.group_rows);
             return Err(damaged(&self.name, &what));
         }
@@ -117,88 +153,265 @@ impl Parquet {
         Ok(true)
     }
 
-    /// The next row of all columns.
-    fn next_whole(&mut self) -> Result<Row<'_>> {
-        let Self { name, key: column, value: Value::Others { rows, key, object }, number, .. } = self else {
-            return Ok(Row::End);
+    /// Replaces the key and the value in `scratch` by those of a row; the inner error says what is wrong with it.
+    fn pair(&mut self, row: usize) -> Result<std::result::Result<(), String>> {
+        let Self { name, columns, key_columns, value, picked, scratch, .. } = self;
+        // Also if the row is bad: the readers of whole rows stay beside those of columns.
+        let groups = match value {
+            Value::Column => Vec::new(),
+            Value::Others(members) => next_groups(name, members)?,
         };
-        let Some(row) = guarded(name, || rows.next().transpose())? else { return Ok(Row::End) };
-        *number += 1;
-        key.clear();
-        object.clear();
-        object.push(b'{');
-        let mut has_key = false;
-        for (name, field) in row.get_column_iter() {
-            if *name == column.name {
-                has_key = key_bytes(field, key);
-                continue;
-            }
-            if object.len() > 1 {
-                object.push(b',');
-            }
-            write_json(name, field, object);
+        let is_null = |column: &Column| format!("column {} is null", column.name);
+        if let Some(null) = columns[..*key_columns].iter().find(|column| column.cell(row).is_none()) {
+            return Ok(Err(is_null(null)));
         }
-        object.push(b'}');
-        if !has_key {
-            let what = format!("column {} is null", column.name);
-            return Ok(Row::Bad(BadRow { place: format!("{name}: row {number}"), what, goes_on: true }));
+        let keys: Vec<_> = columns[..*key_columns].iter().filter_map(|column| column.cell(row)).collect();
+        let part = |index: usize| picked.key.iter().position(|key| *key == index).map_or(&b""[..], |part| keys[part]);
+        if let Err(what) = picked.join(part, &mut scratch.key) {
+            return Ok(Err(what));
         }
-        Ok(Row::Pair(Pair { key, value: object }, *number))
+        scratch.value.clear();
+        Ok(match value {
+            Value::Column => match columns.last().and_then(|column| column.cell(row)) {
+                Some(cell) => {
+                    scratch.value.extend_from_slice(cell);
+                    Ok(())
+                }
+                None => Err(columns.last().map_or_else(String::new, is_null)),
+            },
+            Value::Others(members) => {
+                let keys: Vec<_> = columns[..*key_columns].iter().map(|column| &column.name[..]).collect();
+                let mut object = Object::begin(&mut scratch.value);
+                let mut groups = groups.iter();
+                let all = members.iter().try_for_each(|member| match member {
+                    Member::Column(index) => object.cell(&columns[*index], row),
+                    Member::Group(name, _) => match groups.next() {
+                        Some(Some(field)) => object.field(name, name, field, &keys),
+                        _ => Err(format!("column {name} ends before the others")),
+                    },
+                });
+                object.end();
+                all
+            }
+        })
     }
 }
 
-/// Where values come from.
-enum Value {
-    Column(Box<Column>),
-    /// All columns but the key's, as a JSON object, with its own reader of whole rows.
-    Others {
-        rows: RowIter<'static>,
-        key: Vec<u8>,
-        object: Vec<u8>,
-    },
-}
-
-/// Appends the bytes of a key; `false` for a null. [`Column::new`] admits no other kinds.
-fn key_bytes(field: &Field, key: &mut Vec<u8>) -> bool {
-    match field {
-        Field::Str(text) => key.extend_from_slice(text.as_bytes()),
-        Field::Bytes(bytes) => key.extend_from_slice(bytes.data()),
-        Field::Null => return false,
-        other => decimal(other, key),
+/// The members of the JSON object, in the order of the file; those that are columns are added to `columns`.
+fn members(
+    path: &Path,
+    file: &str,
+    schema: &SchemaDescriptor,
+    key: &[usize],
+    columns: &mut Vec<Column>,
+) -> Result<Vec<Member>> {
+    let root = schema.root_schema();
+    for (index, column) in schema.columns().iter().enumerate() {
+        let is_nested = column.path().parts().len() > 1;
+        if is_nested && column.physical_type() == PhysicalType::INT96 && !key.contains(&index) {
+            let path = column.path().string();
+            let what = "INT96 within a list or struct, whose nanoseconds would be cut; --value chooses another column";
+            return Err(refused(file, &path, what));
+        }
     }
-    true
+    refuse_alike(file, root)?;
+    let mut members = Vec::new();
+    for field in root.get_fields() {
+        let leaf = |index: &usize| schema.column(*index).path().parts() == [field.name()];
+        let index = (0..schema.num_columns()).find(leaf);
+        match index.filter(|_| field.is_primitive()) {
+            Some(index) if key.contains(&index) => {}
+            Some(index) if schema.column(index).max_rep_level() == 0 => {
+                columns.push(Column::new(file, index, &schema.column(index))?);
+                members.push(Member::Column(columns.len() - 1));
+            }
+            _ => {
+                let rows = guarded(file, || {
+                    let reader = SerializedFileReader::new(File::open(path)?)?;
+                    let only = Type::group_type_builder(root.name()).with_fields(vec![Arc::clone(field)]).build()?;
+                    RowIter::from_file_into(Box::new(reader)).project(Some(only))
+                })?;
+                members.push(Member::Group(field.name().to_owned(), rows));
+            }
+        }
+    }
+    Ok(members)
 }
 
-/// Appends `"name":value`.
-fn write_json(name: &str, field: &Field, object: &mut Vec<u8>) {
+/// Refuses two fields of one name: JSON would have the name twice.
+fn refuse_alike(file: &str, group: &Type) -> Result<()> {
+    let mut names = HashSet::new();
+    for field in group.get_fields() {
+        if !names.insert(field.name()) {
+            let name = quoted(field.name().as_bytes());
+            return Err(Failure::usage(format_args!(
+                "{file}: two columns are called {name}, so their rows are no JSON"
+            )));
+        }
+        if field.is_group() {
+            refuse_alike(file, field)?;
+        }
+    }
+    Ok(())
+}
+
+/// The lists, maps and structs of the next row.
+fn next_groups(file: &str, members: &mut [Member]) -> Result<Vec<Option<Field>>> {
+    let groups = members.iter_mut().filter_map(|member| match member {
+        Member::Column(_) => None,
+        Member::Group(_, rows) => Some(rows),
+    });
+    groups
+        .map(|rows| {
+            let row = guarded(file, || rows.next().transpose())?;
+            Ok(row.and_then(|row| row.into_columns().into_iter().next()).map(|(_, field)| field))
+        })
+        .collect()
+}
+
+/// A JSON object that is being written.
+struct Object<'o> {
+    json: &'o mut Vec<u8>,
+    names: HashSet<String>,
+    empty: bool,
+}
+
+type Written = std::result::Result<(), String>;
+
+impl<'o> Object<'o> {
+    fn begin(json: &'o mut Vec<u8>) -> Self {
+        json.push(b'{');
+        Self { json, names: HashSet::new(), empty: true }
+    }
+
+    fn end(self) {
+        self.json.push(b'}');
+    }
+
+    /// A name and a colon; `path` is for messages.
+    fn name(&mut self, path: &str, name: &str) -> Written {
+        if !mem::replace(&mut self.empty, false) {
+            self.json.push(b',');
+        }
+        jsonl::write_string(name, self.json);
+        self.json.push(b':');
+        if self.names.insert(name.to_owned()) {
+            return Ok(());
+        }
+        Err(format!("column {path}: the name {} would be there twice", quoted(name.as_bytes())))
+    }
+
+    /// Text, or bytes in base64 under a name that says so.
+    fn bytes(&mut self, path: &str, name: &str, bytes: &[u8]) -> Written {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => {
+                self.name(path, name)?;
+                jsonl::write_string(text, self.json);
+            }
+            Err(_) => {
+                self.name(path, &format!("{name}_base64"))?;
+                jsonl::write_base64(bytes, self.json);
+            }
+        }
+        Ok(())
+    }
+
+    fn cell(&mut self, column: &Column, row: usize) -> Written {
+        let name = &column.name;
+        match column.cell(row) {
+            None => {
+                self.name(name, name)?;
+                self.json.extend_from_slice(b"null");
+            }
+            Some(text) if !column.kind.is_json() => self.bytes(name, name, text)?,
+            Some(number) if number.ends_with(b"NaN") || number.ends_with(b"inf") => {
+                return Err(not_json(name, &String::from_utf8_lossy(number)));
+            }
+            Some(number) => {
+                self.name(name, name)?;
+                self.json.extend_from_slice(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// A field of a whole row, without the columns of the key in it.
+    fn field(&mut self, path: &str, name: &str, field: &Field, keys: &[&str]) -> Written {
+        match field {
+            _ if keys.contains(&path) => Ok(()),
+            Field::Bytes(bytes) => self.bytes(path, name, bytes.data()),
+            field => {
+                self.name(path, name)?;
+                write_field(path, field, keys, self.json)
+            }
+        }
+    }
+}
+
+fn not_json(path: &str, number: &str) -> String {
+    format!("column {path} is {number}, which JSON has not; --value chooses one column, as text")
+}
+
+fn write_field(path: &str, field: &Field, keys: &[&str], json: &mut Vec<u8>) -> Written {
     match field {
-        Field::Str(text) => jsonl::write_field(name, text.as_bytes(), object),
-        Field::Bytes(bytes) => jsonl::write_field(name, bytes.data(), object),
+        Field::Group(row) => {
+            let mut object = Object::begin(json);
+            for (name, field) in row.get_column_iter() {
+                object.field(&format!("{path}.{name}"), name, field, keys)?;
+            }
+            object.end();
+        }
+        Field::ListInternal(list) => {
+            json.push(b'[');
+            for (index, element) in list.elements().iter().enumerate() {
+                if index > 0 {
+                    json.push(b',');
+                }
+                write_field(path, element, keys, json)?;
+            }
+            json.push(b']');
+        }
+        Field::MapInternal(map) => {
+            let mut object = Object::begin(json);
+            for (key, value) in map.entries() {
+                let mut name = Vec::new();
+                write_field(path, key, keys, &mut name)?;
+                let text: Option<String> = serde_json::from_slice(&name).ok();
+                let name = text.unwrap_or_else(|| String::from_utf8_lossy(&name).into_owned());
+                object.field(path, &name, value, &[])?;
+            }
+            object.end();
+        }
+        Field::Float(number) if !number.is_finite() => return Err(not_json(path, &number.to_string())),
+        Field::Double(number) if !number.is_finite() => return Err(not_json(path, &number.to_string())),
+        Field::Float16(number) if !number.is_finite() => return Err(not_json(path, &number.to_string())),
+        Field::Float(number) => serde_json::to_writer(json, number).expect("a number is JSON, a Vec takes every write"),
         other => {
-            serde_json::to_writer(&mut *object, name).expect("a string is JSON and a Vec takes every write");
-            object.push(b':');
-            serde_json::to_writer(object, &other.to_json_value()).expect("a value is JSON and a Vec takes every write");
+            serde_json::to_writer(json, &other.to_json_value()).expect("a value is JSON and a Vec takes every write");
         }
     }
+    Ok(())
 }
 
 impl Source for Parquet {
     fn next_row(&mut self) -> Result<Row<'_>> {
-        if matches!(self.value, Value::Others { .. }) {
-            return self.next_whole();
-        }
         if self.given == self.batch && !self.next_batch()? {
             return Ok(Row::End);
         }
         let row = self.given;
         self.given += 1;
         self.number += 1;
-        let Value::Column(value) = &self.value else { return Ok(Row::End) };
-        match (self.key.cell(row), value.cell(row)) {
-            (Some(key), Some(value)) => Ok(Row::Pair(Pair { key, value }, self.number)),
-            (key, _) => {
-                let column = if key.is_none() { &self.key } else { value };
-                let what = format!("column {} is null", column.name);
+        // Without a copy, where one column is the key and one the value.
+        if matches!(self.value, Value::Column)
+            && self.columns.iter().all(|column| column.cells[row].is_some())
+            && self.columns.len() == 2
+        {
+            let cell = |column: usize| self.columns[column].cell(row).unwrap_or_default();
+            return Ok(Row::Pair(Pair { key: cell(0), value: cell(1) }, self.number));
+        }
+        match self.pair(row)? {
+            Ok(()) => Ok(Row::Pair(self.scratch.pair(), self.number)),
+            Err(what) => {
                 Ok(Row::Bad(BadRow { place: format!("{}: row {}", self.name, self.number), what, goes_on: true }))
             }
         }
@@ -219,11 +432,11 @@ impl Source for Parquet {
     }
 }
 
-/// One column, and a batch of its cells.
+/// One column, and a batch of its cells as text.
 struct Column {
     name: String,
     index: usize,
-    unsigned: bool,
+    kind: Kind,
     /// The definition level of a non-null cell.
     defined: i16,
     reader: Option<ColumnReader>,
@@ -235,17 +448,11 @@ struct Column {
 impl Column {
     fn new(file: &str, index: usize, column: &ColumnDescriptor) -> Result<Self> {
         let name = column.path().string();
-        let type_name = type_of(column);
-        if column.max_rep_level() > 0 || type_name.is_some() {
-            let is = type_name.unwrap_or_else(|| "a list".into());
-            return Err(Failure::usage(format_args!(
-                "{file}: column {name} is {is}; keys and values are bytes, strings or integers"
-            )));
-        }
+        let kind = Kind::of(column).map_err(|what| refused(file, &name, &what))?;
         Ok(Self {
             name,
             index,
-            unsigned: is_unsigned(column),
+            kind,
             defined: column.max_def_level(),
             reader: None,
             levels: Vec::new(),
@@ -262,25 +469,24 @@ impl Column {
     fn read(&mut self, count: usize) -> std::result::Result<usize, ParquetError> {
         self.bytes.clear();
         self.cells.clear();
-        let Self { reader, levels, bytes, cells, defined, unsigned, .. } = self;
+        let Self { reader, levels, bytes, cells, defined, kind, .. } = self;
         let mut batch = Batch { levels, bytes, cells, defined: *defined, count };
         match reader {
+            Some(ColumnReader::BoolColumnReader(reader)) => batch.read(reader, |value, text| kind.bool(*value, text)),
+            Some(ColumnReader::Int32ColumnReader(reader)) => batch.read(reader, |value, text| kind.int32(*value, text)),
+            Some(ColumnReader::Int64ColumnReader(reader)) => batch.read(reader, |value, text| kind.int64(*value, text)),
+            Some(ColumnReader::Int96ColumnReader(reader)) => batch.read(reader, |value, text| kind.int96(value, text)),
+            Some(ColumnReader::FloatColumnReader(reader)) => batch.read(reader, |value, text| kind.float(*value, text)),
+            Some(ColumnReader::DoubleColumnReader(reader)) => {
+                batch.read(reader, |value, text| kind.double(*value, text))
+            }
             Some(ColumnReader::ByteArrayColumnReader(reader)) => {
-                batch.read(reader, |value, bytes| bytes.extend_from_slice(value.data()))
+                batch.read(reader, |value, text| kind.bytes(value, text))
             }
             Some(ColumnReader::FixedLenByteArrayColumnReader(reader)) => {
-                batch.read(reader, |value, bytes| bytes.extend_from_slice(value.data()))
+                batch.read(reader, |value, text| kind.bytes(value, text))
             }
-            Some(ColumnReader::Int32ColumnReader(reader)) if *unsigned => {
-                batch.read(reader, |value, bytes| decimal(u64::from(value.cast_unsigned()), bytes))
-            }
-            Some(ColumnReader::Int64ColumnReader(reader)) if *unsigned => {
-                batch.read(reader, |value, bytes| decimal(value.cast_unsigned(), bytes))
-            }
-            Some(ColumnReader::Int32ColumnReader(reader)) => batch.read(reader, |value, bytes| decimal(*value, bytes)),
-            Some(ColumnReader::Int64ColumnReader(reader)) => batch.read(reader, |value, bytes| decimal(*value, bytes)),
-            // `new` admits no others.
-            _ => Ok(0),
+            None => Ok(0),
         }
     }
 }
@@ -323,43 +529,6 @@ impl Batch<'_> {
         }
         Ok(self.cells.len())
     }
-}
-
-fn decimal(number: impl std::fmt::Display, bytes: &mut Vec<u8>) {
-    write!(bytes, "{number}").expect("a Vec takes every write");
-}
-
-/// `None` for a supported type; else its name.
-fn type_of(column: &ColumnDescriptor) -> Option<String> {
-    use parquet::basic::Type;
-    let taken = match column.physical_type() {
-        Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => !matches!(
-            (column.logical_type_ref(), column.converted_type()),
-            (Some(LogicalType::Decimal(_) | LogicalType::Float16), _)
-                | (_, ConvertedType::DECIMAL | ConvertedType::INTERVAL)
-        ),
-        Type::INT32 | Type::INT64 => {
-            matches!(column.logical_type_ref(), None | Some(LogicalType::Integer(_)))
-                && (column.converted_type() == ConvertedType::NONE || is_integer(column.converted_type()))
-        }
-        _ => false,
-    };
-    (!taken).then(|| match (column.logical_type_ref(), column.converted_type()) {
-        (Some(logical), _) => format!("{logical:?}").split([' ', '{', '(']).next().unwrap_or_default().to_owned(),
-        (None, ConvertedType::NONE) => column.physical_type().to_string(),
-        (None, converted) => converted.to_string(),
-    })
-}
-
-fn is_integer(converted: ConvertedType) -> bool {
-    use ConvertedType as C;
-    matches!(converted, C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64 | C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64)
-}
-
-fn is_unsigned(column: &ColumnDescriptor) -> bool {
-    use ConvertedType as C;
-    matches!(column.logical_type_ref(), Some(LogicalType::Integer(integer)) if !integer.is_signed)
-        || matches!(column.converted_type(), C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64)
 }
 
 /// Writes a file with the columns `key` and `value`, a row group at a time.
@@ -425,11 +594,171 @@ impl Writer {
 /// Runs the crate's code: its errors, and a panic caused by malformed bytes, become failures.
 fn guarded<T>(name: &str, read: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(read)) {
+        // LZO, which no crate has.
+        Ok(Err(ParquetError::NYI(what))) => {
+            Err(Failure::usage(format_args!("{name}: this Parquet is not read: {what}")))
+        }
         Ok(read) => read.map_err(|error| damaged(name, &error.to_string())),
         Err(_) => Err(damaged(name, "its contents make the reader fail")),
     }
 }
 
+fn refused(file: &str, column: &str, is: &str) -> Failure {
+    Failure::usage(format_args!("{file}: column {column} is {is}"))
+}
+
 fn damaged(name: &str, what: &str) -> Failure {
     Failure::of_kind(ErrorKind::Corrupt, format_args!("{name}: cannot be read as Parquet: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Reading;
+    use super::super::columns::parse_column;
+    use super::*;
+    use parquet::data_type::{BoolType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type, Int96, Int96Type};
+
+    /// Writes a column's values, all of them there.
+    type WriteColumn<'w> = Box<dyn Fn(&mut parquet::file::writer::SerializedColumnWriter<'_>) + 'w>;
+
+    fn column<'w, T: DataType>(values: &'w [T::T], levels: Option<&'w [i16]>) -> WriteColumn<'w> {
+        Box::new(move |column| {
+            column.typed::<T>().write_batch(values, levels, None).unwrap();
+        })
+    }
+
+    fn file(schema: &str, compression: Compression, columns: &[WriteColumn<'_>]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let mut writer = SerializedFileWriter::new(file.reopen().unwrap(), schema, Arc::new(properties)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for write in columns {
+            let mut column = group.next_column().unwrap().unwrap();
+            write(&mut column);
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        file
+    }
+
+    fn rows(
+        file: &tempfile::NamedTempFile,
+        key: &str,
+        value: Option<&str>,
+    ) -> std::result::Result<Vec<String>, String> {
+        let column = |name: &str| parse_column(name).unwrap();
+        let reading = Reading { key: vec![column(key)], value: value.map(column), ..Reading::default() };
+        let open = Parquet::open(file.path(), &reading.columns(super::super::Format::Parquet));
+        let mut parquet = open.map_err(|failure| format!("{failure:?}"))?;
+        let mut rows = Vec::new();
+        loop {
+            match parquet.next_row().unwrap() {
+                Row::Pair(pair, _) => {
+                    let text = |bytes| String::from_utf8_lossy(bytes);
+                    rows.push(format!("{} {}", text(pair.key), text(pair.value)));
+                }
+                Row::Bad(bad) => rows.push(bad.what),
+                Row::Interrupted | Row::End => return Ok(rows),
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_json_has_not_are_bad_rows_and_text_as_a_value() {
+        let schema = "message m { REQUIRED INT32 id; REQUIRED DOUBLE x; REQUIRED BOOLEAN b; }";
+        let numbers = [0.1, f64::NAN, f64::NEG_INFINITY];
+        let columns = || {
+            [
+                column::<Int32Type>(&[1, 2, 3], None),
+                column::<DoubleType>(&numbers, None),
+                column::<BoolType>(&[true, false, true], None),
+            ]
+        };
+        let file = file(schema, Compression::UNCOMPRESSED, &columns());
+        let what = |number| format!("column x is {number}, which JSON has not; --value chooses one column, as text");
+        let expected = ["1 {\"x\":0.1,\"b\":true}".to_owned(), what("NaN"), what("-inf")];
+        assert_eq!(rows(&file, "id", None).unwrap(), expected);
+        assert_eq!(rows(&file, "id", Some("x")).unwrap(), ["1 0.1", "2 NaN", "3 -inf"]);
+        assert_eq!(rows(&file, "id", Some("b")).unwrap(), ["1 true", "2 false", "3 true"]);
+        assert!(rows(&file, "x", Some("id")).unwrap_err().contains("column x is a floating-point number; keys are"));
+    }
+
+    #[test]
+    fn int96_keeps_its_nanoseconds_or_is_refused_by_name() {
+        let time = [Int96::from(vec![1, 0, 2_440_588])];
+        let columns =
+            || [column::<Int32Type>(&[1], None), column::<Int32Type>(&[2], None), column::<Int96Type>(&time, None)];
+        let flat = "message m { REQUIRED INT32 id; REQUIRED INT32 n; REQUIRED INT96 t; }";
+        let file_of = |schema| file(schema, Compression::UNCOMPRESSED, &columns());
+        let expected = ["1 {\"n\":2,\"t\":\"1970-01-01 00:00:00.000000001 +00:00\"}"];
+        assert_eq!(rows(&file_of(flat), "id", None).unwrap(), expected);
+        let nested =
+            file_of("message m { REQUIRED INT32 id; REQUIRED INT32 n; REQUIRED group s { REQUIRED INT96 t; } }");
+        assert!(rows(&nested, "id", None).unwrap_err().contains("column s.t is INT96 within a list or struct"));
+        assert_eq!(rows(&nested, "id", Some("s.t")).unwrap(), ["1 1970-01-01 00:00:00.000000001 +00:00"]);
+    }
+
+    #[test]
+    fn a_field_of_a_struct_is_a_key_and_leaves_the_json() {
+        let schema =
+            "message m { REQUIRED INT32 n; OPTIONAL group s { REQUIRED BYTE_ARRAY a (STRING); REQUIRED INT64 b; } }";
+        let text = [ByteArray::from("x")];
+        let columns = [
+            column::<Int32Type>(&[1, 2], None),
+            column::<ByteArrayType>(&text, Some(&[1, 0])),
+            column::<Int64Type>(&[7], Some(&[1, 0])),
+        ];
+        let file = file(schema, Compression::UNCOMPRESSED, &columns);
+        assert_eq!(rows(&file, "s.a", None).unwrap(), ["x {\"n\":1,\"s\":{\"b\":7}}", "column s.a is null"]);
+    }
+
+    #[test]
+    fn two_columns_of_one_name_are_refused() {
+        let columns =
+            || [column::<Int32Type>(&[1], None), column::<Int32Type>(&[2], None), column::<Int32Type>(&[3], None)];
+        let alike = file(
+            "message m { REQUIRED INT32 id; REQUIRED INT32 x; REQUIRED INT32 x; }",
+            Compression::UNCOMPRESSED,
+            &columns(),
+        );
+        assert!(rows(&alike, "id", None).unwrap_err().contains("columns 2 and 3 are both called \\\"x\\\""));
+        assert!(rows(&alike, "x", None).unwrap_err().contains("columns 2 and 3 are both called \\\"x\\\""));
+        assert_eq!(rows(&alike, "1", Some("3")).unwrap(), ["1 3"]);
+        let nested = "message m { REQUIRED INT32 id; REQUIRED group s { REQUIRED INT32 x; REQUIRED INT32 x; } }";
+        let nested = file(nested, Compression::UNCOMPRESSED, &columns());
+        assert!(rows(&nested, "id", None).unwrap_err().contains("both called \\\"s.x\\\""));
+    }
+
+    #[test]
+    fn base64_takes_the_name_of_no_other_column() {
+        let schema = "message m { REQUIRED INT32 id; REQUIRED BYTE_ARRAY a; REQUIRED INT32 a_base64; }";
+        let bytes = [ByteArray::from(vec![0xff]), ByteArray::from("x")];
+        let columns = [
+            column::<Int32Type>(&[1, 2], None),
+            column::<ByteArrayType>(&bytes, None),
+            column::<Int32Type>(&[3, 4], None),
+        ];
+        let rows = rows(&file(schema, Compression::UNCOMPRESSED, &columns), "id", None).unwrap();
+        assert!(rows[0].contains("the name \"a_base64\" would be there twice"), "{rows:?}");
+        assert_eq!(rows[1], "2 {\"a\":\"x\",\"a_base64\":4}");
+    }
+
+    #[test]
+    fn every_codec_is_read() {
+        for compression in [
+            Compression::SNAPPY,
+            Compression::GZIP(Default::default()),
+            Compression::BROTLI(Default::default()),
+            Compression::LZ4,
+            Compression::LZ4_RAW,
+            Compression::ZSTD(Default::default()),
+        ] {
+            let schema = "message m { REQUIRED INT32 id; REQUIRED FIXED_LEN_BYTE_ARRAY(2) v; }";
+            let value = [ByteArray::from("ab").into()];
+            let columns = [column::<Int32Type>(&[1], None), column::<FixedLenByteArrayType>(&value, None)];
+            assert_eq!(rows(&file(schema, compression, &columns), "id", None).unwrap(), ["1 ab"], "{compression:?}");
+        }
+    }
 }

@@ -1,15 +1,19 @@
-//! Reading pairs in any format that comes as a stream; Parquet, which is read from its end, has its own open.
+//! Reading pairs in any format that comes as a stream; Parquet and ZIP, which are read from their end, have their own
+//! opens.
 
-use super::columns::{Column, Columns};
+use super::columns::{Column, Columns, KEY_SEPARATOR};
 use super::text::{LineReader, Lines};
 use super::tsv::TsvColumns;
-use super::{Format, Source, berkeley, cdb, cdbmake, csv, gdbm, jsonl, raw};
+use super::{Format, Source, berkeley, cdb, cdbmake, csv, gdbm, jsonl, raw, tar};
 use crate::input::{Input, Taken};
 
 /// What the user says of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reading {
-    pub key: Option<Column>,
+    /// In the order of the key's parts.
+    pub key: Vec<Column>,
+    /// Between them.
+    pub key_separator: Option<Vec<u8>>,
     pub value: Option<Column>,
     /// The first row is a pair.
     pub no_header: bool,
@@ -17,22 +21,28 @@ pub struct Reading {
     pub no_escapes: bool,
     /// The value of a plain line is its number.
     pub number: bool,
+    /// A second value of a key, which a dump of a database with duplicates has, is a bad row.
+    pub one_value: bool,
 }
 
 impl Reading {
     pub fn columns_chosen(&self) -> bool {
-        self.key.is_some() || self.value.is_some()
+        !self.key.is_empty() || self.value.is_some()
+    }
+
+    pub fn key_separator(&self) -> Vec<u8> {
+        self.key_separator.clone().unwrap_or_else(|| KEY_SEPARATOR.to_vec())
     }
 
     pub fn columns(&self, format: Format) -> Columns {
-        let is_name = |column: &Option<Column>| column.as_ref().is_some_and(Column::is_name);
+        let first = || vec![Column::Number(1)];
+        let is_name = self.key.iter().chain(&self.value).any(Column::is_name);
         Columns {
-            key: self.key.clone().unwrap_or(Column::Number(1)),
+            key: if self.key.is_empty() { first() } else { self.key.clone() },
+            key_separator: self.key_separator(),
             value: self.value.clone(),
-            header: match format {
-                Format::Tsv => is_name(&self.key) || is_name(&self.value),
-                _ => !self.no_header,
-            },
+            chosen: self.columns_chosen(),
+            header: if format == Format::Tsv { is_name } else { !self.no_header },
         }
     }
 }
@@ -47,17 +57,14 @@ pub fn reader<'i>(
         input.skip_byte_order_mark()?;
     }
     Ok(match format {
-        Format::Tsv | Format::Parquet | Format::Sql if reading.columns_chosen() => {
+        Format::Tsv | Format::Parquet | Format::Zip | Format::Sql if reading.columns_chosen() => {
             Box::new(TsvColumns::new(input, reading.columns(format), !reading.no_escapes))
         }
-        Format::Tsv | Format::Parquet | Format::Sql => {
+        Format::Tsv | Format::Parquet | Format::Zip | Format::Sql => {
             Box::new(LineReader::new(input, Lines::Tsv { escapes: !reading.no_escapes }))
         }
         Format::Csv => Box::new(csv::Csv::new(input, reading.columns(format))),
-        Format::Jsonl => {
-            let fields = jsonl::Fields::chosen(reading.key.as_ref(), reading.value.as_ref());
-            Box::new(LineReader::new(input, Lines::Jsonl(fields)))
-        }
+        Format::Jsonl => Box::new(LineReader::new(input, Lines::Jsonl(jsonl::Fields::chosen(reading)))),
         Format::Lines => Box::new(LineReader::new(input, Lines::Plain { numbered: reading.number })),
         Format::Raw => Box::new(raw::RawReader::new(input)),
         Format::Gdbm | Format::GdbmFlat => {
@@ -67,8 +74,9 @@ pub fn reader<'i>(
             };
             if flat { Box::new(gdbm::Flat::new(input)) } else { Box::new(gdbm::Text::new(input)) }
         }
-        Format::Db | Format::DbHex | Format::Mdb => Box::new(berkeley::Dump::new(input)),
+        Format::Db | Format::DbHex | Format::Mdb => Box::new(berkeley::Dump::new(input, reading.one_value)),
         Format::Cdbmake => Box::new(cdbmake::Text::new(input)),
         Format::Cdb => Box::new(cdb::File::new(input)),
+        Format::Tar => Box::new(tar::Tar::new(input)),
     })
 }

@@ -1,6 +1,7 @@
 //! Rows that are lines: TSV of two columns, JSON lines, plain lines.
 
 use super::{BadRow, Format, Pair, Row, Scratch, Source, jsonl, tsv};
+use crate::compressed::Compression;
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 use std::io::Write;
@@ -107,6 +108,15 @@ fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch)
         write!(scratch.value, "{number}").expect("a Vec takes every write");
     }
     Pair { key: line.strip_suffix(b"\r").unwrap_or(line), value: &scratch.value }
+}
+
+/// What comes before the first line: a byte-order mark, which a reader skips, if the line begins with one itself or
+/// like compressed data.
+pub fn write_first(pair: Pair<'_>, row: &mut Vec<u8>) {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    if pair.key.starts_with(MARK) || Compression::of(pair.key).is_some() {
+        row.extend_from_slice(MARK);
+    }
 }
 
 /// A key as a plain line.

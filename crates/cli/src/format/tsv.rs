@@ -6,7 +6,8 @@
 
 use super::columns::{Columns, Picked, PickedValue};
 use super::text::{bad_line, has_zero_byte};
-use super::{Pair, Row, Scratch, Source};
+use super::{Pair, Row, Scratch, Source, cdbmake, gdbm};
+use crate::compressed::Compression;
 use crate::failure::Result as Outcome;
 use crate::input::{Input, Taken};
 use std::ops::Range;
@@ -44,8 +45,7 @@ pub struct TsvColumns<'i> {
 
 impl<'i> TsvColumns<'i> {
     pub fn new(input: Input<'i>, columns: Columns, escapes: bool) -> Self {
-        let picked = columns.picked_unseen();
-        Self { input, columns, picked, escapes, number: 0, fields: Vec::new(), scratch: Scratch::default() }
+        Self { input, columns, picked: None, escapes, number: 0, fields: Vec::new(), scratch: Scratch::default() }
     }
 
     /// The next line that is not blank, or the reason why no line follows.
@@ -106,30 +106,30 @@ impl Source for TsvColumns<'_> {
                 picked.insert(columns.pick(&format!("{}:{number}", input.name), &first)?)
             }
         };
-        let parsed = picked.check(fields.len()).and_then(|()| match (picked.value, *escapes) {
-            (PickedValue::Column(value), true) => {
-                unescape(bytes(&fields[picked.key]), &mut scratch.key)?;
-                unescape(bytes(&fields[value]), &mut scratch.value)
-            }
-            (PickedValue::Column(value), false) => {
-                copy(bytes(&fields[picked.key]), &mut scratch.key);
-                copy(bytes(&fields[value]), &mut scratch.value);
-                Ok(())
-            }
-            (PickedValue::Others, escapes) => {
-                let mut texts = Vec::with_capacity(fields.len());
-                for field in fields.iter() {
-                    let mut text = Vec::new();
-                    if escapes {
-                        unescape(bytes(field), &mut text)?
-                    } else {
-                        copy(bytes(field), &mut text)
-                    }
-                    texts.push(text);
+        let spare = fields.iter().skip(picked.width()).map(bytes);
+        let parsed = picked.check(fields.len(), spare).and_then(|()| {
+            let text = |index: usize, to: &mut Vec<u8>| match escapes {
+                true => unescape(bytes(&fields[index]), to),
+                false => {
+                    copy(bytes(&fields[index]), to);
+                    Ok(())
                 }
-                picked.others(texts.iter(), &mut scratch.value);
-                copy(&texts[picked.key], &mut scratch.key);
-                Ok(())
+            };
+            match (&picked.key[..], picked.value) {
+                ([key], PickedValue::Column(value)) => {
+                    text(*key, &mut scratch.key)?;
+                    text(value, &mut scratch.value)
+                }
+                (_, value) => {
+                    let mut texts = vec![Vec::new(); fields.len()];
+                    texts.iter_mut().enumerate().try_for_each(|(index, to)| text(index, to))?;
+                    picked.join(|index| &texts[index], &mut scratch.key)?;
+                    match value {
+                        PickedValue::Column(value) => copy(&texts[value], &mut scratch.value),
+                        PickedValue::Others => picked.others(texts.iter(), &mut scratch.value)?,
+                    }
+                    Ok(())
+                }
             }
         });
         match parsed {
@@ -212,6 +212,26 @@ fn hex_digit(digit: u8) -> u8 {
         b'a'..=b'f' => digit - b'a' + 10,
         _ => digit - b'A' + 10,
     }
+}
+
+/// Appends the first row of a file: the first byte of a key that begins like another format is escaped.
+pub fn write_first(pair: Pair<'_>, row: &mut Vec<u8>) {
+    let begin = row.len();
+    write(pair, row);
+    if begins_like_another_format(&row[begin..])
+        && let Some(first) = pair.key.first()
+    {
+        row.splice(begin..=begin, format!("\\x{first:02x}").into_bytes());
+    }
+}
+
+/// Whether a file that begins with `row` could be taken for another format. Its control characters are escaped.
+fn begins_like_another_format(row: &[u8]) -> bool {
+    row.trim_ascii_start().starts_with(b"{")
+        || row.starts_with(b"\xef\xbb\xbf")
+        || row.starts_with(gdbm::TEXT_SIGNATURE)
+        || cdbmake::is_cdbmake(row)
+        || Compression::of(row).is_some()
 }
 
 pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {

@@ -43,6 +43,7 @@ impl Writer {
             Format::Db | Format::DbHex => berkeley::write_header(format == Format::DbHex, None, row),
             Format::Mdb => berkeley::write_header(true, Some(lmdb_map_bytes(about.file_bytes)), row),
             Format::Cdb => return Err("a cdb file is written from --format cdbmake by `cdb -c FILE.cdb -`".into()),
+            Format::Tar | Format::Zip => return Err("archives are only read".into()),
             Format::Parquet if cfg!(not(feature = "parquet")) => {
                 return Err("this program was built without Parquet; use --format csv".into());
             }
@@ -65,11 +66,17 @@ impl Writer {
     pub fn pair(&mut self, pair: Pair<'_>, row: &mut Vec<u8>) -> Result<()> {
         self.pairs += 1;
         match self.format {
+            Format::Tsv if self.pairs == 1 => tsv::write_first(pair, row),
             Format::Tsv => tsv::write(pair, row),
             Format::Csv => csv::write(pair, row),
             Format::Jsonl => jsonl::write(pair, row),
             Format::Raw => return raw::write(pair, row),
-            Format::Lines => return text::write(pair, row),
+            Format::Lines => {
+                if self.pairs == 1 {
+                    text::write_first(pair, row);
+                }
+                return text::write(pair, row);
+            }
             Format::Sql => return sql::write(pair, row),
             Format::Gdbm => {
                 self.empty += u64::from(pair.key.is_empty() || pair.value.is_empty());

@@ -1,12 +1,13 @@
 //! All inputs of one command: inspected before any work, then read one after another.
 
 use super::places::{Origin, Places, Unit};
-use super::recognize::recognize;
+use super::recognize::{recognize, stored};
 use super::stored::Stored;
 use super::{OnError, SourceArgs};
 use crate::cmd::dict::is_dictionary;
-use crate::cmd::{is_table, open_to_read};
+use crate::cmd::open_to_read;
 use crate::failure::{Failure, Result};
+use crate::format::zip::Zip;
 use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
@@ -113,11 +114,10 @@ impl InputFile {
         if !metadata.is_file() {
             return Ok(pipe());
         }
-        let kind = match () {
-            () if metadata.len() > 0 && is_dictionary(path) => Kind::Dictionary,
-            () if metadata.len() > 0 && is_table(path) => Kind::Table,
+        let kind = match stored(path).map_err(|error| Failure::io(path.display(), &error))? {
+            Some(kind) => kind,
             // Now, not when it is read: a later input may be reached hours after the first.
-            () => Kind::Rows(recognize(&mut Input::open(path, interrupt)?, path, args.format.0)?),
+            None => Kind::Rows(recognize(&mut args.open(path, interrupt)?, path, args.format.0)?),
         };
         let file = Self { kind: Some(kind), bytes: Some(metadata.len()), ..pipe() };
         args.check(&file, kind)?;
@@ -131,7 +131,7 @@ impl InputFile {
     fn origin(&self, kind: Kind) -> Origin {
         let unit = match kind {
             Kind::Table | Kind::Dictionary => Unit::None,
-            Kind::Rows(Format::Raw | Format::GdbmFlat | Format::Cdb) => Unit::Pair,
+            Kind::Rows(Format::Raw | Format::GdbmFlat | Format::Cdb | Format::Tar | Format::Zip) => Unit::Pair,
             Kind::Rows(Format::Parquet) => Unit::Row,
             Kind::Rows(_) => Unit::Line,
         };
@@ -152,6 +152,10 @@ fn is_directory(path: &Path) -> Failure {
 }
 
 impl SourceArgs {
+    fn open<'i>(&self, path: &Path, interrupt: &'i Interrupt) -> Result<Input<'i>> {
+        Input::open(path, !self.is_auto(), interrupt)
+    }
+
     /// # Errors
     /// An option that has no meaning for this input: refused rather than ignored.
     fn check(&self, file: &InputFile, kind: Kind) -> Result<()> {
@@ -164,8 +168,11 @@ impl SourceArgs {
         if reading.no_header && kind != Kind::Rows(Format::Csv) {
             return refuse("--no-header is only for csv");
         }
-        if reading.no_header && [&reading.key, &reading.value].into_iter().flatten().any(|column| column.is_name()) {
+        if reading.no_header && reading.key.iter().chain(&reading.value).any(|column| column.is_name()) {
             return refuse("without a header, columns have only numbers");
+        }
+        if reading.key_separator.is_some() && reading.key.len() < 2 {
+            return refuse("--key-separator is for a key of several columns, as in --key COUNTRY --key ID");
         }
         if reading.no_escapes && kind != Kind::Rows(Format::Tsv) {
             return refuse("--no-escapes is only for tsv");
@@ -173,8 +180,11 @@ impl SourceArgs {
         if reading.number && kind != Kind::Rows(Format::Lines) {
             return refuse("--number needs --format lines");
         }
-        if kind == Kind::Rows(Format::Parquet) && file.bytes.is_none() {
-            return refuse("Parquet is read from its end, so it must be a file, not a pipe");
+        if let Kind::Rows(format @ (Format::Parquet | Format::Zip)) = kind
+            && file.bytes.is_none()
+        {
+            let name = if format == Format::Zip { "a ZIP archive" } else { "Parquet" };
+            return refuse(&format!("{name} is read from its end, so it must be a file, not a pipe"));
         }
         Ok(())
     }
@@ -242,20 +252,24 @@ impl<'i> Inputs<'i> {
                 self.begin(index, Kind::Dictionary);
                 let dictionary = Dictionary::open(&path)?;
                 let pairs = dictionary.len();
-                self.feed_rows(&mut Stored::new(dictionary.iter(), pairs, bytes), take)
+                self.feed_rows(index, &mut Stored::new(dictionary.iter(), pairs, bytes), take)
             }
             Some(Kind::Table) => {
                 self.begin(index, Kind::Table);
                 let table = open_to_read(&path)?;
                 let pairs = table.len();
-                self.feed_rows(&mut Stored::new(table.scan(), pairs, bytes), take)
+                self.feed_rows(index, &mut Stored::new(table.scan(), pairs, bytes), take)
             }
             Some(Kind::Rows(Format::Parquet)) => {
                 self.begin(index, Kind::Rows(Format::Parquet));
-                self.feed_parquet(&path, take)
+                self.feed_parquet(index, &path, take)
+            }
+            Some(Kind::Rows(Format::Zip)) => {
+                self.begin(index, Kind::Rows(Format::Zip));
+                self.feed_rows(index, &mut Zip::open(&path, self.args.max_row)?, take)
             }
             _ => {
-                let mut input = Input::open(&path, self.interrupt)?;
+                let mut input = self.args.open(&path, self.interrupt)?;
                 input.limit_rows(self.args.max_row);
                 let format = match kind {
                     Some(Kind::Rows(format)) => format,
@@ -264,7 +278,7 @@ impl<'i> Inputs<'i> {
                 self.args.check(&self.files[index], Kind::Rows(format))?;
                 self.begin(index, Kind::Rows(format));
                 let mut rows = reader(format, input, &self.args.reading())?;
-                self.feed_rows(&mut *rows, take)
+                self.feed_rows(index, &mut *rows, take)
             }
         }
     }
@@ -277,14 +291,14 @@ impl<'i> Inputs<'i> {
     }
 
     #[cfg(feature = "parquet")]
-    fn feed_parquet(&mut self, path: &Path, take: &mut Take<'_>) -> Result<End> {
+    fn feed_parquet(&mut self, index: usize, path: &Path, take: &mut Take<'_>) -> Result<End> {
         let columns = self.args.reading().columns(Format::Parquet);
         let mut rows = crate::format::parquet::Parquet::open(path, &columns)?;
-        self.feed_rows(&mut rows, take)
+        self.feed_rows(index, &mut rows, take)
     }
 
     #[cfg(not(feature = "parquet"))]
-    fn feed_parquet(&mut self, path: &Path, _: &mut Take<'_>) -> Result<End> {
+    fn feed_parquet(&mut self, _: usize, path: &Path, _: &mut Take<'_>) -> Result<End> {
         Err(Failure::usage(format_args!(
             "{}: this program was built without Parquet; rebuild it with `--features parquet`, or convert the file to \
              csv or jsonl",
@@ -311,7 +325,7 @@ impl<'i> Inputs<'i> {
         self.places.name(self.places_next)
     }
 
-    fn feed_rows(&mut self, rows: &mut dyn Source, take: &mut Take<'_>) -> Result<End> {
+    fn feed_rows(&mut self, index: usize, rows: &mut dyn Source, take: &mut Take<'_>) -> Result<End> {
         let bytes_before = self.read.bytes;
         let end = loop {
             if let Some(signal) = self.interrupt.caught() {
@@ -337,6 +351,10 @@ impl<'i> Inputs<'i> {
         self.places_next = self.places_before + rows.next_number();
         self.places_before += rows.number();
         self.columns = rows.columns();
+        if let Some(note) = rows.note() {
+            let name = self.files[index].name();
+            self.progress.suspend(|| eprintln!("splitpoint: {name}: {note}"));
+        }
         Ok(end)
     }
 

@@ -3,8 +3,12 @@
 //! Every input is looked at before anything is written (`recognize.rs`). A tab, a newline or a plausible length turns
 //! up in any binary file sooner or later, so without this check a database loads as garbage.
 
-/// Bytes behind a printable signature that are searched for a control character.
+use super::inputs::Kind as Stored;
+
+/// Bytes before and behind a signature that are searched for a control character.
 const CONTROL_BYTES: usize = 32;
+/// Bytes of a file that tell a table or a dictionary.
+pub const STORED_BYTES: u64 = 64;
 
 const EXPORT: &str = "export its pairs as tsv, csv, jsonl or raw with its own tools, and load those";
 const GDBM: &str = "`gdbm_dump FILE - | splitpoint load TABLE -` copies its pairs";
@@ -14,6 +18,7 @@ const LMDB: &str =
 const RESUME: &str = "`splitpoint dict build --resume` with the same arguments continues it";
 const PARQUET: &str = "give it as a file, not through a pipe: Parquet is read from its end; and as --format parquet \
                        or auto";
+const TWICE: &str = "decompress it first, as in `zcat FILE` or `zstdcat FILE`";
 const UTF16: &str = "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | splitpoint load TABLE -`";
 const SQLITE: &str = "`sqlite3 -csv -header FILE 'SELECT key, value FROM ...' | splitpoint load TABLE - --format csv` \
                       copies a query's rows";
@@ -32,7 +37,7 @@ const fn kind(what: &'static str, at: usize, signature: &'static [u8], advice: &
     Kind { what, at, signature, advice }
 }
 
-/// A signature of printable characters only counts if a control character follows, which no row has.
+/// A signature without a control character only counts if there is one near it: few rows have one, and no dump of ours.
 #[rustfmt::skip]
 const KINDS: &[Kind] = &[
     kind("a Splitpoint table", 0, b"SPLITPNT", "give it as a file, not through a pipe"),
@@ -49,7 +54,9 @@ const KINDS: &[Kind] = &[
     kind("xz data", 0, b"\xfd7zXZ\0", "decompress it first, as in `xzcat FILE | splitpoint load TABLE -`"),
     kind("bzip2 data", 0, b"BZh", "decompress it first, as in `bzcat FILE | splitpoint load TABLE -`"),
     kind("LZ4 data", 0, b"\x04\x22\x4d\x18", "decompress it first, as in `lz4cat FILE | splitpoint load TABLE -`"),
-    kind("a ZIP archive", 0, b"PK\x03\x04", "unpack it first, as in `unzip -p FILE | splitpoint load TABLE -`"),
+    kind("gzip data, damaged or compressed twice", 0, b"\x1f\x8b\x08", TWICE),
+    kind("Zstandard data, damaged or compressed twice", 0, b"\x28\xb5\x2f\xfd", TWICE),
+    kind("compress data", 0, b"\x1f\x9d", "decompress it first, as in `zcat FILE | splitpoint load TABLE -`"),
     kind("a GDBM database", 0, b"\xce\x9a\x57\x13", GDBM),
     kind("a GDBM database", 0, b"\xcd\x9a\x57\x13", GDBM),
     kind("a GDBM database", 0, b"\xcf\x9a\x57\x13", GDBM),
@@ -85,11 +92,20 @@ const KINDS: &[Kind] = &[
 pub fn kind_of(head: &[u8]) -> Option<(&'static str, &'static str)> {
     let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
     let has_signature = |kind: &&Kind| {
-        let Some(rest) = head.get(kind.at..).and_then(|head| head.strip_prefix(kind.signature)) else { return false };
-        let printable = kind.signature.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n'));
-        !printable || rest.iter().take(CONTROL_BYTES).any(is_control)
+        let near = &head[..head.len().min(kind.at + kind.signature.len() + CONTROL_BYTES)];
+        near.get(kind.at..).is_some_and(|head| head.starts_with(kind.signature)) && near.iter().any(is_control)
     };
     KINDS.iter().find(has_signature).map(|kind| (kind.what, kind.advice))
+}
+
+/// Whether a file that begins with `head` is one of our own: a zero byte follows the signature, which text has not.
+pub fn stored(head: &[u8]) -> Option<Stored> {
+    let is = |signature: &[u8]| head.strip_prefix(signature).is_some_and(|rest| rest.contains(&0));
+    match () {
+        () if is(b"SPLITPNT") => Some(Stored::Table),
+        () if is(b"SPLITDCT") => Some(Stored::Dictionary),
+        () => None,
+    }
 }
 
 /// Whether the file begins like Parquet.

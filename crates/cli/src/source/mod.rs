@@ -16,7 +16,7 @@ mod places;
 mod recognize;
 mod stored;
 
-use crate::format::columns::{Column, parse_column};
+use crate::format::columns::{Column, Separator, parse_column, parse_separator};
 use crate::format::{Format, ReadFormat, Reading};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
@@ -43,9 +43,13 @@ pub struct SourceArgs {
         value_name = "auto|tsv|csv|jsonl|..."
     )]
     format: ReadFormat,
-    /// The column or JSON field of the keys: a name, or a number from 1 [default: the first column; jsonl: key]
+    /// The column or JSON field of the keys: a name, or a number from 1; several times for a key of several columns
+    /// [default: the first column; jsonl: key]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
-    key: Option<Column>,
+    key: Vec<Column>,
+    /// Between the columns of a key; \t \n \r \\ \xHH are escapes [default: \t]
+    #[arg(long, value_name = "TEXT", value_parser = parse_separator)]
+    key_separator: Option<Separator>,
     /// The column or field of the values [default: the other of two, else all others as a JSON object; jsonl: value]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     value: Option<Column>,
@@ -70,47 +74,61 @@ pub struct SourceArgs {
         hide_default_value = true
     )]
     max_row: u64,
+    /// A second value of a key, which a dump of a database with duplicates has, is a bad row.
+    #[arg(skip)]
+    pub one_value: bool,
 }
 
 /// The formats and columns, part of the help of every command that reads pairs.
 pub const FORMATS_HELP: &str = "\
 INPUT is a file, a pipe, a table or a dictionary; gzip and Zstandard are
 decompressed. The format is recognized by the content, then by the name (.tsv,
-.csv, .jsonl, .raw, .parquet, .cdb; also before .gz and .zst), else it is tsv:
+.csv, .jsonl, .raw, .parquet, .cdb; also before .gz and .zst), else it is tsv;
+--format decides by itself:
   tsv      key TAB value, one pair per line. \\t \\n \\r \\\\ \\xHH are escapes. Later
            tabs belong to the value; with --key or --value each tab ends a
            column, and if one is a name, the first line has the names.
-  csv      comma-separated, quoted as in RFC 4180; the first line has the names.
+  csv      comma-separated, quoted as in RFC 4180; the first line has the names;
+           Excel's line `sep=;` before it chooses the separator.
   jsonl    {\"key\": \"...\", \"value\": \"...\"}, one pair per line; key_base64 and
            value_base64 for bytes that are not UTF-8. With --key or --value the
            fields of any object; what is no string is stored as its JSON text.
   raw      u32 key length, u32 value length (little-endian), key, value.
   lines    the line is the key; the value is empty, or with --number the line's
            number.
-  parquet  columns of bytes or strings, taken verbatim, or of integers, taken as
-           decimal text; a null is a bad row.
+  parquet  bytes and strings, taken verbatim, integers as decimal text; values
+           also numbers, dates and times as text; a null is a bad row.
   gdbm     what gdbm_dump writes, in both its forms.
   db, mdb  what db_dump and mdb_dump write, print or hex.
-  cdbmake  what cdbdump and `cdb -d` write; cdb, a cdb file itself.";
+  cdbmake  what cdbdump and `cdb -d` write; cdb, a cdb file itself.
+  tar, zip the paths and contents of an archive's files.";
 
 impl SourceArgs {
     /// With the defaults.
     pub fn auto() -> Self {
         Self {
             format: ReadFormat(None),
-            key: None,
+            key: Vec::new(),
+            key_separator: None,
             value: None,
             no_header: false,
             no_escapes: false,
             number: false,
             on_error: OnError::Stop,
             max_row: ROW_BYTES_MAX,
+            one_value: false,
         }
     }
 
     /// For keys alone, whose values are not used.
     pub fn of_keys(format: Format, key: Option<Column>, no_header: bool) -> Self {
-        Self { format: ReadFormat(Some(format)), value: key.clone(), key, no_header, ..Self::auto() }
+        Self {
+            format: ReadFormat(Some(format)),
+            value: key.clone(),
+            key: key.into_iter().collect(),
+            no_header,
+            ..Self::auto()
+        }
     }
 
     /// Everything that decides which pairs an input yields. The handling of bad rows is not part of it.
@@ -126,10 +144,12 @@ impl SourceArgs {
     fn reading(&self) -> Reading {
         Reading {
             key: self.key.clone(),
+            key_separator: self.key_separator.as_ref().map(|separator| separator.0.clone()),
             value: self.value.clone(),
             no_header: self.no_header,
             no_escapes: self.no_escapes,
             number: self.number,
+            one_value: self.one_value,
         }
     }
 }

@@ -1,20 +1,25 @@
 //! The format of an input, by its first bytes and its name, before anything is written.
 //!
 //! ```text
-//! signature      Parquet, cdb, the dumps of GDBM, Berkeley DB, LMDB, cdb    decides
+//! signature      Parquet, cdb, tar, ZIP, the dumps of GDBM, Berkeley DB, LMDB, cdb, our CSV    decides
 //! known binary   tables, databases, archives                                refused, with the command to use
 //! zero bytes     raw if the name says so and the first lengths fit           else refused
 //! text           { ... }: jsonl.  The name: tsv, csv, jsonl.  Else each line has a tab: tsv; records of one width: csv
 //! ```
 //!
-//! With `--format` only the refusals remain. A format that nothing speaks for is TSV, whose first bad line says what
-//! was expected.
+//! `--format` decides by itself; only text whose first line has a zero byte is refused, if it is a known binary file.
+//! A format that nothing speaks for is TSV, whose first bad line says what was expected. No dump of ours is taken for
+//! another format: a TSV dump escapes the first byte of a key that would be (`tsv::First`).
 
+use super::inputs::Kind;
 use super::known;
+use crate::cmd::is_table;
 use crate::failure::{Failure, Result};
-use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, raw};
+use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, raw, tar, zip};
 use crate::input::{Input, Taken};
 use splitpoint::ErrorKind;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// Bytes of a file that are inspected. Of a pipe it is what the first read returns, and at most its first line more:
@@ -22,6 +27,28 @@ use std::path::Path;
 const HEAD_BYTES: usize = 64 << 10;
 /// Lines or records that decide between TSV and CSV.
 const ROWS_INSPECTED: usize = 100;
+
+/// Whether the file at `path` is a table or a dictionary, by its first bytes; a damaged one counts.
+///
+/// # Errors
+/// A failure to read it.
+pub fn stored(path: &Path) -> std::io::Result<Option<Kind>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(known::STORED_BYTES).read_to_end(&mut head)?;
+    Ok(match known::stored(&head) {
+        // A crash in its first checkpoint left the header in the journal.
+        None if head.iter().all(|byte| *byte == 0) && journal_of(path).exists() => {
+            is_table(path).then_some(Kind::Table)
+        }
+        kind => kind,
+    })
+}
+
+fn journal_of(path: &Path) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-ckpt");
+    name.into()
+}
 
 /// The format of `input`, named `path`, if the user has chosen none.
 ///
@@ -46,7 +73,9 @@ fn head(input: &mut Input<'_>, chosen: Option<Format>) -> Result<Option<(std::op
     loop {
         let Taken::Bytes(range) = input.peek_up_to(wanted)? else { return Ok(None) };
         let whole = range.len() < wanted;
-        if whole || chosen.is_some() || range.len() >= HEAD_BYTES || input.bytes(range.clone()).contains(&b'\n') {
+        let bytes = input.bytes(range.clone());
+        let decides = bytes.contains(&b'\n') && !(bytes.contains(&0) && range.len() < tar::HEADER_BYTES);
+        if whole || chosen.is_some() || range.len() >= HEAD_BYTES || decides {
             return Ok(Some((range, whole)));
         }
         wanted = range.len() + 1;
@@ -61,15 +90,10 @@ struct Head<'h> {
 }
 
 impl Head<'_> {
-    /// Refuses what the chosen format cannot be.
+    /// Refuses text whose first row cannot be one, if it is clear what it is. Anything else is for the reader.
     fn check(&self, format: Format) -> std::result::Result<(), String> {
-        match format.layout() {
-            Layout::Own => return Ok(()),
-            Layout::Raw if self.raw_header_fits() => return Ok(()),
-            Layout::Raw | Layout::Fields | Layout::Text => {}
-        }
-        self.refuse_known()?;
-        if format.layout() == Layout::Text { self.refuse_zero_byte() } else { Ok(()) }
+        let line = self.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        if format.layout() == Layout::Text && line.contains(&0) { self.refuse_known() } else { Ok(()) }
     }
 
     fn format(&self, named: Option<Format>) -> std::result::Result<Format, String> {
@@ -79,22 +103,31 @@ impl Head<'_> {
         if self.file_bytes.is_some() && known::is_parquet(self.bytes) {
             return Ok(Format::Parquet);
         }
-        self.refuse_known()?;
         // A comment of an ordinary text may begin like a signature; a record of a dump cannot be one.
         let text = self.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(self.bytes);
+        let is_binary = memchr::memchr(0, self.bytes).is_some();
         match () {
             () if text.starts_with(gdbm::TEXT_SIGNATURE) => return Ok(Format::Gdbm),
             () if text.starts_with(gdbm::FLAT_SIGNATURE) => return Ok(Format::GdbmFlat),
             () if is_berkeley(text) => return Ok(Format::Db),
             () if cdbmake::is_cdbmake(text) => return Ok(Format::Cdbmake),
-            () if self.file_bytes.is_some_and(|bytes| cdb::is_cdb(self.bytes, bytes)) => return Ok(Format::Cdb),
-            () if self.file_bytes.is_none() && cdb::begins_like_cdb(self.bytes) => {
+            () if text.starts_with(csv::HEADER) => return Ok(Format::Csv),
+            () if tar::is_tar(self.bytes) => return Ok(Format::Tar),
+            () if zip::is_zip(self.bytes) => return self.zip(),
+            () => {}
+        }
+        self.refuse_known()?;
+        match () {
+            () if is_binary && self.file_bytes.is_some_and(|bytes| cdb::is_cdb(self.bytes, bytes)) => {
+                return Ok(Format::Cdb);
+            }
+            () if is_binary && self.file_bytes.is_none() && cdb::begins_like_cdb(self.bytes) => {
                 return Err("is a cdb file; give it as a file, not through a pipe: it is read from its end".into());
             }
             () => {}
         }
         // Damaged: the format's own reader says where.
-        if let Some(named @ (Format::Cdb | Format::Parquet)) = named
+        if let Some(named @ (Format::Cdb | Format::Parquet | Format::Tar | Format::Zip)) = named
             && (self.refuse_zero_byte().is_err() || text.len() < 4)
         {
             return Ok(named);
@@ -108,7 +141,8 @@ impl Head<'_> {
     }
 
     fn format_of_text(&self, text: &[u8], named: Option<Format>) -> std::result::Result<Format, String> {
-        let first = text.trim_ascii_start();
+        // Not tabs: an empty key may have a JSON value.
+        let first = &text[text.iter().take_while(|byte| b" \r\n".contains(byte)).count()..];
         if first.starts_with(b"{") {
             return Ok(Format::Jsonl);
         }
@@ -135,6 +169,18 @@ impl Head<'_> {
             _ if records >= Some(2) => Format::Csv,
             _ => Format::Tsv,
         })
+    }
+
+    fn zip(&self) -> std::result::Result<Format, String> {
+        match self.file_bytes {
+            None => Err("is a ZIP archive; give it as a file, not through a pipe: it is read from its end".into()),
+            Some(_) if zip::is_office(self.bytes) => {
+                Err("is an office document; save its sheet as CSV, and load that; \
+                                                          --format zip loads the parts of the file"
+                    .into())
+            }
+            Some(_) => Ok(Format::Zip),
+        }
     }
 
     /// Whether the first pair of raw input lies within the file; assumed for a pipe.

@@ -254,3 +254,77 @@ fn compressed_files_are_read_whatever_their_name() {
         assert!(status == 0 || said.contains("damaged Zstandard data"), "{said}");
     }
 }
+
+#[test]
+fn what_gzip_and_zstd_decompress_is_read() {
+    if !has("compression", &["gzip", "zstd", "pzstd"], "gzip and zstd") {
+        return;
+    }
+    let place = directory();
+    let place = place.path();
+    let pairs: Pairs = vec![(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
+    table(place, &pairs);
+    dump(place, "tsv", "rows");
+    let gzipped = tool(place, &["gzip", "-c", "rows"], None);
+    fs::write(place.join("padded"), [&gzipped[..], &[0; 1000]].concat()).unwrap();
+    fs::write(place.join("skippable"), tool(place, &["pzstd", "-q", "-c", "rows"], None)).unwrap();
+    for name in ["padded", "skippable"] {
+        load_and_compare(place, name, "tsv", &pairs);
+        let table = format!("explicit-{name}.spt");
+        run_well(place, &["load", &table, name, "--format", "tsv"]);
+        assert!(pairs_of(place, &table) == pairs, "{name}");
+    }
+}
+
+#[test]
+fn any_first_key_makes_the_round_trip_through_pipes() {
+    let place = directory();
+    let place = place.path();
+    let keys: [&[u8]; 22] = [
+        b"{\"a\":1}",
+        b" {",
+        b"[{",
+        b"\xef\xbb\xbfkey",
+        b"(\xb5/\xfdkey",
+        b"P*M\x18key",
+        b"\x1f\x8b\x08\x00key",
+        b"\xcf\x9aW\x13",
+        b"\x8f1\x11\x9a",
+        b"\xff\xfe",
+        b"# GDBM dump file",
+        b"!\r\n! GDBM FLAT FILE DUMP",
+        b"VERSION=3",
+        b"+1,1:a->b",
+        b"PK\x03\x04",
+        b"PAR1",
+        b"SPLITPNT",
+        b"sep=;",
+        b"sep=\t",
+        b"0123456789abcdef\xde\xc0\xef\xbe",
+        b"",
+        b"key,value",
+    ];
+    for key in keys {
+        for value in [&b"{\"a\":1}"[..], b"\0\xff"] {
+            let pairs: Pairs = vec![(key.to_vec(), value.to_vec())];
+            let made = directory();
+            table(made.path(), &pairs);
+            for format in ["tsv", "csv", "jsonl", "raw", "gdbm", "gdbm-flat", "db", "cdbmake"] {
+                let dumped = run_well(made.path(), &["dump", "t.spt", "--format", format]);
+                fs::write(place.join("dumped"), dumped).unwrap();
+                // Raw has no signature, so it is not recognized.
+                for chosen in [Some(format), None].into_iter().filter(|chosen| chosen.is_some() || format != "raw") {
+                    let mut load = splitpoint(made.path());
+                    load.args(["load", "again.spt", "-"]).stdin(pipe_of(&place.join("dumped")));
+                    load.args(chosen.map(|format| ["--format", format]).into_iter().flatten());
+                    let output = load.output().unwrap();
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    let what = format!("{} as {format}, {chosen:?}: {said}", key.escape_ascii());
+                    assert!(output.status.success(), "{what}");
+                    assert!(pairs_of(made.path(), "again.spt") == pairs, "{what}");
+                    fs::remove_file(made.path().join("again.spt")).unwrap();
+                }
+            }
+        }
+    }
+}

@@ -223,6 +223,10 @@ impl Build {
             // A refused pair is a bad row, and not counted again.
             pairs -= u64::from(taken.is_some());
             Ok(taken)
+        });
+        let end = end.map_err(|failure| match inputs.read.rows {
+            0 => failure,
+            _ => failure.and(format_args!("So {}", self.left_nothing())),
         })?;
         let rows = count_of(inputs.read.rows, "row");
         match end {

@@ -57,7 +57,8 @@ pub struct Update {
 }
 
 impl Update {
-    pub fn run(self) -> Result<()> {
+    pub fn run(mut self) -> Result<()> {
+        self.source.one_value = true;
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let Some((new, batches)) = self.batches_and_new.split_last() else {
@@ -87,7 +88,11 @@ impl Update {
                 )));
             }
         }
-        let end = inputs.feed(&mut |pair, _| accepted(update.put(pair.key, pair.value)))?;
+        let end = inputs.feed(&mut |pair, _| accepted(update.put(pair.key, pair.value)));
+        let end = end.map_err(|failure| match inputs.read.rows {
+            0 => failure,
+            _ => failure.and(format_args!("So {unchanged}")),
+        })?;
         let rows = count_of(inputs.read.rows, "row");
         match end {
             End::Inputs => {}
@@ -189,7 +194,8 @@ fn each_line(
     unchanged: &str,
     take: &mut dyn FnMut(&[u8]) -> std::result::Result<(), Unmade>,
 ) -> Result<()> {
-    let mut input = Input::open(path, interrupt)?;
+    let mut input = Input::open(path, true, interrupt)?;
+    input.skip_byte_order_mark()?;
     let mut number: u64 = 0;
     loop {
         if let Some(signal) = interrupt.caught() {

@@ -191,7 +191,7 @@ impl KeyReader<'_, '_> {
     }
 
     fn each_integer(&self, path: &Path, bytes: u64, take: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut input = Input::open(path, self.interrupt)?;
+        let mut input = Input::open(path, true, self.interrupt)?;
         loop {
             match input.exactly(bytes)? {
                 Taken::Bytes(range) => take(input.bytes(range)),

@@ -137,7 +137,7 @@ impl<'s> Session<'s> {
     fn piped(&mut self) -> Result<()> {
         let interrupt = Rc::new(Interrupt::watch()?);
         self.interrupt = Some(interrupt.clone());
-        let mut input = Input::open(Path::new("-"), &interrupt)?;
+        let mut input = Input::open(Path::new("-"), true, &interrupt)?;
         let mut number: u64 = 0;
         loop {
             interrupt.stop_if_caught("commands before are done")?;
@@ -239,7 +239,8 @@ impl<'s> Session<'s> {
     }
 
     fn absent(&self, key: &[u8]) -> Failure {
-        Failure::no(super::key_absent(self.file, key))
+        // Escapes are undone in every line.
+        super::key_absent(self.file, key, |_| Ok(false)).map_or_else(|failure| failure, Failure::no)
     }
 
     fn delete(&mut self, keys: &[Vec<u8>]) -> Result<()> {
