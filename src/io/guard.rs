@@ -21,8 +21,8 @@ use std::fs;
 use std::mem::{MaybeUninit, transmute};
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*, compiler_fence};
+use std::sync::{Once, OnceLock};
 
 /// A mapping of the start of a file, undone when dropped.
 pub(super) struct Guarded {
@@ -202,8 +202,9 @@ impl Entry {
 // ---------------------------------------------------------------------------------------------
 // The handler
 
-/// The action for SIGBUS before ours; never freed, as a handler may be reading it.
-static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+/// The action for SIGBUS before ours: as it was when we looked, and as it was when ours replaced it, which differs if
+/// another thread changed it just then. Neither moves or changes once it is set, as a handler may be reading it.
+static PREVIOUS: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
 
 /// Installs the handler on the first call. Returns whether it is installed.
 fn install() -> bool {
@@ -216,10 +217,10 @@ fn install() -> bool {
         // The mask and SA_NODEFER stay, so that a handler of before us finds the signals blocked that it asked for.
         ours.sa_flags &= libc::SA_NODEFER | libc::SA_RESTART;
         ours.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // Before ours can run. Should another thread change the action just now, the second store corrects the first.
-        PREVIOUS.store(Box::leak(Box::new(previous)), SeqCst);
+        // Before ours can run.
+        let _ = PREVIOUS[0].set(previous);
         if let Some(previous) = replace(Some(&ours)) {
-            PREVIOUS.store(Box::leak(Box::new(previous)), SeqCst);
+            let _ = PREVIOUS[1].set(previous);
             INSTALLED.store(true, SeqCst);
         }
     });
@@ -281,8 +282,9 @@ fn contain(address: usize) -> bool {
 
 /// Passes a signal to the action before ours. `fault`: the interrupted instruction caused it.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void, fault: bool) {
-    // SAFETY: it was set before the handler was, to memory that is never freed.
-    let previous = unsafe { &*PREVIOUS.load(SeqCst) };
+    // Reading one takes no lock, so a handler may. The first is set before the handler is.
+    let [first, second] = &PREVIOUS;
+    let Some(previous) = second.get().or_else(|| first.get()) else { return };
     let handler = previous.sa_sigaction;
     let by_default = handler == libc::SIG_DFL || handler == libc::SIG_IGN;
     if handler == libc::SIG_IGN && !fault {

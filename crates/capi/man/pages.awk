@@ -93,8 +93,11 @@ function body_line(line,    words, item) {
     if (line ~ /^  [^ ]/) {
         item = substr(line, 3)
         if (match(item, /   */)) {
-            emit(".TP 22\n" marked(substr(item, 1, RSTART - 1)))
-            emit(marked(substr(item, RSTART + RLENGTH)))
+            # Both before `marked`, which has matches of its own.
+            words = substr(item, RSTART + RLENGTH)
+            item = substr(item, 1, RSTART - 1)
+            emit(".TP 22\n" marked(item))
+            emit(marked(words))
         } else
             emit(".TP 22\n" (item ~ /^SPT_/ ? marked(item) : "\\(bu") (item ~ /^SPT_/ ? "" : "\n" marked(item)))
         in_list = started = 1
