@@ -83,7 +83,8 @@ class FunctionReport:
     name: str
     seed: int
     bits: int
-    #: "even", "as random", "fair", "poor" or "bad": the cost of an unsuccessful lookup against the random model.
+    #: "even", "as random", "fair", "poor" or "bad", by the cost of an unsuccessful lookup against the random model; "too few"
+    #: keys to say.
     spread: str
     #: Over the requested table, then over smaller ones.
     levels: list[Level]

@@ -1,15 +1,19 @@
 //! The ranking of functions, and the advice in words.
 //!
-//! All functions that spread the keys as evenly as random are ranked by speed. Evenness is judged by the cost of an
-//! unsuccessful lookup against the random model, not by the p-value: with 10^8 keys a difference too small to measure
-//! in lookups is statistically significant.
+//! All functions that spread the keys as evenly as random are ranked by speed, as far as their times differ by more than
+//! noise. Evenness is judged by the cost of an unsuccessful lookup against the random model, not by the p-value: with
+//! 10^8 keys a difference too small to measure in lookups is statistically significant. The p-value decides whether a
+//! difference could be chance, and whether there are enough keys to say anything.
 
-use super::{Duplicates, FunctionReport, Level, Survey};
+use super::chance::SIGNIFICANT;
+use super::{Duplicates, FunctionReport, Level, Speed, Survey};
 use splitpoint::HashKind;
 
 /// How a function spreads these keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
+    /// Too few keys to say: a function with twice the cost could be chance.
+    TooFew,
     /// More even than random. Holds for these keys; slightly different keys may spread worse.
     Even,
     /// As even as random: an unsuccessful lookup costs at most 2 % more.
@@ -25,13 +29,13 @@ pub enum Class {
 impl Class {
     /// The class of a function with these buckets.
     pub fn of(level: &Level) -> Class {
-        // How far few keys deviate by chance: three standard deviations of the sum of squares, each sqrt(2 / buckets)
-        // of its mean.
-        let chance = 3.0 * (2.0 / level.buckets as f64).sqrt() * level.load() / (1.0 + level.load());
+        if level.excess_significant > 2.0 {
+            return Class::TooFew;
+        }
         match level.excess() - 1.0 {
-            excess if excess < -chance.max(0.02) => Class::Even,
-            excess if excess <= chance.max(0.02) => Class::AsRandom,
-            excess if excess <= chance.max(0.1) => Class::Fair,
+            excess if excess < -0.02 && level.p_value_even < SIGNIFICANT => Class::Even,
+            excess if excess <= 0.02 || level.p_value >= SIGNIFICANT => Class::AsRandom,
+            excess if excess <= 0.1 => Class::Fair,
             excess if excess <= 1.0 => Class::Poor,
             _ => Class::Bad,
         }
@@ -40,6 +44,7 @@ impl Class {
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
+            Class::TooFew => "too few",
             Class::Even => "even",
             Class::AsRandom => "as random",
             Class::Fair => "fair",
@@ -60,26 +65,54 @@ pub struct Advice {
     pub text: String,
 }
 
-/// Sorts the best function first. Equal functions keep their order.
+/// Sorts the best function first. Equal functions keep their order, and so do those whose times differ by no more than
+/// noise.
 pub(super) fn rank(functions: &mut [FunctionReport]) {
-    let slowness = |report: &FunctionReport| report.speed.as_ref().map_or(0.0, |speed| speed.own_ns);
     let unevenness = |report: &FunctionReport| {
         // Differences among functions no worse than random are chance.
         if report.class <= Class::AsRandom { 0.0 } else { report.level().excess() }
     };
     functions.sort_by(|a, b| {
         let class = |report: &FunctionReport| report.class.max(Class::AsRandom);
-        let by_class = class(a).cmp(&class(b)).then(unevenness(a).total_cmp(&unevenness(b)));
-        by_class.then(slowness(a).total_cmp(&slowness(b)))
+        class(a).cmp(&class(b)).then(unevenness(a).total_cmp(&unevenness(b)))
     });
+    functions.chunk_by_mut(|_, next| next.class <= Class::AsRandom).for_each(rank_by_time);
+}
+
+/// The fastest, then those that cannot be told from it, in their order; then the fastest of the rest, and so on.
+fn rank_by_time(functions: &mut [FunctionReport]) {
+    let mut rest = functions;
+    while let Some(fastest) = rest.iter().filter_map(|report| report.speed.as_ref()).min_by(by_time).cloned() {
+        // Stable: false, for those as fast, comes before true.
+        rest.sort_by_key(|report| report.speed.as_ref().is_none_or(|speed| speed.is_slower_than(&fastest)));
+        let as_fast = as_fast_as(&fastest, rest);
+        rest = &mut rest[as_fast..];
+    }
+}
+
+fn by_time(a: &&Speed, b: &&Speed) -> std::cmp::Ordering {
+    a.own_ns.total_cmp(&b.own_ns)
+}
+
+/// How many of the functions, from the first on, cannot be told from the fastest of them.
+fn as_fast_as(fastest: &Speed, ranked: &[FunctionReport]) -> usize {
+    ranked.iter().take_while(|report| report.speed.as_ref().is_some_and(|s| !s.is_slower_than(fastest))).count()
 }
 
 pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
     let best = &ranked[0];
     let name = best.function.name();
     let level = best.level();
-    let mut text = format!("Use {name}: it spreads these {} keys over {} buckets ", survey.objects(), level.buckets);
+    let mut text = match best.class {
+        Class::TooFew => format!(
+            "{} keys in {} buckets are too few to say which function spreads such keys evenly. {name} spreads them ",
+            survey.objects(),
+            level.buckets
+        ),
+        _ => format!("Use {name}: it spreads these {} keys over {} buckets ", survey.objects(), level.buckets),
+    };
     text += &match best.class {
+        Class::TooFew => "as shown".to_owned(),
         Class::Even => "more evenly than random, which holds only for keys like these".to_owned(),
         Class::AsRandom => "as evenly as random".to_owned(),
         _ => "less evenly than random, and better than the other functions".to_owned(),
@@ -92,6 +125,7 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
         .speed
         .as_ref()
         .map_or(". ".to_owned(), |speed| format!("; computing a hash takes {:.1} ns. ", speed.own_ns));
+    text += &as_fast(ranked);
     let (buckets, why) = size(best);
     text += &why;
     text += &faults(ranked);
@@ -108,6 +142,21 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
         );
     }
     Advice { function: name.to_owned(), buckets, text }
+}
+
+/// The functions that are as even as the first, and not slower beyond noise.
+fn as_fast(ranked: &[FunctionReport]) -> String {
+    let even = ranked.iter().take_while(|report| report.class <= Class::AsRandom).count();
+    let Some(fastest) = ranked[..even].iter().filter_map(|report| report.speed.as_ref()).min_by(by_time) else {
+        return String::new();
+    };
+    let names: Vec<_> = ranked[..as_fast_as(fastest, &ranked[..even])].iter().map(|r| r.function.name()).collect();
+    match names.split_last() {
+        Some((last, others @ [_, ..])) => {
+            format!("The times of {} and {last} differ by no more than noise. ", others.join(", "))
+        }
+        _ => String::new(),
+    }
 }
 
 /// The number of buckets to use, and why. A smaller table is mentioned if a successful

@@ -3,11 +3,22 @@
 //! With `n` keys in `m` buckets, the size of a bucket is Poisson distributed with mean `n / m`. The exact distribution
 //! is binomial; from a few hundred buckets on the difference is negligible.
 //!
+//! How even bucket sizes are is the number of pairs of keys that share a bucket ([`Pairs`]), of which Pearson's chi-square
+//! is a linear function. Its distribution is that of chi-square only where there are many keys in each bucket. Few pairs
+//! are counted exactly; many follow a gamma distribution with the same mean, variance and skewness.
+//!
 //! Source: Knuth, The Art of Computer Programming 3, 6.4; Wilson & Hilferty, "The Distribution of Chi-Square", PNAS 17,
-//! 1931.
+//! 1931; the power of a series, Knuth 2, 4.7.
 
 use statrs::function::erf::erfc;
 use statrs::function::gamma::{gamma_lr, gamma_ur, ln_gamma};
+
+/// Below this expected number of pairs their distribution is computed exactly.
+const EXACT_PAIRS_MAX: f64 = 20.0;
+/// Steps of the exact computation at most: some milliseconds.
+const EXACT_STEPS_MAX: f64 = 2e7;
+/// What random placement does less often than this is not put down to chance. A study compares a dozen functions.
+pub const SIGNIFICANT: f64 = 1e-4;
 
 /// Up to this many degrees of freedom the chi-square distribution is computed exactly; above, as the cube of a normal
 /// variable, with an error below 1e-6.
@@ -37,8 +48,156 @@ pub fn largest(mean: f64, buckets: u64) -> u64 {
     low
 }
 
-/// The probability that random placement is as uneven as `chi_square` or more, at this many degrees of freedom.
-pub fn p_value(chi_square: f64, degrees: f64) -> f64 {
+/// The number of pairs of keys that share a bucket, when each key is placed uniformly at random.
+pub struct Pairs {
+    keys: u64,
+    buckets: u64,
+    /// The probability of at least 0, 1, ... pairs, as far as it matters.
+    exact: Option<Vec<f64>>,
+}
+
+impl Pairs {
+    /// For `keys` in `buckets`.
+    pub fn new(keys: u64, buckets: u64) -> Self {
+        let mut pairs = Pairs { keys, buckets, exact: None };
+        // Twenty standard deviations and more above the mean.
+        let most = (pairs.mean() + 20.0 * pairs.mean().sqrt() + 40.0).min(pairs.all()) as usize;
+        let sizes = (2..).take_while(|size| size * (size - 1) / 2 <= most).count() + 2;
+        let rounds = if keys <= buckets { keys as f64 } else { (keys * buckets) as f64 };
+        if pairs.mean() <= EXACT_PAIRS_MAX && rounds * (sizes * (most + 1)) as f64 <= EXACT_STEPS_MAX {
+            let counts = match keys <= buckets {
+                true => by_keys(keys, buckets, most),
+                false => by_buckets(keys, buckets, most),
+            };
+            pairs.exact = Some(at_least(&counts));
+        }
+        pairs
+    }
+
+    /// All pairs of keys.
+    fn all(&self) -> f64 {
+        self.keys as f64 * (self.keys as f64 - 1.0).max(0.0) / 2.0
+    }
+
+    fn mean(&self) -> f64 {
+        self.all() / self.buckets as f64
+    }
+
+    /// The probability of `count` pairs or more.
+    pub fn at_least(&self, count: u128) -> f64 {
+        if count == 0 {
+            return 1.0;
+        }
+        if let Some(exact) = &self.exact {
+            return usize::try_from(count).ok().and_then(|count| exact.get(count)).copied().unwrap_or(0.0);
+        }
+        // Whether two keys share a bucket is independent of whether another two do, but not of two such facts about
+        // the same three keys: hence the second term of the third moment.
+        let p = 1.0 / self.buckets as f64;
+        let variance = self.mean() * (1.0 - p);
+        let triples = self.all() * (self.keys as f64 - 2.0).max(0.0) / 3.0;
+        let third = variance * (1.0 - 2.0 * p) + 6.0 * triples * p * p * (1.0 - p);
+        if variance <= 0.0 || third <= 0.0 {
+            // One bucket, or all cases are alike.
+            return if count as f64 <= self.mean() { 1.0 } else { 0.0 };
+        }
+        let skewness = third / variance.powf(1.5);
+        let shape = 4.0 / (skewness * skewness);
+        // Half a pair, as counts are whole.
+        let deviation = (count as f64 - 0.5 - self.mean()) / variance.sqrt();
+        p_value(2.0 * (shape + deviation * shape.sqrt()), 2.0 * shape)
+    }
+
+    /// The smallest number of pairs that is not put down to chance; `None` if all pairs together could be chance.
+    pub fn significant(&self) -> Option<u128> {
+        let all = u128::from(self.keys) * u128::from(self.keys.saturating_sub(1)) / 2;
+        if self.at_least(all) >= SIGNIFICANT {
+            return None;
+        }
+        let (mut low, mut high) = (0, all);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.at_least(middle) < SIGNIFICANT { high = middle } else { low = middle + 1 }
+        }
+        Some(low)
+    }
+}
+
+/// The probability of at least 0, 1, ... from those of exactly 0, 1, ...; what is beyond the last counts nowhere.
+fn at_least(exactly: &[f64]) -> Vec<f64> {
+    let mut below = 0.0;
+    let tail = exactly.iter().map(|probability| {
+        let tail = 1.0 - below;
+        below += probability;
+        // Sums of a million terms are exact to this.
+        if tail > 1e-12 { tail } else { 0.0 }
+    });
+    tail.collect()
+}
+
+/// The probability of 0, 1, ..., `most` pairs, by adding keys; for fewer keys than buckets, where all terms are positive.
+///
+/// The number of placements with `j` keys and `q` pairs, over `j!`, is the coefficient of `z^j x^q` in the power `buckets`
+/// of the sum of `z^k x^(k(k-1)/2) / k!` over the keys `k` in one bucket. The terms of a power follow from those before.
+fn by_keys(keys: u64, buckets: u64, most: usize) -> Vec<f64> {
+    let sizes = (1..).take_while(|size: &usize| size * (size - 1) / 2 <= most).count();
+    // The last rows, newest first; row `j` holds the probabilities for `j` keys.
+    let mut rows = std::collections::VecDeque::from([{
+        let mut none = vec![0.0; most + 1];
+        none[0] = 1.0;
+        none
+    }]);
+    for j in 1..=keys {
+        let mut row = vec![0.0; most + 1];
+        // j! / (j - k)! / k! / buckets^k, for k keys in the bucket.
+        let mut ways = 1.0;
+        for k in 1..=sizes.min(j as usize) {
+            ways *= (j - k as u64 + 1) as f64 / k as f64 / buckets as f64;
+            let factor = ways * (k as f64 * (buckets as f64 + 1.0) - j as f64) / j as f64;
+            let shift = k * (k - 1) / 2;
+            for (to, from) in row[shift..].iter_mut().zip(&rows[k - 1]) {
+                *to += factor * from;
+            }
+        }
+        rows.push_front(row);
+        rows.truncate(sizes);
+    }
+    rows.pop_front().expect("begins with one")
+}
+
+/// The same, by adding buckets: each of them takes a binomial share of the keys that are left.
+fn by_buckets(keys: u64, buckets: u64, most: usize) -> Vec<f64> {
+    let keys = keys as usize;
+    // For each number of keys left: the probabilities of pairs so far.
+    let mut left = vec![vec![0.0; most + 1]; keys + 1];
+    left[keys][0] = 1.0;
+    for bucket in (1..=buckets).rev() {
+        let p = 1.0 / bucket as f64;
+        let mut next = vec![vec![0.0; most + 1]; keys + 1];
+        for (n, pairs) in left.iter().enumerate() {
+            for k in (0..=n).take_while(|k| k * k.saturating_sub(1) / 2 <= most) {
+                if bucket == 1 && k < n {
+                    continue;
+                }
+                let probability = if bucket == 1 { 1.0 } else { binomial(n, k, p) };
+                for (to, from) in next[n - k][k * k.saturating_sub(1) / 2..].iter_mut().zip(pairs) {
+                    *to += probability * from;
+                }
+            }
+        }
+        left = next;
+    }
+    left.swap_remove(0)
+}
+
+fn binomial(n: usize, k: usize, p: f64) -> f64 {
+    let (n, k) = (n as f64, k as f64);
+    let ways = ln_gamma(n + 1.0) - ln_gamma(k + 1.0) - ln_gamma(n - k + 1.0);
+    (ways + k * p.ln() + (n - k) * (-p).ln_1p()).exp()
+}
+
+/// The probability that chi-square is `chi_square` or more, at this many degrees of freedom.
+fn p_value(chi_square: f64, degrees: f64) -> f64 {
     if degrees < 1.0 || chi_square <= 0.0 {
         return 1.0;
     }
@@ -67,6 +226,74 @@ mod tests {
         close(p_value(0.0, 5.0), 1.0, 0.0);
         close(p_value(5.0, 5.0), 0.415_880_186_995_508_9, 1e-9);
         close(p_value(1000.0, 10.0), 1.870_290_720_9e-208, 1e-6);
+    }
+
+    /// The probability of each number of pairs, by going through all placements.
+    fn by_hand(keys: u32, buckets: u32) -> Vec<f64> {
+        let mut counts = vec![0.0; (keys * (keys - 1) / 2 + 1) as usize];
+        for placement in 0..buckets.pow(keys) {
+            let mut sizes = vec![0usize; buckets as usize];
+            let mut rest = placement;
+            for _ in 0..keys {
+                sizes[(rest % buckets) as usize] += 1;
+                rest /= buckets;
+            }
+            let pairs: usize = sizes.iter().map(|size| size * size.saturating_sub(1) / 2).sum();
+            counts[pairs] += 1.0 / f64::from(buckets.pow(keys));
+        }
+        counts
+    }
+
+    #[test]
+    fn few_pairs_are_counted_exactly() {
+        for (keys, buckets) in [(1, 3), (2, 8), (3, 3), (5, 4), (6, 2), (7, 3), (4, 9), (5, 1)] {
+            let pairs = Pairs::new(keys.into(), buckets.into());
+            assert!(pairs.exact.is_some());
+            for (count, expected) in at_least(&by_hand(keys, buckets)).into_iter().enumerate() {
+                let found = pairs.at_least(count as u128);
+                assert!((found - expected).abs() < 1e-12, "{keys} in {buckets}, {count}: {found}, not {expected}");
+            }
+        }
+        // Both ways of counting agree where both apply.
+        for (by_keys, by_buckets) in by_keys(9, 9, 36).into_iter().zip(by_buckets(9, 9, 36)) {
+            assert!((by_keys - by_buckets).abs() < 1e-12, "{by_keys} and {by_buckets}");
+        }
+    }
+
+    #[test]
+    fn a_collision_of_few_keys_in_many_buckets_is_as_likely_as_a_birthday() {
+        // 23 people, 365 days.
+        close(Pairs::new(23, 365).at_least(1), 0.507_297_234, 1e-8);
+        // Where chi-square said that p is below 0.001.
+        close(Pairs::new(300, 1 << 20).at_least(1), 1.0 - (-300.0f64 * 299.0 / 2.0 / (1u64 << 20) as f64).exp(), 1e-3);
+    }
+
+    #[test]
+    fn many_pairs_continue_few_ones_and_become_chi_square() {
+        // At the limit between the two, in the middle and in the tail.
+        for (keys, buckets, mean) in [(2000, 100_000, 20.0), (200, 1000, 19.9)] {
+            let exact = Pairs::new(keys, buckets);
+            let gamma = Pairs { keys, buckets, exact: None };
+            for (count, error) in [(15, 0.01), (20, 0.01), (30, 0.02), (40, 0.2)] {
+                let (exact, gamma) = (exact.at_least(count), gamma.at_least(count));
+                assert!((gamma / exact - 1.0).abs() < error, "{mean}, {count}: {gamma}, not {exact}");
+            }
+        }
+        // A hundred keys in each bucket: chi-square of 1000 degrees, whose 1 % point this is.
+        let (keys, buckets, point) = (100_000u64, 1001u64, 1106.969);
+        let pairs = (point + keys as f64) * keys as f64 / buckets as f64;
+        let p = Pairs::new(keys, buckets).at_least(((pairs - keys as f64) / 2.0) as u128);
+        close(p, 0.01, 0.02);
+    }
+
+    #[test]
+    fn what_could_be_chance_is_not_significant() {
+        assert_eq!(Pairs::new(2, 8).significant(), None);
+        assert_eq!(Pairs::new(0, 8).significant(), None);
+        assert_eq!(Pairs::new(1000, 1).significant(), None);
+        let pairs = Pairs::new(1000, 1024);
+        let least = pairs.significant().unwrap();
+        assert!(pairs.at_least(least) < SIGNIFICANT && pairs.at_least(least - 1) >= SIGNIFICANT, "{least}");
     }
 
     #[test]

@@ -96,8 +96,14 @@ pub struct Level {
     pub chi_square: f64,
     /// Degrees of freedom: the number of buckets less one.
     pub degrees: f64,
-    /// The probability that random placement is at least as uneven: near 0 is worse than random, near 1 more even.
+    /// The probability that random placement is at least as uneven: near 0 is worse than random. Exact for few keys,
+    /// where chi-square says nothing.
     pub p_value: f64,
+    /// The probability that random placement is at least as even: near 0 is more even than random.
+    pub p_value_even: f64,
+    /// The smallest [`excess`](Self::excess) that is not put down to chance: with few keys a large one could be.
+    /// Infinite if even one bucket with all keys could be chance.
+    pub excess_significant: f64,
     /// Other layouts.
     pub layouts: Layouts,
 }
@@ -132,6 +138,8 @@ pub(super) fn level(counts: &Counts, joins: bool) -> Level {
     let degrees = buckets as f64 - 1.0;
     let others = (squares - objects) as f64 / n.max(1.0);
     let expected_miss = (n - 1.0).max(0.0) / buckets as f64;
+    let (pairs, random) = ((squares - objects) / 2, chance::Pairs::new(objects as u64, buckets));
+    let excess = |pairs: u128| (1.0 + 2.0 * pairs as f64 / n.max(1.0)) / (1.0 + expected_miss);
     let expected = Expected {
         empty: buckets as f64 * chance::poisson(mean, 0),
         largest: chance::largest(mean, buckets),
@@ -153,7 +161,9 @@ pub(super) fn level(counts: &Counts, joins: bool) -> Level {
         expected,
         chi_square,
         degrees,
-        p_value: chance::p_value(chi_square, degrees),
+        p_value: random.at_least(pairs),
+        p_value_even: 1.0 - random.at_least(pairs + 1),
+        excess_significant: random.significant().map_or(f64::INFINITY, excess),
         layouts: Layouts {
             chains,
             linear: linear(counts, objects as u64),
@@ -261,8 +271,9 @@ mod tests {
         // ((1 - 2)^2 + (5 - 2)^2 + (0 - 2)^2 + 0) / 2
         assert_eq!(level.chi_square, 7.0);
         assert_eq!(level.degrees, 3.0);
-        // scipy.stats.chi2.sf(7, 3)
-        assert!((level.p_value - 0.071_897_772_496).abs() < 1e-9, "{}", level.p_value);
+        // All 4^8 placements; chi-square would say 0.0719.
+        assert!((level.p_value - 0.0950927734375).abs() < 1e-9, "{}", level.p_value);
+        assert!((level.p_value_even - 0.9664306640625).abs() < 1e-9, "{}", level.p_value_even);
     }
 
     #[test]

@@ -34,8 +34,9 @@ use crate::keys::Keys;
 use counts::Counts;
 use splitpoint::hash::{HashFunction, HashKind};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
 use survey::{Skip, Surveyor};
 
 /// Smaller tables are not studied.
@@ -151,8 +152,6 @@ pub enum StudyError<E> {
         /// The largest number that fits.
         max: u64,
     },
-    /// A thread could not be started.
-    Threads(std::io::Error),
 }
 
 impl<E: fmt::Display> fmt::Display for StudyError<E> {
@@ -167,7 +166,6 @@ impl<E: fmt::Display> fmt::Display for StudyError<E> {
                     "{buckets} buckets take a byte each, memory allows {max}; allow more memory, or use fewer buckets"
                 )
             }
-            Self::Threads(error) => write!(f, "start a thread: {error}"),
         }
     }
 }
@@ -218,6 +216,11 @@ impl Study {
         let mut functions: Vec<_> = functions
             .map(|((function, spread), largest_keys)| self.report(function, spread, largest_keys, &sample))
             .collect();
+        if self.speed {
+            let timed: Vec<_> = self.functions.iter().map(|function| self.timed(function)).collect();
+            let speeds = Speed::measure(&timed, &sample);
+            functions.iter_mut().zip(speeds).for_each(|(report, speed)| report.speed = Some(speed));
+        }
         advice::rank(&mut functions);
         let advice = advice::advise(&survey, &functions);
         Ok(Report { survey, functions, advice })
@@ -263,15 +266,12 @@ impl Study {
             }
         })?;
         // In parallel, because there can be millions of buckets.
-        let spreads = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                counters.into_iter().map(|(_, counts)| scope.spawn(move || Spread::of(counts, table))).collect();
-            let spreads = threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            spreads.collect()
-        });
-        Ok(spreads)
+        let slots: Vec<_> = counters.into_iter().map(|(_, counts)| Slot::new(counts)).collect();
+        Ok(std::thread::scope(|scope| {
+            let spread = |slot: &Slot<Counts>| Spread::of(slot.take(), table);
+            let threads: Vec<_> = slots.iter().map(|slot| (slot, started(scope, move || spread(slot)))).collect();
+            threads.into_iter().map(|(slot, thread)| thread.map_or_else(|| spread(slot), joined)).collect()
+        }))
     }
 
     /// Finds keys of each function's largest bucket.
@@ -295,7 +295,8 @@ impl Study {
         Ok(seekers.into_iter().map(|(_, _, found)| found).collect())
     }
 
-    /// One pass: applies `step` to all keys for each of `tasks`, which are divided among the threads.
+    /// One pass: applies `step` to all keys for each of `tasks`, which are divided among the threads; the reading one
+    /// has those of threads that the system does not start.
     fn pass<E, W: Send>(
         &self,
         tasks: Vec<W>,
@@ -309,24 +310,26 @@ impl Study {
             shares[index % threads].push((index, task));
         }
         let step = &step;
+        let shares: Vec<_> = shares.into_iter().map(Slot::new).collect();
         std::thread::scope(|scope| {
             let mut senders = Vec::new();
             let mut running = Vec::new();
-            for share in shares {
+            let mut own = Vec::new();
+            for share in &shares {
                 let (sender, batches) = sync_channel::<Arc<Keys>>(WAITING);
-                let thread = std::thread::Builder::new().name("study".into());
-                running.push(
-                    thread
-                        .spawn_scoped(scope, move || run_tasks(share, &batches, step))
-                        .map_err(StudyError::Threads)?,
-                );
-                senders.push(sender);
+                match started(scope, move || run_tasks(share.take(), &batches, step)) {
+                    Some(thread) => {
+                        running.push(thread);
+                        senders.push(sender);
+                    }
+                    None => own.extend(share.take()),
+                }
             }
-            feed(&senders, skip, each)?;
+            feed(&senders, skip, each, |keys| own.iter_mut().for_each(|(_, task)| step(task, keys)))?;
             drop(senders);
-            let mut done = Vec::new();
+            let mut done = own;
             for thread in running {
-                done.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                done.extend(joined(thread));
             }
             done.sort_by_key(|(index, _)| *index);
             Ok(done.into_iter().map(|(_, task)| task).collect())
@@ -341,7 +344,6 @@ impl Study {
         sample: &Keys,
     ) -> FunctionReport {
         let bits = bits_of(function, sample);
-        let timed = self.timed.iter().find(|timed| timed.name() == function.name()).unwrap_or(function);
         FunctionReport {
             function: function.clone(),
             bits,
@@ -349,8 +351,13 @@ impl Study {
             levels: spread.levels,
             largest_keys,
             avalanche: Avalanche::measure(function, bits, sample),
-            speed: self.speed.then(|| Speed::measure(timed, sample)),
+            speed: None,
         }
+    }
+
+    /// What to measure the time of for `function`.
+    fn timed<'f>(&'f self, function: &'f HashFunction) -> &'f HashFunction {
+        self.timed.iter().find(|timed| timed.name() == function.name()).unwrap_or(function)
     }
 }
 
@@ -364,16 +371,47 @@ fn bits_of(function: &HashFunction, sample: &Keys) -> u32 {
     (64 - all.leading_zeros()).next_multiple_of(8).clamp(8, 64)
 }
 
-/// Reads the keys once and sends each batch to all threads.
-fn feed<E>(threads: &[SyncSender<Arc<Keys>>], skip: &Skip, each: &mut EachKey<'_, E>) -> Result<(), StudyError<E>> {
+/// What a thread is given; it is still here if the thread could not be started.
+struct Slot<T>(Mutex<Option<T>>);
+
+impl<T> Slot<T> {
+    fn new(content: T) -> Self {
+        Slot(Mutex::new(Some(content)))
+    }
+
+    fn take(&self) -> T {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().expect("taken once")
+    }
+}
+
+/// A thread that does `work`, `None` if the system starts none.
+fn started<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Option<ScopedJoinHandle<'scope, T>> {
+    std::thread::Builder::new().name("study".into()).spawn_scoped(scope, work).ok()
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Reads the keys once and passes each batch to all threads and to `own`.
+fn feed<E>(
+    threads: &[SyncSender<Arc<Keys>>],
+    skip: &Skip,
+    each: &mut EachKey<'_, E>,
+    mut own: impl FnMut(&Keys),
+) -> Result<(), StudyError<E>> {
     let mut batch = Keys::new();
     let mut row = 0;
-    let send = |batch: &mut Keys| {
+    let mut send = |batch: &mut Keys| {
         let batch = Arc::new(std::mem::take(batch));
         for thread in threads {
             // A closed channel means that the thread panicked; joining it reports that.
             let _ = thread.send(Arc::clone(&batch));
         }
+        own(&batch);
     };
     each(&mut |key| {
         let skipped = skip.has(row);

@@ -1,7 +1,7 @@
 //! The time of one hash, for a sample of the user's keys and for random keys of several lengths.
 //!
 //! Keys are in the processor's cache and hashed in a loop, so consecutive hashes overlap: this is throughput, not
-//! latency.
+//! latency. The functions are measured in turns, so that a change of the machine's speed meets all of them.
 
 use crate::keys::Keys;
 use crate::random::Random;
@@ -13,21 +13,26 @@ use std::time::{Duration, Instant};
 pub const LENGTHS: [usize; 9] = [4, 8, 16, 32, 64, 128, 256, 1024, 4096];
 /// Bytes of the keys in the loop: they fit in a second-level cache.
 const CACHED_BYTES: usize = 128 << 10;
-/// The minimum time of a round; the median of [`ROUNDS`] rounds counts.
+/// The minimum time of a round.
 const ROUND: Duration = Duration::from_micros(500);
-const ROUNDS: usize = 7;
+/// Rounds for the user's keys, whose spread is reported, and for each length of random keys.
+const ROUNDS: usize = 20;
+const ROUNDS_OF_A_LENGTH: usize = 7;
 
 /// Nanoseconds for one hash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
-    /// For the user's keys.
+    /// For the user's keys: the median of the rounds.
     pub own_ns: f64,
+    /// The range of the middle half of the rounds.
+    pub own_spread_ns: (f64, f64),
     /// For random keys: length in bytes, nanoseconds.
     pub by_length: Vec<(usize, f64)>,
 }
 
 impl Speed {
-    pub(super) fn measure(function: &HashFunction, keys: &Keys) -> Speed {
+    /// The times of `functions`, measured in turns.
+    pub(super) fn measure(functions: &[&HashFunction], keys: &Keys) -> Vec<Speed> {
         let mut own = Keys::new();
         for key in keys.iter() {
             if !own.is_empty() && own.bytes() + key.len() > CACHED_BYTES {
@@ -36,11 +41,21 @@ impl Speed {
             own.push(key);
         }
         let mut random = Random::new(1);
-        let by_length = LENGTHS.iter().map(|length| {
-            let keys: Keys = (0..(CACHED_BYTES / length).min(1024)).map(|_| bytes(&mut random, *length)).collect();
-            (*length, median_ns(function, &keys))
+        let by_length = LENGTHS.map(|length| {
+            let keys: Keys = (0..(CACHED_BYTES / length).min(1024)).map(|_| bytes(&mut random, length)).collect();
+            (length, in_turns(functions, &keys, ROUNDS_OF_A_LENGTH))
         });
-        Speed { own_ns: median_ns(function, &own), by_length: by_length.collect() }
+        let speeds = in_turns(functions, &own, ROUNDS).into_iter().enumerate().map(|(index, rounds)| Speed {
+            own_ns: rounds[ROUNDS / 2],
+            own_spread_ns: (rounds[ROUNDS / 4], rounds[ROUNDS - 1 - ROUNDS / 4]),
+            by_length: by_length.iter().map(|(length, all)| (*length, all[index][ROUNDS_OF_A_LENGTH / 2])).collect(),
+        });
+        speeds.collect()
+    }
+
+    /// Whether the difference to a faster function is more than noise.
+    pub fn is_slower_than(&self, faster: &Speed) -> bool {
+        self.own_spread_ns.0 > faster.own_spread_ns.1
     }
 }
 
@@ -48,10 +63,16 @@ fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
     (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
-fn median_ns(function: &HashFunction, keys: &Keys) -> f64 {
-    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round_ns(function, keys)).collect();
-    rounds.sort_by(f64::total_cmp);
-    rounds[ROUNDS / 2]
+/// Nanoseconds for one hash in each round of each function, ascending.
+fn in_turns(functions: &[&HashFunction], keys: &Keys, rounds: usize) -> Vec<Vec<f64>> {
+    let mut times = vec![Vec::with_capacity(rounds); functions.len()];
+    for _ in 0..rounds {
+        for (function, times) in functions.iter().zip(&mut times) {
+            times.push(round_ns(function, keys));
+        }
+    }
+    times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    times
 }
 
 fn round_ns(function: &HashFunction, keys: &Keys) -> f64 {
@@ -77,9 +98,28 @@ mod tests {
     #[test]
     fn longer_keys_take_longer() {
         let keys: Keys = ["one", "two"].into_iter().collect();
-        let speed = Speed::measure(&HashFunction::new(HashKind::Fnv1a, 0), &keys);
+        let [speed] = &Speed::measure(&[&HashFunction::new(HashKind::Fnv1a, 0)], &keys)[..] else { panic!() };
         let of = |length| speed.by_length.iter().find(|(of, _)| *of == length).unwrap().1;
         assert!(of(4096) > 8.0 * of(64), "{speed:?}");
         assert!(speed.own_ns > 0.0);
+        assert!(speed.own_spread_ns.0 <= speed.own_ns && speed.own_ns <= speed.own_spread_ns.1, "{speed:?}");
+    }
+
+    #[test]
+    fn the_functions_take_turns() {
+        let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let noting = |name: &'static str| {
+            let order = order.clone();
+            HashFunction::user(name, move |_| {
+                let mut order = order.lock().unwrap();
+                // Each round once, however many hashes it is.
+                if order.last() != Some(&name) {
+                    order.push(name);
+                }
+                0
+            })
+        };
+        in_turns(&[&noting("a"), &noting("b")], &["key"].into_iter().collect(), 3);
+        assert_eq!(*order.lock().unwrap(), ["a", "b", "a", "b", "a", "b"]);
     }
 }

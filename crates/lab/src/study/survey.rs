@@ -1,7 +1,8 @@
 //! The first pass over the keys: their number, lengths and duplicates, and a random sample.
 //!
 //! Every function puts duplicates into the same bucket, which would count against all of them. Up to [`EXACT_KEYS_MAX`]
-//! distinct keys, duplicates are found and left out. Beyond that their number is estimated and reported.
+//! distinct keys, duplicates are found and left out. Beyond that their number is estimated and reported. The sample has no
+//! duplicates in either case.
 //!
 //! Source: HyperLogLog for the estimate (Flajolet, Fusy, Gandouet & Meunier 2007); Vitter's algorithm R for the sample
 //! (1985).
@@ -69,6 +70,8 @@ pub(super) struct Surveyor {
     duplicates: u64,
     registers: Vec<u8>,
     sample: Vec<Vec<u8>>,
+    /// The keys that the sample was drawn from so far.
+    drawn_from: u64,
     random: Random,
     exact_max: usize,
 }
@@ -82,6 +85,7 @@ impl Surveyor {
             duplicates: 0,
             registers: vec![0; 1 << REGISTER_BITS],
             sample: Vec::new(),
+            drawn_from: 0,
             random: Random::new(seed),
             exact_max,
         }
@@ -94,11 +98,13 @@ impl Surveyor {
         self.survey.shortest = self.survey.shortest.min(key.len());
         self.survey.longest = self.survey.longest.max(key.len());
         let hash = HashKind::Xxh3.hash(key, SURVEY_SEED);
+        let mut is_new = true;
         if let Some(seen) = &mut self.seen {
             if row.is_multiple_of(64) {
                 self.duplicate_rows.push(0);
             }
-            if !seen.insert(hash) {
+            is_new = seen.insert(hash);
+            if !is_new {
                 self.duplicates += 1;
                 self.duplicate_rows[(row / 64) as usize] |= 1 << (row % 64);
             } else if seen.len() > self.exact_max {
@@ -110,18 +116,21 @@ impl Surveyor {
         let rank = rest.leading_zeros().min(64 - REGISTER_BITS) as u8 + 1;
         let register = &mut self.registers[register as usize];
         *register = (*register).max(rank);
-        self.sample_key(key);
+        if is_new {
+            self.sample_key(key);
+        }
     }
 
     fn sample_key(&mut self, key: &[u8]) {
         if key.len() > SAMPLE_KEY_BYTES_MAX {
             return;
         }
+        self.drawn_from += 1;
         if self.sample.len() < SAMPLE_KEYS {
             self.sample.push(key.to_vec());
             return;
         }
-        let place = self.random.below(self.survey.rows) as usize;
+        let place = self.random.below(self.drawn_from) as usize;
         if let Some(sampled) = self.sample.get_mut(place) {
             sampled.clear();
             sampled.extend_from_slice(key);
@@ -141,7 +150,10 @@ impl Surveyor {
                 Duplicates::Estimated(if duplicates > error { duplicates } else { 0 })
             }
         };
-        (self.survey, Skip { rows: self.duplicate_rows }, self.sample.iter().collect())
+        // Beyond the exact limit a key that is read often may have been drawn more than once.
+        let mut sampled = HashSet::new();
+        let sample = self.sample.iter().filter(|key| sampled.insert(&key[..])).collect();
+        (self.survey, Skip { rows: self.duplicate_rows }, sample)
     }
 }
 
@@ -190,6 +202,15 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_has_each_key_once() {
+        for exact_max in [10, 100_000] {
+            let (_, _, sample) = survey((0..50_000).map(|row| row % 300), exact_max);
+            let distinct: HashSet<&[u8]> = sample.iter().collect();
+            assert_eq!((sample.len(), distinct.len()), (300, 300), "{exact_max}");
+        }
+    }
+
+    #[test]
     fn duplicates_beyond_the_exact_limit_are_estimated_within_five_percent() {
         let (once, _, _) = survey(0..200_000, 1000);
         assert_eq!(once.duplicates, Duplicates::Estimated(0));
@@ -197,7 +218,9 @@ mod tests {
         let Duplicates::Estimated(duplicates) = twice.duplicates else { panic!("{twice:?}") };
         assert!(duplicates.abs_diff(100_000) < 5_000, "{duplicates}");
         assert!(!skip.has(150_000));
-        assert_eq!((twice.objects(), sample.len()), (200_000, SAMPLE_KEYS));
+        assert_eq!(twice.objects(), 200_000);
+        // Without the keys that were drawn twice.
+        assert!((SAMPLE_KEYS - 1500..SAMPLE_KEYS).contains(&sample.len()), "{}", sample.len());
     }
 
     #[test]

@@ -10,7 +10,9 @@ use crate::number::{count_of, grouped, parse_size, size};
 use crate::output::Output;
 use serde_json::{Value, json};
 use splitpoint::hash::{HashFunction, HashKind};
-use splitpoint_lab::study::{Buckets, Duplicates, FunctionReport, IntegerFunction, Level, Report, Study, StudyError};
+use splitpoint_lab::study::{
+    Buckets, Duplicates, FunctionReport, IntegerFunction, Level, Report, Speed, Study, StudyError,
+};
 use std::path::PathBuf;
 
 /// The bucket sizes with a row of their own in a histogram; larger buckets share the last row, as in the paper.
@@ -25,13 +27,16 @@ const HISTOGRAMS: usize = 1;
 ///
 ///   spread      even (more than random), as random, fair, poor, bad: 1 plus
 ///               the keys compared by an unsuccessful lookup, divided by that
-///               of the random model
+///               of the random model; too few: keys to say
 ///   hit, miss   keys compared by a successful and an unsuccessful lookup; the
 ///               absent keys are like yours, so they crowd the same buckets
-///   p-value     of chi-square: near 0 less even than random, near 1 more even
+///   p-value     how likely random placement is at least as uneven: near 0 less
+///               even than random
 ///   avalanche   flipping a bit of a key should flip each bit of the hash half
-///               of the time; 0 is ideal
-///   ns          nanoseconds to compute a hash
+///               of the time; 0 is ideal, - if there are too few keys to say
+///   ns, range   nanoseconds to compute a hash: the median of the rounds, and
+///               their middle half; functions whose ranges overlap are not
+///               ranked by time
 #[derive(clap::Args)]
 #[command(after_help = KEYS_HELP, verbatim_doc_comment)]
 pub struct Hash {
@@ -105,7 +110,6 @@ impl Hash {
                 grouped(max)
             )),
             StudyError::NoFunctions => Failure::usage("no functions to compare"),
-            StudyError::Threads(error) => Failure::io("start a thread", &error),
         })?;
         interrupt.stop_if_caught("nothing was written")?;
         let mut out = Output::stdout();
@@ -222,13 +226,13 @@ pub fn keys_line(what: &str, report: &Report) -> String {
 fn overview(report: &Report) -> Vec<String> {
     let width = report.functions.iter().map(|function| function.function.name().len()).max().unwrap_or(0).max(8);
     let mut lines = vec![format!(
-        "{:<width$} {:>9} {:>12} {:>9} {:>7} {:>7} {:>9} {:>9} {:>7}",
-        "function", "spread", "empty", "largest", "hit", "miss", "p-value", "avalanche", "ns"
+        "{:<width$} {:>9} {:>12} {:>9} {:>7} {:>7} {:>9} {:>9} {:>7} {:>11}",
+        "function", "spread", "empty", "largest", "hit", "miss", "p-value", "avalanche", "ns", "range"
     )];
     for function in &report.functions {
         let level = function.level();
         lines.push(format!(
-            "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+            "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7} {:>11}",
             function.function.name(),
             function.class.name(),
             grouped(level.empty),
@@ -238,12 +242,13 @@ fn overview(report: &Report) -> Vec<String> {
             p_value(level.p_value),
             function.avalanche.as_ref().map_or("-".into(), |avalanche| format!("{:.3}", avalanche.mean_bias())),
             function.speed.as_ref().map_or("-".into(), |speed| format!("{:.1}", speed.own_ns)),
+            function.speed.as_ref().map_or("-".into(), range),
         ));
     }
     let expected = &report.functions[0].level().expected;
     let avalanche = report.functions.iter().find_map(|function| function.avalanche.as_ref());
     lines.push(format!(
-        "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7}",
+        "{:<width$} {:>9} {:>12} {:>9} {:>7.3} {:>7.3} {:>9} {:>9} {:>7} {:>11}",
         "(random)",
         "",
         grouped(expected.empty.round() as u64),
@@ -252,9 +257,16 @@ fn overview(report: &Report) -> Vec<String> {
         expected.compared_unsuccessful,
         "0 to 1",
         avalanche.map_or("-".into(), |avalanche| format!("{:.3}", avalanche.expected_mean_bias())),
+        "",
         ""
     ));
     lines
+}
+
+/// `2.1-2.4`: the middle half of the rounds.
+pub fn range(speed: &Speed) -> String {
+    let (from, to) = speed.own_spread_ns;
+    format!("{from:.1}-{to:.1}")
 }
 
 pub fn p_value(p: f64) -> String {
@@ -391,6 +403,7 @@ fn function_json(function: &FunctionReport) -> Value {
         "class": function.class.name(),
         "largest_keys": function.largest_keys.iter().map(|key| escaped(key)).collect::<Vec<_>>(),
         "ns_per_hash": function.speed.as_ref().map(|speed| speed.own_ns),
+        "ns_spread": function.speed.as_ref().map(|speed| speed.own_spread_ns),
         "ns_by_length": function.speed.as_ref().map(|speed| {
             speed.by_length.iter().map(|(bytes, ns)| json!({"bytes": bytes, "ns": ns})).collect::<Vec<_>>()
         }),
@@ -448,6 +461,7 @@ fn level_json(level: &Level) -> Value {
         "chi_square": level.chi_square,
         "degrees_of_freedom": level.degrees,
         "p_value": level.p_value,
+        "p_value_even": level.p_value_even,
         "layouts": {
             "chains": cost(level.layouts.chains),
             "linear_probing": level.layouts.linear.map(cost),

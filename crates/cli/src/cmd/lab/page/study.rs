@@ -4,7 +4,7 @@ use super::matrix::Matrix;
 use super::plot::{Axis, Band, Line, Lines};
 use super::table::{Cell, Kind, Mark, Table};
 use super::{Page, Tile};
-use crate::cmd::lab::hash::{keys_line, p_value};
+use crate::cmd::lab::hash::{keys_line, p_value, range};
 use crate::format::tsv;
 use crate::number::grouped;
 use splitpoint_lab::study::{Class, FunctionReport, Level, Report};
@@ -73,7 +73,10 @@ pub fn plots(report: &Report) -> Vec<(String, String)> {
 fn answer(page: &mut Page, report: &Report) {
     let advised = report.functions.iter().find(|function| function.function.name() == report.advice.function);
     let buckets = grouped(report.advice.buckets);
-    let verdict = format!("Use {} with {buckets} buckets", report.advice.function);
+    let verdict = match report.functions[0].class {
+        Class::TooFew => "Too few keys to say which function spreads them evenly".to_owned(),
+        _ => format!("Use {} with {buckets} buckets", report.advice.function),
+    };
     let tiles = advised.map(|function| {
         let level = function.level();
         let random = |value: f64| format!("uniform random: {value:.3}");
@@ -96,7 +99,7 @@ fn answer(page: &mut Page, report: &Report) {
             },
         ];
         if let Some(speed) = &function.speed {
-            let note = "for one of these keys".to_owned();
+            let note = format!("for one of these keys; {} in half of the rounds", range(speed));
             tiles.push(Tile { name: "Time of a hash", value: format!("{:.1} ns", speed.own_ns), note });
         }
         tiles
@@ -108,7 +111,7 @@ fn answer(page: &mut Page, report: &Report) {
 fn equals(report: &Report) -> String {
     let far = |function: &&FunctionReport| (function.level().excess() - 1.0).abs();
     let (near, others): (Vec<_>, Vec<_>) = report.functions.iter().partition(|function| far(function) <= 0.02);
-    if 2 * near.len() <= report.functions.len() {
+    if 2 * near.len() <= report.functions.len() || report.functions[0].class == Class::TooFew {
         return String::new();
     }
     let most = near.iter().map(far).fold(0.0, f64::max);
@@ -117,11 +120,15 @@ fn equals(report: &Report) -> String {
         [other] => format!("All functions but {}", other.function.name()),
         _ => format!("{} of {} functions", near.len(), report.functions.len()),
     };
-    format!("{who} stay within {:.1} % of uniform random: choose among them by time. ", 100.0 * most)
+    format!(
+        "{who} stay within {:.1} % of uniform random: choose among them by time, as far as it differs by more than noise. ",
+        100.0 * most
+    )
 }
 
 fn mark(class: Class) -> Mark {
     match class {
+        Class::TooFew => Mark::None,
         Class::Even | Class::AsRandom => Mark::Good,
         Class::Fair => Mark::Fair,
         Class::Poor => Mark::Poor,
@@ -142,6 +149,7 @@ fn overview(report: &Report) -> Table {
         "p",
         "avalanche",
         "ns",
+        "range",
     ];
     let mut table = Table::new("The functions", &names);
     for function in &report.functions {
@@ -159,6 +167,7 @@ fn overview(report: &Report) -> Table {
             p_value(level.p_value).into(),
             function.avalanche.as_ref().map_or("-".into(), |avalanche| format!("{:.3}", avalanche.mean_bias())).into(),
             function.speed.as_ref().map_or("-".into(), |speed| format!("{:.1}", speed.own_ns)).into(),
+            function.speed.as_ref().map_or("-".into(), range).into(),
         ];
         table.row(kind, cells);
     }
@@ -175,6 +184,7 @@ fn overview(report: &Report) -> Table {
         format!("{:.0}", level.degrees).into(),
         "0 to 1".into(),
         avalanche.map_or("-".into(), |avalanche| format!("{:.3}", avalanche.expected_mean_bias())).into(),
+        "".into(),
         "".into(),
     ];
     table.row(Kind::Model, cells);
