@@ -9,7 +9,7 @@
 #               SEED=new for other commands than always
 # make bench-server  the server beside Redis and memcached, where they are installed: half an hour; BENCH=--short is a minute,
 #               BENCH=latency one part (crates/server/benchmarks/measure.py)
-# make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; RUNS=20000 inputs that are always the same; INPUT=file
+# make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; RUNS=20000 inputs exactly, always the same; INPUT=file
 #               runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make platforms  compiles the libraries and the lab for aarch64 Linux and macOS, and runs tests of the library on an emulated aarch64
@@ -20,7 +20,7 @@
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
 # make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
 #               make uninstall removes them
-# make static   the program as one static file, without libc of the system: target/x86_64-unknown-linux-musl/release/splitpoint
+# make static   the program as one static file, without libc of the system; prints where it is
 # make test-c   the tests of the C library; SECONDS=5, SEED=new for other random calls than always
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
 # make uplot    fetches the plotting library of the lab's pages anew from npm: UPLOT=VERSION
@@ -28,7 +28,7 @@
 # make help     this list
 #
 # `make test` is fmt, lint, unit, doc, examples, test-c, test-python, test-spark, test-server and some fixed fuzz, each by
-# itself too. Needs Rust and a C compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make
+# itself too. Each runs to its end whatever the others do, none has a time limit, and what it says goes to target/test/. Needs Rust and a C compiler's linker, and a C++ compiler to fuzz; says what to install where one is missing. `make
 # bench` installs the peers' libraries with apt-get; FEATURES=report measures without them. `make power` takes root and FUSE,
 # says so where they lack, and as root installs what makes the file systems. Plain POSIX make and sh.
 
@@ -42,6 +42,9 @@ BENCH =
 FEATURES = peers,report
 # How long fuzz (each target), power and faults go on, if not as long as they do by themselves.
 SECONDS =
+# Cargo's target folder. A make that does not know `!=` takes the usual one.
+BUILT = target
+BUILT != CARGO='$(CARGO)' CARGO_TARGET_DIR='$(CARGO_TARGET_DIR)' .ci/built
 # What is fuzzed.
 TARGET = dictionary memcached open ops replay resp
 INPUT =
@@ -59,18 +62,12 @@ help:
 run: tools
 	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
 
-test: databases fmt lint unit doc examples test-c test-python test-spark test-server
+test: tools
+	@CARGO='$(CARGO)' MAKE='$(MAKE)' .ci/stages fmt lint databases unit doc examples test-c test-python test-spark test-server \
+	    test-fuzz
+
+test-fuzz:
 	@$(MAKE) fuzz RUNS=20000
-	@for part in fmt clippy; do \
-	    $(CARGO) $$part --version >/dev/null 2>&1 || echo "SKIPPED: cargo $$part, which is not installed"; \
-	done
-	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || echo 'SKIPPED: fuzzing, for want of a C++ compiler'
-	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \
-	    command -v google-chrome >/dev/null 2>&1 || echo "SKIPPED: the lab's pages in a browser, for want of Chromium"
-	@for tool in gdbm_dump db5.3_dump cdb mdb_dump sqlite3 zstd; do \
-	    command -v "$$tool" >/dev/null 2>&1 || echo "SKIPPED: exchange with other databases, for want of $$tool"; \
-	done
-	@echo 'make test: passed'
 
 test-python: tools
 	@CARGO="$(CARGO)" python/run-tests
@@ -85,15 +82,15 @@ slow: tools
 
 # Installs the clients where it may (crates/server/tests/run); what is missing is skipped, and that is said.
 test-server: tools
-	$(CARGO) build --locked --package splitpoint-cli
-	@seconds='$(SECONDS)'; SECONDS="$${seconds:-10}" SEED='$(SEED)' crates/server/tests/run
+	@program=$$(CARGO='$(CARGO)' .ci/built --locked --package splitpoint-cli) && seconds='$(SECONDS)' && \
+	    SECONDS="$${seconds:-10}" SEED='$(SEED)' SPLITPOINT="$$program" SPLITPOINT_SERVE="$$program serve" crates/server/tests/run
 
 # Two cores, quiet; each side has one of its own.
 bench-server: tools
-	$(CARGO) build --release --locked --package splitpoint-cli
-	$(CARGO) build --release --locked --package splitpoint-bench --bin server_load
 	@command -v python3 >/dev/null 2>&1 || { echo 'python3 is missing. Install it: apt install python3'; exit 1; } >&2
-	@SPLITPOINT_SERVE='target/release/splitpoint serve' crates/server/benchmarks/measure.py $(BENCH)
+	@SPLITPOINT=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-cli) && \
+	    SERVER_LOAD=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-bench --bin server_load) && \
+	    export SERVER_LOAD && SPLITPOINT_SERVE="$$SPLITPOINT serve" crates/server/benchmarks/measure.py $(BENCH)
 
 fuzz: tools
 	@if test -n "$(INPUT)"; then \
@@ -132,6 +129,11 @@ databases:
 	echo "apt-get install$$missing"; \
 	{ apt-get update -q && apt-get install -y -q --no-install-recommends $$missing; } || \
 	    echo "These packages could not be installed:$$missing" >&2
+	@command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \
+	    command -v google-chrome >/dev/null 2>&1 || echo "SKIPPED: the lab's pages in a browser, for want of Chromium"
+	@for tool in gdbm_dump db5.3_dump cdb mdb_dump sqlite3 zstd; do \
+	    command -v "$$tool" >/dev/null 2>&1 || echo "SKIPPED: exchange with other databases, for want of $$tool"; \
+	done
 
 # ThreadSanitizer has to see the standard library too, so that is built from its source (rustup component add rust-src). Both
 # need a nightly Rust; where it or its source is missing, that is said, and is a failure where CI is set. Not the orders that
@@ -142,19 +144,19 @@ sanitize: tools
 	@if $(NIGHTLY) --version >/dev/null 2>&1; then \
 	    if test -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library"; then \
 	        set -x; \
-	        RUSTFLAGS='-Zsanitizer=thread --cfg splitpoint_portable' CARGO_TARGET_DIR=target/thread-sanitizer \
+	        RUSTFLAGS='-Zsanitizer=thread --cfg splitpoint_portable' CARGO_TARGET_DIR='$(BUILT)/thread-sanitizer' \
 	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --lib -- $(SANITIZED) && \
-	        RUSTFLAGS='-Zsanitizer=thread --cfg splitpoint_portable' CARGO_TARGET_DIR=target/thread-sanitizer \
+	        RUSTFLAGS='-Zsanitizer=thread --cfg splitpoint_portable' CARGO_TARGET_DIR='$(BUILT)/thread-sanitizer' \
 	            $(NIGHTLY) test -Zbuild-std --target $(HOST) --locked --test it -- threads:: || exit 1; \
 	    else \
 	        echo 'SKIPPED: ThreadSanitizer, as nightly has no rust-src (rustup component add rust-src --toolchain nightly)'; \
 	        test -z "$$CI"; \
 	    fi; \
 	    set -x; \
-	    RUSTFLAGS='-Zsanitizer=address --cfg splitpoint_portable' CARGO_TARGET_DIR=target/address-sanitizer \
+	    RUSTFLAGS='-Zsanitizer=address --cfg splitpoint_portable' CARGO_TARGET_DIR='$(BUILT)/address-sanitizer' \
 	        $(NIGHTLY) test --target $(HOST) --locked --lib -- --skip interleavings --skip a_hundred_thousand_keys \
             --skip a_long_value_is_not_held && \
-	    RUSTFLAGS='-Zsanitizer=address --cfg splitpoint_portable' CARGO_TARGET_DIR=target/address-sanitizer \
+	    RUSTFLAGS='-Zsanitizer=address --cfg splitpoint_portable' CARGO_TARGET_DIR='$(BUILT)/address-sanitizer' \
 	        $(NIGHTLY) test --target $(HOST) --locked --test it -- --skip tidy; \
 	else \
 	    echo 'SKIPPED: ThreadSanitizer and AddressSanitizer, which need a nightly Rust (rustup toolchain install nightly)'; \
@@ -174,12 +176,12 @@ platforms: tools
 	        echo "SKIPPED: $$platform, for which this Rust has no libraries (rustup target add $$platform)"; continue; \
 	    fi; \
 	    echo "cargo check --target $$platform"; \
-	    RUSTFLAGS='-D warnings' CARGO_TARGET_DIR=target/platforms $(CARGO) check --quiet --locked --target $$platform \
+	    RUSTFLAGS='-D warnings' CARGO_TARGET_DIR='$(BUILT)/platforms' $(CARGO) check --quiet --locked --target $$platform \
 	        --package splitpoint --package splitpoint-capi --package splitpoint-lab || exit 1; \
 	done
 	@if command -v qemu-aarch64 >/dev/null 2>&1 && command -v aarch64-linux-gnu-gcc >/dev/null 2>&1; then \
 	    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' CARGO_TARGET_DIR=target/platforms \
+	        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' CARGO_TARGET_DIR='$(BUILT)/platforms' \
 	        $(CARGO) test --locked --target aarch64-unknown-linux-gnu --package splitpoint --lib -- $(EMULATED); \
 	else \
 	    echo 'SKIPPED: tests on aarch64, for want of an emulator (apt install qemu-user gcc-aarch64-linux-gnu)'; \
@@ -230,7 +232,7 @@ fmt: tools
 lint: tools
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
 	    echo 'cargo clippy'; $(CARGO) clippy --workspace --all-targets --locked -- -D warnings && \
-	        $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir target/python --locked -- -D warnings; \
+	        $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir '$(BUILT)/python' --locked -- -D warnings; \
 	else \
 	    echo 'SKIPPED: lints, as this Rust has no clippy (rustup component add clippy)'; test -z "$$CI"; \
 	fi
@@ -246,8 +248,8 @@ examples: tools
 	done
 
 # What `make install` copies, as it lies below PREFIX: bin/, include/, lib/, share/man/. Programs can be compiled with it as it
-# is, by PKG_CONFIG_PATH=target/c/lib/pkgconfig. What adds to the installation has a rule that writes here to STAGE.
-C_OUT = target/c
+# is, by PKG_CONFIG_PATH=target/c/lib/pkgconfig, where target is cargo's target folder. What adds to the installation has a rule that writes here to STAGE.
+C_OUT = $(BUILT)/c
 STAGE = c-library compat-libraries
 VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # The date in the manual pages.
@@ -255,27 +257,30 @@ MAN_DATE = 2026-11-22
 
 # In the static library only spt_* stay global, so that nothing in it meets another library of Rust in one program.
 c-library: tools
-	$(CARGO) build --release --quiet --locked --package splitpoint-capi
-	@mkdir -p $(C_OUT)/include $(C_OUT)/lib/pkgconfig $(C_OUT)/lib/cmake/splitpoint $(C_OUT)/share/man/man3
-	@cp crates/capi/include/splitpoint.h $(C_OUT)/include/
-	@cp target/release/libsplitpoint_c.so $(C_OUT)/lib/libsplitpoint.so.$(VERSION)
-	@ln -sf libsplitpoint.so.$(VERSION) $(C_OUT)/lib/libsplitpoint.so.0
-	@ln -sf libsplitpoint.so.0 $(C_OUT)/lib/libsplitpoint.so
-	@test $(C_OUT)/lib/libsplitpoint.a -nt target/release/libsplitpoint_c.a || { \
-	    ld -r -o $(C_OUT)/splitpoint.o --whole-archive target/release/libsplitpoint_c.a && \
+	@mkdir -p '$(C_OUT)/include' '$(C_OUT)/lib/pkgconfig' '$(C_OUT)/lib/cmake/splitpoint' '$(C_OUT)/share/man/man3'
+	@cp crates/capi/include/splitpoint.h '$(C_OUT)/include/'
+	@set -e; out='$(C_OUT)'; \
+	built=$$(CARGO='$(CARGO)' .ci/built --release --quiet --locked --package splitpoint-capi); \
+	shared=$$(echo "$$built" | grep '/libsplitpoint_c\.so$$'); static=$$(echo "$$built" | grep '/libsplitpoint_c\.a$$'); \
+	cp "$$shared" "$$out/lib/libsplitpoint.so.$(VERSION)"; \
+	ln -sf libsplitpoint.so.$(VERSION) "$$out/lib/libsplitpoint.so.0"; \
+	ln -sf libsplitpoint.so.0 "$$out/lib/libsplitpoint.so"; \
+	test "$$out/lib/libsplitpoint.a" -nt "$$static" || { \
+	    ld -r -o "$$out/splitpoint.o" --whole-archive "$$static"; \
 	    objcopy --wildcard --keep-global-symbol='spt_*' --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug \
-	        $(C_OUT)/splitpoint.o && \
-	    rm -f $(C_OUT)/lib/libsplitpoint.a && ar rcs $(C_OUT)/lib/libsplitpoint.a $(C_OUT)/splitpoint.o && \
-	    rm $(C_OUT)/splitpoint.o; }
-	@sed "s/@VERSION@/$(VERSION)/" crates/capi/splitpoint.pc.in >$(C_OUT)/lib/pkgconfig/splitpoint.pc
-	@cp crates/capi/cmake/splitpoint-config.cmake $(C_OUT)/lib/cmake/splitpoint/
+	        "$$out/splitpoint.o"; \
+	    rm -f "$$out/lib/libsplitpoint.a"; ar rcs "$$out/lib/libsplitpoint.a" "$$out/splitpoint.o"; \
+	    rm "$$out/splitpoint.o"; }
+	@sed "s/@VERSION@/$(VERSION)/" crates/capi/splitpoint.pc.in >'$(C_OUT)/lib/pkgconfig/splitpoint.pc'
+	@cp crates/capi/cmake/splitpoint-config.cmake '$(C_OUT)/lib/cmake/splitpoint/'
 	@sed "s/@VERSION@/$(VERSION)/" crates/capi/cmake/splitpoint-config-version.cmake.in \
-	    >$(C_OUT)/lib/cmake/splitpoint/splitpoint-config-version.cmake
-	@rm -f $(C_OUT)/share/man/man3/spt_*.3
-	@awk -f crates/capi/man/pages.awk -v out=$(C_OUT)/share/man/man3 -v version="$(VERSION)" -v date=$(MAN_DATE) \
+	    >'$(C_OUT)/lib/cmake/splitpoint/splitpoint-config-version.cmake'
+	@rm -f '$(C_OUT)'/share/man/man3/spt_*.3
+	@awk -f crates/capi/man/pages.awk -v out='$(C_OUT)/share/man/man3' -v version="$(VERSION)" -v date=$(MAN_DATE) \
 	    crates/capi/include/splitpoint.h
 
-# The names of the installed files are kept in share/splitpoint/installed, for `make uninstall`.
+# Programs and libraries are installed without what only a debugger reads, four fifths of their size. The names of the installed
+# files are kept in share/splitpoint/installed, for `make uninstall`.
 DESTDIR =
 PREFIX = /usr/local
 INSTALLED = share/splitpoint/installed
@@ -284,10 +289,11 @@ UNITS = lib/systemd/system
 PROFILE = release
 
 install: $(STAGE)
-	$(CARGO) build --profile $(PROFILE) --quiet --locked --package splitpoint-cli
-	@mkdir -p $(C_OUT)/bin $(C_OUT)/$(UNITS) && cp target/$(PROFILE:dev=debug)/splitpoint $(C_OUT)/bin/
-	@cp crates/server/systemd/splitpoint.socket $(C_OUT)/$(UNITS)/
-	@sed 's|@PREFIX@|$(PREFIX)|' crates/server/systemd/splitpoint.service >$(C_OUT)/$(UNITS)/splitpoint.service
+	@mkdir -p '$(C_OUT)/bin' '$(C_OUT)/$(UNITS)'
+	@program=$$(CARGO='$(CARGO)' .ci/built --profile $(PROFILE) --quiet --locked --package splitpoint-cli) && \
+	    cp "$$program" '$(C_OUT)/bin/splitpoint'
+	@cp crates/server/systemd/splitpoint.socket '$(C_OUT)/$(UNITS)/'
+	@sed 's|@PREFIX@|$(PREFIX)|' crates/server/systemd/splitpoint.service >'$(C_OUT)/$(UNITS)/splitpoint.service'
 	@set -e; program='$(C_OUT)/bin/splitpoint'; share='$(C_OUT)/share'; \
 	mkdir -p "$$share/bash-completion/completions" "$$share/zsh/site-functions" "$$share/fish/vendor_completions.d"; \
 	"$$program" completions bash >"$$share/bash-completion/completions/splitpoint"; \
@@ -295,11 +301,11 @@ install: $(STAGE)
 	"$$program" completions fish >"$$share/fish/vendor_completions.d/splitpoint.fish"; \
 	rm -f "$$share"/man/man1/splitpoint*.1; "$$program" man --out "$$share/man/man1"
 	@set -e; umask 022; to='$(DESTDIR)$(PREFIX)'; mkdir -p "$$to/share/splitpoint"; \
-	(cd $(C_OUT) && find bin include lib share ! -type d | sort) >"$$to/$(INSTALLED)"; \
+	(cd '$(C_OUT)' && find bin include lib share ! -type d | sort) >"$$to/$(INSTALLED)"; \
 	while read -r file; do \
 	    mkdir -p "$$to/$${file%/*}"; rm -f "$$to/$$file"; cp -P "$(C_OUT)/$$file" "$$to/$$file"; \
 	    test -L "$$to/$$file" || case $$file in \
-	        bin/* | lib/*.so.*) chmod 755 "$$to/$$file";; \
+	        bin/* | lib/*.so.*) strip "$$to/$$file"; chmod 755 "$$to/$$file";; \
 	        *) chmod 644 "$$to/$$file";; \
 	    esac; \
 	done <"$$to/$(INSTALLED)"; \
@@ -312,9 +318,9 @@ static: tools
 	@rustup target add "$(MUSL)" 2>/dev/null || rustc --print target-libdir --target "$(MUSL)" >/dev/null 2>&1 || { \
 	    echo "Rust has no target $(MUSL). Install it: rustup target add $(MUSL)"; exit 1; } >&2
 	@command -v musl-gcc >/dev/null 2>&1 || { echo 'musl-gcc is missing. Install it: apt install musl-tools'; exit 1; } >&2
-	$(CARGO) build --release --locked --package splitpoint-cli --target "$(MUSL)"
-	@if ldd target/$(MUSL)/release/splitpoint 2>/dev/null | grep '=>'; then echo 'The program is not static.' >&2; exit 1; fi
-	@ls -l target/$(MUSL)/release/splitpoint
+	@program=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-cli --target "$(MUSL)") || exit 1; \
+	if ldd "$$program" 2>/dev/null | grep '=>'; then echo 'The program is not static.' >&2; exit 1; fi; \
+	ls -l "$$program"
 
 uninstall:
 	@set -e; from='$(DESTDIR)$(PREFIX)'; \
@@ -330,23 +336,23 @@ uninstall:
 
 # The tests of the C library: by gcc, AddressSanitizer and valgrind, installed and not. SECONDS is how long random calls go on.
 test-c: tools $(STAGE)
-	@SECONDS='$(SECONDS)' SEED='$(SEED)' crates/capi/tests/run
-	@$(COMPAT)/tests/run $(C_OUT) target/c-compat
+	@status=0; SECONDS='$(SECONDS)' SEED='$(SEED)' crates/capi/tests/run || status=1; \
+	$(COMPAT)/tests/run '$(C_OUT)' '$(BUILT)/c-compat' && exit $$status
 
 # The old interfaces, beside the C library; their tests; and their speed.
 COMPAT = crates/capi/compat
 
 compat-libraries: c-library
-	@$(MAKE) -s -C $(COMPAT) OUT="$$(pwd)/$(C_OUT)" BUILD="$$(pwd)/target/c-compat"
+	@built=$$(cd '$(BUILT)' && pwd) && $(MAKE) -s -C $(COMPAT) OUT="$$built/c" BUILD="$$built/c-compat"
 
 test-compat: compat-libraries
-	@$(COMPAT)/tests/run $(C_OUT) target/c-compat
+	@$(COMPAT)/tests/run '$(C_OUT)' '$(BUILT)/c-compat'
 
 test-compat-upstream: compat-libraries
-	@$(COMPAT)/tests/upstream $(C_OUT) target/c-compat
+	@$(COMPAT)/tests/upstream '$(C_OUT)' '$(BUILT)/c-compat'
 
 bench-compat: compat-libraries
-	@$(COMPAT)/bench/run $(C_OUT) target/c-compat
+	@$(COMPAT)/bench/run '$(C_OUT)' '$(BUILT)/c-compat'
 
 # The library is in the repository, with its checksums; this is how it came there. UPLOT is another version.
 UPLOT =
@@ -366,6 +372,6 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test slow power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
+.PHONY: help run test test-fuzz slow power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
     test-compat-upstream bench-compat bench-server test-server static uplot

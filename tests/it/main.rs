@@ -20,6 +20,7 @@
 //! | `threads` | threads at work on one table: histories, scans |
 //! | `spd` | a second reader of dictionaries, written from docs/dictionary-format.md |
 //! | `dictionaries` | golden dictionaries, damaged ones, keys that are not there |
+//! | `make` | scripts of the Makefile: where cargo builds, stages of `make test` |
 //! | `tidy` | the repository itself |
 #![allow(
     clippy::disallowed_methods,
@@ -37,6 +38,7 @@ mod format;
 mod golden;
 mod history;
 mod log_format;
+mod make;
 mod positions;
 mod processes;
 mod recovery;

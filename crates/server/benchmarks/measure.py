@@ -35,7 +35,7 @@ import servers  # noqa: E402
 from resp import Connection  # noqa: E402
 
 PARTS = ["rates", "memcached", "appends", "crash", "latency"]
-LOAD = os.environ.get("SERVER_LOAD", "target/release/server_load")
+LOAD = os.environ.get("SERVER_LOAD", f"{servers.BUILT}/release/server_load")
 # Requests per second whose time is measured: a quarter of what the servers can do.
 RATE = 20_000
 # A side that works for more than this share of the time is the limit.
@@ -372,10 +372,10 @@ def main():
     args.seconds = 2 if args.short else 20
     if not shutil.which("taskset"):
         return skipped("all, as there is no taskset to give each side a core", "util-linux")
-    os.makedirs("target", exist_ok=True)
+    os.makedirs(servers.BUILT, exist_ok=True)
     cores = Cores()
     machine()
-    with tempfile.TemporaryDirectory(prefix="bench-server-", dir="target") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-server-", dir=servers.BUILT) as folder:
         os.chmod(folder, 0o755)
         for part in PARTS:
             if not args.parts or part in args.parts:

@@ -8,7 +8,7 @@ import resp
 import servers
 from servers import eventually  # noqa: F401, for those who import it from here
 
-BUILDER = os.environ.get("SPLITPOINT", servers.PROGRAM[0] if len(servers.PROGRAM) > 1 else "target/debug/splitpoint")
+BUILDER = os.environ.get("SPLITPOINT", servers.PROGRAM[0] if len(servers.PROGRAM) > 1 else f"{servers.BUILT}/debug/splitpoint")
 WORDS = "data/english-words.txt"
 FOLDER = tempfile.TemporaryDirectory()
 

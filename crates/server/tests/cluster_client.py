@@ -124,16 +124,16 @@ def jedis():
     if not (java and maven):
         return "SKIPPED: Jedis, as there is no java or no mvn (apt install openjdk-17-jdk-headless maven)"
     here = os.path.dirname(os.path.abspath(__file__))
-    paths = os.path.abspath("target/jedis-classpath")
+    paths = os.path.abspath(f"{servers.BUILT}/jedis-classpath")
     if not os.path.exists(paths):
         command = [maven, "-q", "-f", f"{here}/jedis/pom.xml", "dependency:build-classpath", f"-Dmdep.outputFile={paths}"]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=280)
+        made = subprocess.run(command, capture_output=True, text=True, timeout=servers.PATIENCE)
         if made.returncode != 0:
             return "SKIPPED: Jedis, which Maven could not fetch: " + made.stdout.strip().splitlines()[0]
     with open(paths) as text:
         classes = text.read().strip()
     command = [java, "-cp", classes, f"{here}/jedis/ClusterCheck.java", str(plain[0].port), cluster.WORDS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=servers.PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
@@ -142,7 +142,7 @@ def benchmark():
     if not shutil.which("redis-benchmark"):
         return "SKIPPED: redis-benchmark --cluster, which is not installed"
     command = ["redis-benchmark", "--cluster", "-p", plain[1].port, "-t", "get", "-n", 50000, "-P", 16, "-q", "--csv"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=servers.PATIENCE)
     assert done.returncode == 0 and '"GET"' in done.stdout and "rror" not in done.stdout, done.stdout + done.stderr
     return "redis-benchmark --cluster: 50000 GETs"
 

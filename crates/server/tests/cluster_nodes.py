@@ -149,7 +149,7 @@ def three_servers():
     assert "role:slave" in clients[3].call("INFO", "replication").decode()
     if shutil.which("redis-cli"):
         command = ["redis-cli", "-c", "-p", str(ports[0])]
-        lines = subprocess.run(command, input=b"".join(b"GET %s\n" % word for word in some), capture_output=True, timeout=60)
+        lines = subprocess.run(command, input=b"".join(b"GET %s\n" % word for word in some), capture_output=True, timeout=servers.PATIENCE)
         # It tells of redirections between the values.
         values = [line for line in lines.stdout.splitlines() if not line.startswith(b"->")]
         assert values == [LINE[word] for word in some], values[:5]

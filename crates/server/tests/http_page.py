@@ -135,7 +135,7 @@ def drawn(port, program, folder, *options):
         command += ["--disable-background-networking", "--disable-extensions", f"--user-data-dir={folder}/profile"]
         command += ["--window-size=1280,1500", *options, f"http://127.0.0.1:{port}/"]
         environment = {**os.environ, "HOME": folder}
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=said, timeout=120, env=environment)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=said, timeout=servers.PATIENCE, env=environment)
     return done.stdout.decode("utf-8", "replace")
 
 

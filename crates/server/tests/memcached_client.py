@@ -195,7 +195,7 @@ def conformance():
         return
     server, port = start()
     command = [program, "-a", "-h", "127.0.0.1", "-p", str(port)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=servers.PATIENCE)
     text = done.stdout + done.stderr
     passed = text.count("[pass]")
     if done.returncode or "FAIL" in text or passed < 20:
