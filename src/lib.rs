@@ -27,6 +27,8 @@
 //! | `pager` | frames, latches, space, write-ahead log, checkpoints; one file |
 //! | `io` | the operating system |
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;

@@ -10,6 +10,8 @@
 //! What users import is the pure-Python package beside it, `splitpoint/`, which adds what mappings have, documents
 //! every function, and defines the exceptions. Its stub is `splitpoint/_splitpoint.pyi`.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
+
 mod arrow;
 mod batch;
 mod build;

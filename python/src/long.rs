@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a Ctrl-C and a report of progress may wait.
@@ -64,13 +65,19 @@ pub fn run_watched<R: Send>(
     work: impl FnOnce() -> R + Send,
 ) -> PyResult<R> {
     let progress = progress.map(|progress| progress.clone().unbind());
+    let work = Mutex::new(Some(work));
     let (result, interrupted) = py.detach(|| {
         std::thread::scope(|scope| {
             let (ended, end) = channel::<()>();
-            let worker = scope.spawn(|| {
+            // A thread that is not started drops its closure and what that has.
+            let work = &work;
+            let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it is done once");
+            let worker = std::thread::Builder::new().name("splitpoint".into()).spawn_scoped(scope, move || {
                 let _ended = ended; // dropped at the end, also by a panic
-                work()
+                take()()
             });
+            // Then progress and Ctrl-C wait for the end.
+            let Ok(worker) = worker else { return (take()(), None) };
             let mut interrupted = None;
             while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK_EVERY) {
                 if interrupted.is_none() {

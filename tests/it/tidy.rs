@@ -292,6 +292,19 @@ fn unsafe_stays_where_it_is_known() {
     assert_eq!(found, known, "files that lift the ban on unsafe code; CONTRIBUTING.md says when one may join");
 }
 
+/// `println!` and its like panic where a write fails: a closed pipe, a full disk under a log.
+#[test]
+fn no_program_prints_by_what_panics_where_a_write_fails() {
+    let is_root =
+        |path: &str| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("src/bin/");
+    let ships = |path: &str| !path.starts_with("fuzz/") && !path.starts_with("python/benchmarks/");
+    let roots = rust_files().filter(|f| is_root(&f.path) && ships(&f.path));
+    // A program of several files has modules beside its main file.
+    let roots = roots.filter(|f| !f.path.contains("src/bin/") || f.text().contains("fn main("));
+    let lax = roots.filter(|f| !f.text().contains("deny(clippy::print_stdout, clippy::print_stderr)"));
+    none(lax.map(|f| format!("{}: deny clippy::print_stdout and print_stderr, as src/lib.rs does", f.path)).collect());
+}
+
 #[test]
 fn no_file_names_the_machine_it_was_written_on() {
     let mut breaches = Vec::new();

@@ -6,6 +6,7 @@
 use crate::engine::Outcome;
 use crate::random::Random;
 use splitpoint::{Durability, Table, TableOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -56,24 +57,26 @@ pub fn durable(path: &str) -> Outcome {
         })?);
         one.push(rate(1, |thread, done| put_until(&table, 1000 * round + thread, done))?);
         eight.push(rate(8, |thread, done| put_until(&table, 1000 * round + 100 + thread, done))?);
-        println!(
+        writeln!(
+            std::io::stdout(),
             "round {round}: bare {:.2} k/s   1 thread {:.2} k/s = {:.2} x   8 threads {:.2} k/s = {:.2} x",
             bare[round as usize] / 1e3,
             one[round as usize] / 1e3,
             one[round as usize] / bare[round as usize],
             eight[round as usize] / 1e3,
             eight[round as usize] / bare[round as usize],
-        );
+        )?;
     }
     let (bare, one, eight) = (median(&mut bare), median(&mut one), median(&mut eight));
-    println!(
+    writeln!(
+        std::io::stdout(),
         "median: bare {:.2} k/s   1 thread {:.2} k/s = {:.2} x   8 threads {:.2} k/s = {:.2} x",
         bare / 1e3,
         one / 1e3,
         one / bare,
         eight / 1e3,
         eight / bare
-    );
+    )?;
     table.close()?;
     remove(path);
     std::fs::remove_file(raw_path)?;
@@ -137,10 +140,15 @@ pub fn os(path: &str, count: usize) -> Outcome {
             assert!(table.len() == count as u64);
             table.close()?;
         }
-        println!("round {round}: None {:.3} M/s   Os {:.3} M/s", none[round] / 1e6, os[round] / 1e6);
+        writeln!(
+            std::io::stdout(),
+            "round {round}: None {:.3} M/s   Os {:.3} M/s",
+            none[round] / 1e6,
+            os[round] / 1e6
+        )?;
     }
     let (none, os) = (median(&mut none), median(&mut os));
-    println!("median: None {:.3} M/s   Os {:.3} M/s = {:.2} x", none / 1e6, os / 1e6, os / none);
+    writeln!(std::io::stdout(), "median: None {:.3} M/s   Os {:.3} M/s = {:.2} x", none / 1e6, os / 1e6, os / none)?;
     remove(path);
     Ok(())
 }
@@ -177,13 +185,19 @@ pub fn stall(path: &str) -> Outcome {
             put(&mut waits[1], &mut random)?;
         }
         let took = checkpoint.join().expect("no panic")?;
-        println!("checkpoint of {:.2} GiB took {:.2} s", DIRTY_BYTES as f64 / 1073741824.0, took.as_secs_f64());
+        writeln!(
+            std::io::stdout(),
+            "checkpoint of {:.2} GiB took {:.2} s",
+            DIRTY_BYTES as f64 / 1073741824.0,
+            took.as_secs_f64()
+        )?;
         Ok::<(), Box<dyn std::error::Error>>(())
     })?;
     for (what, waits) in ["before", "during"].into_iter().zip(&mut waits) {
         waits.sort_unstable();
         let at = |share: f64| f64::from(waits[((waits.len() - 1) as f64 * share) as usize]) / 1000.0;
-        println!(
+        writeln!(
+            std::io::stdout(),
             "{what:<10} {:>9} puts, us: median {:.2}  p99 {:.1}  p99.99 {:.1}  p99.999 {:.1}  longest {:.0}",
             waits.len(),
             at(0.5),
@@ -191,7 +205,7 @@ pub fn stall(path: &str) -> Outcome {
             at(0.9999),
             at(0.99999),
             at(1.0)
-        );
+        )?;
     }
     assert!(Path::new(path).exists());
     drop(table);

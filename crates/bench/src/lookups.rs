@@ -8,6 +8,7 @@
 use crate::engine::Outcome;
 use crate::random::Random;
 use splitpoint::{Durability, Table, TableOptions};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
@@ -81,13 +82,18 @@ pub(super) fn run(file: Option<String>, count: usize, threads: usize) -> Outcome
             }
         }
     }
-    println!("{:<24} {:>8} {:>12} {:>12}", "", "threads", "best, M/s", "median, M/s");
+    writeln!(std::io::stdout(), "{:<24} {:>8} {:>12} {:>12}", "", "threads", "best, M/s", "median, M/s")?;
     for (p, (name, ..)) in parts.iter().enumerate() {
         for (c, crew) in crews.iter().enumerate() {
             let times = &mut times[p * crews.len() + c];
             times.sort_unstable();
             let rate = |took: Duration| count as f64 / took.as_secs_f64() / 1e6;
-            println!("{name:<24} {crew:>8} {:>12.2} {:>12.2}", rate(times[0]), rate(times[ROUNDS / 2]));
+            writeln!(
+                std::io::stdout(),
+                "{name:<24} {crew:>8} {:>12.2} {:>12.2}",
+                rate(times[0]),
+                rate(times[ROUNDS / 2])
+            )?;
         }
     }
     Ok(())
@@ -143,7 +149,12 @@ pub(super) fn writes(file: Option<String>, count: usize) -> Outcome {
             rates.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);
             assert!(table.len() == count as u64 && table.get(&keys[0])?.is_some_and(|v| v.len() == 40));
             let how = if many { "many at a time" } else { "one by one" };
-            println!("round {round}: {how:<16} put {:.3} M/s   append {:.3} M/s", rates[0], rates[1]);
+            writeln!(
+                std::io::stdout(),
+                "round {round}: {how:<16} put {:.3} M/s   append {:.3} M/s",
+                rates[0],
+                rates[1]
+            )?;
         }
     }
     Ok(())

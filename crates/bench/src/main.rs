@@ -7,6 +7,8 @@
 //!
 //! Method and results: docs/benchmarks.md.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where a write fails
+
 mod digest;
 mod durability;
 mod engine;
@@ -29,6 +31,7 @@ use clap::{Args, Parser, Subcommand};
 use engine::{Outcome, Place};
 use loads::Job;
 use run::Plan;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use workload::{Case, Part, Workload};
@@ -198,7 +201,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("splitpoint-bench: {error}");
+            let _ = writeln!(std::io::stderr(), "splitpoint-bench: {error}");
             ExitCode::FAILURE
         }
     }
@@ -249,17 +252,23 @@ impl One {
 }
 
 fn list() -> Outcome {
-    println!("workloads");
+    writeln!(std::io::stdout(), "workloads")?;
     for workload in Workload::all()? {
         let forms: Vec<&str> = workload.form.keys().map(String::as_str).collect();
-        println!("  {:<16} {} ({})", workload.name, workload.title, forms.join(", "));
+        writeln!(std::io::stdout(), "  {:<16} {} ({})", workload.name, workload.title, forms.join(", "))?;
     }
-    println!("engines");
+    writeln!(std::io::stdout(), "engines")?;
     for engine in engines::all() {
         for (name, place) in [("file", Place::File), ("memory", Place::Memory), ("dictionary", Place::Dictionary)] {
             let settings = engine.settings(place);
             if !settings.is_empty() {
-                println!("  {:<16} {:<8} {name:<10} {}", engine.name(), engine.version(), settings.join(" | "));
+                writeln!(
+                    std::io::stdout(),
+                    "  {:<16} {:<8} {name:<10} {}",
+                    engine.name(),
+                    engine.version(),
+                    settings.join(" | ")
+                )?;
             }
         }
     }
@@ -271,10 +280,14 @@ fn answers(workload: &str, only: Option<&str>) -> Outcome {
     let is_meant = |name: &str| only.is_none_or(|only| only == name);
     let print = |of: String, form: &workload::Form| -> Outcome {
         let expected = loads::answers(&workload.input, form)?;
-        println!(
+        writeln!(
+            std::io::stdout(),
             "{of}\npairs = {}\npayload_bytes = {}\ninput_digest = \"{}\"\nfinal_digest = \"{}\"\n",
-            expected.pairs, expected.payload_bytes, expected.input_digest, expected.final_digest
-        );
+            expected.pairs,
+            expected.payload_bytes,
+            expected.input_digest,
+            expected.final_digest
+        )?;
         Ok(())
     };
     for (name, sizes) in workload.form.iter().filter(|(name, _)| is_meant(name)) {

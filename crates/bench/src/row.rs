@@ -3,6 +3,7 @@
 use crate::engine::Outcome;
 use crate::measure::Stopwatch;
 use serde::{Deserialize, Serialize};
+use std::io::Write;
 
 /// One line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -68,7 +69,7 @@ impl Lines {
     /// Prints all to standard output.
     pub fn print(&self) -> Outcome {
         for line in &self.0 {
-            println!("{}", serde_json::to_string(line)?);
+            writeln!(std::io::stdout(), "{}", serde_json::to_string(line)?)?;
         }
         Ok(())
     }

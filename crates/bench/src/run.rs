@@ -10,6 +10,7 @@ use crate::results::{Results, facts, windows_csv};
 use crate::row::{Line, Row, Window};
 use crate::workload::{Case, Workload};
 use std::io::Read;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,7 +56,7 @@ impl Plan {
         }
         for workload in Workload::chosen(&self.workloads)? {
             if !workload.form.contains_key(&self.form) {
-                eprintln!("{}: has no form {}, skipped", workload.name, self.form);
+                let _ = writeln!(std::io::stderr(), "{}: has no form {}, skipped", workload.name, self.form);
                 continue;
             }
             failed.extend(self.workload(&workload)?);
@@ -69,7 +70,7 @@ impl Plan {
         let mut cases = workload.cases(&self.form, &self.engines)?;
         cases.retain(|case| self.variants.is_empty() || self.variants.contains(&case.variant.name));
         if cases.is_empty() {
-            eprintln!("{}: no case for these engines and variants, skipped", workload.name);
+            let _ = writeln!(std::io::stderr(), "{}: no case for these engines and variants, skipped", workload.name);
             return Ok(Vec::new());
         }
         let mut results = Results { facts: facts(), ..Results::default() };
@@ -103,12 +104,17 @@ impl Plan {
                 let start = Instant::now();
                 match self.round(case, Duration::from_secs(case.form.limit_s)) {
                     Ok(lines) => {
-                        eprintln!("{name}: round {round}, {:.1} s; {}", start.elapsed().as_secs_f64(), gist(&lines));
+                        let _ = writeln!(
+                            std::io::stderr(),
+                            "{name}: round {round}, {:.1} s; {}",
+                            start.elapsed().as_secs_f64(),
+                            gist(&lines)
+                        );
                         results.add(case, &lines);
                         windows[i].extend(windows_of(&lines));
                     }
                     Err(error) => {
-                        eprintln!("{name}: FAILED: {error}");
+                        let _ = writeln!(std::io::stderr(), "{name}: FAILED: {error}");
                         results.facts.push(("failed".into(), format!("{name}: {error}").replace('\n', " ")));
                         failed.push((i, format!("{name}: {error}")));
                     }

@@ -9,6 +9,7 @@ use crate::engine::Outcome;
 use crate::random::{Order, mix};
 use crate::stream::Zipf;
 use splitpoint::{Durability, Table, TableOptions};
+use std::io::Write;
 use std::time::Instant;
 
 const ROUNDS: usize = 3;
@@ -43,7 +44,15 @@ pub(super) fn run(file: Option<String>, count: usize, threads: usize) -> Outcome
     let works: [(Work, &[Key]); 4] = [(put, &keys), (put, &uniform), (put, &zipf), (get, &uniform)];
 
     let durabilities: &[_] = if file.is_some() { &[Durability::Os, Durability::None] } else { &[Durability::None] };
-    println!("{:<6} {:<16} {:>9} {:>11} {:>6}", "", "", "1, M/s", format!("{threads}, M/s"), "ratio");
+    writeln!(
+        std::io::stdout(),
+        "{:<6} {:<16} {:>9} {:>11} {:>6}",
+        "",
+        "",
+        "1, M/s",
+        format!("{threads}, M/s"),
+        "ratio"
+    )?;
     for &durability in durabilities {
         let mut rates = vec![[Vec::new(), Vec::new()]; PARTS.len()];
         for _ in 0..ROUNDS {
@@ -62,7 +71,7 @@ pub(super) fn run(file: Option<String>, count: usize, threads: usize) -> Outcome
                 rates.sort_unstable_by(f64::total_cmp);
                 rates[ROUNDS / 2]
             });
-            println!("{name:<6} {part:<16} {one:>9.2} {several:>11.2} {:>6.2}", several / one);
+            writeln!(std::io::stdout(), "{name:<6} {part:<16} {one:>9.2} {several:>11.2} {:>6.2}", several / one)?;
         }
     }
     file.as_deref().map(remove);

@@ -14,6 +14,7 @@
 //! `arguments.rs`, `handles.rs` and `callbacks.rs`.
 //!
 //! The header says what the functions promise; this crate says how.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 #![expect(unsafe_code, reason = "a C border")]
 
 mod arguments;

@@ -5,6 +5,7 @@
 //! [`Failure::no`] or [`Failure::usage`].
 
 use crate::interrupt::Signal;
+use crate::output::say;
 use splitpoint::ErrorKind;
 use std::fmt::Display;
 use std::io;
@@ -69,6 +70,16 @@ impl Failure {
         Self::io("standard output", &error)
     }
 
+    /// The result of a command that answers yes or no by its exit status, after its output was `written`: a reader that
+    /// has gone does not turn a no into a yes.
+    pub fn answer(is_yes: bool, written: Result<()>) -> Result<()> {
+        match written {
+            Err(failure) if !failure.is_end_of_output() => Err(failure),
+            written if is_yes => written,
+            _ => Err(Self::no_already_printed()),
+        }
+    }
+
     /// Whether it is an error of the library of one of these kinds.
     pub fn is_of(&self, kinds: &[ErrorKind]) -> bool {
         kinds.iter().any(|kind| kind.exit_code() == self.status)
@@ -97,7 +108,7 @@ impl Failure {
     /// Prints the message.
     pub fn report(self) -> ExitCode {
         if let Some(message) = self.message {
-            eprintln!("splitpoint: {message}");
+            say(format_args!("splitpoint: {message}"));
         }
         ExitCode::from(self.status)
     }

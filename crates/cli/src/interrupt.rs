@@ -103,15 +103,21 @@ pub fn outlive_file_limit() -> Result<()> {
 pub fn exit_on_signal(done: &'static str) -> Result<()> {
     let ignored = ignored_signals();
     let watched = WATCHED.iter().map(|(signal, _)| *signal).filter(|signal| ignored & mask_bit(*signal) == 0);
-    let mut signals = signal_hook::iterator::Signals::new(watched)
-        .map_err(|error| Failure::io("cannot watch for signals", &error))?;
-    std::thread::spawn(move || {
+    let (give, take) = std::sync::mpsc::channel::<signal_hook::iterator::Signals>();
+    let wait = move || {
+        let Ok(mut signals) = take.recv() else { return };
         if let Some(signal) = signals.forever().next() {
             let signal = Signal(signal);
             Failure::stopped(signal, done).report();
             std::process::exit(i32::from(EXIT_SIGNAL_BASE + signal.number()));
         }
-    });
+    };
+    // Without a thread the signals keep their default action, which ends the process without a message.
+    if std::thread::Builder::new().name("signals".into()).spawn(wait).is_ok() {
+        let signals = signal_hook::iterator::Signals::new(watched);
+        // The thread waits for it.
+        let _ = give.send(signals.map_err(|error| Failure::io("cannot watch for signals", &error))?);
+    }
     Ok(())
 }
 

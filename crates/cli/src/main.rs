@@ -10,6 +10,8 @@
 //! status: 0 done, 1 the answer is no (key absent, faults found, row refused), 2 usage, 128 + n stopped by signal n,
 //! else from the library's `ErrorKind`. If the reader of our output closes it early, the program ends silently.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
+
 mod cmd;
 mod compressed;
 mod failure;
@@ -53,7 +55,17 @@ struct Program {
 }
 
 fn main() -> ExitCode {
-    let program = Program::parse();
+    let program = match Program::try_parse() {
+        Ok(program) => program,
+        // A mistake, or what `--help` and `--version` print.
+        Err(text) => {
+            let status = u8::try_from(text.exit_code()).unwrap_or(failure::EXIT_USAGE);
+            return match text.print() {
+                Err(error) if !text.use_stderr() => failure::Failure::output(error).report(),
+                _ => ExitCode::from(status),
+            };
+        }
+    };
     match interrupt::outlive_file_limit().and_then(|()| program.command.run(Program::command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

@@ -1,9 +1,11 @@
-//! Standard output: buffered, with write errors reported and a closed pipe taken as the end.
+//! The answer on standard output: buffered, with write errors reported and a closed pipe taken as the end. Messages on
+//! standard error: dropped where they cannot be written.
 //!
-//! Rust's `print!` panics when the pipe closes and makes a system call per line; neither suits a dump.
+//! Rust's `print!` and `eprint!` panic where a write fails, so clippy refuses them (`main.rs`).
 
 use crate::failure::{Failure, Result};
 use serde_json::Value;
+use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 
 /// Capacity of a Linux pipe.
@@ -37,4 +39,10 @@ impl Output {
     pub fn flush(&mut self) -> Result<()> {
         self.sink.flush().map_err(Failure::output)
     }
+}
+
+/// A line on standard error, in one write. One that cannot be written is dropped: work does not stop for a message, and
+/// the exit status gives the result.
+pub fn say(message: impl Display) {
+    let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }

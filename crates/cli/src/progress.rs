@@ -50,7 +50,18 @@ impl Progress {
     pub fn of_one_step(verb: &'static str) -> Self {
         let progress = Self::new(verb, Unit::Items(""), None);
         progress.bar.set_message(verb);
-        progress.bar.enable_steady_tick(Duration::from_millis(100));
+        if !progress.bar.is_hidden() {
+            let shown = progress.bar.downgrade();
+            // Not the steady tick of indicatif, which panics without a thread. The line then stands still.
+            let tick = move || {
+                while let Some(bar) = shown.upgrade() {
+                    bar.tick();
+                    drop(bar);
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            };
+            let _ = std::thread::Builder::new().name("progress".into()).spawn(tick);
+        }
         progress
     }
 

@@ -4,7 +4,8 @@
 //! top to bottom. Tests that need more than a terminal (bytes, pipes, signals) are functions below. Dictionaries are
 //! in `tests/cli/dict.rs`, the tools of others in `exchange.rs`, every command in `every.rs` and, interrupted, in
 //! `interrupted.rs`, every example in `examples.rs`, docs/reference.md in `reference.rs`, the lab's pages in a browser
-//! in `lab.rs`. This is the only test binary of the crate; new cases go into a transcript or here.
+//! in `lab.rs`, streams and threads that fail in `starved.rs`. This is the only test binary of the crate; new cases go
+//! into a transcript or here.
 //!
 //! A transcript has lines `$ command`, each followed by its output, both streams together, with `[exit N]` for a
 //! status other than 0; `...` matches any number of lines, `[..]` any part of one. Lines before the first command and
@@ -34,6 +35,8 @@ mod interrupted;
 mod lab;
 #[path = "cli/reference.rs"]
 mod reference;
+#[path = "cli/starved.rs"]
+mod starved;
 #[path = "cli/watch.rs"]
 mod watch;
 

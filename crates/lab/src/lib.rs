@@ -14,6 +14,8 @@
 //!
 //! Source: Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (CITI 2000).
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
+
 pub mod kernel;
 pub mod keys;
 pub mod machine;

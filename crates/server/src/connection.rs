@@ -200,9 +200,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
     async fn execute_on_thread(&mut self, mut out: Vec<u8>) -> io::Result<(Vec<u8>, Flow)> {
         let mut session = self.session.take().ok_or_else(session_lost)?;
         let (kept, filled) = (std::mem::take(&mut self.kept), self.filled);
-        let executed = tokio::task::spawn_blocking(move || {
+        let (answer, executed) = tokio::sync::oneshot::channel();
+        self.server.threads.run(move || {
             let (used, flow) = session.execute(&kept[..filled], &mut out, Patience::MayWait);
-            (session, kept, out, used, flow)
+            let _ = answer.send((session, kept, out, used, flow)); // the connection may have ended
         });
         let (session, kept, out, used, flow) = executed.await.map_err(|_| session_lost())?;
         (self.session, self.kept) = (Some(session), kept);

@@ -10,6 +10,8 @@
 //!
 //! docs/architecture.md, "Server", follows one read through all of it. Operating it: docs/server.md.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
+
 pub mod channels;
 pub mod clients;
 pub mod command;
@@ -31,6 +33,7 @@ mod size;
 pub mod slow_log;
 pub mod syncer;
 mod systemd;
+mod threads;
 pub mod tls;
 pub mod watcher;
 

@@ -41,8 +41,6 @@ const BACKLOG: u32 = 511;
 const DRAIN: Duration = Duration::from_secs(5);
 /// Where Redis clients are expected.
 const RESP_DEFAULT: &str = "127.0.0.1:6379";
-/// Threads for work that may wait, for each thread of the event loop.
-const WAITING_THREADS: usize = 32;
 
 /// What clients of a listener speak.
 #[derive(Clone)]
@@ -125,6 +123,8 @@ fn start_log(options: &Options) -> Result<(), ServeError> {
         ServeError::usage(format!("log level {level:?}: expected error, warn, info, debug, trace or off"))
     })?;
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    // A line that cannot be written is dropped; a report of that would go to the same place, and panic.
+    let builder = builder.log_internal_errors(false);
     // A program that runs a server may have a log of its own.
     let _ = match options.log_format.unwrap_or_default() {
         LogFormat::Text => builder.with_ansi(false).try_init(),
@@ -276,7 +276,7 @@ fn reload(flags: &Options, server: &Server, security: &Security) {
 }
 
 fn runtime() -> Result<Runtime, ServeError> {
-    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(WAITING_THREADS).build();
+    let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ServeError::io("the event loop", &error))
 }
 

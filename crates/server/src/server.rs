@@ -8,6 +8,7 @@ use crate::memcached::Memcached;
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::syncer::Syncer;
+use crate::threads::Threads;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -28,6 +29,8 @@ pub struct Server {
     pub slow_log: SlowLog,
     /// Makes writes durable before they are answered (`--durability sync`).
     pub syncer: Option<Syncer>,
+    /// For requests that may wait.
+    pub(crate) threads: Threads,
     /// Whether lookups may have to read a file, so that all work belongs on threads that may wait.
     pub may_read_disk: AtomicBool,
     /// Seconds since the start, a little late: reading it costs nothing.
@@ -63,6 +66,7 @@ impl Server {
             channels: Channels::default(),
             slow_log: SlowLog::default(),
             syncer,
+            threads: Threads::default(),
             clock_s: AtomicU64::new(0),
             started: Instant::now(),
             run_id: run_id[..40].to_owned(),

@@ -85,7 +85,7 @@ impl Row {
             Ok(Outcome::Tolerated) => self.tolerated += 1,
             Err(why) => {
                 self.violations += 1;
-                println!("FAILED: {}: {why}\n  once more: make faults REPLAY={}", case.name(), case.name());
+                say!("FAILED: {}: {why}\n  once more: make faults REPLAY={}", case.name(), case.name());
             }
         }
     }
@@ -103,7 +103,7 @@ fn try_case(case: &Case) -> Result<Outcome, String> {
 
 pub fn run(options: &Options) -> Result<bool, String> {
     if cfg!(not(target_arch = "x86_64")) {
-        println!("SKIPPED: failing system calls, as the tracer knows the registers of x86-64 alone");
+        say!("SKIPPED: failing system calls, as the tracer knows the registers of x86-64 alone");
         return Ok(true);
     }
     let until = Instant::now() + Duration::from_secs(options.seconds);
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     for scenario in SCENARIOS {
         let clean = match run_case(scenario, None, false) {
             Err(why) if why == no_tracing() => {
-                println!("SKIPPED: failing system calls: {why}");
+                say!("SKIPPED: failing system calls: {why}");
                 return Ok(true);
             }
             other => other.map_err(|why| format!("{scenario}, with no fault: {why}"))?,
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     fastrand::Rng::with_seed(options.seed).shuffle(&mut cases);
     cases.sort_by_key(|(way, _)| *way);
     let each_once = cases.iter().filter(|(way, _)| *way == 0).count();
-    println!(
+    say!(
         "seed {}, {} seconds for {} runs; in the first {each_once} each call fails once",
         options.seed,
         options.seconds,
@@ -160,16 +160,22 @@ pub fn run(options: &Options) -> Result<bool, String> {
         }
     });
     let rows = rows.into_inner().unwrap_or_else(|e| e.into_inner());
-    println!(
+    say!(
         "\n{:<12} {:>6} {:>6} {:>9} {:>10} {:>10} {:>10}",
-        "call", "calls", "runs", "not met", "an error", "tolerated", "violations"
+        "call",
+        "calls",
+        "runs",
+        "not met",
+        "an error",
+        "tolerated",
+        "violations"
     );
     for (name, Row { calls, tried, missed, reported, tolerated, violations }) in &rows {
-        println!("{name:<12} {calls:>6} {tried:>6} {missed:>9} {reported:>10} {tolerated:>10} {violations:>10}");
+        say!("{name:<12} {calls:>6} {tried:>6} {missed:>9} {reported:>10} {tolerated:>10} {violations:>10}");
     }
     let violations: u64 = rows.values().map(|row| row.violations).sum();
     let done: u64 = rows.values().map(|row| row.tried).sum();
-    println!("{done} of {} runs, {violations} violations", cases.len());
+    say!("{done} of {} runs, {violations} violations", cases.len());
     Ok(violations == 0)
 }
 

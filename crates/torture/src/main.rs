@@ -8,6 +8,16 @@
 //! faults   tracer.rs: a call that fails; steps.rs: the process whose calls they are; faults.rs: what it may answer
 //! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where a write fails
+
+/// A line on standard output. One that cannot be written is dropped: the exit status gives the result.
+macro_rules! say {
+    ($($line:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($line)*);
+    }};
+}
+
 #[cfg(target_os = "linux")]
 mod changes;
 #[cfg(target_os = "linux")]
@@ -33,7 +43,7 @@ mod workload;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("SKIPPED: power losses and failing calls, which take Linux");
+    say!("SKIPPED: power losses and failing calls, which take Linux");
 }
 
 #[cfg(target_os = "linux")]
@@ -44,7 +54,8 @@ fn main() -> std::process::ExitCode {
         Ok(true) => std::process::ExitCode::SUCCESS,
         Ok(false) => std::process::ExitCode::FAILURE,
         Err(why) => {
-            eprintln!("{why}");
+            // Dropped where it cannot be written, like the lines on standard output.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{why}\n").as_bytes());
             std::process::ExitCode::FAILURE
         }
     }
@@ -64,7 +75,7 @@ mod linux {
     pub fn run(arguments: &[&str]) -> Result<bool, String> {
         match arguments {
             ["power", rest @ ..] => mount::run_apart(&[&["power-inside"], rest].concat()).or_else(|why| {
-                println!("SKIPPED: power loss on real file systems, as {why}");
+                say!("SKIPPED: power loss on real file systems, as {why}");
                 Ok(true)
             }),
             ["again", folder] => mount::run_apart(&["again-inside", folder]),
@@ -72,7 +83,10 @@ mod linux {
             ["power-inside", rest @ ..] => {
                 let file_systems = power::file_systems(rest.get(2).copied().unwrap_or(""))?;
                 let (seconds, seed) = (number(rest.first(), SECONDS)?, number(rest.get(1), any_seed())?);
-                power::run(&power::Options { seconds, seed, file_systems, kept: "target/power".into() })
+                // In the target folder of cargo, two above this program.
+                let program = std::env::current_exe().map_err(|e| e.to_string())?;
+                let kept = program.ancestors().nth(2).unwrap_or(&program).join("power");
+                power::run(&power::Options { seconds, seed, file_systems, kept })
             }
             ["faults", rest @ ..] => {
                 let (seconds, seed) = (number(rest.first(), SECONDS)?, number(rest.get(1), any_seed())?);
@@ -107,7 +121,7 @@ mod linux {
                     _ => return Err(USAGE.into()),
                 }
                 let found = look.run()?;
-                println!("{}", found.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
+                say!("{}", found.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
                 Ok(true)
             }
             _ => Err(USAGE.into()),

@@ -57,13 +57,13 @@ impl Counts {
 
 pub fn run(options: &Options) -> Result<bool, String> {
     let until = Instant::now() + Duration::from_secs(options.seconds);
-    println!("seed {}, {} seconds", options.seed, options.seconds);
+    say!("seed {}, {} seconds", options.seed, options.seconds);
     let mut results = Vec::new();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
         for file_system in &options.file_systems {
             if let Some(why) = file_system.lacks() {
-                println!("SKIPPED: {file_system}, as {why}");
+                say!("SKIPPED: {file_system}, as {why}");
                 continue;
             }
             running.push((
@@ -83,9 +83,16 @@ pub fn run(options: &Options) -> Result<bool, String> {
             results.push((file_system, thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))));
         }
     });
-    println!(
+    say!(
         "\n{:<6} {:>9} {:>7} {:>7} {:>7} {:>6} {:>11} {:>8}  lost in the crashes",
-        "", "workloads", "events", "flushes", "crashes", "again", "not mounted", "failures"
+        "",
+        "workloads",
+        "events",
+        "flushes",
+        "crashes",
+        "again",
+        "not mounted",
+        "failures"
     );
     let mut is_well = true;
     for (file_system, result) in &results {
@@ -94,19 +101,19 @@ pub fn run(options: &Options) -> Result<bool, String> {
                 let Counts { workloads, events, flushes, again, not_mounted, failures, .. } = counts;
                 let (name, crashes) = (file_system.to_string(), counts.crashes());
                 let lost: Vec<String> = counts.crashes.iter().map(|(loss, n)| format!("{loss} {n}")).collect();
-                println!(
+                say!(
                     "{name:<6} {workloads:>9} {events:>7} {flushes:>7} {crashes:>7} {again:>6} {not_mounted:>11} \
                      {failures:>8}  {}",
                     lost.join(", ")
                 );
                 is_well &= *failures == 0;
                 if crashes == 0 {
-                    println!("{file_system}: not one crash; give it more seconds");
+                    say!("{file_system}: not one crash; give it more seconds");
                     is_well = false;
                 }
             }
             Err(why) => {
-                println!("{file_system}: {why}");
+                say!("{file_system}: {why}");
                 is_well = false;
             }
         }
@@ -127,9 +134,9 @@ pub fn again(folder: &Path) -> Result<bool, String> {
     let image = Image::load(&folder.join("disk")).map_err(|e| e.to_string())?;
     let arguments: Vec<String> = lines.map(|line| line.replace("@", &folder.display().to_string())).collect();
     match bench.look(image, &arguments) {
-        Ok(found) => println!("passed: found {found:?}"),
+        Ok(found) => say!("passed: found {found:?}"),
         Err(failure) => {
-            println!("{failure}");
+            say!("{failure}");
             return Ok(false);
         }
     }
@@ -325,10 +332,10 @@ impl<'o> Bench<'o> {
             Failure::NotMounted(_) => counts.not_mounted += 1,
             Failure::Wrong(_) => counts.failures += 1,
         }
-        println!("FAILED: {what}: {failure}");
+        say!("FAILED: {what}: {failure}");
         if counts.not_mounted + counts.failures <= KEPT_MAX {
             kept().map_err(|e| format!("{}: {e}", folder.display()))?;
-            println!("  once more: make power REPLAY={}", folder.display());
+            say!("  once more: make power REPLAY={}", folder.display());
         }
         Ok(())
     }

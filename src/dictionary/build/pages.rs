@@ -249,7 +249,8 @@ impl Output {
             std::thread::scope(|scope| {
                 let (flush, to_flush) = sync_channel::<()>(1);
                 let sync_all = || to_flush.into_iter().try_for_each(|()| file.sync());
-                let syncing = std::thread::Builder::new().spawn_scoped(scope, sync_all)?;
+                // Without this thread all is written to the disk at the end.
+                let syncing = std::thread::Builder::new().spawn_scoped(scope, sync_all).ok();
                 let mut unflushed = 0;
                 for (buffer, offset, bytes) in to_write {
                     file.write_at(&buffer[..bytes], offset)?;
@@ -261,7 +262,10 @@ impl Output {
                     }
                 }
                 drop(flush);
-                syncing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                let join = |syncing: std::thread::ScopedJoinHandle<'_, std::io::Result<()>>| {
+                    syncing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                syncing.map_or(Ok(()), join)
             })
         };
         let thread = std::thread::Builder::new().name("dictionary writer".into()).spawn(write_all);

@@ -29,7 +29,6 @@ use counted::Counted;
 use heads::Heads;
 use parallel::{RecordPart, RecordSums, check_pages, check_records, fit_together, page_parts, record_parts, watched};
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
 
 /// Faults that are described; further ones are only counted.
 const FAULTS_MAX: usize = 1000;
@@ -91,7 +90,7 @@ impl Dictionary {
             count => count,
         };
         let mut checks: Vec<Check<'_>> = (0..self.files.len()).map(|number| Check::new(self, number)).collect();
-        let work = Work { path: self.path(), threads, bytes: data_bytes };
+        let work = Work { threads, bytes: data_bytes };
         work.check_pages(&mut checks, &mut read)?;
         let doubtful = work.check_records(&checks, &mut read)?;
         for (check, doubtful) in checks.iter_mut().zip(doubtful) {
@@ -112,20 +111,19 @@ impl Dictionary {
         checks.iter_mut().for_each(|check| check.pages_are_whole = true);
         let parts = |check: &Check<'_>| record_parts(check.file, 0, threads).unwrap().map_or(0, |parts| parts.len());
         let count = checks.iter().map(parts).sum();
-        let doubtful = Work { path: self.path(), threads, bytes: 0 }.check_records(&checks, &mut |_| Ok(())).unwrap();
+        let doubtful = Work { threads, bytes: 0 }.check_records(&checks, &mut |_| Ok(())).unwrap();
         (!doubtful.contains(&true), count)
     }
 }
 
 /// The work of all files, which threads divide.
-struct Work<'w> {
-    path: &'w Path,
+struct Work {
     threads: usize,
     /// Of all files.
     bytes: u64,
 }
 
-impl Work<'_> {
+impl Work {
     fn check_pages(&self, checks: &mut [Check<'_>], read: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let mut parts: Vec<(&DictionaryFile, Range<u64>)> = Vec::new();
         let mut counts = Vec::new();
@@ -137,7 +135,7 @@ impl Work<'_> {
         let work = |(file, pages): (&DictionaryFile, Range<u64>), ticker: &parallel::Ticker<'_>| {
             check_pages(file, pages, ticker)
         };
-        let mut done = watched(self.threads, self.path, parts, read, work)?.into_iter();
+        let mut done = watched(self.threads, parts, read, work)?.into_iter();
         for (check, count) in checks.iter_mut().zip(counts) {
             let of_file: Vec<_> = done.by_ref().take(count).collect();
             for (page, stored, computed) in of_file.iter().flat_map(|part| &part.differ) {
@@ -171,7 +169,7 @@ impl Work<'_> {
         let work = |(check, part): (&Check<'_>, RecordPart), ticker: &parallel::Ticker<'_>| {
             check_records(check.file, check.shard, part, ticker)
         };
-        let mut done = watched(self.threads, self.path, parts, read, work)?.into_iter();
+        let mut done = watched(self.threads, parts, read, work)?.into_iter();
         let doubtful = |(check, count): (&Check<'_>, Option<usize>)| {
             let Some(count) = count else { return check.pages_are_whole };
             let of_file: Vec<Option<RecordSums>> = done.by_ref().take(count).collect();

@@ -24,9 +24,9 @@ use crate::dictionary::run::{FarSource, Run};
 use crate::dictionary::shards::manifest::Manifest;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
 
 /// Parts a thread, so that threads end at about the same time.
 const PARTS_PER_THREAD: u64 = 8;
@@ -52,22 +52,33 @@ pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Stopped, "cancelled by the caller")
 }
 
-/// `work` on each of `items` of the dictionary at `path`, by `threads` threads, while this one calls `read` with the
-/// bytes they read.
+/// `work` on each of `items`, by `threads` threads, while this one calls `read` with the
+/// bytes they read. If the system starts no thread, this one does all of it.
 pub(super) fn watched<T: Send, R: Send>(
     threads: usize,
-    path: &Path,
     items: Vec<T>,
     read: &mut dyn FnMut(u64) -> Result<()>,
     work: impl Fn(T, &Ticker<'_>) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let stopped = AtomicBool::new(false);
     let (ticks, ticked) = channel();
-    let (stopped, work) = (&stopped, &work);
-    let all = move || in_parallel(threads, items, |_, item| work(item, &Ticker { ticks: ticks.clone(), stopped }));
+    // A thread that is not started drops its closure and what that has.
+    let items = Mutex::new(items);
+    let take = || std::mem::take(&mut *items.lock().unwrap_or_else(PoisonError::into_inner));
+    let (stopped, work, take, of_thread) = (&stopped, &work, &take, ticks.clone());
+    let all = move || in_parallel(threads, take(), |_, item| work(item, &Ticker { ticks: of_thread.clone(), stopped }));
     std::thread::scope(|scope| {
         let working = std::thread::Builder::new().name("dictionary check".into()).spawn_scoped(scope, all);
-        let working = working.map_err(|e| Error::io(path, "start a thread to check", e))?;
+        let Ok(working) = working else {
+            let ticker = Ticker { ticks, stopped };
+            let one = |item| {
+                let done = work(item, &ticker);
+                ticked.try_iter().try_for_each(&mut *read)?;
+                done
+            };
+            return take().into_iter().map(one).collect();
+        };
+        drop(ticks);
         let mut heard = Ok(());
         for bytes in ticked {
             if heard.is_ok() {

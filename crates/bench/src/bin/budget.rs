@@ -7,8 +7,11 @@
 //!
 //! Not here: callgrind, and the budgets (`crates/bench/budget`).
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where a write fails
+
 use splitpoint::{Durability, Result, Table, TableOptions};
 use std::hint::black_box;
+use std::io::Write;
 
 const PAIRS: u64 = 200_000;
 
@@ -92,7 +95,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let operation = std::env::args().nth(1).unwrap_or_default();
     if operation == "logged" {
         assert_eq!(logged()?, PAIRS, "{operation}: not every pair was there");
-        println!("{PAIRS}");
+        writeln!(std::io::stdout(), "{PAIRS}")?;
         return Ok(());
     }
     let table = Table::in_memory()?;
@@ -106,13 +109,14 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         "remove" => count_remove(&table)?,
         "scan" => count_scan(&table)?,
         other => {
-            eprintln!(
+            let _ = writeln!(
+                std::io::stderr(),
                 "budget: no operation '{other}'; there are put, logged, overwrite, hit, miss, append, remove, scan"
             );
             std::process::exit(2);
         }
     };
     assert_eq!(answers, PAIRS, "{operation}: not every pair was there");
-    println!("{PAIRS}");
+    writeln!(std::io::stdout(), "{PAIRS}")?;
     Ok(())
 }

@@ -15,6 +15,7 @@ mod plot;
 use crate::engine::Outcome;
 use crate::results::{Figure, Results};
 use crate::workload::{Column, Rows, Table, Workload};
+use std::io::Write;
 use std::path::Path;
 
 /// Documents with tables, by their path in the repository.
@@ -41,13 +42,13 @@ pub fn write(results: &Path, form: &str) -> Outcome {
 fn page_of(workloads: &[Workload], results: &Path, form: &str) -> Outcome {
     let path = results.join(format!("{form}.html"));
     std::fs::write(&path, page::page(workloads, &results.join(form), form)?)?;
-    eprintln!("wrote {}", path.display());
+    let _ = writeln!(std::io::stderr(), "wrote {}", path.display());
     Ok(())
 }
 
 #[cfg(not(feature = "report"))]
 fn page_of(_: &[Workload], _: &Path, _: &str) -> Outcome {
-    eprintln!("no page of plots: this program was built without the feature `report`");
+    let _ = writeln!(std::io::stderr(), "no page of plots: this program was built without the feature `report`");
     Ok(())
 }
 
@@ -69,7 +70,7 @@ fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<S
         match table(name, form)? {
             Some(made) => written.push_str(&format!("\n\n{}\n\n", made.trim())),
             None => {
-                eprintln!("table {name}: no results of form {form}, so no table");
+                let _ = writeln!(std::io::stderr(), "table {name}: no results of form {form}, so no table");
                 written.push('\n');
             }
         }

@@ -63,8 +63,8 @@ pub struct Checked<'c> {
 impl Checked<'_> {
     /// Prints the result; faults make the exit status 1.
     pub fn report(&self) -> Result<()> {
-        if self.json { self.report_json() } else { self.report_text() }?;
-        if self.faults.is_empty() { Ok(()) } else { Err(Failure::no_already_printed()) }
+        let printed = if self.json { self.report_json() } else { self.report_text() };
+        Failure::answer(self.faults.is_empty(), printed)
     }
 
     fn report_text(&self) -> Result<()> {

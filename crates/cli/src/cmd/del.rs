@@ -32,7 +32,6 @@ impl Del {
         });
         // Also after a signal: what is deleted stays deleted.
         table.close()?;
-        all?;
-        absent.result()
+        absent.result(all)
     }
 }

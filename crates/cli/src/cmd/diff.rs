@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use serde_json::json;
 use std::path::PathBuf;
@@ -62,10 +62,8 @@ impl Diff {
         let mut out = Output::stdout();
         let walked = self.walk(&a, &b, &mut found, &mut out, &interrupt);
         let flushed = out.flush();
-        walked?;
-        flushed?;
-        self.report(&found, &mut out)?;
-        if found.differences() == 0 { Ok(()) } else { Err(Failure::no_already_printed()) }
+        let written = walked.and(flushed).and_then(|()| self.report(&found, &mut out));
+        Failure::answer(found.differences() == 0, written)
     }
 
     fn walk(&self, a: &Store, b: &Store, found: &mut Found, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
@@ -125,7 +123,7 @@ impl Diff {
                 .line(&json!({"only_a": only_a, "only_b": only_b, "changed": changed, "equal": equal}).to_string());
         }
         if !self.quiet {
-            eprintln!(
+            say(format_args!(
                 "{} only in {}, {} only in {}, {} with another value, {}",
                 grouped(only_a),
                 self.a.display(),
@@ -133,7 +131,7 @@ impl Diff {
                 self.b.display(),
                 grouped(changed),
                 count_of(equal, "equal pair")
-            );
+            ));
         }
         Ok(())
     }

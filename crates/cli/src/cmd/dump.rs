@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
 use std::io::IsTerminal;
@@ -96,7 +96,7 @@ pub fn write_all<P: PairStream>(
         return Err(Failure::stopped(signal, stopped(dumping.rows, format)));
     }
     if let Some(note) = note {
-        eprintln!("splitpoint: {}: {note}", file.display());
+        say(format_args!("splitpoint: {}: {note}", file.display()));
     }
     Ok(())
 }

@@ -24,12 +24,12 @@ impl Exists {
         let keys = self.keys.parse(self.escaped)?;
         let store = Store::open(&self.file)?;
         let mut absent = Absent::default();
-        keys.each(|key| {
+        let all = keys.each(|key| {
             if !store.contains(key)? {
                 return absent.add(&self.file, key, |key| store.contains(key));
             }
             Ok(())
-        })?;
-        absent.result()
+        });
+        absent.result(all)
     }
 }

@@ -64,9 +64,7 @@ pub fn print_values(file: &Path, store: &Store, keys: &Keys, shown: &ShownArgs) 
         out.write(&row)
     });
     let flushed = out.flush();
-    all?;
-    flushed?;
-    absent.result()
+    absent.result(all.and(flushed))
 }
 
 impl ShownArgs {

@@ -6,6 +6,7 @@ use crate::format::tsv;
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::output::say;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -90,15 +91,15 @@ impl Absent {
     pub fn add(&mut self, file: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<()> {
         self.0 += 1;
         if self.0 <= ABSENT_NAMED_MAX {
-            eprintln!("splitpoint: {}", key_absent(file, key, is_there)?);
+            say(format_args!("splitpoint: {}", key_absent(file, key, is_there)?));
         } else if self.0 == ABSENT_NAMED_MAX + 1 {
-            eprintln!("splitpoint: further absent keys are not named");
+            say("splitpoint: further absent keys are not named");
         }
         Ok(())
     }
 
-    /// The exit status: 1 if any key was absent.
-    pub fn result(self) -> Result<()> {
-        if self.0 == 0 { Ok(()) } else { Err(Failure::no_already_printed()) }
+    /// The exit status: 1 if any key was absent, unless looking them up or printing what was found failed.
+    pub fn result(self, done: Result<()>) -> Result<()> {
+        Failure::answer(self.0 == 0, done)
     }
 }

@@ -278,14 +278,16 @@ impl Load {
         let file = self.file.display();
         let read = report.inputs.read;
         let mut out = Output::stdout();
-        if self.json {
-            out.json(&self.report_json(report, &end))?;
+        let printed = if self.json {
+            out.json(&self.report_json(report, &end))
         } else if matches!(end, End::Inputs) {
-            out.line(&format!("{file}: {}", report.sentence()))?;
-        }
+            out.line(&format!("{file}: {}", report.sentence()))
+        } else {
+            Ok(())
+        };
         let rows = count_of(read.rows, "row");
         match end {
-            End::Inputs => read.refuse_if_all_bad(),
+            End::Inputs => read.refuse_if_all_bad().and(printed),
             End::Bad(bad) => {
                 let advice = match (bad.goes_on, read.rows) {
                     (false, _) => "",

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, Writer};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 use splitpoint::{SalvageReport, Salvaged};
 use std::ops::ControlFlow;
@@ -45,10 +45,12 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     });
     salvaging.progress.clear();
     if let Some(failure) = salvaging.failed.take() {
-        return Err(failure);
+        return Failure::answer(salvaging.faults == 0, Err(failure));
     }
     let report = report?;
-    salvaging.end()?;
+    if let Err(failure) = salvaging.end() {
+        return Failure::answer(report.is_whole(), Err(failure));
+    }
     if let (true, Some(signal)) = (report.stopped, interrupt.caught()) {
         let rows = count_of(salvaging.rows, "row");
         return Err(Failure::stopped(
@@ -106,7 +108,7 @@ impl Salvaging<'_> {
             Salvaged::Fault(fault) => {
                 self.faults += 1;
                 if self.faults <= FAULTS_NAMED_MAX {
-                    self.progress.suspend(|| eprintln!("{}: {fault}", self.file.display()));
+                    self.progress.suspend(|| say(format_args!("{}: {fault}", self.file.display())));
                 }
             }
             Salvaged::Progress { done, all, .. } => {
@@ -122,7 +124,7 @@ impl Salvaging<'_> {
     fn report(&self, report: &SalvageReport) {
         let file = self.file.display();
         if let Some(more @ 1..) = self.faults.checked_sub(FAULTS_NAMED_MAX) {
-            eprintln!("{file}: and {}", count_of(more, "more fault"));
+            say(format_args!("{file}: and {}", count_of(more, "more fault")));
         }
         let mut sum = format!("{} written", count_of(self.rows, "pair"));
         match report.unverified {
@@ -149,6 +151,6 @@ impl Salvaging<'_> {
             sum += "; the changes in its log are left out: `splitpoint dump` without `--salvage` has them, if it can";
         }
         let advice = if report.is_whole() { String::new() } else { advice(self.format) };
-        eprintln!("{file}: {sum}{advice}.");
+        say(format_args!("{file}: {sum}{advice}."));
     }
 }

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::output::Output;
+use crate::output::{Output, say};
 use splitpoint::Scan as TableScan;
 use std::path::PathBuf;
 
@@ -60,8 +60,8 @@ impl Scan {
         })?;
         out.flush()?;
         match cursor {
-            Some(cursor) => eprintln!("cursor {cursor}"),
-            None => eprintln!("end"),
+            Some(cursor) => say(format_args!("cursor {cursor}")),
+            None => say("end"),
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::open_to_read;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{grouped, size};
-use crate::output::Output;
+use crate::output::{Output, say};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
 use splitpoint::{ErrorKind, PublishedCounters, TableCounters, TableSurvey};
@@ -163,7 +163,7 @@ impl Watch<'_> {
     }
 
     fn say(&self, what: &str) {
-        eprintln!("splitpoint: {}: {what}", self.file.display());
+        say(format_args!("splitpoint: {}: {what}", self.file.display()));
     }
 
     fn heading(&mut self, text: &str) -> Result<()> {

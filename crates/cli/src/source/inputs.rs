@@ -12,6 +12,7 @@ use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
+use crate::output::say;
 use crate::progress::{Progress, STEPS_PER_TICK};
 use splitpoint::{Dictionary, ErrorKind};
 use std::io::IsTerminal;
@@ -200,7 +201,7 @@ impl<'i> Inputs<'i> {
             return Err(Failure::usage("standard input can be read only once; give - once"));
         }
         if stdins == 1 && std::io::stdin().is_terminal() {
-            eprintln!("splitpoint: reading pairs from the terminal; end with Ctrl-D");
+            say("splitpoint: reading pairs from the terminal; end with Ctrl-D");
         }
         let progress = Progress::of_bytes("reading", files.iter().map(|file| file.bytes).sum());
         Ok(Self {
@@ -371,9 +372,9 @@ impl<'i> Inputs<'i> {
         let skipped = self.read.skipped;
         self.progress.suspend(|| {
             if skipped <= BAD_ROWS_NAMED_MAX {
-                eprintln!("splitpoint: {bad}");
+                say(format_args!("splitpoint: {bad}"));
             } else if skipped == BAD_ROWS_NAMED_MAX + 1 {
-                eprintln!("splitpoint: further bad rows are only counted");
+                say("splitpoint: further bad rows are only counted");
             }
         });
     }

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A command that succeeds in the place that [`prepare`] makes, and one that does not.
-struct Case {
-    good: &'static str,
-    bad: &'static str,
+pub struct Case {
+    pub good: &'static str,
+    pub bad: &'static str,
 }
 
 #[rustfmt::skip]
-const CASES: &[Case] = &[
+pub const CASES: &[Case] = &[
     Case { good: "tour --runs 1 --pairs 1000", bad: "tour --runs x" },
     Case { good: "load n.spt rows.tsv", bad: "load n.spt t.spd absent" },
     Case { good: "dump t.spt", bad: "dump rows.tsv" },
@@ -52,7 +52,7 @@ const CASES: &[Case] = &[
     Case { good: "man", bad: "man --out /dev/null/man" },
 ];
 
-fn prepare(place: &Path) {
+pub fn prepare(place: &Path) {
     let rows: String = (0..3000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
     fs::write(place.join("rows.tsv"), rows).unwrap();
     fs::create_dir(place.join("tree")).unwrap();
@@ -61,13 +61,13 @@ fn prepare(place: &Path) {
     run_well(place, &["freeze", "t.spt", "t.spd"]);
 }
 
-fn command(place: &Path, line: &str) -> Command {
+pub fn command(place: &Path, line: &str) -> Command {
     let mut command = splitpoint(place);
     command.args(line.split(' '));
     command
 }
 
-fn said(line: &str, output: &Output) -> String {
+pub fn said(line: &str, output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!said.contains("panicked"), "{line}: {said}");
     said

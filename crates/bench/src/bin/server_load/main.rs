@@ -12,6 +12,8 @@
 //!
 //! Not here: starting servers, cores, rounds, tables (`crates/server/benchmarks/measure.py`).
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where a write fails
+
 mod appends;
 mod histogram;
 mod rates;
@@ -20,6 +22,7 @@ mod wire;
 use clap::{Args, Parser, Subcommand};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use std::io::Write;
 use std::time::Instant;
 
 /// What can go wrong ends the program with a message.
@@ -123,6 +126,6 @@ fn main() -> Result<()> {
         Part::Rate(rate) => rates::rate(&rate)?,
         Part::Mixed(mixed) => rates::mixed(&mixed)?,
     };
-    println!("{row}");
+    writeln!(std::io::stdout(), "{row}")?;
     Ok(())
 }

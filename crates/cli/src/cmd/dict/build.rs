@@ -10,6 +10,7 @@ use crate::cmd::{TABLE_SUFFIXES, open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::output::say;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted};
 use clap::ValueEnum;
 use splitpoint::{DictionaryBuilder, HashKind};
@@ -130,8 +131,8 @@ impl Build {
                 inputs.read
             }
         };
-        Report { path: self.out(), read, start, json: self.json }.report()?;
-        read.refuse_if_all_bad()
+        let printed = Report { path: self.out(), read, start, json: self.json }.report();
+        read.refuse_if_all_bad().and(printed)
     }
 
     fn out(&self) -> &Path {
@@ -202,10 +203,12 @@ impl Build {
         let (resumed, discarded) = (build.resumed_pairs(), build.discarded_pairs());
         if discarded > 0 {
             let pairs = count_of(discarded, "pair");
-            eprintln!("splitpoint: starts over and removes {pairs} saved by a build with other inputs or options");
+            say(format_args!(
+                "splitpoint: starts over and removes {pairs} saved by a build with other inputs or options"
+            ));
         }
         if resumed > 0 {
-            eprintln!("splitpoint: continues after {}", count_of(resumed, "pair"));
+            say(format_args!("splitpoint: continues after {}", count_of(resumed, "pair")));
         }
         // The inputs are then read only for the names of places in messages about duplicates.
         if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {

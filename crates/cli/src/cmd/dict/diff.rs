@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{Pair, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 use splitpoint::Change;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ impl Diff {
         ended(written, &bar, &interrupt, &format!("{lines} written, not all changes"))?;
         let Found { added, replaced, removed, failed } = found;
         failed.map_or(Ok(()), Err)?;
-        eprintln!("{} added, {} replaced, {} removed", grouped(added), grouped(replaced), grouped(removed));
+        say(format_args!("{} added, {} replaced, {} removed", grouped(added), grouped(replaced), grouped(removed)));
         Ok(())
     }
 }

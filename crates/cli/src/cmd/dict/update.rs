@@ -105,8 +105,8 @@ impl Update {
             }
         }
         ended(update.finish(), &bar, &interrupt, &unchanged)?;
-        Report { path: new, read: inputs.read, start, json: self.json }.report()?;
-        inputs.read.refuse_if_all_bad()
+        let printed = Report { path: new, read: inputs.read, start, json: self.json }.report();
+        inputs.read.refuse_if_all_bad().and(printed)
     }
 
     fn check(&self, batches: &[PathBuf]) -> Result<()> {

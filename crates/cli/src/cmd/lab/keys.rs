@@ -7,6 +7,7 @@ use crate::format::{Format, Pair};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::output::say;
 use crate::source::{End, Inputs, SourceArgs};
 use splitpoint_lab::keys::Keys;
 use splitpoint_lab::machine::{self, EntryKind};
@@ -245,7 +246,7 @@ impl KeyReader<'_, '_> {
         }
         if unreadable + unsupported > 0 {
             let count = count_of(unreadable + unsupported, "path");
-            eprintln!("splitpoint: {}: {count} could not be read", self.args.describe());
+            say(format_args!("splitpoint: {}: {count} could not be read", self.args.describe()));
         }
         Ok(())
     }

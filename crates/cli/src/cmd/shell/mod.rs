@@ -122,7 +122,7 @@ impl<'s> Session<'s> {
             Some(store) => format!("dictionary, {}, read only", count_of(store.len(), "pair")),
             None => "new table".to_owned(),
         };
-        println!("{}: {what}. `help` lists the commands.", self.file.display());
+        Output::stdout().line(&format!("{}: {what}. `help` lists the commands.", self.file.display()))?;
         while let Some(line) = editor.line()? {
             match self.execute(&line) {
                 Ok(Next::Quit) => break,
@@ -155,7 +155,8 @@ impl<'s> Session<'s> {
             match done {
                 Ok(Next::Quit) => return Ok(()),
                 Ok(Next::Command) => {}
-                Err(failure) if failure.is_end_of_output() => return Err(failure),
+                // The commands that follow may change the table.
+                Err(failure) if failure.is_end_of_output() => {}
                 Err(failure) => {
                     self.failed = true;
                     failure.at(format_args!("stdin:{number}")).report();
@@ -227,7 +228,8 @@ impl<'s> Session<'s> {
         let mut row = Vec::new();
         for key in keys {
             if !self.store.as_ref().map_or(Ok(false), |store| store.get_into(key, &mut value))? {
-                out.flush()?;
+                // That the key is absent says more than a failure to print the values before it.
+                let _ = out.flush();
                 return Err(self.absent(key));
             }
             row.clear();

@@ -10,7 +10,7 @@ use super::page;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::Progress;
 use splitpoint_lab::kernel::caches::{Limits, MEMORY_MAX, MEMORY_MIN, Pruning, Streams, resolve};
 use splitpoint_lab::kernel::figures::{self, BITS, Experiment, Histogram, Load, TABLES};
@@ -412,7 +412,7 @@ impl Study<'_> {
         })?;
         written.map_err(failed)?;
         file.persist_noclobber(path).map_err(|error| failed(error.error))?;
-        eprintln!("splitpoint: {}: {}", path.display(), count_of(events as u64, "event"));
+        say(format_args!("splitpoint: {}: {}", path.display(), count_of(events as u64, "event")));
         Ok(())
     }
 }

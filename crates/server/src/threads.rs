@@ -1,0 +1,129 @@
+//! Threads for requests that may wait: for the disk, or for other connections.
+//!
+//! A thread is started when none is idle, up to a limit, and ends after a while without work. If the system starts no
+//! thread and none is running, the caller does the work: slow for its other connections, but correct. The
+//! `spawn_blocking` of tokio panics there.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// Threads at most.
+const MOST: usize = 128;
+/// A thread without work for this long ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// See the head of this file.
+pub struct Threads {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Threads, and those of them that wait for a job.
+    running: usize,
+    idle: usize,
+}
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads { shared: Arc::default(), most: MOST }
+    }
+}
+
+impl Threads {
+    /// Has `job` done by a thread, or does it.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.run_or_start(Box::new(job), |shared| {
+            Builder::new().name("waiting".into()).spawn(move || shared.work()).map(drop)
+        });
+    }
+
+    fn run_or_start(&self, job: Job, start: impl FnOnce(Arc<Shared>) -> std::io::Result<()>) {
+        let mut queue = self.shared.lock();
+        queue.jobs.push_back(job);
+        if queue.idle >= queue.jobs.len() {
+            self.shared.arrived.notify_one();
+        } else if queue.running < self.most {
+            match start(self.shared.clone()) {
+                Ok(()) => queue.running += 1,
+                // One that runs takes the job when it is done with its own.
+                Err(_) if queue.running > 0 => {}
+                Err(_) => {
+                    let job = queue.jobs.pop_back();
+                    drop(queue);
+                    job.into_iter().for_each(|job| job());
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                // Whoever waits for a job that panics notices that its channel is closed.
+                let _ = catch_unwind(AssertUnwindSafe(job));
+                queue = self.lock();
+                continue;
+            }
+            queue.idle += 1;
+            let (woken, waited) = self.arrived.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            queue.idle -= 1;
+            if waited.timed_out() && queue.jobs.is_empty() {
+                queue.running -= 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn without_a_thread_the_caller_does_the_work() {
+        let threads = Threads::default();
+        let (done, was_done) = channel();
+        let none = |_| Err(std::io::Error::from_raw_os_error(11));
+        threads.run_or_start(Box::new(move || done.send(std::thread::current().id()).unwrap()), none);
+        assert_eq!(was_done.try_recv(), Ok(std::thread::current().id()));
+    }
+
+    #[test]
+    fn a_job_that_panics_ends_no_thread_and_the_next_is_done_by_it() {
+        let threads = Threads { most: 1, ..Threads::default() };
+        let (done, was_done) = channel();
+        for number in 0..3 {
+            let done = done.clone();
+            threads.run(move || {
+                done.send(std::thread::current().id()).unwrap();
+                assert_ne!(number, 0, "planted");
+            });
+        }
+        let first = was_done.recv().unwrap();
+        assert_eq!((was_done.recv().unwrap(), was_done.recv().unwrap()), (first, first));
+    }
+}
