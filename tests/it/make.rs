@@ -1,5 +1,5 @@
-//! What the Makefile runs: `.ci/built`, by which it finds what cargo has built, with a package of ten lines; `.ci/stages`,
-//! with stages that pass and fail.
+//! What the Makefile runs: `.ci/built`, by which it finds what cargo has built, with a package of ten lines;
+//! `.ci/stages`, with stages that pass and fail.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Commands whose surroundings fail: messages that cannot be written, answers that cannot be written, threads that cannot
-//! be started. The work is done or refused with an error, and the exit status tells which.
+//! Commands whose surroundings fail: messages and answers that cannot be written, threads that cannot be started. The
+//! work is done or refused with an error, and the exit status tells which.
 //!
 //! The threads are refused by a library that is loaded before the others (`LD_PRELOAD`): its `pthread_create` succeeds
 //! a given number of times. It is compiled with the `cc` that Rust links with.

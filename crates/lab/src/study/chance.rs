@@ -3,9 +3,9 @@
 //! With `n` keys in `m` buckets, the size of a bucket is Poisson distributed with mean `n / m`. The exact distribution
 //! is binomial; from a few hundred buckets on the difference is negligible.
 //!
-//! How even bucket sizes are is the number of pairs of keys that share a bucket ([`Pairs`]), of which Pearson's chi-square
-//! is a linear function. Its distribution is that of chi-square only where there are many keys in each bucket. Few pairs
-//! are counted exactly; many follow a gamma distribution with the same mean, variance and skewness.
+//! How even bucket sizes are is the number of pairs of keys that share a bucket ([`Pairs`]), of which Pearson's
+//! chi-square is a linear function. Its distribution is that of chi-square only where there are many keys in each
+//! bucket. Few pairs are counted exactly; many follow a gamma distribution with the same mean, variance and skewness.
 //!
 //! Source: Knuth, The Art of Computer Programming 3, 6.4; Wilson & Hilferty, "The Distribution of Chi-Square", PNAS 17,
 //! 1931; the power of a series, Knuth 2, 4.7.
@@ -135,10 +135,12 @@ fn at_least(exactly: &[f64]) -> Vec<f64> {
     tail.collect()
 }
 
-/// The probability of 0, 1, ..., `most` pairs, by adding keys; for fewer keys than buckets, where all terms are positive.
+/// The probability of 0, 1, ..., `most` pairs, by adding keys; for fewer keys than buckets, where all terms are
+/// positive.
 ///
-/// The number of placements with `j` keys and `q` pairs, over `j!`, is the coefficient of `z^j x^q` in the power `buckets`
-/// of the sum of `z^k x^(k(k-1)/2) / k!` over the keys `k` in one bucket. The terms of a power follow from those before.
+/// The number of placements with `j` keys and `q` pairs, over `j!`, is the coefficient of `z^j x^q` in the power
+/// `buckets` of the sum of `z^k x^(k(k-1)/2) / k!` over the keys `k` in one bucket. The terms of a power follow from
+/// those before.
 fn by_keys(keys: u64, buckets: u64, most: usize) -> Vec<f64> {
     let sizes = (1..).take_while(|size: &usize| size * (size - 1) / 2 <= most).count();
     // The last rows, newest first; row `j` holds the probabilities for `j` keys.

@@ -1,8 +1,8 @@
 //! The first pass over the keys: their number, lengths and duplicates, and a random sample.
 //!
 //! Every function puts duplicates into the same bucket, which would count against all of them. Up to [`EXACT_KEYS_MAX`]
-//! distinct keys, duplicates are found and left out. Beyond that their number is estimated and reported. The sample has no
-//! duplicates in either case.
+//! distinct keys, duplicates are found and left out. Beyond that their number is estimated and reported. The sample has
+//! no duplicates in either case.
 //!
 //! Source: HyperLogLog for the estimate (Flajolet, Fusy, Gandouet & Meunier 2007); Vitter's algorithm R for the sample
 //! (1985).

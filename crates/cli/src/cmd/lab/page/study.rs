@@ -121,7 +121,8 @@ fn equals(report: &Report) -> String {
         _ => format!("{} of {} functions", near.len(), report.functions.len()),
     };
     format!(
-        "{who} stay within {:.1} % of uniform random: choose among them by time, as far as it differs by more than noise. ",
+        "{who} stay within {:.1} % of uniform random: choose among them by time, as far as it differs by more than \
+         noise. ",
         100.0 * most
     )
 }
