@@ -63,4 +63,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;
 pub use hash::HashKind;
 pub use salvage::{SalvageReport, Salvaged, salvage};
-pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions};
+pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions, TableUsage};

@@ -55,13 +55,11 @@ impl Buckets {
     #[inline(never)]
     fn get_to_latched(&self, key: HashedKey<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
         let mut value = Vec::new();
-        if !self.get_latched(key, &mut value)? {
-            return Ok(None);
-        }
-        if let Some(place) = buffer.get_mut(..value.len()) {
-            place.copy_from_slice(&value);
-        }
-        Ok(Some(value.len()))
+        // A value that does not fit is not read.
+        let room = buffer.len();
+        let len = self.get_part(key, |len| if len <= room { 0..len } else { 0..0 }, &mut value)?;
+        buffer[..value.len()].copy_from_slice(&value);
+        Ok(len)
     }
 
     /// [`get`](Self::get) under the latch.

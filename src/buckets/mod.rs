@@ -29,6 +29,7 @@ mod many;
 mod optimistic;
 mod overflow;
 pub(crate) mod page;
+mod parts;
 pub(crate) mod root;
 mod sample;
 mod scan;

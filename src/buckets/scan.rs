@@ -46,6 +46,8 @@ pub struct Scan<'t> {
     sorting: Sorting,
     /// Whether frames are read together with those around them.
     brings_around: bool,
+    /// Whether values in extents are left out.
+    only_keys: bool,
 }
 
 /// What a scan in hash order sorts with.
@@ -99,11 +101,20 @@ impl Buckets {
             sorting: Sorting::default(),
             // A scan of some positions needs few of the frames around.
             brings_around: to.is_none() && self.pager.brings_around(),
+            only_keys: false,
         }
     }
 }
 
 impl Scan<'_> {
+    /// The scan for a caller that needs only keys: the values that it returns are unspecified, and large ones are not
+    /// read.
+    #[must_use]
+    pub fn only_keys(mut self) -> Self {
+        self.only_keys = true;
+        self
+    }
+
     /// Where to resume after the pairs returned so far; `None` at the end.
     ///
     /// Pairs with equal hashes are never divided, nor, in a [`Table::scan`](crate::Table::scan), the pairs of one
@@ -338,7 +349,9 @@ impl Scan<'_> {
             }
             let value = self.extents.len();
             let mut end = None;
-            if extent.value_bytes <= LARGE_VALUE_BYTES {
+            if self.only_keys {
+                end = Some(value);
+            } else if extent.value_bytes <= LARGE_VALUE_BYTES {
                 buckets.read_extent_value(&extent, &mut self.extents)?;
                 end = Some(self.extents.len());
             }

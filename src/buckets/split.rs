@@ -217,4 +217,27 @@ impl Buckets {
         let (load, limit) = self.load_and_limit(u64::from(view.max_bucket()));
         load < limit / 2
     }
+
+    /// Bytes of primary pages beyond what the load needs.
+    pub(crate) fn slack_bytes(&self) -> u64 {
+        let bucket_count = self.view().linear().bucket_count();
+        let (load, limit) = self.load_and_limit(bucket_count);
+        let bytes = u128::from(bucket_count) * self.page_bytes as u128;
+        (bytes * u128::from(limit.saturating_sub(load)) / u128::from(limit.max(1))) as u64 // at most `bytes`
+    }
+
+    /// Merges up to `count` buckets while the load needs at most seven eighths of them; returns how many. Ends early
+    /// where another thread is changing the structure.
+    pub(crate) fn merge_slack(&self, count: u32) -> Result<u32> {
+        let has_slack = || {
+            let max_bucket = self.view().max_bucket();
+            let (load, limit) = self.load_and_limit(u64::from(max_bucket));
+            max_bucket > 0 && load < limit - limit / 8
+        };
+        let mut merged = 0;
+        while merged < count && has_slack() && self.merge()? {
+            merged += 1;
+        }
+        Ok(merged)
+    }
 }

@@ -720,6 +720,13 @@ impl Pager {
         Ok(free)
     }
 
+    /// Bytes that are free, as far as is known without reading map frames: all of them in memory, and in a file once
+    /// allocations have looked there.
+    pub(crate) fn free_bytes_known(&self) -> u64 {
+        let space = self.space();
+        (space.free_units + space.quarantined_units + self.kept.units()) * self.unit_bytes() as u64
+    }
+
     /// The bits of `frame`; a set bit is a used unit.
     pub(crate) fn used_bits(&self, frame: FrameNo) -> Result<u64> {
         let map = self.read(self.map_frame(frame / ZONE_FRAMES))?;

@@ -30,11 +30,13 @@ mod open;
 #[cfg(test)]
 mod openings;
 mod options;
+mod parts;
 mod publish;
 mod replay;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod wal_record;
 
 use crate::buckets::address::BucketAddress;
@@ -54,6 +56,7 @@ pub use handle::Table;
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
 use std::ops::ControlFlow;
+pub use usage::TableUsage;
 use wal_record::{WalRecord, Writer};
 
 impl Table {

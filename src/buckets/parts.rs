@@ -1,0 +1,81 @@
+//! Parts of values: lengths, ranges, and overwriting in place, without a copy of the whole value.
+//!
+//! A value of a page is short. One in an extent is read or written where its part lies, a frame at a time, so the cost
+//! is that of the part.
+//!
+//! Not here: whole values (`lookup.rs`, `bucket.rs`), the extents themselves (`extent.rs`).
+
+use super::activity;
+use super::bucket::{Bucket, HashedKey, PairLocation};
+use super::linear_hash::Buckets;
+use super::page::INLINE;
+use crate::error::Result;
+use std::ops::Range;
+
+impl Buckets {
+    /// Appends a part of the value of `key` to `part`: `choose` gets its length and returns the range, which is cut to
+    /// the value. Returns the length of the value, `None` where the key is absent.
+    pub(crate) fn get_part(
+        &self,
+        key: HashedKey<'_>,
+        choose: impl FnOnce(usize) -> Range<usize>,
+        part: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
+        let (frame, range) = self.read_bucket(key.hash)?;
+        let primary = &frame[range];
+        let location = self.locate(primary, key)?;
+        if activity::was_due() {
+            self.sample(primary, key);
+        }
+        let Some(location) = location else { return Ok(None) };
+        self.with_record(primary, location, |record| {
+            let cut = |range: Range<usize>, len: usize| {
+                let start = range.start.min(len);
+                start..range.end.clamp(start, len)
+            };
+            if record.form == INLINE {
+                let len = record.value.len();
+                part.extend_from_slice(&record.value[cut(choose(len), len)]);
+                return Ok(Some(len));
+            }
+            let extent = self.parse_extent(record)?;
+            let len = extent.value_bytes as usize;
+            let range = cut(choose(len), len);
+            part.reserve(range.len());
+            let at = u64::from(extent.key_bytes) + range.start as u64;
+            self.read_extent(&extent, at, range.len() as u64, |bytes| {
+                part.extend_from_slice(bytes);
+                true
+            })?;
+            Ok(Some(len))
+        })
+    }
+}
+
+impl Bucket<'_> {
+    /// Overwrites the value at `location` from byte `at` on. `false`, with nothing changed, where `part` does not lie
+    /// within it.
+    pub(crate) fn write_part(
+        &mut self,
+        key: HashedKey<'_>,
+        location: PairLocation,
+        at: usize,
+        part: &[u8],
+    ) -> Result<bool> {
+        let (extent, len) = self.value_at(location)?;
+        if at.checked_add(part.len()).is_none_or(|end| end > len) {
+            return Ok(false);
+        }
+        match extent {
+            Some(extent) => self.buckets.write_extent(&extent, u64::from(extent.key_bytes) + at as u64, part)?,
+            None => {
+                let mut value = Vec::new();
+                let buckets = self.buckets;
+                buckets.with_record(self.page(), location, |record| buckets.read_value(record, &mut value))?;
+                value[at..at + part.len()].copy_from_slice(part);
+                self.set(key, Some(location), &value)?;
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,80 @@
+//! The memory that the pairs of a table take, for callers that keep a limit.
+//!
+//! ```text
+//! frames in memory = in use + free again: later pairs use them
+//! in use           = needed by the pairs + slack: room of buckets that the load does not need
+//! ```
+//!
+//! A table keeps the memory of removed pairs for later ones, so a limit is for what is in use. Removing pairs lowers
+//! `needed` at once. Slack goes as the table grows again, as buckets merge by themselves at half the load, or by
+//! [`Table::merge_slack`].
+
+use super::handle::Table;
+use crate::error::Result;
+
+/// Memory of a table; made by [`Table::usage`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableUsage {
+    /// Bytes of memory, or of the file where it is smaller, that are in use.
+    pub used_bytes: u64,
+    /// Bytes of them that are room in buckets beyond what the load needs.
+    pub slack_bytes: u64,
+}
+
+impl Table {
+    /// The memory in use. O(1).
+    pub fn usage(&self) -> TableUsage {
+        let frames_bytes = u64::from(self.pager.frame_count()) * self.pager.frame_bytes() as u64;
+        let in_use = frames_bytes.saturating_sub(self.pager.free_bytes_known());
+        let used_bytes = in_use.min(self.pager.memory_bytes());
+        TableUsage { used_bytes, slack_bytes: self.buckets.slack_bytes().min(used_bytes) }
+    }
+
+    /// Merges up to `count` buckets, while the load needs at most seven eighths of them. Returns how many it merged.
+    ///
+    /// Other threads may go on; each waits for at most one bucket.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove).
+    pub fn merge_slack(&self, count: u32) -> Result<u32> {
+        let _inside = self.enter()?;
+        self.buckets.merge_slack(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Table;
+
+    #[test]
+    fn memory_of_removed_pairs_is_not_in_use() {
+        let table = Table::in_memory().unwrap();
+        for number in 0..100_000u32 {
+            table.put(&number.to_le_bytes(), &[7; 100]).unwrap();
+        }
+        let full = table.usage();
+        assert!(full.slack_bytes < full.used_bytes / 4, "{full:?}");
+        for number in 0..50_000u32 {
+            table.remove(&number.to_le_bytes()).unwrap();
+        }
+        let half = table.usage();
+        let needed = half.used_bytes - half.slack_bytes;
+        assert!(needed < full.used_bytes * 6 / 10, "{full:?} {half:?}");
+        while table.merge_slack(100).unwrap() > 0 {}
+        let merged = table.usage();
+        assert!(merged.used_bytes < full.used_bytes * 7 / 10, "{full:?} {merged:?}");
+        assert_eq!(table.len(), 50_000);
+        // Values of another size use what is free.
+        let memory = table.counters().memory_bytes;
+        for number in 50_000..100_000u32 {
+            table.remove(&number.to_le_bytes()).unwrap();
+        }
+        while table.merge_slack(100).unwrap() > 0 {}
+        for number in 0..500u32 {
+            table.put(&number.to_le_bytes(), &[7; 20_000]).unwrap();
+        }
+        assert!(table.counters().memory_bytes < memory * 11 / 10, "{} {memory}", table.counters().memory_bytes);
+        assert!(table.verify().unwrap().is_empty());
+    }
+}
