@@ -19,6 +19,8 @@ pub struct Client {
     pub since: Instant,
     /// When it sent its last request, in seconds of the server's clock.
     pub active_s: AtomicU64,
+    /// A request is executed, or its reply is sent.
+    pub busy: AtomicBool,
     /// The index of its last command in the table, its database, whether it speaks RESP3.
     pub last_command: AtomicU8,
     /// See `last_command`.
@@ -163,15 +165,29 @@ impl Client {
 }
 
 /// All connections.
-#[derive(Default)]
 pub struct Clients {
     next_id: AtomicU64,
+    /// As many as there are descriptors for.
+    pub descriptors_max: AtomicUsize,
     count: AtomicUsize,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     /// Connections accepted, and those refused for their number.
     pub accepted: AtomicU64,
     /// See `accepted`.
     pub refused: AtomicU64,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Clients {
+            next_id: AtomicU64::new(0),
+            descriptors_max: AtomicUsize::new(usize::MAX),
+            count: AtomicUsize::new(0),
+            all: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Clients {
@@ -193,6 +209,7 @@ impl Clients {
             local_address,
             since: Instant::now(),
             active_s: AtomicU64::new(now_s),
+            busy: AtomicBool::new(false),
             last_command: AtomicU8::new(u8::MAX),
             database: AtomicU8::new(0),
             resp3: AtomicBool::new(false),

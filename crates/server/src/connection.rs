@@ -6,9 +6,10 @@
 //!     what is left of the input: kept by the connection     what the socket does not take: likewise
 //! ```
 //!
-//! So a connection that waits keeps no buffer, and requests that come whole are never copied. While replies wait for
-//! a slow client nothing is read from it, which bounds what it can cost; if it takes none of them for
-//! `Settings::stalled_s`, it is closed.
+//! So a connection that waits keeps no buffer, and requests that come whole are never copied. Some clients write a whole
+//! pipeline before they read, so while replies wait for a client its requests are read on, up to
+//! `Settings::request_bytes`; they are executed once the client has taken the replies. A client that neither takes
+//! replies nor sends requests for `Settings::stalled_s` is closed.
 
 use crate::clients::Client;
 use crate::figures::Figures;
@@ -53,9 +54,58 @@ struct Connection<T, S> {
     server: Arc<Server>,
     client: Arc<Client>,
     figures: Arc<Figures>,
-    /// Input that is no whole request yet: the first `filled` bytes.
-    kept: Vec<u8>,
-    filled: usize,
+    /// Input that is not executed yet.
+    kept: Kept,
+    /// The client sends nothing more.
+    ended: bool,
+}
+
+/// Bytes of a connection that its session has not consumed: `bytes[start..end]`.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Kept {
+    fn input(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Room behind the input, for a request of `need` bytes.
+    fn room(&mut self, need: usize) -> &mut [u8] {
+        if self.end == self.bytes.len() {
+            if self.start > self.len() {
+                self.bytes.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.len());
+            }
+            // Twice as much as has come, at most: an announced length allocates nothing.
+            let len = self.len();
+            let more = need.min(2 * len).max(len + READ_BYTES);
+            if self.start + more > self.bytes.len() {
+                self.bytes.resize(self.start + more, 0);
+            }
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    fn add(&mut self, rest: &[u8]) {
+        if !rest.is_empty() {
+            *self = Kept { bytes: rest.to_vec(), start: 0, end: rest.len() };
+        }
+    }
+
+    fn drop_used(&mut self, used: usize) {
+        self.start += used;
+        if self.start == self.end {
+            *self = Kept::default();
+        }
+    }
 }
 
 /// Serves a connection until it ends.
@@ -65,7 +115,7 @@ where
     S: Session,
 {
     let session = Some(Box::new(session));
-    let mut connection = Connection { stream, session, server, client, figures, kept: Vec::new(), filled: 0 };
+    let mut connection = Connection { stream, session, server, client, figures, kept: Kept::default(), ended: false };
     if let Err(error) = connection.run().await {
         tracing::debug!(client = connection.client.id, %error, "connection ended");
     }
@@ -85,11 +135,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
                 Event::Messages => Flow::Read(need),
                 Event::Input(buffer, count) => {
                     let (used, flow) = self.execute(&buffer[..count], &mut out)?;
-                    self.keep(&buffer[used..count]);
+                    self.kept.add(&buffer[used..count]);
                     INPUT.set(buffer);
                     flow
                 }
-                Event::More if self.filled < need => {
+                Event::More if self.kept.len() < need => {
                     OUTPUT.set(out);
                     continue;
                 }
@@ -100,7 +150,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
                     Flow::Read(more) => {
                         need = more;
                         self.send(out).await?;
-                        break;
+                        if self.kept.len() < need {
+                            break;
+                        }
+                        // It was read while the replies waited.
+                        out = OUTPUT.take();
+                        flow = self.execute_kept(&mut out)?;
+                    }
+                    Flow::Sleep(time) => {
+                        self.sleep(time).await?;
+                        self.send(out).await?;
+                        out = OUTPUT.take();
+                        flow = self.execute_kept(&mut out)?;
                     }
                     Flow::Write => {
                         self.send(out).await?;
@@ -119,61 +180,42 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
 
     /// Waits for the next event. Nothing is kept: reads into the thread's buffer; else behind what is kept.
     async fn wait(&mut self, need: usize) -> io::Result<Event> {
-        let (client, stream) = (&self.client, &mut self.stream);
-        let (kept, filled) = (&mut self.kept, &mut self.filled);
+        let (client, stream, kept) = (&self.client, &mut self.stream, &mut self.kept);
+        client.busy.store(false, Relaxed);
+        client.input_bytes.store(kept.len(), Relaxed);
+        let ended = self.ended;
         poll_fn(|context| {
             client.waker.register(context.waker());
-            if client.is_killed() {
+            if client.is_killed() || ended {
                 return Poll::Ready(Ok(Event::End));
             }
             if client.has_pushes() {
                 return Poll::Ready(Ok(Event::Messages));
             }
-            if *filled == 0 {
-                let mut buffer = INPUT.take();
-                buffer.resize(READ_BYTES, 0);
-                let mut read = ReadBuf::new(&mut buffer);
-                let polled = Pin::new(&mut *stream).poll_read(context, &mut read);
-                let count = read.filled().len();
-                return match polled {
-                    Poll::Ready(Ok(())) if count == 0 => Poll::Ready(Ok(Event::End)),
-                    Poll::Ready(Ok(())) => Poll::Ready(Ok(Event::Input(buffer, count))),
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                    Poll::Pending => {
-                        INPUT.set(buffer);
-                        Poll::Pending
-                    }
-                };
+            if kept.len() > 0 {
+                return read_more(stream, kept, need, context)
+                    .map_ok(|count| if count == 0 { Event::End } else { Event::More });
             }
-            if *filled == kept.len() {
-                // Twice as much as has come, at most: an announced length allocates nothing.
-                kept.resize((need.min(2 * *filled)).max(*filled + READ_BYTES), 0);
-            }
-            let mut read = ReadBuf::new(&mut kept[*filled..]);
-            match Pin::new(&mut *stream).poll_read(context, &mut read) {
-                Poll::Ready(Ok(())) if read.filled().is_empty() => Poll::Ready(Ok(Event::End)),
-                Poll::Ready(Ok(())) => {
-                    *filled += read.filled().len();
-                    Poll::Ready(Ok(Event::More))
-                }
+            let mut buffer = INPUT.take();
+            buffer.resize(READ_BYTES, 0);
+            let mut read = ReadBuf::new(&mut buffer);
+            let polled = Pin::new(&mut *stream).poll_read(context, &mut read);
+            let count = read.filled().len();
+            match polled {
+                Poll::Ready(Ok(())) if count == 0 => Poll::Ready(Ok(Event::End)),
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(Event::Input(buffer, count))),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => Poll::Pending,
+                Poll::Pending => {
+                    INPUT.set(buffer);
+                    Poll::Pending
+                }
             }
         })
         .await
     }
 
-    /// Keeps what is left of the input.
-    fn keep(&mut self, rest: &[u8]) {
-        if !rest.is_empty() {
-            self.kept.clear();
-            self.kept.extend_from_slice(rest);
-            self.filled = rest.len();
-            self.client.input_bytes.store(self.filled, Relaxed);
-        }
-    }
-
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>) -> io::Result<(usize, Flow)> {
+        self.client.busy.store(true, Relaxed);
         self.client.active_s.store(self.server.clock_s.load(Relaxed), Relaxed);
         self.figures.reads.fetch_add(1, Relaxed);
         self.figures.bytes_in.fetch_add(input.len() as u64, Relaxed);
@@ -181,35 +223,65 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
     }
 
     fn execute_kept(&mut self, out: &mut Vec<u8>) -> io::Result<Flow> {
+        self.client.busy.store(true, Relaxed);
         let session = self.session.as_mut().ok_or_else(session_lost)?;
-        let (used, flow) = session.execute(&self.kept[..self.filled], out, Patience::EventLoop);
-        self.drop_used(used);
+        let (used, flow) = session.execute(self.kept.input(), out, Patience::EventLoop);
+        self.kept.drop_used(used);
         Ok(flow)
-    }
-
-    fn drop_used(&mut self, used: usize) {
-        self.kept.copy_within(used..self.filled, 0);
-        self.filled -= used;
-        if self.filled == 0 {
-            self.kept = Vec::new();
-        }
-        self.client.input_bytes.store(self.filled, Relaxed);
     }
 
     /// Executes what is kept on a thread that may wait for others and for the disk.
     async fn execute_on_thread(&mut self, mut out: Vec<u8>) -> io::Result<(Vec<u8>, Flow)> {
+        let server = self.server.clone();
+        let _place = match server.waiting.try_acquire() {
+            Ok(place) => place,
+            // A client that goes while it waits for its turn gets nothing executed.
+            Err(_) => tokio::select! {
+                place = server.waiting.acquire() => place.map_err(io::Error::other)?,
+                gone = self.gone() => return Err(gone),
+            },
+        };
         let mut session = self.session.take().ok_or_else(session_lost)?;
-        let (kept, filled) = (std::mem::take(&mut self.kept), self.filled);
+        let mut kept = std::mem::take(&mut self.kept);
         let (answer, executed) = tokio::sync::oneshot::channel();
         self.server.threads.run(move || {
-            let (used, flow) = session.execute(&kept[..filled], &mut out, Patience::MayWait);
-            let _ = answer.send((session, kept, out, used, flow)); // the connection may have ended
+            let (used, flow) = session.execute(kept.input(), &mut out, Patience::MayWait);
+            kept.drop_used(used);
+            let _ = answer.send((session, kept, out, flow)); // the connection may have ended
         });
-        let (session, kept, out, used, flow) = executed.await.map_err(|_| session_lost())?;
+        let (session, kept, out, flow) = executed.await.map_err(|_| session_lost())?;
         (self.session, self.kept) = (Some(session), kept);
-        self.drop_used(used);
         // A thread that may wait has waited: it does not ask for another one.
         Ok((out, if flow == Flow::Wait { Flow::Write } else { flow }))
+    }
+
+    /// Lets only this connection wait. An error if its client goes.
+    async fn sleep(&mut self, time: Duration) -> io::Result<()> {
+        tokio::select! {
+            () = tokio::time::sleep(time) => Ok(()),
+            gone = self.gone() => Err(gone),
+        }
+    }
+
+    /// Reads on until the client goes, or is ended.
+    async fn gone(&mut self) -> io::Error {
+        let most = self.server.settings.request_bytes.load(Relaxed);
+        let (client, stream, kept) = (&self.client, &mut self.stream, &mut self.kept);
+        poll_fn(|context| {
+            client.waker.register(context.waker());
+            if client.is_killed() {
+                return Poll::Ready(io::Error::other("ended while it waited"));
+            }
+            while kept.len() < most {
+                match std::task::ready!(read_more(stream, kept, 0, context)) {
+                    Ok(0) => return Poll::Ready(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(_) => {}
+                    Err(error) => return Poll::Ready(error),
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Sends replies, and messages of others behind them.
@@ -235,6 +307,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         }
         if sent > 0 {
             self.client.output_bytes.store(0, Relaxed);
+            self.client.active_s.store(self.server.clock_s.load(Relaxed), Relaxed);
             poll_fn(|context| Pin::new(&mut self.stream).poll_flush(context)).await?;
         }
         out.clear();
@@ -244,10 +317,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         Ok(())
     }
 
-    /// Sends some bytes. An error if the client takes none for too long, or was ended.
+    /// Sends some bytes, and reads requests meanwhile. An error if the client takes and sends none for too long, or was
+    /// ended.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let (client, stream) = (&self.client, &mut self.stream);
         // The usual case needs no timer.
+        let stream = &mut self.stream;
         let at_once = poll_fn(|context| match Pin::new(&mut *stream).poll_write(context, bytes) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => Poll::Ready(None),
@@ -255,20 +329,60 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         if let Some(result) = at_once.await {
             return result;
         }
-        client.output_bytes.store(bytes.len(), Relaxed);
-        let taken = poll_fn(|context| {
+        self.client.output_bytes.store(bytes.len(), Relaxed);
+        let patience = Duration::from_secs(self.server.settings.stalled_s.load(Relaxed));
+        loop {
+            match tokio::time::timeout(patience, self.write_or_read(bytes)).await {
+                Ok(Ok(0)) => {} // it has sent something
+                Ok(result) => return result,
+                Err(_) => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies"));
+                }
+            }
+        }
+    }
+
+    /// Sends some of the bytes and returns their number; 0 if the client has sent requests instead.
+    async fn write_or_read(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let reads_ahead = self.session.as_ref().is_some_and(|session| session.reads_ahead());
+        let most = if reads_ahead { self.server.settings.request_bytes.load(Relaxed) } else { 0 };
+        let (client, stream, kept, ended) = (&self.client, &mut self.stream, &mut self.kept, &mut self.ended);
+        poll_fn(|context| {
             client.waker.register(context.waker());
             if client.is_killed() {
                 return Poll::Ready(Err(io::Error::other("ended while it did not read its replies")));
             }
-            Pin::new(&mut *stream).poll_write(context, bytes)
-        });
-        let patience = Duration::from_secs(self.server.settings.stalled_s.load(Relaxed));
-        match tokio::time::timeout(patience, taken).await {
-            Ok(result) => result,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies")),
-        }
+            if let Poll::Ready(result) = Pin::new(&mut *stream).poll_write(context, bytes) {
+                return Poll::Ready(match result {
+                    Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                    result => result,
+                });
+            }
+            if *ended || kept.len() >= most {
+                return Poll::Pending;
+            }
+            read_more(stream, kept, 0, context).map_ok(|count| {
+                *ended = count == 0;
+                client.input_bytes.store(kept.len(), Relaxed);
+                0
+            })
+        })
+        .await
     }
+}
+
+/// Reads behind what is kept. Returns the number of bytes, 0 at the end.
+fn read_more(
+    stream: &mut (impl AsyncRead + Unpin),
+    kept: &mut Kept,
+    need: usize,
+    context: &mut std::task::Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut read = ReadBuf::new(kept.room(need));
+    std::task::ready!(Pin::new(stream).poll_read(context, &mut read))?;
+    let count = read.filled().len();
+    kept.end += count;
+    Poll::Ready(Ok(count))
 }
 
 fn session_lost() -> io::Error {

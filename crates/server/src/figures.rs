@@ -30,6 +30,10 @@ pub struct CommandFigures {
     pub calls: AtomicU64,
     /// Their time in all.
     pub nanos: AtomicU64,
+    /// Calls that were refused before they were executed: for their arguments, say.
+    pub rejected: AtomicU64,
+    /// Calls that were executed and failed.
+    pub failed: AtomicU64,
     buckets: Buckets,
 }
 
@@ -87,7 +91,7 @@ impl CommandFigures {
     /// Forgets all.
     pub fn reset(&self) {
         self.calls.store(0, Relaxed);
-        self.nanos.store(0, Relaxed);
+        [&self.nanos, &self.rejected, &self.failed].iter().for_each(|counter| counter.store(0, Relaxed));
         self.buckets.0.iter().for_each(|bucket| bucket.store(0, Relaxed));
     }
 }

@@ -1,4 +1,5 @@
-//! What happens now and then, on a thread of its own: the coarse clock, the sweep of expired keys, idle connections.
+//! What happens now and then, on a thread of its own: the coarse clock, the sweep of expired keys, idle
+//! connections, files to be made smaller.
 
 use crate::keyspace::SweepCursor;
 use crate::memcached::Memcached;
@@ -25,6 +26,7 @@ pub fn start(server: Weak<Server>) -> std::io::Result<()> {
             let Some(server) = server.upgrade() else { return };
             sweep(&server, &mut cursor);
             Memcached::flush_if_due(&server);
+            server.compact_cleared();
             ticks += 1;
             if ticks.is_multiple_of(10) {
                 each_second(&server);
@@ -52,11 +54,14 @@ fn sweep(server: &Server, cursor: &mut SweepCursor) {
 fn each_second(server: &Server) {
     let now_s = server.started.elapsed().as_secs();
     server.clock_s.store(now_s, Relaxed);
+    server.note_memory_peak(server.space.used_bytes());
     server.may_read_disk.store(server.space.may_read_disk(), Relaxed);
     let Some(idle) = server.settings.idle() else { return };
     for client in server.clients.all() {
+        // A reply under way is not cut, however long it takes: that is for `Settings::stalled_s`.
+        let is_idle = !client.busy.load(Relaxed) && client.subscriptions() == 0;
         let active_s = client.active_s.load(Relaxed);
-        if now_s.saturating_sub(active_s) > idle.as_secs() && client.subscriptions() == 0 {
+        if is_idle && now_s.saturating_sub(active_s) > idle.as_secs() {
             tracing::debug!(client = client.id, "closed: idle");
             client.kill();
         }

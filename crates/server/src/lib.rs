@@ -18,6 +18,7 @@ pub mod command;
 pub mod connection;
 pub mod dictionary;
 pub mod figures;
+mod foreign;
 pub mod housekeeping;
 pub mod http;
 pub mod keyspace;

@@ -18,7 +18,7 @@ use crate::keyspace::{KeySpace, SpaceError, SpaceOptions};
 use crate::memcached::session::MemcachedSession;
 use crate::options::{DurabilityOption, Options, ServeError, size};
 use crate::resp::session::RespSession;
-use crate::server::Server;
+use crate::server::{Server, WAITING_THREADS};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::systemd;
@@ -76,6 +76,7 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     let options = options.with_file()?;
     options.check()?;
     start_log(&options)?;
+    let clients_max = raise_descriptor_limit();
     let space = Arc::new(match &options.dict {
         Some(path) => open_dictionary(path, &options)?,
         None => open_space(&options)?,
@@ -89,6 +90,13 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     housekeeping::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("housekeeping", &error))?;
     if space.dictionary().is_some() {
         watcher::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("a thread", &error))?;
+    }
+    server.clients.descriptors_max.store(clients_max, Relaxed);
+    let wanted = server.settings.clients.load(Relaxed);
+    if wanted > clients_max {
+        tracing::warn!(
+            "only {clients_max} clients at a time, not {wanted}: the limit of descriptors is low (ulimit -Hn)"
+        );
     }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
@@ -275,6 +283,18 @@ fn reload(flags: &Options, server: &Server, security: &Security) {
     systemd::notify("READY=1");
 }
 
+/// Raises the limit of descriptors to what the system allows. Returns how many clients may connect: some descriptors are
+/// kept back for the databases, their logs and journals, checkpoints, listeners and the status page.
+fn raise_descriptor_limit() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const RESERVED: u64 = 192;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // Some systems have a lower limit than they say.
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let Some(limit) = (if is_raised { maximum } else { current }) else { return usize::MAX };
+    usize::try_from(limit - RESERVED.min(limit / 2)).unwrap_or(usize::MAX)
+}
+
 fn runtime() -> Result<Runtime, ServeError> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ServeError::io("the event loop", &error))
@@ -308,6 +328,7 @@ fn listen(
     for (address, option, security) in [plain, secure] {
         for listener in listen_at(address, option, options, needs_password)? {
             let local = listener.local_addr().map_err(|error| ServeError::io(option, &error))?;
+            server.memcached.port.store(local.port().into(), Relaxed);
             tracing::info!(address = %local, tls = security.is_some(), "listening for memcached clients");
             tcp.push((listener, Protocol::Memcached(security.clone())));
         }
@@ -559,7 +580,7 @@ async fn accept_tcp(
                     address.to_string(),
                     reached.unwrap_or_else(|| local.clone()),
                     server.clock_s.load(Relaxed),
-                    server.settings.clients.load(Relaxed),
+                    server.clients_max(),
                 ) {
                     Some(client) => {
                         let Ok(stream) = stream.into_std() else {
@@ -589,7 +610,7 @@ async fn accept_unix(listener: UnixListener, server: Arc<Server>, workers: Vec<U
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let most = server.settings.clients.load(Relaxed);
+                let most = server.clients_max();
                 let client = server.clients.add("unix:0".into(), "unix:0".into(), server.clock_s.load(Relaxed), most);
                 match client {
                     Some(client) => {

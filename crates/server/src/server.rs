@@ -3,6 +3,7 @@
 use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::figures::Figures;
+use crate::foreign::ForeignLog;
 use crate::keyspace::{KeySpace, now_ms};
 use crate::memcached::Memcached;
 use crate::settings::Settings;
@@ -12,6 +13,9 @@ use crate::threads::Threads;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+/// Threads for work that may wait.
+pub(crate) const WAITING_THREADS: usize = 32;
 
 /// See the head of this file.
 pub struct Server {
@@ -27,6 +31,8 @@ pub struct Server {
     pub channels: Channels,
     /// Requests that took long.
     pub slow_log: SlowLog,
+    /// When the log last had a client that speaks another protocol.
+    pub(crate) foreign: ForeignLog,
     /// Makes writes durable before they are answered (`--durability sync`).
     pub syncer: Option<Syncer>,
     /// For requests that may wait.
@@ -35,6 +41,8 @@ pub struct Server {
     pub may_read_disk: AtomicBool,
     /// Seconds since the start, a little late: reading it costs nothing.
     pub clock_s: AtomicU64,
+    /// Places on threads that may wait.
+    pub waiting: tokio::sync::Semaphore,
     /// When the server started.
     pub started: Instant,
     /// Forty hexadecimal digits, by which clients know this run.
@@ -45,6 +53,10 @@ pub struct Server {
     pub saving: AtomicBool,
     /// See `saving`.
     pub save_failed: AtomicBool,
+    /// Checkpoints of SAVE and BGSAVE since the start.
+    pub saves: AtomicU64,
+    /// The most memory in use that was noticed.
+    memory_peak: AtomicU64,
     /// When the last checkpoint was complete, Unix time in seconds.
     pub saved_at_s: AtomicU64,
     /// Ends the server.
@@ -65,18 +77,39 @@ impl Server {
             memcached: Memcached::default(),
             channels: Channels::default(),
             slow_log: SlowLog::default(),
+            foreign: ForeignLog::default(),
             syncer,
             threads: Threads::default(),
             clock_s: AtomicU64::new(0),
+            waiting: tokio::sync::Semaphore::new(WAITING_THREADS),
             started: Instant::now(),
             run_id: run_id[..40].to_owned(),
             port: AtomicU64::new(0),
             saving: AtomicBool::new(false),
             save_failed: AtomicBool::new(false),
+            saves: AtomicU64::new(0),
+            memory_peak: AtomicU64::new(0),
             saved_at_s: AtomicU64::new(now_ms() / 1000),
             shutdown: tokio::sync::Notify::new(),
             figures: Mutex::default(),
         }
+    }
+
+    /// Notes the memory in use; returns the most that was noted.
+    pub fn note_memory_peak(&self, used: u64) -> u64 {
+        self.memory_peak.fetch_max(used, Relaxed).max(used)
+    }
+
+    /// Makes the files smaller whose keys were all removed. Waits for the disk.
+    pub fn compact_cleared(&self) {
+        if let Err(error) = self.space.compact_cleared() {
+            tracing::warn!(%error, "a file without keys could not be made smaller");
+        }
+    }
+
+    /// Clients that may be connected at a time: as many as the setting says, if there are descriptors for them.
+    pub fn clients_max(&self) -> usize {
+        self.settings.clients.load(Relaxed).min(self.clients.descriptors_max.load(Relaxed))
     }
 
     /// Counters for one more thread.
@@ -108,6 +141,7 @@ impl Server {
         self.save_failed.store(saved.is_err(), Relaxed);
         if saved.is_ok() {
             self.saved_at_s.store(now_ms() / 1000, Relaxed);
+            self.saves.fetch_add(1, Relaxed);
         }
         self.saving.store(false, Release);
         saved.map(|()| true)

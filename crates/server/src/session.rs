@@ -33,6 +33,9 @@ pub trait Session: Send + 'static {
         let _ = out;
     }
 
+    /// Whether requests may be read while replies wait: not from a client that still has to give a password.
+    fn reads_ahead(&self) -> bool;
+
     /// What to say when the replies cannot be sent, because the changes are not durable. The connection then ends.
     fn failure(&self, what: &str) -> String {
         format!("-MISCONF {what}\r\n")
@@ -51,6 +54,8 @@ pub enum Flow {
     Write,
     /// Call again on a thread that may wait.
     Wait,
+    /// Wait for this time, then send the replies and call again with the same input.
+    Sleep(std::time::Duration),
     /// Send the replies, then close.
     Close,
 }

@@ -27,7 +27,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            args: AtomicUsize::new(1 << 20),
+            args: AtomicUsize::new(i32::MAX as usize),
             bulk_bytes: AtomicUsize::new(512 << 20),
             request_bytes: AtomicUsize::new(1 << 30),
             output_bytes: AtomicUsize::new(32 << 20),

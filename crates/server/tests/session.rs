@@ -4,13 +4,13 @@
 //! compared by tests/differential.py.
 
 use proptest::prelude::*;
-use splitpoint_server::keyspace::{KeySpace, Patience, SpaceOptions};
+use splitpoint_server::keyspace::{Eviction, KeySpace, Patience, SpaceOptions};
 use splitpoint_server::resp::parse::{ParseLimits, Parsed, Parser};
 use splitpoint_server::resp::session::RespSession;
 use splitpoint_server::server::Server;
 use splitpoint_server::session::{Flow, Session};
 use splitpoint_server::settings::Settings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 fn session(options: SpaceOptions) -> RespSession {
@@ -35,8 +35,8 @@ fn replies(session: &mut RespSession, input: &[u8], piece: usize) -> Vec<u8> {
             match flow {
                 Flow::Read(_) => break,
                 Flow::Close => return out,
-                Flow::Write | Flow::Wait if kept.is_empty() => break,
-                Flow::Write | Flow::Wait => {}
+                Flow::Write | Flow::Wait | Flow::Sleep(_) if kept.is_empty() => break,
+                Flow::Write | Flow::Wait | Flow::Sleep(_) => {}
             }
         }
     }
@@ -197,16 +197,23 @@ proptest! {
         if in_file {
             // Another start finds the same keys, and no others.
             let space = KeySpace::open(options).unwrap();
-            let mut found = Model::new();
+            let mut keys = BTreeSet::new();
             prop_assert_eq!(space.len(0), model.len() as u64);
             let mut cursor = 0;
             loop {
-                cursor = space.scan(0, cursor, 10, 0, |key, value| {
-                    found.insert(key.to_vec(), value.to_vec());
+                cursor = space.scan(0, cursor, 10, 0, |key| {
+                    keys.insert(key.to_vec());
                 }).unwrap();
                 if cursor == 0 {
                     break;
                 }
+            }
+            let shared = space.share(Patience::MayWait).unwrap();
+            let mut found = Model::new();
+            for key in keys {
+                shared.get_many(0, &[&key], |_, value| {
+                    found.insert(key.clone(), value.unwrap_or_default().to_vec());
+                }).unwrap();
             }
             prop_assert_eq!(found, model);
         }
@@ -335,4 +342,167 @@ fn compare_with_oracle(input: &[u8]) -> Result<(), TestCaseError> {
         _ => {}
     }
     Ok(())
+}
+
+fn text_of(session: &mut RespSession, requests: &[&[&[u8]]]) -> String {
+    let input: Vec<u8> = requests.iter().flat_map(|words| request(words)).collect();
+    String::from_utf8(replies(session, &input, 1 << 20)).unwrap()
+}
+
+#[test]
+fn an_http_request_runs_no_command() {
+    let body = "\r\nSET owned 1\r\n*1\r\n$8\r\nFLUSHALL\r\n";
+    for head in [
+        "POST / HTTP/1.1\r\nHost: localhost:6379\r\n",
+        "GET / HTTP/1.1\r\nX: y\r\n",
+        "PUT /x HTTP/1.1\r\n",
+        "OPTIONS * HTTP/1.0\r\n",
+        "SET / HTTP/1.1\r\n",
+        "Host: localhost\r\n",
+    ] {
+        for piece in [1, 1000] {
+            let mut session = session(SpaceOptions::default());
+            assert_eq!(text_of(&mut session, &[&[b"SET", b"kept", b"1"]]), "+OK\r\n");
+            assert_eq!(replies(&mut session, format!("{head}{body}").as_bytes(), piece), b"", "{head}");
+            let left = text_of(&mut session, &[&[b"EXISTS", b"kept"], &[b"EXISTS", b"owned"]]);
+            assert_eq!(left, ":1\r\n:0\r\n", "{head}");
+        }
+    }
+}
+
+/// Options of a space of 4 MiB.
+fn limited(file: Option<std::path::PathBuf>, eviction: Eviction) -> SpaceOptions {
+    SpaceOptions { file, max_memory_bytes: 4 << 20, eviction, ..SpaceOptions::default() }
+}
+
+#[test]
+fn memory_that_is_free_again_can_be_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let value = vec![b'x'; 1000];
+    for (number, file) in [None, Some(folder.path().join("t"))].into_iter().enumerate() {
+        for clear in ["FLUSHALL", "DEL", "EXPIRE"] {
+            let options = limited(file.as_ref().map(|f| f.with_extension(clear)), Eviction::None);
+            let mut session = session(options);
+            // Values that are set alone, as with a lifetime, count too.
+            let set = |session: &mut RespSession, n: usize| match n % 2 {
+                0 => text_of(session, &[&[b"SET", format!("k{n}").as_bytes(), &value]]),
+                _ => text_of(session, &[&[b"SETEX", format!("k{n}").as_bytes(), b"10000", &value]]),
+            };
+            let fill = |session: &mut RespSession| (0..20_000).find(|&n| set(session, n).starts_with("-OOM")).unwrap();
+            let first = fill(&mut session);
+            assert!(first > 2_000, "{number}: {first} keys");
+            match clear {
+                "FLUSHALL" => drop(text_of(&mut session, &[&[b"FLUSHALL"]])),
+                name => (0..first).for_each(|n| {
+                    let key = format!("k{n}");
+                    let words: &[&[u8]] = &[name.as_bytes(), key.as_bytes(), b"-1"];
+                    text_of(&mut session, &[&words[..if name == "DEL" { 2 } else { 3 }]]);
+                }),
+            }
+            let info = text_of(&mut session, &[&[b"INFO", b"memory"]]);
+            let used: u64 = info.split("used_memory:").nth(1).unwrap().split('\r').next().unwrap().parse().unwrap();
+            assert!(used < 2 << 20, "{number} {clear}: {used} bytes in use without keys");
+            let second = fill(&mut session);
+            assert!(second > first * 9 / 10, "{number} {clear}: {first} keys, then {second}");
+        }
+    }
+}
+
+#[test]
+fn eviction_keeps_the_bytes_whatever_the_size_of_values_was() {
+    let mut session = session(limited(None, Eviction::AllKeysLru));
+    let keys = |session: &mut RespSession| -> u64 {
+        text_of(session, &[&[b"DBSIZE"]]).trim_matches([':', '\r', '\n']).parse().unwrap()
+    };
+    for (value_bytes, count) in [(100, 60_000), (20_000, 500), (1_000, 8_000), (20, 80_000), (100_000, 100)] {
+        let value = vec![b'x'; value_bytes];
+        for chunk in (0..count).collect::<Vec<u32>>().chunks(50) {
+            let names: Vec<String> = chunk.iter().map(|n| format!("{value_bytes}:{n}")).collect();
+            let input: Vec<u8> = names.iter().flat_map(|name| request(&[b"SET", name.as_bytes(), &value])).collect();
+            assert_eq!(replies(&mut session, &input, 1 << 24).len(), 5 * names.len());
+        }
+        let stored = keys(&mut session) * (value_bytes as u64 + 10);
+        let info = text_of(&mut session, &[&[b"INFO", b"memory"]]);
+        let used: u64 = info.split("used_memory:").nth(1).unwrap().split('\r').next().unwrap().parse().unwrap();
+        assert!(used < (4 << 20) * 115 / 100, "{value_bytes}: {used} bytes in use");
+        // Small keys have an overhead of their own.
+        let least = if value_bytes < 1000 { 30 } else { 70 };
+        assert!(stored > (4 << 20) * least / 100, "{value_bytes}: {stored} bytes stored");
+    }
+}
+
+#[test]
+fn every_key_is_about_equally_likely_to_be_the_random_one() {
+    for count in [1, 2, 3, 17, 200] {
+        let mut session = session(SpaceOptions::default());
+        assert_eq!(text_of(&mut session, &[&[b"RANDOMKEY"]]), "$-1\r\n");
+        for n in 0..count {
+            text_of(&mut session, &[&[b"SET", format!("k{n}").as_bytes(), b"v"]]);
+        }
+        let mut times = BTreeMap::new();
+        let draws = 300 * count;
+        for _ in 0..draws {
+            *times.entry(text_of(&mut session, &[&[b"RANDOMKEY"]])).or_insert(0) += 1;
+        }
+        assert_eq!(times.len(), count, "{times:?}");
+        // Six standard deviations.
+        assert!(times.values().all(|&times| (200..=400).contains(&times)), "{times:?}");
+    }
+}
+
+#[test]
+fn a_refused_config_set_changes_nothing() {
+    let mut session = session(SpaceOptions::default());
+    let set: &[&[u8]] = &[b"CONFIG", b"SET", b"maxclients", b"77", b"timeout", b"x"];
+    assert!(
+        text_of(&mut session, &[set]).starts_with("-ERR CONFIG SET failed (possibly related to argument 'timeout')")
+    );
+    let set: &[&[u8]] = &[b"CONFIG", b"SET", b"maxclients", b"77", b"MAXCLIENTS", b"78"];
+    assert!(text_of(&mut session, &[set]).contains("'maxclients') - duplicate parameter"));
+    assert!(text_of(&mut session, &[&[b"CONFIG", b"GET", b"maxclients"]]).ends_with("$5\r\n10000\r\n"));
+}
+
+#[test]
+fn numsub_is_an_array_in_both_versions_and_requests_have_any_number_of_arguments() {
+    let mut session = session(SpaceOptions::default());
+    let numsub: &[&[u8]] = &[b"PUBSUB", b"NUMSUB", b"a"];
+    let answers = text_of(&mut session, &[numsub, &[b"HELLO", b"3"], numsub]);
+    assert!(
+        answers.starts_with("*2\r\n$1\r\na\r\n:0\r\n") && answers.ends_with("*2\r\n$1\r\na\r\n:0\r\n"),
+        "{answers}"
+    );
+    let mut words: Vec<&[u8]> = vec![b"EXISTS"];
+    words.resize((1 << 20) + 2, b"a");
+    assert_eq!(text_of(&mut session, &[&words]), ":0\r\n");
+}
+
+#[test]
+fn calls_that_fail_and_calls_that_are_refused_are_counted() {
+    let mut session = session(SpaceOptions::default());
+    text_of(&mut session, &[&[b"SET", b"a", b"x"], &[b"INCR", b"a"], &[b"INCR"], &[b"SET", b"b", b"1", b"EX", b"100"]]);
+    let info = text_of(&mut session, &[&[b"INFO", b"commandstats"], &[b"INFO", b"keyspace"]]);
+    let incr = info.lines().find(|line| line.starts_with("cmdstat_incr:")).unwrap();
+    assert!(incr.contains("calls=1,") && incr.contains("rejected_calls=1,failed_calls=1"), "{incr}");
+    assert!(info.contains("db0:keys=2,expires=1,"), "{info}");
+}
+
+#[test]
+fn parts_of_values_are_written_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in [None, Some(folder.path().join("t"))] {
+        let mut session = session(SpaceOptions { file, ..SpaceOptions::default() });
+        let mut model: Vec<u8> = Vec::new();
+        for (at, part) in [(5, "hello"), (0, "AB"), (20_000, "far"), (9, "over the end"), (20_001, "xyz"), (3, "")] {
+            if !part.is_empty() {
+                model.resize(model.len().max(at + part.len()), 0);
+                model[at..at + part.len()].copy_from_slice(part.as_bytes());
+            }
+            let answer = text_of(&mut session, &[&[b"SETRANGE", b"k", at.to_string().as_bytes(), part.as_bytes()]]);
+            assert_eq!(answer, format!(":{}\r\n", model.len()));
+        }
+        let stored = replies(&mut session, &request(&[b"GET", b"k"]), 100);
+        assert_eq!(stored, [format!("${}\r\n", model.len()).as_bytes(), &model, b"\r\n"].concat());
+        let tail = replies(&mut session, &request(&[b"GETRANGE", b"k", b"-3", b"-1"]), 100);
+        assert_eq!(tail, [b"$3\r\n", &model[model.len() - 3..], b"\r\n"].concat());
+    }
 }

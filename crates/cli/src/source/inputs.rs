@@ -354,7 +354,7 @@ impl<'i> Inputs<'i> {
         self.columns = rows.columns();
         if let Some(note) = rows.note() {
             let name = self.files[index].name();
-            self.progress.suspend(|| eprintln!("splitpoint: {name}: {note}"));
+            self.progress.suspend(|| say(format_args!("splitpoint: {name}: {note}")));
         }
         Ok(end)
     }

@@ -4,6 +4,7 @@ use crate::keyspace::{Attributes, Exclusive, KeySpace, Shared, SpaceError};
 use crate::resp::Version;
 use crate::resp::parse::Span;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// The arguments of a request, its name first.
 #[derive(Clone, Copy)]
@@ -191,14 +192,37 @@ impl Turn<'_, '_> {
         self.get_many(database, &[key], |_, value| take(value))
     }
 
-    /// Whether `key` is present.
+    /// Whether `key` is present. Reads no large value.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
-        let mut found = false;
-        self.with_value(database, key, |value| found = value.is_some())?;
-        Ok(found)
+        Ok(self.value_len(database, key)?.is_some())
+    }
+
+    /// The length of the value of `key`. Reads no large value.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
+        self.get_part(database, key, |_| 0..0, &mut Vec::new())
+    }
+
+    /// The length of the value of `key`, and the part of it that `choose` returns for that length. Reads only the part.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub fn get_part(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        choose: impl FnOnce(usize) -> Range<usize>,
+        part: &mut Vec<u8>,
+    ) -> Result<Option<usize>, SpaceError> {
+        match self {
+            Turn::Shared(shared) => shared.get_part(database, key, choose, part),
+            Turn::Alone(alone) => alone.get_part(database, key, choose, part),
+        }
     }
 
     /// The attributes of `key`; the default for a key without any, and for an absent one.

@@ -34,7 +34,7 @@ fn get(server: &Server, name: &str) -> String {
     match name {
         "maxmemory" => server.space.memory_limit().0.to_string(),
         "maxmemory-policy" => server.space.memory_limit().1.name().into(),
-        "maxclients" => settings.clients.load(Relaxed).to_string(),
+        "maxclients" => server.clients_max().to_string(),
         "timeout" => settings.idle_s.load(Relaxed).to_string(),
         "requirepass" => String::from_utf8_lossy(&settings.password().unwrap_or_default()).into_owned(),
         "proto-max-bulk-len" => settings.bulk_bytes.load(Relaxed).to_string(),
@@ -54,37 +54,74 @@ fn get(server: &Server, name: &str) -> String {
     }
 }
 
-/// Sets an option; what is wrong with the value, if it does not fit.
-fn set(server: &Server, name: &str, value: &[u8]) -> Result<(), &'static str> {
+/// A checked change of an option.
+type Change<'v> = Box<dyn FnOnce(&Server) + 'v>;
+
+/// The change that a CONFIG SET asks for; what is wrong with the value, if it does not fit.
+fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
     const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);
     const NUMBER: &str = "argument couldn't be parsed into an integer";
-    let settings = &server.settings;
     let text = std::str::from_utf8(value).map_err(|_| NUMBER)?;
     let number = || size(text).ok_or(NUMBER);
     let within = |least: u64, most: u64| {
         number().and_then(|n| if (least..=most).contains(&n) { Ok(n) } else { Err("argument is out of range") })
     };
-    match name {
-        "maxmemory" => server.space.limit_memory(number()?, server.space.memory_limit().1),
+    Ok(match name {
+        "maxmemory" => {
+            let bytes = number()?;
+            Box::new(move |server| server.space.limit_memory(bytes, server.space.memory_limit().1))
+        }
         "maxmemory-policy" => {
             let policy = Eviction::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(text));
             let policy =
                 policy.ok_or("argument must be one of the following: noeviction, allkeys-lru, volatile-ttl")?;
-            server.space.limit_memory(server.space.memory_limit().0, policy);
+            Box::new(move |server| server.space.limit_memory(server.space.memory_limit().0, policy))
         }
-        "maxclients" => settings.clients.store(within(1, 1 << 20)? as usize, Relaxed),
-        "timeout" => settings.idle_s.store(within(0, 1 << 31)?, Relaxed),
-        "requirepass" => settings.set_password(value),
+        "maxclients" => {
+            let clients = within(1, 1 << 20)? as usize;
+            Box::new(move |server| server.settings.clients.store(clients, Relaxed))
+        }
+        "timeout" => {
+            let seconds = within(0, 1 << 31)?;
+            Box::new(move |server| server.settings.idle_s.store(seconds, Relaxed))
+        }
+        "requirepass" => Box::new(move |server| server.settings.set_password(value)),
         // As of format: values are shorter than 4 GiB.
-        "proto-max-bulk-len" => settings.bulk_bytes.store(within(1 << 20, REQUEST_BYTES_MAX / 2)? as usize, Relaxed),
-        "client-query-buffer-limit" => {
-            settings.request_bytes.store(within(1 << 20, REQUEST_BYTES_MAX)? as usize, Relaxed);
+        "proto-max-bulk-len" => {
+            let bytes = within(1 << 20, REQUEST_BYTES_MAX / 2)? as usize;
+            Box::new(move |server| server.settings.bulk_bytes.store(bytes, Relaxed))
         }
-        "slowlog-log-slower-than" if text == "-1" => server.slow_log.threshold_us.store(u64::MAX, Relaxed),
-        "slowlog-log-slower-than" => server.slow_log.threshold_us.store(number()?, Relaxed),
-        "slowlog-max-len" => server.slow_log.len_max.store(within(0, 1 << 20)? as usize, Relaxed),
+        "client-query-buffer-limit" => {
+            let bytes = within(1 << 20, REQUEST_BYTES_MAX)? as usize;
+            Box::new(move |server| server.settings.request_bytes.store(bytes, Relaxed))
+        }
+        "slowlog-log-slower-than" => {
+            let micros = if text == "-1" { u64::MAX } else { number()? };
+            Box::new(move |server| server.slow_log.threshold_us.store(micros, Relaxed))
+        }
+        "slowlog-max-len" => {
+            let len = within(0, 1 << 20)? as usize;
+            Box::new(move |server| server.slow_log.len_max.store(len, Relaxed))
+        }
         _ => return Err("can't set immutable config"),
+    })
+}
+
+/// CONFIG SET name value ...: all of them, or none.
+fn set(server: &Server, args: Args<'_>) -> Outcome {
+    let mut changes: Vec<(String, Change<'_>)> = Vec::new();
+    for (name, value) in args.from(2).step_by(2).zip(args.from(3).step_by(2)) {
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        if !NAMES.contains(&name.as_str()) {
+            return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
+        }
+        let is_second = changes.iter().any(|(other, _)| *other == name);
+        let change = if is_second { Err("duplicate parameter") } else { change(&name, value) };
+        let change =
+            change.map_err(|what| format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {what}"))?;
+        changes.push((name, change));
     }
+    changes.into_iter().for_each(|(_, change)| change(server));
     Ok(())
 }
 
@@ -102,15 +139,7 @@ pub(super) fn config(server: &Server, args: Args<'_>, out: &mut Vec<u8>, version
             }
         }
         (b"set", 4..) if args.len().is_multiple_of(2) => {
-            for (name, value) in args.from(2).step_by(2).zip(args.from(3).step_by(2)) {
-                let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-                if !NAMES.contains(&name.as_str()) {
-                    return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
-                }
-                set(server, &name, value).map_err(|what| {
-                    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {what}")
-                })?;
-            }
+            set(server, args)?;
             reply::ok(out);
         }
         (b"resetstat", 2) => {

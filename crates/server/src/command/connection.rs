@@ -4,7 +4,6 @@ use super::call::{Args, Outcome, Refusal, SYNTAX};
 use super::strings::database;
 use super::table::Id;
 use super::{introspect, pubsub};
-use crate::keyspace::Patience;
 use crate::resp::session::{Replies, RespSession, Transaction};
 use crate::resp::{Version, reply};
 use std::sync::atomic::Ordering::*;
@@ -12,15 +11,9 @@ use std::sync::atomic::Ordering::*;
 /// Bytes of the name of a client or of its library.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;
 
-/// Executes a command. `None`: call again on a thread that may wait.
-pub(crate) fn execute(
-    session: &mut RespSession,
-    id: Id,
-    args: Args<'_>,
-    out: &mut Vec<u8>,
-    patience: Patience,
-) -> Option<Outcome> {
-    Some(match id {
+/// Executes a command.
+pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    match id {
         Id::Ping => ping(session, args, out),
         Id::Echo => {
             reply::bulk(out, args.at(1));
@@ -42,8 +35,8 @@ pub(crate) fn execute(
             pubsub::execute(session, id, args, out)
         }
         Id::Cluster | Id::ReadOnly | Id::ReadWrite | Id::Asking => super::cluster::execute(session, id, args, out),
-        _ => return introspect::execute(session, id, args, out, patience),
-    })
+        _ => introspect::execute(session, id, args, out),
+    }
 }
 
 fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {

@@ -2,11 +2,13 @@
 
 use super::introspect::{REDIS_VERSION, uptime};
 use super::table::COMMANDS;
+use crate::clients::Client;
 use crate::dictionary::slots::text_of;
 use crate::keyspace::DATABASE_COUNT;
 use crate::server::Server;
 use std::fmt::Write;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECTIONS: [&str; 10] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "dictionary", "keyspace"];
@@ -50,22 +52,70 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("process_id:{}", std::process::id()));
             line(text, format_args!("run_id:{}", server.run_id));
             line(text, format_args!("tcp_port:{}", server.port.load(Relaxed)));
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            line(text, format_args!("server_time_usec:{}", now.as_micros()));
             line(text, format_args!("uptime_in_seconds:{}", uptime(server)));
             line(text, format_args!("uptime_in_days:{}", uptime(server) / 86_400));
+            constants(
+                text,
+                "redis_git_sha1=00000000 redis_git_dirty redis_build_id multiplexing_api=epoll process_supervised=no hz=10
+                configured_hz=10 config_file= io_threads_active",
+            );
+            line(text, format_args!("lru_clock:{}", now.as_secs() & 0xff_ffff));
         }
         "clients" => {
             let pubsub = server.clients.all().iter().filter(|client| client.subscriptions() > 0).count();
             line(text, format_args!("connected_clients:{}", server.clients.len()));
-            line(text, format_args!("maxclients:{}", server.settings.clients.load(Relaxed)));
+            line(text, format_args!("maxclients:{}", server.clients_max()));
             line(text, format_args!("pubsub_clients:{pubsub}"));
-            line(text, format_args!("blocked_clients:0"));
+            let most = |of: fn(&Client) -> &AtomicUsize| {
+                server.clients.all().iter().map(|client| of(client).load(Relaxed)).max().unwrap_or(0)
+            };
+            line(text, format_args!("client_recent_max_input_buffer:{}", most(|client| &client.input_bytes)));
+            line(text, format_args!("client_recent_max_output_buffer:{}", most(|client| &client.output_bytes)));
+            constants(text, "cluster_connections blocked_clients tracking_clients clients_in_timeout_table");
         }
         "memory" => {
             let (limit, policy) = server.space.memory_limit();
-            line(text, format_args!("used_memory:{}", server.space.memory_bytes()));
-            line(text, format_args!("used_memory_dataset:{}", server.space.payload_bytes()));
-            line(text, format_args!("used_memory_rss:{}", resident_bytes()));
-            line(text, format_args!("maxmemory:{limit}"));
+            let (used, dataset) = (server.space.used_bytes(), server.space.payload_bytes());
+            let (resident, peak) = (resident_bytes(), server.note_memory_peak(used));
+            let (overhead, share) = (used.saturating_sub(dataset), |part: u64, whole: u64| {
+                format!("{:.2}", part as f64 * 100.0 / whole.max(1) as f64)
+            });
+            let total = system_memory_bytes();
+            for (name, bytes) in [
+                ("used_memory", used),
+                ("used_memory_rss", resident),
+                ("used_memory_peak", peak),
+                ("total_system_memory", total),
+                ("maxmemory", limit),
+            ] {
+                line(text, format_args!("{name}:{bytes}"));
+                line(text, format_args!("{name}_human:{}", human(bytes)));
+            }
+            line(text, format_args!("used_memory_peak_perc:{}%", share(used, peak)));
+            line(text, format_args!("used_memory_overhead:{overhead}"));
+            line(text, format_args!("used_memory_dataset:{dataset}"));
+            line(text, format_args!("used_memory_dataset_perc:{}%", share(dataset, used)));
+            let fragmentation = resident as f64 / used.max(1) as f64;
+            line(text, format_args!("mem_fragmentation_ratio:{fragmentation:.2}"));
+            line(text, format_args!("mem_fragmentation_bytes:{}", resident.saturating_sub(used)));
+            line(text, format_args!("allocator_allocated:{used}"));
+            line(text, format_args!("allocator_active:{}", server.space.table_bytes()));
+            line(text, format_args!("allocator_resident:{resident}"));
+            let clients = server.clients.all();
+            let buffers = clients.iter().map(|c| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed));
+            line(text, format_args!("mem_clients_normal:{}", buffers.sum::<usize>()));
+            constants(
+                text,
+                "used_memory_startup used_memory_lua used_memory_vm_eval used_memory_lua_human=0B used_memory_scripts_eval
+                number_of_cached_scripts number_of_functions number_of_libraries used_memory_vm_functions
+                used_memory_vm_total used_memory_vm_total_human=0B used_memory_functions used_memory_scripts
+                used_memory_scripts_human=0B allocator_frag_ratio=1.00 allocator_frag_bytes allocator_rss_ratio=1.00
+                allocator_rss_bytes rss_overhead_ratio=1.00 rss_overhead_bytes mem_not_counted_for_evict
+                mem_replication_backlog mem_total_replication_buffers mem_clients_slaves mem_cluster_links mem_aof_buffer
+                mem_allocator=splitpoint active_defrag_running lazyfree_pending_objects lazyfreed_objects",
+            );
             line(text, format_args!("maxmemory_policy:{}", policy.name()));
         }
         "persistence" => {
@@ -78,6 +128,17 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("rdb_last_save_time:{}", server.saved_at_s.load(Relaxed)));
             line(text, format_args!("rdb_last_bgsave_status:{status}"));
             line(text, format_args!("aof_enabled:{}", u8::from(server.space.in_file())));
+            constants(
+                text,
+                "async_loading current_cow_peak current_cow_size current_cow_size_age current_fork_perc=0.00
+                current_save_keys_processed current_save_keys_total rdb_last_bgsave_time_sec=-1
+                rdb_current_bgsave_time_sec=-1 rdb_last_cow_size rdb_last_load_keys_expired rdb_last_load_keys_loaded
+                aof_rewrite_in_progress aof_rewrite_scheduled aof_last_rewrite_time_sec=-1
+                aof_current_rewrite_time_sec=-1 aof_last_bgrewrite_status=ok aof_rewrites
+                aof_rewrites_consecutive_failures aof_last_write_status=ok aof_last_cow_size module_fork_in_progress
+                module_fork_last_cow_size",
+            );
+            line(text, format_args!("rdb_saves:{}", server.saves.load(Relaxed)));
         }
         "stats" => {
             let calls: u64 = server.figures().iter().map(|figures| figures.calls()).sum();
@@ -94,17 +155,42 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("evicted_keys:{}", events.evicted.load(Relaxed)));
             line(text, format_args!("pubsub_channels:{}", server.channels.names(None).len()));
             line(text, format_args!("pubsub_patterns:{}", server.channels.pattern_count()));
+            line(text, format_args!("total_reads_processed:{}", server.total(|f| &f.reads)));
+            constants(
+                text,
+                "instantaneous_ops_per_sec total_net_repl_input_bytes total_net_repl_output_bytes
+                instantaneous_input_kbps=0.00 instantaneous_output_kbps=0.00 instantaneous_input_repl_kbps=0.00
+                instantaneous_output_repl_kbps=0.00 sync_full sync_partial_ok sync_partial_err expired_stale_perc=0.00
+                expired_time_cap_reached_count expire_cycle_cpu_milliseconds evicted_clients
+                total_eviction_exceeded_time current_eviction_exceeded_time pubsubshard_channels latest_fork_usec
+                total_forks migrate_cached_sockets slave_expires_tracked_keys active_defrag_hits active_defrag_misses
+                active_defrag_key_hits active_defrag_key_misses total_active_defrag_time current_active_defrag_time
+                tracking_total_keys tracking_total_items tracking_total_prefixes unexpected_error_replies
+                dump_payload_sanitizations io_threaded_reads_processed io_threaded_writes_processed
+                reply_buffer_shrinks reply_buffer_expands",
+            );
         }
         "replication" => {
             let dictionary = server.space.dictionary();
             let is_replica = dictionary.is_some_and(|dictionary| dictionary.now().slots.topology().is_replica());
             line(text, format_args!("role:{}", if is_replica { "slave" } else { "master" }));
-            line(text, format_args!("connected_slaves:0"));
+            line(text, format_args!("master_replid:{}", server.run_id));
+            constants(
+                text,
+                "connected_slaves master_failover_state=no-failover
+                master_replid2=0000000000000000000000000000000000000000 master_repl_offset second_repl_offset=-1
+                repl_backlog_active repl_backlog_size=1048576 repl_backlog_first_byte_offset repl_backlog_histlen",
+            );
         }
         "cpu" => {
             let (user, system) = processor_seconds();
             line(text, format_args!("used_cpu_sys:{system:.6}"));
             line(text, format_args!("used_cpu_user:{user:.6}"));
+            constants(
+                text,
+                "used_cpu_sys_children=0.000000 used_cpu_user_children=0.000000 used_cpu_sys_main_thread=0.000000
+                used_cpu_user_main_thread=0.000000",
+            );
         }
         "cluster" => {
             line(text, format_args!("cluster_enabled:{}", u8::from(server.space.dictionary().is_some())));
@@ -112,7 +198,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
         "dictionary" => dictionary(server, text),
         "keyspace" => {
             for database in 0..DATABASE_COUNT {
-                let (keys, expiring) = (server.space.len(database), server.space.attributed_len(database));
+                let (keys, expiring) = (server.space.len(database), server.space.expiring_len(database));
                 if keys > 0 {
                     line(text, format_args!("db{database}:keys={keys},expires={expiring},avg_ttl=0"));
                 }
@@ -125,20 +211,41 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
                     figures.iter().map(|figures| part(figures.of(spec.id))).sum()
                 };
                 let (calls, nanos) = (sum(|f| f.calls.load(Relaxed)), sum(|f| f.nanos.load(Relaxed)));
-                if calls > 0 {
-                    let each = nanos as f64 / 1000.0 / calls as f64;
-                    let name = spec.name;
+                let (rejected, failed) = (sum(|f| f.rejected.load(Relaxed)), sum(|f| f.failed.load(Relaxed)));
+                // As in Redis, rejected calls are no calls.
+                let calls = calls.saturating_sub(rejected);
+                if calls + rejected > 0 {
+                    let (name, each) = (spec.name, nanos as f64 / 1000.0 / calls.max(1) as f64);
                     line(
                         text,
                         format_args!(
-                            "cmdstat_{name}:calls={calls},usec={},usec_per_call={each:.2},rejected_calls=0,\
-                            failed_calls=0",
+                            "cmdstat_{name}:calls={calls},usec={},usec_per_call={each:.2},rejected_calls={rejected},\
+                            failed_calls={failed}",
                             nanos / 1000
                         ),
                     );
                 }
             }
         }
+    }
+}
+
+/// Fields that are always the same here, and that monitors look for: `name` is 0, `name=value` another value.
+fn constants(text: &mut String, fields: &str) {
+    for field in fields.split_ascii_whitespace() {
+        let (name, value) = field.split_once('=').unwrap_or((field, "0"));
+        line(text, format_args!("{name}:{value}"));
+    }
+}
+
+/// Bytes as a person reads them, in Redis's form.
+fn human(bytes: u64) -> String {
+    const UNITS: [char; 6] = ['B', 'K', 'M', 'G', 'T', 'P'];
+    let unit = (bytes.max(1).ilog2() / 10).min(5) as usize;
+    if unit == 0 {
+        format!("{bytes}B")
+    } else {
+        format!("{:.2}{}", bytes as f64 / 1024f64.powi(unit as i32), UNITS[unit])
     }
 }
 
@@ -169,8 +276,15 @@ pub(crate) fn resident_bytes() -> u64 {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * PAGE_BYTES)
 }
 
+/// Memory of the machine, where the system tells.
+fn system_memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    total.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kilobytes| kilobytes << 10)
+}
+
 /// User and system time of the process, where the system tells.
-fn processor_seconds() -> (f64, f64) {
+pub(crate) fn processor_seconds() -> (f64, f64) {
     const TICKS_A_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program is in parentheses, and may have any bytes.

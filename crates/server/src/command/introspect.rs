@@ -6,7 +6,7 @@ use super::pattern::matches;
 use super::table::{COMMANDS, Id, Names, Spec};
 use super::{config, info, keys};
 use crate::figures::BUCKETS;
-use crate::keyspace::{KeySpace, Patience};
+use crate::keyspace::KeySpace;
 use crate::resp::session::RespSession;
 use crate::resp::{Version, reply};
 use crate::server::Server;
@@ -32,16 +32,10 @@ pub(crate) fn scan(id: Id, space: &KeySpace, call: &mut Call<'_, '_>, staged: &[
     }
 }
 
-/// Executes a command of this file. `None`: call again on a thread that may wait.
-pub(crate) fn execute(
-    session: &mut RespSession,
-    id: Id,
-    args: Args<'_>,
-    out: &mut Vec<u8>,
-    patience: Patience,
-) -> Option<Outcome> {
+/// Executes a command of this file.
+pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let version = session.version;
-    Some(match id {
+    match id {
         Id::Command => command(args, out, version),
         Id::Info => {
             let text = info::info(&session.server, args.from(1));
@@ -56,12 +50,7 @@ pub(crate) fn execute(
             reply::bulk(out, micros.subsec_micros().to_string().as_bytes());
             Ok(())
         }
-        Id::Debug => {
-            if patience == Patience::EventLoop {
-                return None;
-            }
-            debug(args, out)
-        }
+        Id::Debug => debug(session, args, out),
         Id::Save => save(&session.server, out),
         Id::BgSave => begin_save(&session.server, args, out),
         Id::LastSave => {
@@ -69,10 +58,15 @@ pub(crate) fn execute(
             Ok(())
         }
         Id::Shutdown => shutdown(session, args),
+        Id::HtCompact => {
+            session.server.space.compact()?;
+            reply::ok(out);
+            Ok(())
+        }
         Id::SlowLog => slow_log(&session.server, args, out),
         Id::Latency => latency(&session.server, args, out, version),
         _ => Err(format!("ERR '{id:?}' cannot be executed here").into()),
-    })
+    }
 }
 
 /// COMMAND [subcommand ...]
@@ -193,13 +187,13 @@ fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-/// DEBUG SLEEP seconds: only this connection waits.
-fn debug(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// DEBUG SLEEP seconds: only this connection waits, and no thread does.
+fn debug(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     const SECONDS_MAX: f64 = 60.0;
     if args.len() == 3 && args.is(1, "sleep") {
         let seconds = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<f64>().ok());
         let seconds = seconds.filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
-        std::thread::sleep(Duration::from_secs_f64(seconds.ok_or("ERR value is not a number from 0 to 60")?));
+        session.sleep = Some(Duration::from_secs_f64(seconds.ok_or("ERR value is not a number from 0 to 60")?));
         reply::ok(out);
         return Ok(());
     }
@@ -284,14 +278,13 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         }
         let key = args.at(2);
         let attributed = turn.attributes(call.database, key)? != Default::default();
-        let (out, version) = (&mut *call.out, call.version);
         // In a dictionary: the bytes of its record.
         let overhead = if turn.space().dictionary().is_some() { 0 } else { OVERHEAD_BYTES };
         let side = if attributed { key.len() + 20 + OVERHEAD_BYTES } else { 0 };
-        turn.with_value(call.database, key, |value| match value {
-            Some(value) => reply::count(out, (key.len() + value.len() + overhead + side) as u64),
-            None => reply::null(out, version),
-        })?;
+        match turn.value_len(call.database, key)? {
+            Some(len) => reply::count(call.out, (key.len() + len + overhead + side) as u64),
+            None => reply::null(call.out, call.version),
+        }
         return Ok(());
     }
     if args.is(1, "doctor") && args.len() == 2 {

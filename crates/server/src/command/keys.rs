@@ -3,7 +3,7 @@
 use super::call::{Call, NO_SUCH_KEY, Outcome, SYNTAX, Turn};
 use super::number::parse_integer;
 use super::pattern::matches;
-use super::strings::{for_windows, integer};
+use super::strings::integer;
 use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, now_ms};
 use crate::resp::reply;
 use std::collections::HashSet;
@@ -21,9 +21,9 @@ pub fn del(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 /// EXISTS key ..., TOUCH key ...
 pub fn exists(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let mut present = 0;
-    for_windows(call.args.from(1), |keys| {
-        turn.get_many(call.database, keys, |_, value| present += i64::from(value.is_some()))
-    })?;
+    for key in call.args.from(1) {
+        present += i64::from(turn.contains(call.database, key)?);
+    }
     reply::integer(call.out, present);
     Ok(())
 }
@@ -87,22 +87,7 @@ pub fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: b
 
 /// RANDOMKEY
 pub fn random_key(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
-    // From a random position to the end, then from the beginning.
-    let mut found: Option<Vec<u8>> = None;
-    for from in [space.random_cursor(call.database), 0] {
-        let mut cursor = from;
-        loop {
-            cursor = space.scan(call.database, cursor, 1, now_ms(), |key, _| {
-                found.get_or_insert_with(|| key.to_vec());
-            })?;
-            if cursor == 0 || found.is_some() {
-                break;
-            }
-        }
-        if found.is_some() {
-            break;
-        }
-    }
+    let found = space.random_key(call.database)?;
     reply::bulk_or_null(call.out, found.as_deref(), call.version);
     Ok(())
 }
@@ -116,7 +101,7 @@ pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)
     let gone = staged.iter().filter(|(_, present)| !present).map(|(key, _)| key.as_slice());
     let gone: HashSet<&[u8]> = gone.collect();
     loop {
-        cursor = space.scan(call.database, cursor, AT_ONCE, now_ms(), |key, _| {
+        cursor = space.scan(call.database, cursor, AT_ONCE, now_ms(), |key| {
             if matches(pattern, key) && !gone.contains(key) {
                 count += 1;
                 reply::bulk(&mut found, key);
@@ -161,7 +146,7 @@ pub fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
         index += 2;
     }
     let (mut found, mut taken) = (Vec::new(), 0);
-    let next = space.scan(call.database, cursor, count.max(COUNT), now_ms(), |key, _| {
+    let next = space.scan(call.database, cursor, count.max(COUNT), now_ms(), |key| {
         if strings && pattern.is_none_or(|pattern| matches(pattern, key)) {
             taken += 1;
             reply::bulk(&mut found, key);
@@ -201,22 +186,24 @@ pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
                 .into(),
         );
     }
-    let encoding = args.is(1, "encoding");
-    let refcount = args.is(1, "refcount");
-    let (out, version) = (&mut *call.out, call.version);
-    turn.with_value(call.database, args.at(2), |value| match value {
-        None => reply::null(out, version),
-        Some(value) if encoding => reply::bulk(out, encoding_of(value).as_bytes()),
-        Some(_) => reply::integer(out, refcount.into()),
-    })?;
+    let mut value = Vec::new();
+    let len = turn.get_part(call.database, args.at(2), |len| 0..len.min(INTEGER_DIGITS_MAX), &mut value)?;
+    match len {
+        None => reply::null(call.out, call.version),
+        Some(len) if args.is(1, "encoding") => reply::bulk(call.out, encoding_of(&value, len).as_bytes()),
+        Some(_) => reply::integer(call.out, args.is(1, "refcount").into()),
+    }
     Ok(())
 }
 
-/// How Redis would store a value that SET stored.
-fn encoding_of(value: &[u8]) -> &'static str {
+/// Characters of the longest integer.
+const INTEGER_DIGITS_MAX: usize = 20;
+
+/// How Redis would store a value of `len` bytes that SET stored, and that begins with `value`.
+fn encoding_of(value: &[u8], len: usize) -> &'static str {
     const EMBEDDED_MAX: usize = 44;
-    match value.len() {
-        1..=20 if parse_integer(value).is_some() => "int",
+    match len {
+        1..=INTEGER_DIGITS_MAX if parse_integer(value).is_some() => "int",
         0..=EMBEDDED_MAX => "embstr",
         _ => "raw",
     }

@@ -24,9 +24,9 @@ pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &m
 }
 
 fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
-    // As many as a request may have arguments, of as many bytes.
-    let settings = &session.server.settings;
-    let (count, bytes) = (settings.args.load(Relaxed), settings.request_bytes.load(Relaxed));
+    const COUNT_MAX: usize = 1 << 20;
+    // As many bytes as a request may have.
+    let (count, bytes) = (COUNT_MAX, session.server.settings.request_bytes.load(Relaxed));
     let more: usize = args.from(1).map(<[u8]>::len).sum();
     if session.client.subscriptions() + args.len() > count || session.client.subscribed_bytes() + more > bytes {
         return Err("ERR too many subscriptions".into());
@@ -71,7 +71,8 @@ fn ask(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
             names.iter().for_each(|name| reply::bulk(out, name));
         }
         (b"numsub", _) => {
-            reply::map(out, args.len() - 2, session.version);
+            // In RESP3 too, as in Redis.
+            reply::array(out, 2 * (args.len() - 2));
             for name in args.from(2) {
                 reply::bulk(out, name);
                 reply::count(out, channels.subscribers(name) as u64);

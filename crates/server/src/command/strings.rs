@@ -4,6 +4,7 @@ use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LO
 use super::number::{Decimal, parse_integer};
 use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
 use crate::resp::reply;
+use std::ops::Range;
 
 /// Keys that are looked up together.
 const WINDOW: usize = 64;
@@ -55,8 +56,8 @@ pub fn for_windows<'a>(
 
 /// STRLEN key
 pub fn strlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
-    let out = &mut *call.out;
-    turn.with_value(call.database, call.args.at(1), |value| reply::count(out, value.map_or(0, |v| v.len() as u64)))?;
+    let len = turn.value_len(call.database, call.args.at(1))?;
+    reply::count(call.out, len.map_or(0, |len| len as u64));
     Ok(())
 }
 
@@ -64,22 +65,21 @@ pub fn strlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
 pub fn getrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let start = integer(call.args.at(2))?;
     let end = integer(call.args.at(3))?;
-    let out = &mut *call.out;
-    turn.with_value(call.database, call.args.at(1), |value| {
-        reply::bulk(out, range_of(value.unwrap_or_default(), start, end));
-    })?;
+    let mut part = Vec::new();
+    turn.get_part(call.database, call.args.at(1), |len| range_of(len, start, end), &mut part)?;
+    reply::bulk(call.out, &part);
     Ok(())
 }
 
-/// From `start` to `end`, inclusive; negative ones count from the end.
-fn range_of(value: &[u8], start: i64, end: i64) -> &[u8] {
+/// From `start` to `end`, inclusive, of a value of `len` bytes; negative ones count from the end.
+pub(super) fn range_of(len: usize, start: i64, end: i64) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
-        return &[];
+        return 0..0;
     }
-    let len = value.len() as i64; // a value is shorter than 2^32
+    let len = len as i64; // a value is shorter than 2^32
     let from_end = |at: i64| if at < 0 { (len + at).max(0) } else { at };
     let (start, end) = (from_end(start), from_end(end).min(len - 1));
-    if start > end { &[] } else { &value[start as usize..=end as usize] }
+    if start > end { 0..0 } else { start as usize..end as usize + 1 }
 }
 
 /// A whole number among the arguments.
@@ -299,8 +299,7 @@ pub fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: boo
 pub fn append(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, tail) = (call.args.at(1), call.args.at(2));
     let len_max = append_limit(&call.args, call.value_bytes_max)?;
-    let mut len = 0;
-    alone.get_many(call.database, &[key], |_, value| len = value.map_or(0, <[u8]>::len))?;
+    let len = alone.value_len(call.database, key)?.unwrap_or(0);
     if len + tail.len() > len_max {
         return Err(too_long(len_max, call.value_bytes_max));
     }
@@ -334,27 +333,36 @@ pub fn setrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, part) = (call.args.at(1), call.args.at(3));
     let offset = integer(call.args.at(2))?;
     let offset = usize::try_from(offset).map_err(|_| Refusal::from("ERR offset is out of range"))?;
-    let mut value = Vec::new();
-    alone.get(call.database, key, &mut value)?;
-    if part.is_empty() {
-        reply::count(call.out, value.len() as u64);
-        return Ok(());
-    }
-    let end = offset.checked_add(part.len()).filter(|&end| end <= call.value_bytes_max).ok_or(TOO_LONG)?;
-    if value.len() < end {
-        value.resize(end, 0);
-    }
-    value[offset..end].copy_from_slice(part);
-    alone.put(call.database, key, &value, Lifetime::Keep)?;
-    reply::count(call.out, value.len() as u64);
+    let len = if part.is_empty() {
+        alone.value_len(call.database, key)?.unwrap_or(0)
+    } else {
+        offset.checked_add(part.len()).filter(|&end| end <= call.value_bytes_max).ok_or(TOO_LONG)?;
+        alone.put_part(call.database, key, offset, part)?
+    };
+    reply::count(call.out, len as u64);
     Ok(())
+}
+
+/// The value of a key if it can be a number of at most `len_max` bytes; nothing of a longer one is read.
+fn number_at(
+    alone: &mut Exclusive<'_>,
+    call: &Call<'_, '_>,
+    len_max: usize,
+    refusal: &'static str,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    let (key, mut value) = (call.args.at(1), Vec::new());
+    if !alone.contains(call.database, key)? {
+        return Ok(None);
+    }
+    let len = alone.get_part(call.database, key, |len| if len <= len_max { 0..len } else { 0..0 }, &mut value)?;
+    if len.is_some_and(|len| len > len_max) { Err(refusal.into()) } else { Ok(Some(value)) }
 }
 
 /// INCR, DECR, INCRBY, DECRBY
 pub fn incr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, increment: i64) -> Outcome {
+    const DIGITS_MAX: usize = 20;
     let key = call.args.at(1);
-    let mut value = Vec::new();
-    let old = if alone.get(call.database, key, &mut value)? { integer(&value)? } else { 0 };
+    let old = number_at(alone, call, DIGITS_MAX, NOT_AN_INTEGER)?.map_or(Ok(0), |value| integer(&value))?;
     let new = old.checked_add(increment).ok_or("ERR increment or decrement would overflow")?;
     alone.put(call.database, key, itoa::Buffer::new().format(new).as_bytes(), Lifetime::Keep)?;
     reply::integer(call.out, new);
@@ -370,11 +378,11 @@ pub fn decr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 
 /// INCRBYFLOAT key increment
 pub fn incr_by_float(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    const DIGITS_MAX: usize = 5 << 10; // as in Redis
     let key = call.args.at(1);
-    let mut value = Vec::new();
-    let old = match alone.get(call.database, key, &mut value)? {
-        true => Decimal::parse(&value).ok_or(NOT_A_FLOAT)?,
-        false => Decimal::Exact(0),
+    let old = match number_at(alone, call, DIGITS_MAX, NOT_A_FLOAT)? {
+        Some(value) => Decimal::parse(&value).ok_or(NOT_A_FLOAT)?,
+        None => Decimal::Exact(0),
     };
     let increment = Decimal::parse(call.args.at(2)).ok_or(NOT_A_FLOAT)?;
     let sum = old.plus(increment).ok_or("ERR increment would produce NaN or Infinity")?.text();
@@ -389,15 +397,16 @@ mod tests {
 
     #[test]
     fn ranges_are_inclusive_and_count_from_both_ends() {
-        let part = |start, end| range_of(b"This is a string", start, end);
-        assert_eq!(part(0, 3), b"This");
-        assert_eq!(part(-3, -1), b"ing");
-        assert_eq!(part(0, -1), b"This is a string");
-        assert_eq!(part(10, 100), b"string");
-        assert_eq!(part(5, 2), b"");
-        assert_eq!(part(-100, 0), b"T");
-        assert_eq!(part(-1, -5), b"");
-        assert_eq!(range_of(b"", 0, -1), b"");
-        assert_eq!(range_of(b"abc", i64::MIN, i64::MAX), b"abc");
+        let text = "This is a string";
+        let part = |start, end| &text[range_of(text.len(), start, end)];
+        assert_eq!(part(0, 3), "This");
+        assert_eq!(part(-3, -1), "ing");
+        assert_eq!(part(0, -1), "This is a string");
+        assert_eq!(part(10, 100), "string");
+        assert_eq!(part(5, 2), "");
+        assert_eq!(part(-100, 0), "T");
+        assert_eq!(part(-1, -5), "");
+        assert_eq!(range_of(0, 0, -1), 0..0);
+        assert_eq!(range_of(3, i64::MIN, i64::MAX), 0..3);
     }
 }

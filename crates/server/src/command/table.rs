@@ -228,8 +228,8 @@ commands! {
         "Reads and changes options.";
     DbSize "dbsize" 1 [READONLY FAST] (0 0 0) "server" "1.0.0" "" "The number of keys in the database.";
     Time "time" 1 [LOADING STALE FAST] (0 0 0) "server" "2.6.0" "" "The server's clock.";
-    FlushDb "flushdb" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of the database.";
-    FlushAll "flushall" -1 [WRITE] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases.";
+    FlushDb "flushdb" -1 [WRITE WAITS] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of the database.";
+    FlushAll "flushall" -1 [WRITE WAITS] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases.";
     Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
         "Lets this connection wait.";
     Save "save" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "1.0.0" ""
@@ -246,6 +246,8 @@ commands! {
         "The memory of a key.";
     HtStats "ht.stats" -1 [READONLY WAITS] (0 0 0) "server" "splitpoint 0.1" "[SAMPLE buckets]"
         "Bucket histogram and probes of the table, from a sample.";
+    HtCompact "ht.compact" 1 [ADMIN NO_MULTI WAITS] (0 0 0) "server" "splitpoint 0.1" ""
+        "Gives unused space of the files back; others go on.";
 }
 
 /// Subcommands, and the number of arguments of each as in [`Spec::arity`].

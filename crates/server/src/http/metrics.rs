@@ -30,7 +30,7 @@ pub(super) fn text(server: &Server) -> String {
     text.counter("hits_total", "Keys that lookups found.", server.total(|f| &f.hits));
     text.counter("misses_total", "Keys that lookups did not find.", server.total(|f| &f.misses));
     text.counter("errors_total", "Error replies.", server.total(|f| &f.errors));
-    text.gauge("memory_bytes", "Memory of the tables.", space.memory_bytes());
+    text.gauge("memory_bytes", "Memory of the tables.", space.used_bytes());
     text.gauge("payload_bytes", "Bytes of keys and values.", space.payload_bytes());
     text.gauge("memory_limit_bytes", "The limit of memory; 0 for none.", space.memory_limit().0);
     text.gauge("resident_bytes", "Resident memory of the process.", resident_bytes());

@@ -148,7 +148,7 @@ impl Status {
                 p50_us: quantile_us(&latencies, 0.5),
                 p99_us: quantile_us(&latencies, 0.99),
                 p999_us: quantile_us(&latencies, 0.999),
-                memory_bytes: server.space.memory_bytes(),
+                memory_bytes: server.space.used_bytes(),
                 payload_bytes: server.space.payload_bytes(),
                 clients: server.clients.len(),
             });
@@ -167,7 +167,7 @@ impl Status {
             uptime_s: server.started.elapsed().as_secs(),
             file: space.path().map(|path| path.display().to_string()),
             dictionary: dictionary_row(server),
-            memory_bytes: space.memory_bytes(),
+            memory_bytes: space.used_bytes(),
             memory_limit_bytes: space.memory_limit().0,
             resident_bytes: resident_bytes(),
             payload_bytes: space.payload_bytes(),

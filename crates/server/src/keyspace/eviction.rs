@@ -1,8 +1,13 @@
 //! Keeping a limit of memory: when keys are evicted, and which.
 //!
-//! The limit is for the memory of the tables. A table hardly returns memory when keys go, it uses it again, so removing
-//! keys until the memory shrinks would remove all. Instead, when the memory reaches its limit, the bytes that the pairs
-//! take then become the limit of what may be stored, and eviction keeps that.
+//! The limit is for the memory that pairs take. A table keeps the memory of removed pairs and uses it again, so what is
+//! free again does not count. Nor does slack, the room of buckets that the load does not need: removing pairs of a few
+//! bytes frees no page until buckets merge. So keys are evicted by the bytes that they need, and buckets are merged as
+//! soon as memory with the slack exceeds the limit.
+//!
+//! ```text
+//! needed = in use - slack      > limit: evict            in use > limit: merge buckets that the load does not need
+//! ```
 //!
 //! *allkeys-lru* is approximate in two ways: times of use are kept in an array by the hash of the key, so keys that
 //! share a place look as fresh as the freshest of them; and the victim is the stalest of some keys at random.
@@ -42,25 +47,23 @@ impl Eviction {
 }
 
 /// Estimated bytes of memory a pair takes beside its key and value.
-const OVERHEAD_BYTES: u64 = 32;
+const OVERHEAD_BYTES: usize = 32;
 /// Writes are counted in bytes until this many; then the memory is looked at.
-const LOOK_EVERY_BYTES: i64 = 256 << 10;
+const LOOK_EVERY_BYTES: i64 = 64 << 10;
 /// Places for times of use: 4 MiB.
 const PLACES: usize = 1 << 20;
 /// Keys among which a victim is chosen.
 const SAMPLE: usize = 16;
-/// Keys evicted at most for one write: more would keep others waiting.
+/// Keys evicted, and buckets merged, for one write: more would keep others waiting.
 const EVICTED_MAX: usize = 200;
+const MERGED_MAX: u32 = 64;
 
 pub(super) struct MemoryLimit {
     /// 0: none.
     max_bytes: AtomicU64,
     policy: AtomicU8,
-    /// Whether pairs take more than `pairs_max_bytes`.
+    /// Whether more than `max_bytes` is in use.
     pressed: AtomicBool,
-    pairs_max_bytes: AtomicU64,
-    /// Memory when that limit was set.
-    peak_bytes: AtomicU64,
     /// Bytes to write until the next look.
     countdown: AtomicI64,
     /// When keys were used, in 1/64 s, by hash; made for `AllKeysLru`.
@@ -75,8 +78,6 @@ impl MemoryLimit {
             max_bytes: AtomicU64::new(0),
             policy: AtomicU8::new(0),
             pressed: AtomicBool::new(false),
-            pairs_max_bytes: AtomicU64::new(u64::MAX),
-            peak_bytes: AtomicU64::new(0),
             countdown: AtomicI64::new(0),
             used: OnceLock::new(),
             hash: HashFunction::new(HashKind::Xxh3, seed),
@@ -89,15 +90,14 @@ impl MemoryLimit {
         self.pressed.load(Relaxed)
     }
 
-    fn policy(&self) -> Eviction {
-        Eviction::ALL[usize::from(self.policy.load(Relaxed))]
+    /// Whether so many bytes more have to be compared with the limit before they are stored, and not afterwards.
+    #[inline]
+    pub(super) fn is_much(&self, bytes: usize) -> bool {
+        bytes > LOOK_EVERY_BYTES as usize && self.max_bytes.load(Relaxed) > 0
     }
 
-    pub(super) fn forget_limit(&self) {
-        self.pairs_max_bytes.store(u64::MAX, Relaxed);
-        self.peak_bytes.store(0, Relaxed);
-        self.pressed.store(false, Relaxed);
-        self.countdown.store(0, Relaxed);
+    fn policy(&self) -> Eviction {
+        Eviction::ALL[usize::from(self.policy.load(Relaxed))]
     }
 
     #[inline]
@@ -114,7 +114,7 @@ impl MemoryLimit {
         if self.max_bytes.load(Relaxed) == 0 {
             return;
         }
-        let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len() + OVERHEAD_BYTES as usize).sum();
+        let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len() + OVERHEAD_BYTES).sum();
         if let Some(used) = self.used.get() {
             for (key, _) in pairs {
                 used[self.hash.hash(key) as usize % PLACES].store(time_of_use(clock.now_ms()), Relaxed);
@@ -125,23 +125,15 @@ impl MemoryLimit {
         }
     }
 
+    /// Looks at the memory now.
     #[cold]
-    fn look(&self, space: &KeySpace) {
-        self.countdown.store(LOOK_EVERY_BYTES, Relaxed);
+    pub(super) fn look(&self, space: &KeySpace) {
         let max = self.max_bytes.load(Relaxed);
-        let memory = space.memory_bytes();
-        let pairs = pairs_bytes(space);
-        let peak = self.peak_bytes.load(Relaxed);
-        let limit = self.pairs_max_bytes.load(Relaxed);
-        if max == 0 || memory < max - max / 10 && pairs < limit / 2 {
-            self.pairs_max_bytes.store(u64::MAX, Relaxed);
-            self.peak_bytes.store(0, Relaxed);
-        } else if memory > max && memory > peak + peak / 50 {
-            let scaled = u128::from(pairs.min(limit)) * u128::from(max) / u128::from(memory.max(1));
-            self.pairs_max_bytes.store(scaled as u64, Relaxed); // at most `pairs`
-            self.peak_bytes.store(memory, Relaxed);
-        }
-        self.pressed.store(pairs > self.pairs_max_bytes.load(Relaxed), Relaxed);
+        let used = if max == 0 { 0 } else { space.used_bytes() };
+        // Near the limit more often.
+        let left = i64::try_from(max.saturating_sub(used) / 4).unwrap_or(i64::MAX);
+        self.countdown.store(left.clamp(0, LOOK_EVERY_BYTES), Relaxed);
+        self.pressed.store(used > max, Relaxed);
     }
 
     fn random(&self) -> u64 {
@@ -153,15 +145,6 @@ impl MemoryLimit {
         self.random.store(x, Relaxed);
         x.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
-}
-
-/// Bytes that pairs take, as far as keys can be blamed for them.
-fn pairs_bytes(space: &KeySpace) -> u64 {
-    space
-        .tables()
-        .map(|table| (table.counters(), table.len()))
-        .map(|(c, len)| c.payload_bytes + OVERHEAD_BYTES * len)
-        .sum()
 }
 
 fn time_of_use(now_ms: u64) -> u32 {
@@ -176,7 +159,6 @@ impl KeySpace {
         }
         self.memory.policy.store(policy as u8, Relaxed);
         self.memory.max_bytes.store(max_bytes, Relaxed);
-        self.memory.forget_limit();
         self.memory.look(self);
     }
 
@@ -192,11 +174,18 @@ impl KeySpace {
 }
 
 impl Exclusive<'_> {
-    pub(super) fn evict(&mut self) -> Result<()> {
+    /// Removes keys until `bytes` more fit.
+    pub(super) fn evict(&mut self, bytes: u64) -> Result<()> {
         let space = self.space();
         let memory = &space.memory;
-        for _ in 0..EVICTED_MAX {
-            if pairs_bytes(space) <= memory.pairs_max_bytes.load(Relaxed) {
+        let limit = memory.max_bytes.load(Relaxed);
+        let Some(max) = limit.checked_sub(bytes) else { return Err(SpaceError::MemoryLimit) };
+        let merged = self.merge_slack(max);
+        let mut evicted = 0;
+        loop {
+            let needed = space.needed_bytes();
+            // Large values may need the room of more small ones.
+            if needed <= max || evicted >= EVICTED_MAX && needed <= max + limit / 16 {
                 break;
             }
             let victim = match memory.policy() {
@@ -206,13 +195,26 @@ impl Exclusive<'_> {
             };
             let Some((database, key)) = victim else {
                 memory.look(space);
-                return if memory.is_pressed() { Err(SpaceError::MemoryLimit) } else { Ok(()) };
+                return Err(SpaceError::MemoryLimit);
             };
             if self.remove(database, &key)? {
                 space.events.evicted.fetch_add(1, Relaxed);
             }
+            evicted += 1;
         }
         memory.look(space);
+        merged
+    }
+
+    /// Merges buckets where memory with their slack exceeds `max`.
+    fn merge_slack(&self, max: u64) -> Result<()> {
+        let space = self.space();
+        for table in space.tables() {
+            if space.used_bytes() <= max {
+                break;
+            }
+            table.merge_slack(MERGED_MAX)?;
+        }
         Ok(())
     }
 
@@ -233,7 +235,7 @@ impl Exclusive<'_> {
             let mut taken = 0;
             // From the beginning again where the random position lies behind the last key.
             for from in [space.random(), 0] {
-                let mut scan = table.scan_from(from);
+                let mut scan = table.scan_from(from).only_keys();
                 while let (true, Some((stored, _))) = (taken < SAMPLE, scan.next_ref()?) {
                     if let Some(key) = space.key_of(stored) {
                         consider(key);

@@ -16,6 +16,7 @@ use super::{Attributes, Clock, DATABASE_COUNT, Database, KeySpace, Place, Result
 use crate::planted::{Bug, planted};
 use splitpoint::{HashKind, Table, TableOptions};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
@@ -94,12 +95,14 @@ impl<'k> Exclusive<'k> {
         self.transaction = None;
     }
 
-    /// Removes keys until the limit of memory is kept; an error if it says that none may be removed, or none is left.
+    /// Removes keys until the limit of memory is kept with `bytes` more; an error if it says that none may be removed, or
+    /// none is left.
     ///
     /// # Errors
     /// [`SpaceError::MemoryLimit`](super::SpaceError::MemoryLimit).
-    pub fn make_room(&mut self) -> Result<()> {
-        if self.space.memory.is_pressed() { self.evict() } else { Ok(()) }
+    pub fn make_room(&mut self, bytes: usize) -> Result<()> {
+        let memory = &self.space.memory;
+        if memory.is_pressed() || memory.is_much(bytes) { self.evict(bytes as u64) } else { Ok(()) }
     }
 
     /// Copies the value of `key`. `false` if it is absent or has expired; then it is removed.
@@ -149,6 +152,75 @@ impl<'k> Exclusive<'k> {
             take(index, found.then_some(value.as_slice()));
         }
         Ok(())
+    }
+
+    /// The length of the value of `key`, and the part of it that `choose` returns for that length; `None` if the key is
+    /// absent. Reads no more than the part, and does not count as a use of the key.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn get_part(
+        &self,
+        database: usize,
+        key: &[u8],
+        choose: impl FnOnce(usize) -> Range<usize>,
+        part: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
+        let place = || (database, key.to_vec());
+        let staged = self.staged(|transaction| Some(transaction.attributes.get(&place()).copied()));
+        if staged.flatten().is_some_and(|attributes| attributes.expired(self.now_ms())) {
+            part.clear();
+            return Ok(None);
+        }
+        if let Some(staged) = self.staged(|transaction| transaction.values.get(&place())) {
+            part.clear();
+            let Some(value) = staged else { return Ok(None) };
+            let range = choose(value.len());
+            part.extend_from_slice(&value[range.start.min(value.len())..range.end.min(value.len())]);
+            return Ok(Some(value.len()));
+        }
+        self.space.read_part(self.database(database), key, &self.clock, choose, part)
+    }
+
+    /// The length of the value of `key`; `None` if the key is absent. Reads no large value.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
+        self.get_part(database, key, |_| 0..0, &mut Vec::new())
+    }
+
+    /// Overwrites a part of the value of `key` from byte `at` on; a shorter value is first filled up with zeros. The
+    /// key keeps its attributes. Returns the new length.
+    ///
+    /// In memory it writes only the part, and what it adds; in a file the whole value.
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
+        self.expire(database, key)?;
+        let end = at + part.len();
+        if self.space.in_file() {
+            let mut value = Vec::new();
+            self.read(database, key, &mut value)?;
+            value.resize(value.len().max(end), 0);
+            value[at..end].copy_from_slice(part);
+            self.put(database, key, &value, Lifetime::Keep)?;
+            return Ok(value.len());
+        }
+        let len = self.value_len(database, key)?.unwrap_or(0);
+        let within = len.clamp(at, end) - at;
+        if within > 0 {
+            self.changed(database, key);
+            self.forget_cas(database, key)?;
+            self.table(database)?.write_part(key, at, &part[..within])?;
+        }
+        if within == part.len() {
+            return Ok(len);
+        }
+        let mut tail = vec![0; (at + within) - len];
+        tail.extend_from_slice(&part[within..]);
+        self.append(database, key, &tail)
     }
 
     /// Stores `value` under `key`.
@@ -291,8 +363,7 @@ impl<'k> Exclusive<'k> {
 
     /// [`append`](Self::append), unless the value would have more than `len_max` bytes.
     fn append_within(&mut self, database: usize, key: &[u8], tail: &[u8], len_max: usize) -> Result<Option<usize>> {
-        let mut len = 0;
-        self.get_many(database, &[key], |_, value| len = value.map_or(0, <[u8]>::len))?;
+        let len = self.value_len(database, key)?.unwrap_or(0);
         if len + tail.len() > len_max {
             return Ok(None);
         }
@@ -345,7 +416,8 @@ impl<'k> Exclusive<'k> {
 
     /// Removes all keys of a database.
     ///
-    /// In memory O(1): the table is exchanged, and a thread frees the old one. In a file O(buckets).
+    /// In memory O(1): the table is exchanged, and a thread frees the old one. In a file O(buckets), and
+    /// [`KeySpace::compact_cleared`] gives the space back.
     ///
     /// # Errors
     /// Those of [`Table::clear`].
@@ -359,15 +431,17 @@ impl<'k> Exclusive<'k> {
         if space.in_file() {
             if let Some(table) = database.table.load().as_ref() {
                 table.clear()?;
+                database.cleared.store(true, Relaxed);
             }
         } else {
             free(database.table.swap(None));
         }
         free(database.side.swap(None));
         database.side_len.store(0, Relaxed);
+        database.expiring_len.store(0, Relaxed);
         database.marked_len.store(0, Relaxed);
         database.has_header.store(false, Relaxed);
-        space.memory.forget_limit();
+        space.memory.look(space);
         Ok(())
     }
 
@@ -631,9 +705,13 @@ impl<'k> Exclusive<'k> {
         let database = self.database(number);
         let table = self.table(number)?;
         let mut batch = table.batch();
+        let mut written = Vec::new();
         for (key, value) in values {
             match value {
-                Some(value) => batch.put(&marks::of_value(key), value)?,
+                Some(value) => {
+                    batch.put(&marks::of_value(key), value)?;
+                    written.push((key, value));
+                }
                 None => batch.remove(&marks::of_value(key))?,
             }
         }
@@ -668,6 +746,7 @@ impl<'k> Exclusive<'k> {
         for (key, attributes) in attributes {
             database.set_side(key, attributes)?;
         }
+        self.space.memory.note_writes(self.space, &written, &self.clock);
         Ok(())
     }
 
@@ -690,23 +769,25 @@ impl<'k> Exclusive<'k> {
 impl Database {
     /// Sets or, for the default, removes the attributes of `key` in the side table.
     pub(super) fn set_side(&self, key: &[u8], attributes: Attributes) -> Result<()> {
-        if attributes == Attributes::default() {
-            if let Some(side) = self.side.load().as_ref() {
-                side.remove(key)?;
-                self.side_len.store(side.len(), Relaxed);
-            }
-            return Ok(());
-        }
+        let is_none = attributes == Attributes::default();
         let side = match self.side.load_full() {
             Some(side) => side,
+            None if is_none => return Ok(()),
             None => {
                 let side = Arc::new(TableOptions::new().hash(HashKind::Sip13).page_bytes(512).in_memory()?);
                 self.side.store(Some(side.clone()));
                 side
             }
         };
-        side.put(key, &attributes.encode())?;
+        let expires_before = self.attributes(key, &mut Vec::new())?.is_some_and(|old| old.expires_at_ms != 0);
+        if is_none {
+            side.remove(key)?;
+        } else {
+            side.put(key, &attributes.encode())?;
+        }
         self.side_len.store(side.len(), Relaxed);
+        let more = i64::from(attributes.expires_at_ms != 0) - i64::from(expires_before);
+        self.expiring_len.fetch_add(more as u64, Relaxed); // wraps: `more` may be negative
         Ok(())
     }
 }

@@ -31,6 +31,7 @@ mod exclusive;
 mod gate;
 mod marks;
 mod opening;
+mod served_file;
 mod sweep;
 mod watched;
 
@@ -44,8 +45,10 @@ pub use exclusive::{Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;
+pub use served_file::{ServedFile, ServedScan};
 use splitpoint::{Error, Table};
 use std::cell::{Cell, OnceCell};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -59,6 +62,9 @@ pub const DATABASE_COUNT: usize = 16;
 
 /// Keys that are looked up together.
 const WINDOW: usize = 64;
+/// Keys of the parts among which a random key is chosen, on average at least, and in the fullest.
+const RANDOM_PART: u64 = 8;
+const RANDOM_PART_MAX: usize = 64;
 
 /// Why a command of the key space failed.
 #[derive(Debug)]
@@ -141,11 +147,15 @@ struct Database {
     table: ArcSwapOption<Table>,
     /// Attributes by key; made when the first key has any.
     side: ArcSwapOption<Table>,
-    /// Pairs of `side`. Changes behind the closed gate only, as do the next two.
+    /// Pairs of `side`. Changes behind the closed gate only, as do the next three.
     side_len: AtomicU64,
+    /// Those of them that expire.
+    expiring_len: AtomicU64,
     /// Marked pairs of the table that are no keys: attributes and the header.
     marked_len: AtomicU64,
     has_header: AtomicBool,
+    /// All keys of the file were removed, and it was not made smaller since.
+    cleared: AtomicBool,
 }
 
 /// Lookups and plain writes, beside other threads. Made by [`KeySpace::share`]; hold it for a batch, not for long.
@@ -195,6 +205,16 @@ impl KeySpace {
         self.databases[database].side_len.load(Relaxed)
     }
 
+    /// Keys of a database that expire. Free.
+    pub fn expiring_len(&self, database: usize) -> u64 {
+        self.databases[database].expiring_len.load(Relaxed)
+    }
+
+    /// Bytes of memory that all tables have, in use or free again.
+    pub fn table_bytes(&self) -> u64 {
+        self.tables().map(|table| table.counters().memory_bytes).sum()
+    }
+
     /// The table of a database, for figures about it; `None` while it never had a key.
     pub fn table(&self, database: usize) -> Option<Arc<Table>> {
         self.databases[database].table.load_full()
@@ -215,10 +235,16 @@ impl KeySpace {
         self.dictionary.as_ref().filter(|_| database == 0)
     }
 
-    /// Bytes of memory that all tables take, or the indexes of a dictionary.
-    pub fn memory_bytes(&self) -> u64 {
+    /// Bytes of memory that the pairs of all tables take, or the indexes of a dictionary. Memory that is free again
+    /// does not count.
+    pub fn used_bytes(&self) -> u64 {
         let indexes = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.index_bytes);
-        indexes + self.tables().map(|table| table.counters().memory_bytes).sum::<u64>()
+        indexes + self.tables().map(|table| table.usage().used_bytes).sum::<u64>()
+    }
+
+    /// [`used_bytes`](Self::used_bytes) without the room of buckets that the load does not need.
+    fn needed_bytes(&self) -> u64 {
+        self.tables().map(|table| table.usage()).map(|usage| usage.used_bytes - usage.slack_bytes).sum()
     }
 
     /// Bytes of all keys and values.
@@ -263,6 +289,28 @@ impl KeySpace {
         Ok(())
     }
 
+    /// Makes all tables as small as their keys allow, and the files too. Waits for the disk; other threads go on.
+    ///
+    /// # Errors
+    /// Those of [`Table::compact`]; [`SpaceError::ReadOnly`] where a dictionary is served.
+    pub fn compact(&self) -> Result<()> {
+        self.refuse_dictionary()?;
+        Ok(self.value_tables().try_for_each(|table| table.compact())?)
+    }
+
+    /// Makes the files smaller whose keys were all removed. Waits for the disk; other threads go on.
+    ///
+    /// # Errors
+    /// Those of [`Table::compact`].
+    pub fn compact_cleared(&self) -> splitpoint::Result<()> {
+        for database in self.databases.iter().filter(|database| database.cleared.swap(false, Relaxed)) {
+            if let Some(table) = database.table.load_full() {
+                table.compact()?;
+            }
+        }
+        Ok(())
+    }
+
     fn value_tables(&self) -> impl Iterator<Item = Arc<Table>> {
         self.databases.iter().filter_map(|database| database.table.load_full())
     }
@@ -298,14 +346,71 @@ impl KeySpace {
         self.next_cas.fetch_add(1, Relaxed)
     }
 
-    /// Where a scan begins that is to meet a key at random.
-    pub fn random_cursor(&self, database: usize) -> u64 {
-        let random = self.random();
-        self.dictionary_of(database).map_or(random >> 1, |dictionary| dictionary.cursor_at(random))
+    /// A key at random, each about equally likely; `None` if there is none.
+    ///
+    /// Takes a part of the hash space that has about [`RANDOM_PART`] keys, and one of them. Parts with fewer keys are
+    /// refused more often, so that their keys are not more likely than others.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn random_key(&self, database: usize) -> Result<Option<Vec<u8>>> {
+        /// Parts to try: with hashes that are evenly spread about eight are needed.
+        const TRIES: usize = 1000;
+        if let Some(dictionary) = self.dictionary_of(database) {
+            return self.first_key(database, dictionary.cursor_at(self.random()));
+        }
+        let Some(table) = self.databases[database].table.load_full() else { return Ok(None) };
+        let bits = (table.len() / RANDOM_PART).checked_ilog2().unwrap_or(0);
+        for _ in 0..TRIES {
+            let keys = self.keys_of_part(database, &table, self.random(), bits)?;
+            // No part of a table that is one part is refused.
+            let of = if bits == 0 { keys.len() } else { RANDOM_PART_MAX.max(keys.len()) };
+            if of == 0 {
+                return Ok(None);
+            }
+            let index = (u128::from(self.random()) * of as u128 >> u64::BITS) as usize; // below `of`
+            if let Some(key) = keys.into_iter().nth(index) {
+                return Ok(Some(key));
+            }
+        }
+        // Nearly all keys have expired, or have equal hashes.
+        self.first_key(database, self.random() >> 1)
     }
 
-    /// A scan from `cursor` on: calls `take` with keys that have not expired, with their values, until it has taken
-    /// `count` or more and the position can be resumed. Returns the cursor of the next call, 0 at the end.
+    /// The keys of a part of the hash space, the one of `prefix` with `bits` bits.
+    fn keys_of_part(&self, database: usize, table: &Table, prefix: u64, bits: u32) -> Result<Vec<Vec<u8>>> {
+        let (now_ms, mut attributes, mut keys) = (now_ms(), Vec::new(), Vec::new());
+        let mut scan = table.scan_prefix(prefix, bits).only_keys();
+        while let Some((stored, _)) = scan.next_ref()? {
+            if let Some(key) = self.key_of(stored)
+                && !self.databases[database].expired(key, now_ms, &mut attributes)?
+            {
+                keys.push(key.to_vec());
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The first key from a cursor on, else from the beginning on.
+    fn first_key(&self, database: usize, from: u64) -> Result<Option<Vec<u8>>> {
+        for mut cursor in [from, 0] {
+            loop {
+                let mut found = None;
+                cursor = self.scan(database, cursor, 1, now_ms(), |key| {
+                    found.get_or_insert_with(|| key.to_vec());
+                })?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A scan from `cursor` on: calls `take` with keys that have not expired, until it has taken `count` or more and the position can be resumed. Returns the cursor of the next call, 0 at the end.
     ///
     /// A key that is present throughout a whole scan is given at least once, in one call or another. Cursors have 63
     /// bits, since some clients keep them in signed numbers.
@@ -318,21 +423,21 @@ impl KeySpace {
         cursor: u64,
         count: usize,
         now_ms: u64,
-        mut take: impl FnMut(&[u8], &[u8]),
+        mut take: impl FnMut(&[u8]),
     ) -> Result<u64> {
         if let Some(dictionary) = self.dictionary_of(database) {
-            return Ok(dictionary.scan(cursor, count, take)?);
+            return Ok(dictionary.scan(cursor, count, |key, _| take(key))?);
         }
         let database = &self.databases[database];
         let Some(table) = database.table.load_full() else { return Ok(0) };
-        let mut scan = table.scan_from(cursor << 1);
+        let mut scan = table.scan_from(cursor << 1).only_keys();
         let mut taken = 0;
         let mut attributes = Vec::new();
-        while let Some((stored, value)) = scan.next_ref()? {
+        while let Some((stored, _)) = scan.next_ref()? {
             if let Some(key) = self.key_of(stored)
                 && !database.expired(key, now_ms, &mut attributes)?
             {
-                take(key, value);
+                take(key);
             }
             taken += 1;
             if taken >= count && scan.at_boundary() {
@@ -416,6 +521,43 @@ impl KeySpace {
     }
 }
 
+impl KeySpace {
+    /// The length of the value of `key`; `None` if it is absent or has expired. Reads no large value, and does not
+    /// count as a use of the key.
+    fn read_len(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<Option<usize>> {
+        self.read_part(database, key, clock, |_| 0..0, &mut Vec::new())
+    }
+
+    /// [`read_len`](Self::read_len), and a part of the value: `choose` gets its length and returns the range.
+    fn read_part(
+        &self,
+        database: &Database,
+        key: &[u8],
+        clock: &Clock,
+        choose: impl FnOnce(usize) -> Range<usize>,
+        part: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
+        part.clear();
+        let table = database.table.load();
+        let Some(table) = table.as_ref() else {
+            let (mut choose, mut len) = (Some(choose), None);
+            self.read_many(database, &[key], clock, |_, value| {
+                let (Some(value), Some(choose)) = (value, choose.take()) else { return };
+                let range = choose(value.len());
+                part.extend_from_slice(&value[range.start.min(value.len())..range.end.min(value.len())]);
+                len = Some(value.len());
+            })?;
+            return Ok(len);
+        };
+        // The attributes first: a value that is read later is at least as new as they are.
+        if database.side_len.load(Relaxed) > 0 && database.expired(key, clock.now_ms(), &mut Vec::new())? {
+            return Ok(None);
+        }
+        let stored = if self.in_file() { marks::of_value(key) } else { key.into() };
+        Ok(table.get_part(&stored, choose, part)?)
+    }
+}
+
 fn read_dictionary(dictionary: &Served, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
     if let [key] = keys {
         return with_scratch(|value| {
@@ -462,6 +604,35 @@ impl<'k> Shared<'k> {
     #[inline]
     pub fn get_many(&self, database: usize, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.space.read_many(&self.space.databases[database], keys, &self.clock, take)
+    }
+
+    /// The length of the value of `key`, and the part of it that `choose` returns for that length; `None` if the key is
+    /// absent. Reads no more than the part, and does not count as a use of the key.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn get_part(
+        &self,
+        database: usize,
+        key: &[u8],
+        choose: impl FnOnce(usize) -> Range<usize>,
+        part: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
+        self.space.read_part(&self.space.databases[database], key, &self.clock, choose, part)
+    }
+
+    /// The length of the value of `key`; `None` if the key is absent. Reads no large value, and does not count as a use
+    /// of the key.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
+        self.space.read_len(&self.space.databases[database], key, &self.clock)
+    }
+
+    /// Notes that keys were used, for eviction.
+    pub fn note_use(&self, keys: &[&[u8]]) {
+        self.space.memory.note_use(keys, &self.clock);
     }
 
     /// The attributes of `key`; `None` if it has none, has expired or is absent.
@@ -534,6 +705,9 @@ impl<'k> Shared<'k> {
 
     #[inline]
     fn plain_table(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
+        if self.space.memory.is_much(pairs.iter().map(|(_, value)| value.len()).sum()) {
+            return None;
+        }
         self.plain_table_of(database, pairs.iter().map(|(key, _)| *key))
     }
 

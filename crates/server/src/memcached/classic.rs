@@ -139,10 +139,13 @@ pub(super) enum Counted {
 
 /// Adds to a number, modulo 2^64, or subtracts from it, down to 0.
 pub(super) fn count(alone: &mut Exclusive<'_>, key: &[u8], delta: u64, up: bool, cas: u64) -> Result<Counted> {
-    let mut value = Vec::new();
-    if !alone.get(DATABASE, key, &mut value)? {
+    /// A longer value is no number, as in memcached, where it is in several chunks.
+    const LEN_MAX: usize = 512 << 10;
+    if !alone.contains(DATABASE, key)? {
         return Ok(Counted::NotFound);
     }
+    let mut value = Vec::new();
+    alone.get_part(DATABASE, key, |len| if len <= LEN_MAX { 0..len } else { 0..0 }, &mut value)?;
     if value.is_empty() {
         return Ok(Counted::NoNumber);
     }

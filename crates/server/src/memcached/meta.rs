@@ -119,7 +119,7 @@ pub(super) fn get(
             write_miss(out, meta);
             return Ok(false);
         };
-        alone.make_room()?;
+        alone.make_room(0)?;
         pending_vivify = Some(deadline(exptime, now_ms));
         activity.iter().for_each(|(activity, now_s)| activity.note(&meta.key, *now_s, false));
     }

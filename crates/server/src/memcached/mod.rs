@@ -1,4 +1,4 @@
-//! The memcached protocol, text and meta commands, on database 0 of the key space that Redis clients see.
+//! The memcached protocol, text, meta commands and binary, on database 0 of the key space that Redis clients see.
 //!
 //! ```text
 //! session   bytes of a read -> requests -> runs of lookups and plain stores are one call of the table each
@@ -6,6 +6,8 @@
 //!  ├─ number      numbers as C reads them, since memcached does
 //!  ├─ classic     get set incr touch ... on the key space
 //!  ├─ meta        mg ms md ma me
+//!  ├─ binary      the binary protocol
+//!  ├─ dump        lru_crawler metadump, stats cachedump
 //!  └─ stats       STAT lines
 //! activity  which keys were fetched, and when: only for clients that ask (mg h, l)
 //! ```
@@ -19,6 +21,7 @@
 
 mod activity;
 mod classic;
+pub mod dump;
 mod meta;
 mod number;
 pub mod request;
@@ -44,6 +47,9 @@ const DATABASE: usize = 0;
 pub struct Memcached {
     /// When to remove all keys (`flush_all` with a delay), Unix time in milliseconds; 0: never.
     flush_at_ms: AtomicU64,
+    /// The TCP port, for `stats settings`.
+    pub port: AtomicU64,
+    outcomes: stats::Outcomes,
     /// Made when the first client asks for times of use.
     activity: OnceLock<Activity>,
 }

@@ -7,6 +7,7 @@
 //!
 //! Words are separated by spaces alone, a line ends with LF or CR LF, and a zero byte ends it early, as in memcached.
 
+use super::dump::DumpKind;
 use super::number;
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -75,6 +76,19 @@ pub enum Request<'a> {
     },
     /// stats, and of what.
     Stats(&'a [u8]),
+    /// stats cachedump: the slab class and the most items.
+    CacheDump(u32, u32),
+    /// lru_crawler metadump and mgdump.
+    Dump(DumpKind),
+    /// lru_crawler with a subcommand that changes nothing here.
+    Crawler,
+    /// cache_memlimit
+    MemoryLimit {
+        /// The limit.
+        megabytes: u32,
+        /// Without an answer.
+        quiet: bool,
+    },
     /// version
     Version,
     /// quit
@@ -185,19 +199,19 @@ pub struct Meta<'a> {
 /// A line that asks for nothing that can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The answer; `None` to close the connection.
-    pub text: Option<&'static str>,
+    /// The answer; empty for none.
+    pub text: &'static str,
     /// Bytes that follow the line and belong to it.
     pub swallow: usize,
 }
 
 impl Refused {
     fn with(text: &'static str) -> Refused {
-        Refused { text: Some(text), swallow: 0 }
+        Refused { text, swallow: 0 }
     }
 
     fn quietly() -> Refused {
-        Refused { text: Some(""), swallow: 0 }
+        Refused { text: "", swallow: 0 }
     }
 }
 
@@ -231,7 +245,9 @@ pub fn parse(line: &[u8]) -> Parsed<'_> {
         b"touch" => touch(rest),
         b"flush_all" => flush(rest),
         b"verbosity" => verbosity(rest),
-        b"stats" => Ok(Request::Stats(words(rest).next().unwrap_or_default())),
+        b"stats" => stats(rest),
+        b"lru_crawler" => lru_crawler(rest),
+        b"cache_memlimit" => memory_limit(rest),
         b"version" => Ok(Request::Version),
         b"quit" => Ok(Request::Quit),
         b"mn" => Ok(Request::MetaNoop),
@@ -244,10 +260,6 @@ pub fn parse(line: &[u8]) -> Parsed<'_> {
         }),
         b"me" => meta_debug(rest),
         b"shutdown" => Err(Refused::with("ERROR: shutdown not enabled")),
-        // A browser that was made to talk to this port is not answered.
-        _ if name.len() > 1 && words(line).last().is_some_and(|word| word.starts_with(b"HTTP/")) => {
-            Err(Refused { text: None, swallow: 0 })
-        }
         _ => Err(Refused::with(UNKNOWN)),
     }
 }
@@ -370,20 +382,53 @@ fn verbosity(rest: &[u8]) -> Parsed<'_> {
     Ok(Request::Verbosity { quiet })
 }
 
+fn stats(rest: &[u8]) -> Parsed<'_> {
+    const CLASS_MAX: u32 = 63;
+    let mut following = words(rest);
+    if following.next() != Some(b"cachedump") {
+        return Ok(Request::Stats(rest.trim_ascii()));
+    }
+    let mut next = || following.next().and_then(number::u32).ok_or(Refused::with("CLIENT_ERROR bad command line"));
+    match (next()?, next()?) {
+        (class @ 1..=CLASS_MAX, limit) => Ok(Request::CacheDump(class, limit)),
+        _ => Err(Refused::with("CLIENT_ERROR Illegal slab id")),
+    }
+}
+
+fn lru_crawler(rest: &[u8]) -> Parsed<'_> {
+    let mut following = words(rest);
+    match (following.next(), following.next()) {
+        (Some(b"metadump"), Some(_)) => Ok(Request::Dump(DumpKind::Meta)),
+        (Some(b"mgdump"), Some(_)) => Ok(Request::Dump(DumpKind::Get)),
+        (Some(b"enable" | b"disable"), None) | (Some(b"crawl" | b"sleep" | b"tocrawl"), Some(_)) => {
+            Ok(Request::Crawler)
+        }
+        _ => Err(Refused::with(UNKNOWN)),
+    }
+}
+
+fn memory_limit(rest: &[u8]) -> Parsed<'_> {
+    const LEAST: u32 = 8;
+    let ([megabytes, _], count, quiet) = arguments::<2>(rest, 1)?;
+    let megabytes = number::u32(megabytes).filter(|_| count == 1 || quiet).ok_or(unless_quiet(quiet, UNKNOWN))?;
+    if megabytes < LEAST {
+        let text = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m";
+        return Err(unless_quiet(quiet, text));
+    }
+    Ok(Request::MemoryLimit { megabytes, quiet })
+}
+
 fn meta_set(rest: &[u8]) -> Parsed<'_> {
     let (meta, data_len) = meta(rest, true, TOO_MANY_WORDS)?;
     let known = |mode: u8| b"EAPRSeaprs".contains(&mode);
     if meta.mode.is_some_and(|mode| !known(mode)) {
-        return Err(Refused {
-            text: Some("CLIENT_ERROR invalid mode for ms M token"),
-            swallow: data_len.saturating_add(2),
-        });
+        return Err(Refused { text: "CLIENT_ERROR invalid mode for ms M token", swallow: data_len.saturating_add(2) });
     }
     Ok(Request::MetaSet(meta, data_len))
 }
 
 fn bad_flag(refused: Refused) -> Refused {
-    let is_flag = ![Some(UNKNOWN), Some(BAD_LINE), Some(TOO_MANY_WORDS), Some(LONG_OPAQUE)].contains(&refused.text);
+    let is_flag = ![UNKNOWN, BAD_LINE, TOO_MANY_WORDS, LONG_OPAQUE].contains(&refused.text);
     if is_flag { Refused::with(BAD_FLAG) } else { refused }
 }
 
@@ -413,7 +458,7 @@ fn meta<'a>(rest: &'a [u8], is_set: bool, too_many: &'static str) -> Result<(Met
     match meta.read_flags(flags) {
         Ok(()) => Ok((meta, data_len)),
         // The value that follows is not the next command.
-        Err(text) => Err(Refused { text: Some(text), swallow: if is_set { data_len.saturating_add(2) } else { 0 } }),
+        Err(text) => Err(Refused { text, swallow: if is_set { data_len.saturating_add(2) } else { 0 } }),
     }
 }
 
@@ -500,7 +545,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn refused(line: &str) -> &'static str {
-        parse(line.as_bytes()).unwrap_err().text.unwrap()
+        parse(line.as_bytes()).unwrap_err().text
     }
 
     #[test]
@@ -526,7 +571,6 @@ mod tests {
         assert_eq!(refused("mg k !"), "CLIENT_ERROR invalid flag");
         assert_eq!(refused("md k !"), BAD_FLAG);
         assert_eq!(refused("incr k x"), "CLIENT_ERROR invalid numeric delta argument");
-        assert_eq!(parse(b"GET / HTTP/1.1").unwrap_err().text, None);
         assert_eq!(parse(b"ms k 5 Mz").unwrap_err().swallow, 7);
     }
 

@@ -10,17 +10,21 @@
 //!
 //! A run ends where another command comes, so the commands of a connection take effect in their order.
 
+mod binary;
 mod runs;
 
 use super::activity::Activity;
 use super::classic::{self, Counted, Stored, Storing};
+use super::dump::{self, Dump};
 use super::meta;
 use super::request::{self, Meta, Mode, Request, Store, words};
-use super::{DATABASE, MEMCACHED_VERSION, stats};
+use super::stats::{self, Outcomes};
+use super::{DATABASE, MEMCACHED_VERSION};
 use crate::clients::Client;
 use crate::command::call::Args;
 use crate::command::table::Id;
 use crate::figures::Figures;
+use crate::foreign::{self, ForeignLog};
 use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError};
 use crate::planted::{Bug, planted};
 use crate::resp::parse::Span;
@@ -51,8 +55,12 @@ pub struct MemcachedSession {
     swallow: usize,
     /// Bytes at the beginning of the input that have no end of a line.
     scanned: usize,
+    /// Whether the client speaks the binary protocol; known from its first byte on.
+    is_binary: Option<bool>,
     /// Keys of the first request of the input, a get, that are answered already.
     answered: usize,
+    /// A dump that the client has not read to its end.
+    dump: Option<Dump>,
     unsynced: bool,
 }
 
@@ -81,7 +89,21 @@ impl Session for MemcachedSession {
             return (0, Flow::Wait);
         }
         let mut batch = Batch { server: &server, patience, entry: Entry::Outside, clock: Instant::now() };
-        match self.execute_all(&mut batch, input, out) {
+        let is_binary = match (self.is_binary, input.first()) {
+            (None, Some(&byte)) => {
+                if byte != binary::REQUEST && !foreign::can_begin(byte) {
+                    ForeignLog::note(&server, &self.client, "bytes of another protocol");
+                    return (0, Flow::Close);
+                }
+                *self.is_binary.insert(byte == binary::REQUEST)
+            }
+            (known, _) => known.unwrap_or(false),
+        };
+        let executed = match is_binary {
+            true => self.execute_binary(&mut batch, input, out),
+            false => self.execute_all(&mut batch, input, out),
+        };
+        match executed {
             Ok(ending) => ending,
             Err(Pause(at, flow)) => {
                 self.scanned = 0;
@@ -92,6 +114,10 @@ impl Session for MemcachedSession {
 
     fn take_unsynced(&mut self) -> bool {
         std::mem::take(&mut self.unsynced)
+    }
+
+    fn reads_ahead(&self) -> bool {
+        self.authenticated
     }
 
     fn failure(&self, what: &str) -> String {
@@ -151,7 +177,9 @@ impl MemcachedSession {
             authenticated,
             swallow: 0,
             scanned: 0,
+            is_binary: None,
             answered: 0,
+            dump: None,
             unsynced: false,
         }
     }
@@ -162,6 +190,9 @@ impl MemcachedSession {
         input: &[u8],
         out: &mut Vec<u8>,
     ) -> std::result::Result<(usize, Flow), Pause> {
+        if let Some(flow) = self.go_on_dumping(batch, out) {
+            return Ok((0, flow));
+        }
         let mut run = Run::new();
         let mut at = 0;
         let (end, flow) = loop {
@@ -182,6 +213,11 @@ impl MemcachedSession {
                     break (at, Flow::Close);
                 }
             };
+            if foreign::is_http(line) {
+                self.flush(batch, &mut run, out)?;
+                ForeignLog::note(batch.server, &self.client, "an HTTP request");
+                break (at, Flow::Close);
+            }
             let (start, rest) = (at, &input[after..]);
             at = after;
             match request::parse(line) {
@@ -243,6 +279,13 @@ impl MemcachedSession {
                         }
                     }
                 }
+                Ok(Request::Dump(kind)) => {
+                    self.flush(batch, &mut run, out)?;
+                    self.dump = Some(Dump::new(kind));
+                    if let Some(flow) = self.go_on_dumping(batch, out) {
+                        break (at, flow);
+                    }
+                }
                 Ok(Request::Quit) => {
                     self.flush(batch, &mut run, out)?;
                     break (at, Flow::Close);
@@ -255,13 +298,9 @@ impl MemcachedSession {
                     self.flush(batch, &mut run, out)?;
                     self.figures.errors.fetch_add(1, Relaxed);
                     self.swallow = refused.swallow;
-                    match refused.text {
-                        None => break (at, Flow::Close),
-                        Some("") => {}
-                        Some(text) => {
-                            out.extend_from_slice(text.as_bytes());
-                            out.extend_from_slice(b"\r\n");
-                        }
+                    if !refused.text.is_empty() {
+                        out.extend_from_slice(refused.text.as_bytes());
+                        out.extend_from_slice(b"\r\n");
                     }
                 }
             }
@@ -332,11 +371,11 @@ impl MemcachedSession {
         let answer: &[u8] = match whole.strip_suffix(b"\r\n").map(|token| token.splitn(2, |&b| b == b' ')) {
             None => b"CLIENT_ERROR bad command line termination\r\n",
             Some(mut token) => match (token.next(), token.next()) {
-                (Some(_), Some(password)) if self.server.settings.is_password(password) => {
-                    self.authenticated = true;
-                    b"STORED\r\n"
+                (Some(_), Some(password)) => {
+                    self.authenticated = self.server.settings.is_password(password);
+                    self.outcomes().auth.count(self.authenticated);
+                    if self.authenticated { b"STORED\r\n" } else { b"CLIENT_ERROR authentication failure\r\n" }
                 }
-                (Some(_), Some(_)) => b"CLIENT_ERROR authentication failure\r\n",
                 _ => b"CLIENT_ERROR bad authentication token format\r\n",
             },
         };
@@ -384,11 +423,17 @@ impl MemcachedSession {
     }
 
     fn store(&self, alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing: Storing) -> Result<Stored> {
-        alone.make_room()?;
+        alone.make_room(data.len())?;
         if matches!(storing.mode, Mode::Append | Mode::Prepend) {
             self.check_length(alone, key, data)?;
         }
         let stored = classic::store(alone, key, data, storing)?;
+        if storing.mode == Mode::Cas {
+            match stored {
+                Stored::Exists => drop(self.outcomes().cas_badval.fetch_add(1, Relaxed)),
+                stored => self.outcomes().cas.count(stored == Stored::Yes),
+            }
+        }
         if stored == Stored::Yes {
             self.note_use(key, false);
         }
@@ -397,8 +442,7 @@ impl MemcachedSession {
 
     /// Refuses to make a value longer than a client could store.
     fn check_length(&self, alone: &mut Exclusive<'_>, key: &[u8], data: &[u8]) -> Result<()> {
-        let mut len = 0;
-        alone.get_many(DATABASE, &[key], |_, value| len = value.map_or(0, <[u8]>::len))?;
+        let len = alone.value_len(DATABASE, key)?.unwrap_or(0);
         if len + data.len() > self.server.settings.bulk_bytes.load(Relaxed) {
             return Err(SpaceError::MemoryLimit);
         }
@@ -423,6 +467,7 @@ impl MemcachedSession {
         }
         self.swallow = data_len.saturating_add(2);
         self.figures.errors.fetch_add(1, Relaxed);
+        self.outcomes().too_large.fetch_add(1, Relaxed);
         if !quiet {
             out.extend_from_slice(b"SERVER_ERROR object too large for cache\r\n");
         }
@@ -443,7 +488,7 @@ impl MemcachedSession {
         let before = out.len();
         let appends = meta.mode.is_some_and(|mode| b"APap".contains(&mode));
         let done = alone
-            .make_room()
+            .make_room(data.len())
             .and_then(|()| if appends { self.check_length(alone, &meta.key, data) } else { Ok(()) })
             .and_then(|()| meta::set(alone, meta, data, out));
         match done {
@@ -482,6 +527,33 @@ impl MemcachedSession {
             Request::Stats(of) => {
                 stats::stats(&self.server, of, out);
                 Id::Info
+            }
+            &Request::CacheDump(class, limit) => {
+                let shared = batch.shared().ok_or(Pause::to_wait(start))?;
+                let before = out.len();
+                // There are no other classes.
+                let dumped = match class {
+                    1 => dump::cache_dump(shared.space(), shared, limit as usize, out),
+                    _ => Ok(()),
+                };
+                match dumped {
+                    Ok(()) => out.extend_from_slice(b"END\r\n"),
+                    Err(error) => {
+                        out.truncate(before);
+                        self.refuse(out, &error);
+                    }
+                }
+                Id::Info
+            }
+            Request::Crawler => {
+                out.extend_from_slice(b"OK\r\n");
+                Id::Config
+            }
+            &Request::MemoryLimit { megabytes, quiet } => {
+                let space = &batch.server.space;
+                space.limit_memory(u64::from(megabytes) << 20, space.memory_limit().1);
+                answer(out, quiet, b"OK\r\n");
+                Id::Config
             }
             Request::Version => {
                 out.extend_from_slice(format!("VERSION {MEMCACHED_VERSION}\r\n").as_bytes());
@@ -530,7 +602,7 @@ impl MemcachedSession {
                 Id::Del
             }
             Request::MetaCount(meta) => {
-                alone.make_room()?;
+                alone.make_room(0)?;
                 match meta::arithmetic(alone, meta, out)? {
                     Ok(true) => self.note_use(&meta.key, false),
                     Ok(false) => {}
@@ -549,18 +621,22 @@ impl MemcachedSession {
             }
             &Request::Delete { key, quiet } => {
                 let removed = alone.remove(DATABASE, key)?;
+                self.outcomes().delete.count(removed);
                 answer(out, quiet, if removed { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
                 Id::Del
             }
             &Request::Touch { key, exptime, quiet } => {
                 let touched = classic::touch(alone, key, exptime)?;
+                self.outcomes().touch.count(touched);
                 self.note_use(key, true);
                 answer(out, quiet, if touched { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
                 Id::Expire
             }
             &Request::Count { key, delta, up, quiet } => {
-                alone.make_room()?;
-                match classic::count(alone, key, delta, up, 0)? {
+                alone.make_room(0)?;
+                let counted = classic::count(alone, key, delta, up, 0)?;
+                self.count_outcome(up, counted);
+                match counted {
                     Counted::Is(number, longer) => {
                         if longer {
                             self.note_use(key, false);
@@ -579,18 +655,41 @@ impl MemcachedSession {
                 if up { Id::IncrBy } else { Id::DecrBy }
             }
             &Request::Flush { delay_s, quiet } => {
-                let at_ms = classic::deadline(delay_s.max(0), alone.now_ms());
-                let delayed = at_ms > alone.now_ms();
-                self.server.memcached.flush_at_ms.store(if delayed { at_ms } else { 0 }, Relaxed);
-                if !delayed {
-                    alone.flush(DATABASE)?;
-                }
+                self.flush_all(alone, delay_s)?;
                 answer(out, quiet, b"OK\r\n");
                 Id::FlushDb
             }
             // Handled by the callers.
             _ => Id::Ping,
         })
+    }
+
+    /// Removes all keys, now or after a delay.
+    fn flush_all(&self, alone: &mut Exclusive<'_>, delay_s: i32) -> Result<()> {
+        let at_ms = classic::deadline(delay_s.max(0), alone.now_ms());
+        let delayed = at_ms > alone.now_ms();
+        self.server.memcached.flush_at_ms.store(if delayed { at_ms } else { 0 }, Relaxed);
+        if delayed { Ok(()) } else { alone.flush(DATABASE) }
+    }
+
+    /// Writes more of the dump under way, if there is one. Returns how to go on with it; `None` once it is complete.
+    fn go_on_dumping(&mut self, batch: &mut Batch<'_>, out: &mut Vec<u8>) -> Option<Flow> {
+        let mut dump = self.dump.take()?;
+        let Some(shared) = batch.shared() else {
+            self.dump = Some(dump);
+            return Some(Flow::Wait);
+        };
+        match dump.write(shared, self.activity(false), OUTPUT_BYTES, out) {
+            Ok(true) => None,
+            Ok(false) => {
+                self.dump = Some(dump);
+                Some(Flow::Write)
+            }
+            Err(error) => {
+                self.refuse(out, &error);
+                None
+            }
+        }
     }
 
     /// The times of use, kept from now on if `wanted`; and the time.
@@ -610,6 +709,19 @@ impl MemcachedSession {
         }
     }
 
+    fn outcomes(&self) -> &Outcomes {
+        &self.server.memcached.outcomes
+    }
+
+    fn count_outcome(&self, up: bool, counted: Counted) {
+        let outcome = if up { &self.outcomes().incr } else { &self.outcomes().decr };
+        match counted {
+            Counted::Is(..) => outcome.count(true),
+            Counted::NotFound => outcome.count(false),
+            _ => {}
+        }
+    }
+
     fn note_hits(&self, hits: u64, misses: u64) {
         self.figures.hits.fetch_add(hits, Relaxed);
         self.figures.misses.fetch_add(misses, Relaxed);
@@ -619,7 +731,10 @@ impl MemcachedSession {
     fn refuse(&self, out: &mut Vec<u8>, error: &SpaceError) {
         self.figures.errors.fetch_add(1, Relaxed);
         match error {
-            SpaceError::MemoryLimit => out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n"),
+            SpaceError::MemoryLimit => {
+                self.outcomes().no_memory.fetch_add(1, Relaxed);
+                out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n");
+            }
             error => {
                 let text = error.to_string().replace(['\r', '\n'], " ");
                 out.extend_from_slice(format!("SERVER_ERROR {text}\r\n").as_bytes());

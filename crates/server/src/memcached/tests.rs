@@ -34,7 +34,7 @@ fn replies(input: &[u8], step: usize) -> Vec<u8> {
                 }
                 Flow::Write => need = 0,
                 Flow::Close => return out,
-                Flow::Wait => panic!("who may wait is not to be called again"),
+                Flow::Wait | Flow::Sleep(_) => panic!("a thread that may wait is not called again"),
             }
         }
     }
@@ -127,4 +127,142 @@ fn a_value_that_is_announced_but_too_long_takes_no_room() {
     assert_eq!(out, b"SERVER_ERROR object too large for cache\r\n");
     let (used, flow) = session.execute(&[b'x'; 1000], &mut out, Patience::MayWait);
     assert_eq!((used, flow), (1000, Flow::Read(1)));
+}
+
+/// A request of the binary protocol.
+fn binary(opcode: u8, key: &[u8], extras: &[u8], value: &[u8], cas: u64) -> Vec<u8> {
+    let mut bytes = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
+    bytes.extend_from_slice(&((extras.len() + key.len() + value.len()) as u32).to_be_bytes());
+    bytes.extend_from_slice(b"opaq");
+    bytes.extend_from_slice(&cas.to_be_bytes());
+    [bytes, extras.to_vec(), key.to_vec(), value.to_vec()].concat()
+}
+
+/// The answers: opcode, status, CAS number, body.
+fn answers(mut bytes: &[u8]) -> Vec<(u8, u16, u64, Vec<u8>)> {
+    let mut answers = Vec::new();
+    while !bytes.is_empty() {
+        assert_eq!((bytes[0], &bytes[12..16]), (0x81, b"opaq".as_slice()));
+        let len = u32::from_be_bytes(bytes[8..12].try_into().unwrap()) as usize;
+        let cas = u64::from_be_bytes(bytes[16..24].try_into().unwrap());
+        answers.push((bytes[1], u16::from_be_bytes([bytes[6], bytes[7]]), cas, bytes[24..24 + len].to_vec()));
+        bytes = &bytes[24 + len..];
+    }
+    answers
+}
+
+#[test]
+fn the_binary_protocol_stores_counts_and_compares() {
+    let flags_and_time = [0, 0, 0, 7, 0, 0, 0, 0];
+    let counting = |delta: u64, initial: u64, time: u32| {
+        [delta.to_be_bytes().as_slice(), &initial.to_be_bytes(), &time.to_be_bytes()].concat()
+    };
+    let input = [
+        binary(0x01, b"a", &flags_and_time, b"value", 0),
+        binary(0x00, b"a", b"", b"", 0),
+        binary(0x0d, b"absent", b"", b"", 0),
+        binary(0x0d, b"a", b"", b"", 0),
+        binary(0x02, b"a", &flags_and_time, b"x", 0),
+        binary(0x03, b"absent", &flags_and_time, b"x", 0),
+        binary(0x11, b"a", &flags_and_time, b"quiet", 0),
+        binary(0x0e, b"a", b"", b"!", 0),
+        binary(0x00, b"a", b"", b"", 0),
+        binary(0x01, b"a", &flags_and_time, b"x", 1),
+        binary(0x05, b"n", &counting(5, 10, 0), b"", 0),
+        binary(0x05, b"n", &counting(5, 10, 0), b"", 0),
+        binary(0x06, b"n", &counting(100, 10, 0), b"", 0),
+        binary(0x05, b"none", &counting(5, 10, u32::MAX), b"", 0),
+        binary(0x05, b"a", &counting(5, 10, 0), b"", 0),
+        binary(0x04, b"a", b"", b"", 0),
+        binary(0x04, b"a", b"", b"", 0),
+        binary(0x01, b"a", b"", b"without extras", 0),
+        binary(0x7f, b"", b"", b"", 0),
+        binary(0x0a, b"", b"", b"", 0),
+        binary(0x0b, b"", b"", b"", 0),
+        binary(0x07, b"", b"", b"", 0),
+    ]
+    .concat();
+    for step in [1, 7, input.len()] {
+        let answers = answers(&replies(&input, step));
+        let told: Vec<(u8, u16, &[u8])> = answers.iter().map(|(op, status, _, body)| (*op, *status, &**body)).collect();
+        let number = |n: u64| n.to_be_bytes();
+        let expected: Vec<(u8, u16, &[u8])> = vec![
+            (0x01, 0, b""),
+            (0x00, 0, b"\0\0\0\x07value"),
+            (0x0d, 0, b"\0\0\0\x07avalue"),
+            (0x02, 2, b"Data exists for key."),
+            (0x03, 1, b"Not found"),
+            (0x0e, 0, b""),
+            (0x00, 0, b"\0\0\0\x07quiet!"),
+            (0x01, 2, b"Data exists for key."),
+        ];
+        assert_eq!(told[..8], expected);
+        assert_eq!(told[8..11], [(5, 0, &number(10)[..]), (5, 0, &number(15)), (6, 0, &number(0))]);
+        let expected: Vec<(u8, u16, &[u8])> = vec![
+            (0x05, 1, b"Not found"),
+            (0x05, 6, b"Non-numeric server-side value for incr or decr"),
+            (0x04, 0, b""),
+            (0x04, 1, b"Not found"),
+            (0x01, 4, b"Invalid arguments"),
+            (0x7f, 0x81, b"Unknown command"),
+            (0x0a, 0, b""),
+            (0x0b, 0, b"1.6.18"),
+            (0x07, 0, b""),
+        ];
+        assert_eq!(told[11..], expected);
+        // The number of the set is that of the get; the quiet set made another value.
+        assert_eq!(answers[0].2, answers[1].2);
+        assert!(answers[0].2 != 0 && answers[6].2 != answers[0].2);
+    }
+}
+
+#[test]
+fn another_protocol_is_closed_at_once() {
+    for input in [b"\x16\x03\x01".as_slice(), b"\0", b"\xff", b"POST / HTTP/1.1\r\nset a 0 0 1\r\nx\r\n"] {
+        let mut out = Vec::new();
+        let (_, flow) = session().execute(input, &mut out, Patience::MayWait);
+        assert_eq!((flow, out), (Flow::Close, Vec::new()), "{input:?}");
+    }
+}
+
+#[test]
+fn figures_have_the_names_that_exporters_look_for() {
+    let out = replies(b"set a 0 0 1\r\nx\r\nstats\r\nstats settings\r\nstats items\r\nstats slabs\r\n", 100);
+    let text = String::from_utf8(out).unwrap();
+    for name in [
+        "rusage_user 0.",
+        "conn_yields",
+        "total_items 1",
+        "crawler_reclaimed",
+        "cas_badval",
+        "lru_crawler_starts",
+        "moves_to_cold",
+        "slabs_moved",
+        "listen_disabled_num",
+        "hash_power_level",
+        "malloc_fails",
+        "maxconns",
+        "lru_crawler yes",
+        "hot_lru_pct",
+        "items:1:number 1",
+        "items:1:age",
+        "1:chunk_size",
+        "1:cmd_set",
+        "active_slabs 1",
+    ] {
+        assert!(text.contains(&format!("STAT {name}")), "{name} in {text}");
+    }
+}
+
+#[test]
+fn all_keys_are_dumped_also_to_a_client_that_reads_slowly() {
+    let sets: String = (0..9000).map(|n| format!("set key:{n} 0 0 1 noreply\r\nx\r\n")).collect();
+    let out = replies(format!("{sets}lru_crawler metadump all\r\nversion\r\n").as_bytes(), 1 << 20);
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.matches("key=key%3A").count(), 9000);
+    assert!(text.ends_with("\r\nEND\r\nVERSION 1.6.18\r\n"), "{}", &text[text.len() - 100..]);
+    let text =
+        String::from_utf8(replies(b"set a 0 0 2\r\nxy\r\nstats cachedump 1 10\r\ncache_memlimit 3\r\n", 99)).unwrap();
+    let expected = "STORED\r\nITEM a [2 b; 0 s]\r\nEND\r\nMEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
+    assert_eq!(text, expected);
 }

@@ -11,6 +11,7 @@
 //! Source: the RESP specification; the error texts are those that Redis clients know. Differs: CR LF is required where
 //! Redis skips two bytes unseen.
 
+use crate::foreign;
 use std::ops::Range;
 
 /// A part of the input, from the beginning of its request on.
@@ -64,6 +65,8 @@ pub enum Parsed {
     Incomplete(usize),
     /// The client does not speak RESP: the rest of the input has no meaning.
     Broken(String),
+    /// The client speaks another protocol, this one; it gets no answer.
+    Foreign(&'static str),
 }
 
 /// Parses one request after another.
@@ -133,6 +136,9 @@ impl Parser {
 
     /// A line of words, as from telnet.
     fn parse_words(&mut self, input: &[u8], args: &mut Vec<Span>) -> Parsed {
+        if !input.first().is_some_and(|&byte| byte == 0 || foreign::can_begin(byte)) {
+            return Parsed::Foreign("bytes of another protocol");
+        }
         let within = &input[..input.len().min(LINE_BYTES_MAX)];
         let Some(end) = within.iter().position(|&b| b == b'\n') else {
             if within.len() == LINE_BYTES_MAX {
@@ -142,6 +148,9 @@ impl Parser {
         };
         let line = &input[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if foreign::is_http(line) {
+            return Parsed::Foreign("an HTTP request");
+        }
         let before = args.len();
         self.words.clear();
         match split_words(line, &mut self.words, args) {
@@ -389,6 +398,15 @@ mod tests {
         assert_eq!(broken_by(b"set \"k\"v\n"), "unbalanced quotes in request");
         assert_eq!(broken_by(&[b'x'; LINE_BYTES_MAX]), "too big inline request");
         assert_eq!(broken_by(b"*1\r\n$007\r\n"), "invalid bulk length");
+    }
+
+    #[test]
+    fn other_protocols_are_known_by_their_first_line_or_byte() {
+        assert_eq!(parse_all(b"GET / HTTP/1.1\r\nFLUSHALL\r\n").0, Parsed::Foreign("an HTTP request"));
+        assert_eq!(parse_all(b"Host: a\r\n").0, Parsed::Foreign("an HTTP request"));
+        // TLS, memcached's binary protocol.
+        assert_eq!(parse_all(b"\x16\x03\x01").0, Parsed::Foreign("bytes of another protocol"));
+        assert_eq!(parse_all(b"\x80").0, Parsed::Foreign("bytes of another protocol"));
     }
 
     #[test]

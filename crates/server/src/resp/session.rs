@@ -19,16 +19,18 @@ use super::parse::{ParseLimits, Parsed, Parser, Span};
 use super::reply;
 use crate::clients::Client;
 use crate::command::call::{self, Args, Call, Outcome, Refusal, Turn};
+use crate::command::number::parse_integer;
 use crate::command::table::{self, Flags, Id, Names, Spec};
 use crate::command::{self, cluster, connection, introspect, strings};
 use crate::figures::Figures;
+use crate::foreign::ForeignLog;
 use crate::keyspace::{self, Exclusive, Patience, Shared, Watch};
 use crate::planted::{Bug, planted};
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Requests parsed before they are executed.
 const BATCH_MAX: usize = 256;
@@ -54,6 +56,8 @@ pub struct RespSession {
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watch: Watch,
     pub(crate) closing: bool,
+    /// The client wants to wait for this time.
+    pub(crate) sleep: Option<Duration>,
     /// Whether the client came by TLS, and is told addresses for it.
     pub(crate) is_tls: bool,
     unsynced: bool,
@@ -115,6 +119,8 @@ enum Ending {
     More(usize),
     /// From here on the input has no meaning.
     Broken(usize, String),
+    /// From here on the input is of another protocol.
+    Foreign(usize, &'static str),
 }
 
 /// Why a batch was not executed to its end: the first request that was not, and how to go on.
@@ -147,6 +153,10 @@ impl Session for RespSession {
                     self.args.clear();
                     return (end, Flow::Close);
                 }
+                Ending::Foreign(end, what) => {
+                    ForeignLog::note(&self.server, &self.client, what);
+                    return (end, Flow::Close);
+                }
             }
         }
     }
@@ -159,6 +169,10 @@ impl Session for RespSession {
         self.client.take_pushes(out);
     }
 
+    fn reads_ahead(&self) -> bool {
+        self.authenticated
+    }
+
     fn close(&mut self) {
         self.forget_watch();
         self.server.channels.unsubscribe_all(&self.client);
@@ -168,7 +182,7 @@ impl Session for RespSession {
 
 fn end_of(ending: &Ending) -> usize {
     match *ending {
-        Ending::Read(end, _) | Ending::More(end) | Ending::Broken(end, _) => end,
+        Ending::Read(end, _) | Ending::More(end) | Ending::Broken(end, _) | Ending::Foreign(end, _) => end,
     }
 }
 
@@ -191,6 +205,7 @@ impl RespSession {
             transaction: None,
             watch: Watch::default(),
             closing: false,
+            sleep: None,
             is_tls: false,
             unsynced: false,
         }
@@ -225,6 +240,7 @@ impl RespSession {
                 Parsed::Nothing(bytes) => at += bytes,
                 Parsed::Incomplete(need) => return Ending::Read(at, need),
                 Parsed::Broken(what) => return Ending::Broken(at, what),
+                Parsed::Foreign(what) => return Ending::Foreign(at, what),
             }
         }
         Ending::More(at)
@@ -265,6 +281,9 @@ impl RespSession {
             let Some(request) = requests.get(index) else { break None };
             if out.len() > OUTPUT_BYTES {
                 break Some((index, Flow::Write));
+            }
+            if patience == Patience::MayWait && self.client.is_killed() {
+                break Some((index, Flow::Close));
             }
             let run = self.run_at(&requests[index..]);
             if let Some((id, count)) = run {
@@ -319,6 +338,10 @@ impl RespSession {
                 Step::Wait => break Some((index, Flow::Wait)),
                 Step::Close => {
                     break Some((index + 1, Flow::Close));
+                }
+                Step::Sleep(time) => {
+                    self.note(spec.id, 1, clock, || args);
+                    break Some((index + 1, Flow::Sleep(time)));
                 }
             }
             clock = self.note(spec.id, 1, clock, || args);
@@ -386,7 +409,7 @@ impl RespSession {
         let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
         // Keys of the request that are to come, and those that were present.
         let (mut left, mut present) = (0, 0);
-        let found = shared.get_many(self.database, &keys[..key_count], |index, value| {
+        let take = |index: usize, value: Found<'_>| {
             if firsts[index] > 0 {
                 if out.len() > OUTPUT_BYTES && !stopped {
                     stopped = true;
@@ -407,18 +430,34 @@ impl RespSession {
                 return;
             }
             looked += 1;
-            hits += u64::from(value.is_some());
-            match id {
-                Id::Get | Id::MGet => reply::bulk_or_null(out, value, version),
-                Id::StrLen => reply::count(out, value.map_or(0, <[u8]>::len) as u64),
+            let len = match value {
+                Found::Value(value) => value.map(<[u8]>::len),
+                Found::Len(len) => len,
+            };
+            hits += u64::from(len.is_some());
+            match (id, value) {
+                (Id::Get | Id::MGet, Found::Value(value)) => reply::bulk_or_null(out, value, version),
+                (Id::StrLen, _) => reply::count(out, len.unwrap_or(0) as u64),
                 _ => {
-                    (left, present) = (left - 1, present + u64::from(value.is_some()));
+                    (left, present) = (left - 1, present + u64::from(len.is_some()));
                     if left == 0 {
                         reply::count(out, present);
                     }
                 }
             }
-        });
+        };
+        let keys = &keys[..key_count];
+        let mut take = take;
+        let found = match id {
+            Id::Get | Id::MGet => shared.get_many(self.database, keys, |index, value| take(index, Found::Value(value))),
+            // Large values are not read for these.
+            _ => keys.iter().enumerate().try_for_each(|(index, key)| {
+                shared.value_len(self.database, key).map(|len| take(index, Found::Len(len)))
+            }),
+        };
+        if id != Id::Exists {
+            shared.note_use(keys);
+        }
         if found.is_err() {
             // One by one, each with its own answer.
             out.truncate(before);
@@ -464,7 +503,8 @@ impl RespSession {
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
         let count = pairs_of(args, &mut pairs);
         self.unsynced = true;
-        let stored = alone.make_room().and_then(|()| alone.put_many(self.database, &pairs[..count]));
+        let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
+        let stored = alone.make_room(bytes).and_then(|()| alone.put_many(self.database, &pairs[..count]));
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
@@ -505,7 +545,7 @@ impl RespSession {
         let appended = match turn {
             Turn::Shared(shared) => shared.append_many(self.database, pairs, limit, take),
             Turn::Alone(alone) => {
-                if alone.make_room().is_err() {
+                if alone.make_room(pairs.iter().map(|(_, tail)| tail.len()).sum()).is_err() {
                     // One by one, each with its own answer.
                     return None;
                 }
@@ -580,21 +620,19 @@ impl RespSession {
                 let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
                 refusal = Refusal::about("EXECABORT Transaction discarded because of: ", text, "");
             }
+            self.figures.of(spec.id).rejected.fetch_add(1, Relaxed);
             self.refuse_command(out, &refusal);
         } else if self.is_queued(spec) {
             self.queue(spec, &args);
             out.extend_from_slice(b"+QUEUED\r\n");
         } else {
-            if patience == Patience::EventLoop && spec.flags.has(Flags::WAITS) {
+            if patience == Patience::EventLoop && is_long(spec, &args) {
                 return Step::Wait;
             }
             let outcome = match class_of(spec.id) {
                 Class::Connection => {
                     *shared = None;
-                    match connection::execute(self, spec.id, args, out, patience) {
-                        Some(outcome) => outcome,
-                        None => return Step::Wait,
-                    }
+                    connection::execute(self, spec.id, args, out)
                 }
                 Class::Scan => {
                     let mut call = self.call(args, out);
@@ -612,16 +650,26 @@ impl RespSession {
                     *shared = None;
                     let Some(mut alone) = server.space.close(patience) else { return Step::Wait };
                     self.unsynced = true;
-                    self.change(&mut alone, spec, args, out)
+                    let outcome = self.change(&mut alone, spec, args, out);
+                    drop(alone);
+                    if matches!(spec.id, Id::FlushDb | Id::FlushAll) {
+                        server.compact_cleared();
+                    }
+                    outcome
                 }
             };
             if let Err(refusal) = outcome {
+                self.figures.of(spec.id).failed.fetch_add(1, Relaxed);
                 out.truncate(before);
                 self.refuse(out, &refusal);
             }
         }
         self.settle_reply(before, out);
-        if self.closing { Step::Close } else { Step::Done }
+        match self.sleep.take() {
+            _ if self.closing => Step::Close,
+            Some(time) => Step::Sleep(time),
+            None => Step::Done,
+        }
     }
 
     /// Takes back the reply that begins at `before` if the client does not want it.
@@ -666,7 +714,7 @@ impl RespSession {
             _ => {}
         }
         if spec.flags.has(Flags::DENYOOM) {
-            alone.make_room()?;
+            alone.make_room(bytes_of(spec, &args))?;
         }
         alone.begin();
         let mut call = self.call(args, out);
@@ -694,7 +742,7 @@ impl RespSession {
             return Ok(());
         }
         if transaction.commands.iter().any(|(spec, _)| spec.flags.has(Flags::DENYOOM)) {
-            alone.make_room()?;
+            alone.make_room(transaction.bytes.len())?;
         }
         alone.begin();
         let (start, reply_bytes_max) = (out.len(), self.server.settings.request_bytes.load(Relaxed));
@@ -706,7 +754,7 @@ impl RespSession {
             let args = Args { request: &transaction.bytes, spans: these };
             let before = out.len();
             let outcome = match class_of(spec.id) {
-                Class::Connection => connection::execute(self, spec.id, args, out, Patience::MayWait).unwrap_or(Ok(())),
+                Class::Connection => connection::execute(self, spec.id, args, out),
                 Class::Scan if spec.id == Id::DbSize => {
                     alone.len(self.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
                 }
@@ -720,6 +768,7 @@ impl RespSession {
             // Values that are asked for again and again would take any amount of memory.
             let too_long = out.len() - start > reply_bytes_max;
             if let Err(refusal) = if too_long { Err(call::REPLY_TOO_LONG.into()) } else { outcome } {
+                self.figures.of(spec.id).failed.fetch_add(1, Relaxed);
                 out.truncate(before);
                 self.refuse(out, &refusal);
             }
@@ -826,6 +875,20 @@ impl RespSession {
     }
 }
 
+/// Whether a command may take so long that others would have to wait for the event loop.
+fn is_long(spec: &Spec, args: &Args<'_>) -> bool {
+    const ARGS_MAX: usize = 10_000;
+    const BYTES_MAX: usize = 1 << 20;
+    spec.flags.has(Flags::WAITS) || args.len() > ARGS_MAX || spec.id == Id::SetRange && bytes_of(spec, args) > BYTES_MAX
+}
+
+/// Bytes that a command may add.
+fn bytes_of(spec: &Spec, args: &Args<'_>) -> usize {
+    let offset = || args.get(2).and_then(parse_integer).and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0);
+    let before = if spec.id == Id::SetRange { offset() } else { 0 };
+    args.from(1).map(<[u8]>::len).sum::<usize>().saturating_add(before)
+}
+
 fn call_of<'c, 'a>(session: &RespSession, args: Args<'a>, out: &'c mut Vec<u8>) -> Call<'c, 'a> {
     Call {
         args,
@@ -846,11 +909,19 @@ fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'
     count
 }
 
+/// What a lookup found: the value, or only its length.
+#[derive(Clone, Copy)]
+enum Found<'v> {
+    Value(Option<&'v [u8]>),
+    Len(Option<usize>),
+}
+
 /// What executing one request came to.
 enum Step {
     Done,
     Wait,
     Close,
+    Sleep(Duration),
 }
 
 /// What a command needs.

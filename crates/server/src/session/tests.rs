@@ -574,8 +574,8 @@ fn ask(session: &mut impl Session, input: &[u8], piece: usize) -> Vec<u8> {
             out.append(&mut written);
             match flow {
                 Flow::Read(_) | Flow::Close => break,
-                Flow::Write | Flow::Wait if kept.is_empty() => break,
-                Flow::Write | Flow::Wait => {}
+                Flow::Write | Flow::Wait | Flow::Sleep(_) if kept.is_empty() => break,
+                Flow::Write | Flow::Wait | Flow::Sleep(_) => {}
             }
         }
     }

@@ -298,8 +298,11 @@ impl MemcachedSession {
         let mut stored = Vec::new();
         if !plain {
             let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
-            if alone.make_room().and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
-                let store = |pair| alone.make_room().and_then(|()| alone.put_many(DATABASE, &[pair]));
+            let bytes = pairs.iter().map(|(_, value)| value.len()).sum();
+            if alone.make_room(bytes).and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
+                let store = |pair: (&[u8], &[u8])| {
+                    alone.make_room(pair.1.len()).and_then(|()| alone.put_many(DATABASE, &[pair]))
+                };
                 stored.extend(pairs.iter().copied().map(store));
             }
         }

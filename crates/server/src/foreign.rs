@@ -1,0 +1,86 @@
+//! Clients that speak no protocol of ours: they are closed at their first line or byte, and the log says so.
+//!
+//! A web page can make a browser send HTTP to any port of the machine, with a body of the page's choice. Read line by
+//! line, that body would be commands. So a line of HTTP ends the connection before anything after it is read.
+//!
+//! Source: the `securityWarningCommand` of Redis, which ends connections at `POST` and `Host:`. Differs: any method,
+//! any header.
+
+use crate::clients::Client;
+use crate::server::Server;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Methods that are no command of Redis or memcached.
+const METHODS: [&str; 8] = ["post", "put", "head", "options", "connect", "trace", "patch", "pri"];
+
+/// Whether a line is the first of an HTTP request, or one of its headers. GET and DELETE are commands too: they are
+/// methods only where a target and a version follow.
+pub(crate) fn is_http(line: &[u8]) -> bool {
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let Some(first) = words.next() else { return false };
+    if first.len() > 1
+        && let Some(name) = first.strip_suffix(b":")
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
+    {
+        return true;
+    }
+    let second = words.next().unwrap_or_default();
+    let is_target = second.starts_with(b"/") || second.starts_with(b"*") || find(second, b"://");
+    let has_version = words.last().is_some_and(|word| word.len() > 5 && word[..5].eq_ignore_ascii_case(b"HTTP/"));
+    let is_method = METHODS.iter().any(|method| first.eq_ignore_ascii_case(method.as_bytes()));
+    is_method || has_version && is_target
+}
+
+fn find(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// Whether a connection of a text protocol can begin with this byte: a character, or a blank.
+pub(crate) fn can_begin(byte: u8) -> bool {
+    byte.is_ascii_graphic() || byte.is_ascii_whitespace()
+}
+
+/// When the log last had such a client.
+#[derive(Default)]
+pub struct ForeignLog(AtomicU64);
+
+impl ForeignLog {
+    /// Logs that a client is closed, at most once a minute: a web page can make a browser connect in a loop.
+    pub(crate) fn note(server: &Server, client: &Client, what: &str) {
+        const EVERY_S: u64 = 60;
+        let now_s = server.started.elapsed().as_secs() + EVERY_S;
+        let last_s = server.foreign.0.load(Relaxed);
+        if now_s - last_s >= EVERY_S && server.foreign.0.compare_exchange(last_s, now_s, Relaxed, Relaxed).is_ok() {
+            tracing::warn!(address = %client.address, "closed a connection that sent {what}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_headers_of_http_are_known() {
+        for line in [
+            "GET / HTTP/1.1",
+            "POST / HTTP/1.1",
+            "post /x",
+            "OPTIONS * HTTP/1.1",
+            "FLUSHALL /a'b HTTP/1.0",
+            "DELETE http://h/ HTTP/1.1",
+            "PRI * HTTP/2.0",
+            "CONNECT h:6379 HTTP/1.1",
+            "Host: localhost:6379",
+            "content-length: 3",
+            "X_y:",
+        ] {
+            assert!(is_http(line.as_bytes()), "{line}");
+        }
+        for line in
+            ["", " ", "GET /", "get / b", "delete key", "delete * noreply", "set k HTTP/1.1", "PUBLISH a: b", ":"]
+        {
+            assert!(!is_http(line.as_bytes()), "{line}");
+        }
+    }
+}
