@@ -3,6 +3,7 @@
 use super::open_or_create;
 use super::put::PairArguments;
 use crate::failure::Result;
+use splitpoint_server::keyspace::ServedFile;
 
 /// Add bytes to the end of a key's value
 ///
@@ -17,7 +18,7 @@ impl Append {
     pub fn run(self) -> Result<()> {
         let (key, value) = self.pair.key_and_value()?;
         let table = open_or_create(&self.pair.file)?;
-        table.append(&key, &value)?;
+        ServedFile::of(&table)?.append(&key, &value)?;
         Ok(table.close()?)
     }
 }

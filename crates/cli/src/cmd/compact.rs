@@ -7,6 +7,7 @@ use crate::number::{grouped, size};
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
+use splitpoint::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 /// table open for reading go on, and open it again afterwards.
 ///
 /// A signal takes effect when the table is consistent again. If the process is killed, nothing is lost; run it again.
+/// A file that a server has open is compacted by the server's command HT.COMPACT.
 #[derive(clap::Args)]
 pub struct Compact {
     /// The table
@@ -32,7 +34,11 @@ pub struct Compact {
 impl Compact {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let table = open_to_change(&self.file)?;
+        let table = open_to_change(&self.file).map_err(|failure| {
+            let is_in_use = failure.is_of(&[ErrorKind::Locked]);
+            let how = "A server compacts its file while it serves: `redis-cli -h HOST -p PORT HT.COMPACT`";
+            if is_in_use { failure.and(how) } else { failure }
+        })?;
         let before = self.file_bytes()?;
         let start = Instant::now();
         let progress = Progress::of_one_step("compacting");

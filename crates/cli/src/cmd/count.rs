@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Print the number of pairs
 ///
-/// The file keeps it, so nothing is read but its header.
+/// The file keeps it, so nothing is read but its header; a file with lifetimes of a server is scanned.
 #[derive(clap::Args)]
 pub struct Count {
     /// The table or dictionary
@@ -16,6 +16,6 @@ pub struct Count {
 
 impl Count {
     pub fn run(self) -> Result<()> {
-        Output::stdout().line(&Store::open(&self.file)?.len().to_string())
+        Output::stdout().line(&Store::open(&self.file)?.count_keys()?.to_string())
     }
 }

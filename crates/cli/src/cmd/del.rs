@@ -3,6 +3,7 @@
 use super::keys::{Absent, KeyArgs};
 use super::open_to_change;
 use crate::failure::Result;
+use splitpoint_server::keyspace::ServedFile;
 use std::path::PathBuf;
 
 /// Delete keys and their values
@@ -23,10 +24,11 @@ impl Del {
     pub fn run(self) -> Result<()> {
         let keys = self.keys.parse(self.escaped)?;
         let table = open_to_change(&self.file)?;
+        let file = ServedFile::of(&table)?;
         let mut absent = Absent::default();
         let all = keys.each(|key| {
-            if !table.remove(key)? {
-                return absent.add(&self.file, key, |key| Ok(table.contains(key)?));
+            if !file.remove(key)? {
+                return absent.add(&self.file, key, |key| Ok(file.contains(key)?));
             }
             Ok(())
         });

@@ -70,7 +70,7 @@ impl Diff {
         let progress = Progress::of_output("comparing", "pair", Some(a.len() + b.len()));
         let (mut value, mut row, mut done) = (Vec::new(), Vec::new(), 0);
         for (of, in_a) in [(a, true), (b, false)] {
-            let mut pairs = of.pairs();
+            let mut pairs = of.pairs()?;
             while let Some((key, pair_value)) = pairs.next_ref()? {
                 interrupt.stop_if_caught("not everything was compared")?;
                 let pair = Pair { key, value: pair_value };

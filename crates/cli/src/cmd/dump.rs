@@ -8,6 +8,7 @@ use crate::number::count_of;
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
+use splitpoint_server::keyspace::ServedFile;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -60,7 +61,13 @@ impl Dump {
         }
         let interrupt = Interrupt::watch()?;
         let table = open_to_read(&self.file)?;
-        write_all(&self.file, || table.scan(), table.len(), self.format.format.0, &interrupt)
+        let file = ServedFile::of(&table)?;
+        write_all(&self.file, || file.keys_of(table.scan()), table.len(), self.format.format.0, &interrupt)?;
+        if file.has_marks() {
+            let file = self.file.display();
+            eprintln!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump");
+        }
+        Ok(())
     }
 }
 

@@ -3,10 +3,11 @@
 use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
 use super::dict::{Report, bar_of_pairs, ended, watched};
 use super::{open_to_read, require_directory_of};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::source::Read;
 use splitpoint::DictionaryBuilder;
+use splitpoint_server::keyspace::ServedFile;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -46,6 +47,13 @@ impl Freeze {
         let builder = builder.filter(self.index.filter.unwrap_or(0));
         let builder = self.shape.shape(builder)?;
         let table = open_to_read(&self.file)?;
+        if ServedFile::of(&table)?.has_marks() {
+            let (file, dict) = (self.file.display(), self.dict.display());
+            return Err(Failure::no(format_args!(
+                "{file}: a server keeps lifetimes in it, which a dictionary has not; \
+                 `splitpoint dict build {file} {dict}` takes the keys that have not expired"
+            )));
+        }
         require_directory_of(&self.dict)?;
         let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let bar = bar_of_pairs();

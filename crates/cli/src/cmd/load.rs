@@ -14,7 +14,8 @@ use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, acce
 use clap::ValueEnum;
 use serde_json::json;
 use splitpoint::{Durability, ErrorKind, HashKind, Table, TableOptions};
-use std::cell::OnceCell;
+use splitpoint_server::keyspace::ServedFile;
+use std::cell::{Cell, OnceCell};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -156,8 +157,14 @@ impl Load {
         let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
         self.refuse_own(&inputs.files)?;
         let existed = self.file.exists();
-        let mut loading =
-            Loading { load: &self, table: OnceCell::new(), stored: 0, table_failed: false, start: Instant::now() };
+        let mut loading = Loading {
+            load: &self,
+            table: OnceCell::new(),
+            has_marks: Cell::new(None),
+            stored: 0,
+            table_failed: false,
+            start: Instant::now(),
+        };
         let loaded = loading.all(&mut inputs, existed);
         // A first load that fails leaves no empty table behind.
         let nothing_kept = if self.whole {
@@ -357,6 +364,8 @@ impl Report<'_> {
 struct Loading<'l> {
     load: &'l Load,
     table: OnceCell<Table>,
+    /// Whether a server has kept lifetimes in the table.
+    has_marks: Cell<Option<bool>>,
     /// Rows in the table.
     stored: u64,
     /// The library failed, not an input.
@@ -381,6 +390,12 @@ impl Loading<'_> {
     /// `Some` reason if the pair may not be stored.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
         let table = self.load.table(&self.table)?;
+        // A new value must not have the lifetime of an old one.
+        let table = match self.has_marks.get() {
+            Some(has_marks) => ServedFile::with_marks(table, has_marks),
+            None => ServedFile::of(table)?,
+        };
+        self.has_marks.set(Some(table.has_marks()));
         match self.load.duplicates.unwrap_or(Duplicates::Last) {
             Duplicates::Last => accepted(table.put(pair.key, pair.value)),
             Duplicates::Append => match &self.load.separator {

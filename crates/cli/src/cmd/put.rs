@@ -2,13 +2,15 @@
 
 use super::{argument_bytes, open_or_create};
 use crate::failure::{Failure, Result};
+use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
 
 /// Store a value under a key, replacing any earlier value
 ///
-/// Creates the table if missing. The pair is in the file when the command returns.
+/// Creates the table if missing. The pair is in the file when the command returns. In a file that was served the key
+/// loses its lifetime, as by SET.
 #[derive(clap::Args)]
 pub struct Put {
     #[command(flatten)]
@@ -55,7 +57,7 @@ impl Put {
     pub fn run(self) -> Result<()> {
         let (key, value) = self.pair.key_and_value()?;
         let table = open_or_create(&self.pair.file)?;
-        table.put(&key, &value)?;
+        ServedFile::of(&table)?.put(&key, &value)?;
         Ok(table.close()?)
     }
 }

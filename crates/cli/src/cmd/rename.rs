@@ -3,6 +3,7 @@
 use super::{argument_bytes, key_absent, open_to_change};
 use crate::failure::{Failure, Result};
 use crate::format::tsv;
+use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -32,20 +33,18 @@ impl Rename {
     pub fn run(self) -> Result<()> {
         let (old, new) = (argument_bytes(&self.old, self.escaped)?, argument_bytes(&self.new, self.escaped)?);
         let table = open_to_change(&self.file)?;
-        let Some(value) = table.get(&old)? else {
-            return Err(Failure::no(key_absent(&self.file, &old, |key| Ok(table.contains(key)?))?));
-        };
+        let (file, mut value) = (ServedFile::of(&table)?, Vec::new());
+        if !file.get_into(&old, &mut value)? {
+            return Err(Failure::no(key_absent(&self.file, &old, |key| Ok(file.contains(key)?))?));
+        }
         if old == new {
             return Ok(table.close()?);
         }
-        if !self.force && table.contains(&new)? {
+        if !self.force && file.contains(&new)? {
             let (file, key) = (self.file.display(), tsv::quoted(&new));
             return Err(Failure::no(format_args!("{file}: the key {key} exists; --force replaces its value")));
         }
-        let mut both = table.batch();
-        both.put(&new, &value)?;
-        both.remove(&old)?;
-        both.commit()?;
+        file.rename(&old, &new, &value)?;
         Ok(table.close()?)
     }
 }

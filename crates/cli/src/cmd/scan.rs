@@ -6,7 +6,7 @@ use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
 use crate::output::{Output, say};
-use splitpoint::Scan as TableScan;
+use splitpoint_server::keyspace::{ServedFile, ServedScan};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -41,7 +41,7 @@ impl Scan {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         let table = open_to_read(&self.file)?;
-        let mut scan = table.scan_from(self.cursor);
+        let mut scan = ServedFile::of(&table)?.keys_of(table.scan_from(self.cursor));
         let mut out = Output::stdout();
         let written = if self.json {
             self.write_json(&mut scan, &mut out, &interrupt)
@@ -53,7 +53,7 @@ impl Scan {
         written
     }
 
-    fn write_tsv(&self, scan: &mut TableScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
+    fn write_tsv(&self, scan: &mut ServedScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
         let cursor = self.each_pair(scan, interrupt, |_, pair, row| {
             tsv::write(pair, row);
             out.write(row)
@@ -66,7 +66,7 @@ impl Scan {
         Ok(())
     }
 
-    fn write_json(&self, scan: &mut TableScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
+    fn write_json(&self, scan: &mut ServedScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
         out.write(b"{\"pairs\":[")?;
         let cursor = self.each_pair(scan, interrupt, |number, pair, row| {
             row.extend_from_slice(if number == 0 { b"\n" } else { b",\n" });
@@ -84,7 +84,7 @@ impl Scan {
     /// them.
     fn each_pair(
         &self,
-        scan: &mut TableScan<'_>,
+        scan: &mut ServedScan<'_>,
         interrupt: &Interrupt,
         mut write: impl FnMut(u64, Pair<'_>, &mut Vec<u8>) -> Result<()>,
     ) -> Result<Option<u64>> {

@@ -1,9 +1,10 @@
-//! A table or a dictionary, for commands that read both.
+//! A table or a dictionary, for commands that read both. A table that was served shows the keys of its server.
 
 use super::{dict, is_table, open_to_read};
 use crate::failure::Result;
 use crate::source::PairStream;
 use splitpoint::{Dictionary, Table};
+use splitpoint_server::keyspace::ServedFile;
 use std::path::Path;
 
 pub enum Store {
@@ -20,6 +21,7 @@ impl Store {
         Ok(Self::Table(Box::new(open_to_read(path)?)))
     }
 
+    /// The number of pairs; with those that a server keeps beside the keys, where it has.
     pub fn len(&self) -> u64 {
         match self {
             Self::Table(table) => table.len(),
@@ -27,26 +29,37 @@ impl Store {
         }
     }
 
+    /// The number of keys.
+    pub fn count_keys(&self) -> Result<u64> {
+        Ok(match self {
+            Self::Table(table) => ServedFile::of(table)?.count_keys()?,
+            Self::Dictionary(dictionary) => dictionary.len(),
+        })
+    }
+
     /// Replaces `value`; `false` if the key is absent.
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         Ok(match self {
-            Self::Table(table) => table.get_into(key, value)?,
+            Self::Table(table) => ServedFile::of(table)?.get_into(key, value)?,
             Self::Dictionary(dictionary) => dictionary.get_into(key, value)?,
         })
     }
 
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         Ok(match self {
-            Self::Table(table) => table.contains(key)?,
+            Self::Table(table) => ServedFile::of(table)?.contains(key)?,
             Self::Dictionary(dictionary) => dictionary.contains(key)?,
         })
     }
 
     /// All pairs, bucket by bucket or in hash order.
-    pub fn pairs(&self) -> Box<dyn PairStream + '_> {
-        match self {
-            Self::Table(table) => Box::new(table.scan()),
+    ///
+    /// # Errors
+    /// That the table cannot be read.
+    pub fn pairs(&self) -> Result<Box<dyn PairStream + '_>> {
+        Ok(match self {
+            Self::Table(table) => Box::new(ServedFile::of(table)?.keys_of(table.scan())),
             Self::Dictionary(dictionary) => Box::new(dictionary.iter()),
-        }
+        })
     }
 }

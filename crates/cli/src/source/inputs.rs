@@ -15,6 +15,7 @@ use crate::number::count_of;
 use crate::output::say;
 use crate::progress::{Progress, STEPS_PER_TICK};
 use splitpoint::{Dictionary, ErrorKind};
+use splitpoint_server::keyspace::ServedFile;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -259,7 +260,8 @@ impl<'i> Inputs<'i> {
                 self.begin(index, Kind::Table);
                 let table = open_to_read(&path)?;
                 let pairs = table.len();
-                self.feed_rows(index, &mut Stored::new(table.scan(), pairs, bytes), take)
+                let keys = ServedFile::of(&table)?.keys_of(table.scan());
+                self.feed_rows(index, &mut Stored::new(keys, pairs, bytes), take)
             }
             Some(Kind::Rows(Format::Parquet)) => {
                 self.begin(index, Kind::Rows(Format::Parquet));

@@ -2,7 +2,8 @@
 
 use crate::failure::Result;
 use crate::format::{Pair, Row, Source};
-use splitpoint::{Pairs, Scan};
+use splitpoint::Pairs;
+use splitpoint_server::keyspace::ServedScan;
 
 /// The common part of a table's scan and a dictionary's iterator.
 pub trait PairStream {
@@ -10,9 +11,9 @@ pub trait PairStream {
     fn next_ref(&mut self) -> splitpoint::Result<Option<(&[u8], &[u8])>>;
 }
 
-impl PairStream for Scan<'_> {
+impl PairStream for ServedScan<'_> {
     fn next_ref(&mut self) -> splitpoint::Result<Option<(&[u8], &[u8])>> {
-        Scan::next_ref(self)
+        ServedScan::next_ref(self)
     }
 }
 

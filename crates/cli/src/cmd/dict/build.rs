@@ -14,6 +14,7 @@ use crate::output::say;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted};
 use clap::ValueEnum;
 use splitpoint::{DictionaryBuilder, HashKind};
+use splitpoint_server::keyspace::ServedFile;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -119,7 +120,10 @@ impl Build {
         let mut inputs = Inputs::look(inputs, &self.source, &interrupt)?;
         let builder = self.builder(&inputs)?;
         let read = match &inputs.files[..] {
-            [InputFile { path, kind: Some(Kind::Table), bytes }] if self.may_freeze() => {
+            // Of a file with lifetimes of a server only the keys are taken, below.
+            [InputFile { path, kind: Some(Kind::Table), bytes }]
+                if self.may_freeze() && !ServedFile::of(&open_to_read(path)?)?.has_marks() =>
+            {
                 let table = open_to_read(path)?;
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(self.out(), &watched(builder, &interrupt, &bar));

@@ -17,6 +17,7 @@ use crate::number::{count_of, size};
 use crate::output::Output;
 use editor::Editor;
 use splitpoint::Table;
+use splitpoint_server::keyspace::ServedFile;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -180,8 +181,8 @@ impl<'s> Session<'s> {
         let mut out = Output::stdout();
         match (names[0], arguments) {
             ("get", [_, ..]) => self.get(arguments, &mut out)?,
-            ("put", [key, value]) => self.table()?.put(key, value)?,
-            ("append", [key, value]) => drop(self.table()?.append(key, value)?),
+            ("put", [key, value]) => ServedFile::of(self.table()?)?.put(key, value)?,
+            ("append", [key, value]) => drop(ServedFile::of(self.table()?)?.append(key, value)?),
             ("del", [_, ..]) => self.delete(arguments)?,
             ("exists", [_, ..]) => self.exists(arguments, &mut out)?,
             ("rename", [old, new]) => self.rename(old, new)?,
@@ -247,7 +248,7 @@ impl<'s> Session<'s> {
 
     fn delete(&mut self, keys: &[Vec<u8>]) -> Result<()> {
         for key in keys {
-            if !self.table()?.remove(key)? {
+            if !ServedFile::of(self.table()?)?.remove(key)? {
                 return Err(self.absent(key));
             }
         }
@@ -263,15 +264,14 @@ impl<'s> Session<'s> {
     }
 
     fn rename(&mut self, old: &[u8], new: &[u8]) -> Result<()> {
-        let table = self.table()?;
-        let Some(value) = table.get(old)? else { return Err(self.absent(old)) };
-        if table.contains(new)? {
+        let (file, mut value) = (ServedFile::of(self.table()?)?, Vec::new());
+        if !file.get_into(old, &mut value)? {
+            return Err(self.absent(old));
+        }
+        if file.contains(new)? {
             return Err(Failure::no(format_args!("the key {} exists; delete it first", tsv::quoted(new))));
         }
-        let mut both = table.batch();
-        both.put(new, &value)?;
-        both.remove(old)?;
-        Ok(both.commit()?)
+        Ok(file.rename(old, new, &value)?)
     }
 
     fn is_interrupted(&self) -> bool {
@@ -284,7 +284,7 @@ impl<'s> Session<'s> {
             None => {}
             Some(Store::Table(table)) => {
                 let Some(from) = from else { return Err(Failure::no("there are no more pairs; `list` begins again")) };
-                let mut scan = table.scan_from(from);
+                let mut scan = ServedFile::of(table)?.keys_of(table.scan_from(from));
                 let mut count = 0;
                 // Past the limit while the cursor has not moved, as in `scan`.
                 while count < limit || (limit > 0 && scan.cursor() == Some(from)) {
@@ -302,7 +302,7 @@ impl<'s> Session<'s> {
             Some(store) => {
                 // A dictionary has no cursor; the position is a count.
                 let Some(from) = from else { return Err(Failure::no("there are no more pairs; `list` begins again")) };
-                let mut pairs = store.pairs();
+                let mut pairs = store.pairs()?;
                 let mut count = 0;
                 while count < from.saturating_add(limit) && !self.is_interrupted() {
                     let Some((key, value)) = pairs.next_ref()? else { break };
