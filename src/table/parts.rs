@@ -49,7 +49,7 @@ impl Table {
     /// Overwrites the value of `key` from byte `at` on with `part`. `false`, with nothing changed, if the key is
     /// absent or its value does not reach so far.
     ///
-    /// In memory it writes only the part. In a file it reads and writes the whole value, since the log has whole values.
+    /// In memory it writes only the part. In a file it reads and writes the whole value, since the log has whole ones.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -82,7 +82,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use crate::Table;
+    use super::Table;
 
     #[test]
     fn parts_of_values_of_any_length_are_read_and_overwritten_in_place() {

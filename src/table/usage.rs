@@ -45,7 +45,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use crate::Table;
+    use super::Table;
 
     #[test]
     fn memory_of_removed_pairs_is_not_in_use() {

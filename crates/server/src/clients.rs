@@ -5,7 +5,7 @@ use atomic_waker::AtomicWaker;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One connection, as others see it.
 pub struct Client {
@@ -167,6 +167,9 @@ impl Client {
 /// All connections.
 pub struct Clients {
     next_id: AtomicU64,
+    is_paused: AtomicBool,
+    /// Until when clients are to wait, and whether all of them.
+    paused: Mutex<(Instant, bool)>,
     /// As many as there are descriptors for.
     pub descriptors_max: AtomicUsize,
     count: AtomicUsize,
@@ -181,6 +184,8 @@ impl Default for Clients {
     fn default() -> Self {
         Clients {
             next_id: AtomicU64::new(0),
+            is_paused: AtomicBool::new(false),
+            paused: Mutex::new((Instant::now(), false)),
             descriptors_max: AtomicUsize::new(usize::MAX),
             count: AtomicUsize::new(0),
             all: Mutex::default(),
@@ -226,6 +231,33 @@ impl Clients {
         all.insert(client.id, client.clone());
         self.count.store(all.len(), Relaxed);
         Some(client)
+    }
+
+    /// Lets clients wait for this time (CLIENT PAUSE): those that write, or all. Zero ends it.
+    pub fn set_pause(&self, time: Duration, all: bool) {
+        *self.paused.lock().unwrap_or_else(|e| e.into_inner()) = (Instant::now() + time, all);
+        self.is_paused.store(!time.is_zero(), Relaxed);
+    }
+
+    /// Whether some clients are to wait.
+    #[inline]
+    pub fn are_paused(&self) -> bool {
+        self.is_paused.load(Relaxed)
+    }
+
+    /// How long a command has to wait before it asks again; `None`: it may be executed.
+    pub fn pause(&self, writes: bool) -> Option<Duration> {
+        /// As CLIENT UNPAUSE may end it earlier.
+        const AT_ONCE: Duration = Duration::from_millis(10);
+        if !self.are_paused() {
+            return None;
+        }
+        let (until, all) = *self.paused.lock().unwrap_or_else(|e| e.into_inner());
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            self.is_paused.store(false, Relaxed);
+        }
+        (!left.is_zero() && (all || writes)).then(|| left.min(AT_ONCE))
     }
 
     /// A connection has ended.

@@ -6,8 +6,8 @@
 //!     what is left of the input: kept by the connection     what the socket does not take: likewise
 //! ```
 //!
-//! So a connection that waits keeps no buffer, and requests that come whole are never copied. Some clients write a whole
-//! pipeline before they read, so while replies wait for a client its requests are read on, up to
+//! So a connection that waits keeps no buffer, and requests that come whole are never copied. Some clients write a
+//! whole pipeline before they read, so while replies wait for a client its requests are read on, up to
 //! `Settings::request_bytes`; they are executed once the client has taken the replies. A client that neither takes
 //! replies nor sends requests for `Settings::stalled_s` is closed.
 

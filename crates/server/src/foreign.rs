@@ -26,7 +26,7 @@ pub(crate) fn is_http(line: &[u8]) -> bool {
     }
     let second = words.next().unwrap_or_default();
     let is_target = second.starts_with(b"/") || second.starts_with(b"*") || find(second, b"://");
-    let has_version = words.last().is_some_and(|word| word.len() > 5 && word[..5].eq_ignore_ascii_case(b"HTTP/"));
+    let has_version = words.next_back().is_some_and(|word| word.len() > 5 && word[..5].eq_ignore_ascii_case(b"HTTP/"));
     let is_method = METHODS.iter().any(|method| first.eq_ignore_ascii_case(method.as_bytes()));
     is_method || has_version && is_target
 }

@@ -283,8 +283,8 @@ fn reload(flags: &Options, server: &Server, security: &Security) {
     systemd::notify("READY=1");
 }
 
-/// Raises the limit of descriptors to what the system allows. Returns how many clients may connect: some descriptors are
-/// kept back for the databases, their logs and journals, checkpoints, listeners and the status page.
+/// Raises the limit of descriptors to what the system allows. Returns how many clients may connect: some descriptors
+/// are kept back for the databases, their logs and journals, checkpoints, listeners and the status page.
 fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const RESERVED: u64 = 192;

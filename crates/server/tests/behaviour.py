@@ -78,6 +78,25 @@ def slow_reader():
     print("behaviour: slow readers are bounded and cut off")
 
 
+def whole_pipelines():
+    """A client that writes all its requests before it reads the first reply is served."""
+    server = servers.splitpoint("--stall-timeout", 5)
+    connection = Connection(server.port)
+    connection.call("SET", "k", b"v" * 200)
+    connection.socket.sendall(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n" * 170_000)
+    left = 170_000 * len(b"$200\r\n" + b"v" * 200 + b"\r\n")
+    while left > 0:
+        piece = connection.socket.recv(1 << 20)
+        expect(piece, "the connection was closed")
+        left -= len(piece)
+    # Only the sleeper waits, and others do not even where there are more of them than threads.
+    sleepers = [Connection(server.port) for _ in range(40)]
+    [sleeper.send(("DEBUG", "SLEEP", 60)) for sleeper in sleepers]
+    expect(connection.call("KEYS", "none") == [], "KEYS beside sleepers")
+    server.stop()
+    print("behaviour: pipelines that are written before a reply is read")
+
+
 def limits():
     server = servers.splitpoint("--max-value", "2M", "--max-clients", 5)
     connection = Connection(server.port)
@@ -87,10 +106,15 @@ def limits():
     expect(connection.call("SETRANGE", "k", 3 << 20, "x").startswith("-ERR string exceeds"), "a long value")
     connection.call("SET", "k", b"x" * (2 << 20))
     expect(connection.call("APPEND", "k", "x").startswith("-ERR string exceeds"), "a value that grows too long")
-    for garbage in [b"*1000000000\r\n", b"*-5000000000\r\n", b"*2\r\n$3\r\nGET\r\nx", b"\x16\x03\x01" + b"\n", b"*1\r\n$4\r\nPINGxx"]:
+    for garbage in [b"*3000000000\r\n", b"*-5000000000\r\n", b"*2\r\n$3\r\nGET\r\nx", b"*1\r\n$4\r\nPINGxx"]:
         other = Connection(server.port)
         other.socket.sendall(garbage)
         expect(other.reply().startswith("-ERR"), f"{garbage} is accepted")
+    for foreign in [b"\x16\x03\x01", b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nFLUSHALL\r\n"]:
+        other = Connection(server.port)
+        other.socket.sendall(foreign)
+        expect(other.socket.recv(100) == b"", f"{foreign} is answered")
+    expect(connection.call("EXISTS", "k") == 1, "a web page removed keys")
     many = [Connection(server.port) for _ in range(8)]
     refused = 0
     for other in many:
@@ -641,6 +665,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        whole_pipelines()
         limits()
         attacks()
         authentication(folder)

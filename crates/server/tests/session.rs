@@ -506,3 +506,85 @@ fn parts_of_values_are_written_where_they_are() {
         assert_eq!(tail, [b"$3\r\n", &model[model.len() - 3..], b"\r\n"].concat());
     }
 }
+
+/// The replies to commands of words, each on a line.
+fn replies_to(session: &mut RespSession, lines: &[&str]) -> Vec<String> {
+    let reply = |line: &&str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let bytes = replies(session, &request(&words), 1 << 20);
+        bytes.escape_ascii().to_string().replace("\\r\\n", " ").trim().to_owned()
+    };
+    lines.iter().map(reply).collect()
+}
+
+/// What Redis 7.0.15 answers.
+#[test]
+fn bits_are_counted_found_and_combined_as_in_redis() {
+    let mut session = session(SpaceOptions::default());
+    let lines = [
+        ("SETBIT k 7 1", ":0"),
+        ("SETBIT k 7 0", ":1"),
+        ("SETBIT k 100 1", ":0"),
+        ("STRLEN k", ":13"),
+        ("GETBIT k 100", ":1"),
+        ("GETBIT k 4000", ":0"),
+        ("SETBIT k -1 1", "-ERR bit offset is not an integer or out of range"),
+        ("SETBIT k 0 2", "-ERR bit is not an integer or out of range"),
+        ("SET s foobar", "+OK"),
+        ("BITCOUNT s", ":26"),
+        ("BITCOUNT s 0 0", ":4"),
+        ("BITCOUNT s 1 1 BYTE", ":6"),
+        ("BITCOUNT s 5 30 BIT", ":17"),
+        ("BITCOUNT s 0", "-ERR syntax error"),
+        ("BITCOUNT absent", ":0"),
+        ("BITPOS s 1", ":1"),
+        ("BITPOS s 0", ":0"),
+        ("BITPOS s 1 2 -1", ":17"),
+        ("BITPOS s 1 7 -1 BIT", ":9"),
+        ("BITPOS absent 0", ":0"),
+        ("BITPOS absent 1", ":-1"),
+        ("SET f \u{7f}", "+OK"),
+        ("BITPOS f 0 0 -1", ":0"),
+        ("BITPOS f 2", "-ERR The bit argument must be 1 or 0."),
+        ("BITOP AND d s k", ":13"),
+        ("BITOP NOT d s", ":6"),
+        ("GETBIT d 0", ":1"),
+        ("BITOP NOT d s k", "-ERR BITOP NOT must be called with a single source key."),
+        ("BITOP OR d absent", ":0"),
+        ("EXISTS d", ":0"),
+        ("BITFIELD n SET u8 0 255 GET i8 0 INCRBY u2 100 1", "*3 :0 :-1 :1"),
+        ("BITFIELD n OVERFLOW SAT INCRBY u8 0 10 OVERFLOW FAIL INCRBY u8 0 1", "*2 :255 $-1"),
+        ("BITFIELD n INCRBY u8 0 1 SET i64 #1 -5 GET i64 #1", "*3 :0 :67108864 :-5"),
+        (
+            "BITFIELD n GET u64 0",
+            "-ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
+        ),
+        ("BITFIELD_RO n SET u8 0 1", "-ERR BITFIELD_RO only supports the GET subcommand"),
+        ("SET a ohmytext", "+OK"),
+        ("SET b mynewtext", "+OK"),
+        ("LCS a b", "$6 mytext"),
+        ("LCS a b LEN", ":6"),
+        ("LCS a b IDX", "*4 $7 matches *2 *2 *2 :4 :7 *2 :5 :8 *2 *2 :2 :3 *2 :0 :1 $3 len :6"),
+        ("LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN", "*4 $7 matches *1 *3 *2 :4 :7 *2 :5 :8 :4 $3 len :6"),
+        ("ROLE", "*3 $6 master :0 *0"),
+        ("WAIT 0 100", ":0"),
+        ("ACL WHOAMI", "$7 default"),
+        ("CLIENT UNBLOCK 5", ":0"),
+        ("CLIENT PAUSE 0", "+OK"),
+    ];
+    let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+    for ((command, expected), reply) in lines.iter().zip(replies_to(&mut session, &commands)) {
+        assert_eq!(reply, *expected, "{command}");
+    }
+}
+
+#[test]
+fn a_paused_client_waits_and_then_goes_on() {
+    let mut session = session(SpaceOptions::default());
+    replies_to(&mut session, &["CLIENT PAUSE 60000 WRITE"]);
+    let mut out = Vec::new();
+    let input = [request(&[b"GET", b"k"]), request(&[b"SET", b"k", b"v"])].concat();
+    let (used, flow) = session.execute(&input, &mut out, Patience::MayWait);
+    assert!(matches!(flow, Flow::Sleep(_)) && out == b"$-1\r\n" && used == request(&[b"GET", b"k"]).len());
+    assert_eq!(replies_to(&mut session, &["CLIENT UNPAUSE", "SET k v"]), ["+OK", "+OK"]);
+}

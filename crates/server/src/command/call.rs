@@ -205,7 +205,10 @@ impl Turn<'_, '_> {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
-        self.get_part(database, key, |_| 0..0, &mut Vec::new())
+        match self {
+            Turn::Shared(shared) => shared.value_len(database, key),
+            Turn::Alone(alone) => alone.value_len(database, key),
+        }
     }
 
     /// The length of the value of `key`, and the part of it that `choose` returns for that length. Reads only the part.

@@ -9,8 +9,9 @@ use crate::resp::session::{Replies, RespSession};
 use crate::resp::{Version, reply};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::*;
+use std::time::Duration;
 
-const HELP: [&str; 23] = [
+const HELP: [&str; 27] = [
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GETNAME",
     "    Return the name of the current connection.",
@@ -26,12 +27,16 @@ const HELP: [&str; 23] = [
     "    Return information about client connections.",
     "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
     "    Accepted; without effect here.",
+    "PAUSE <timeout> [WRITE|ALL], UNPAUSE",
+    "    Let clients wait for <timeout> milliseconds; end that.",
     "REPLY (ON|OFF|SKIP)",
     "    Control the replies sent to the current connection.",
     "SETINFO <LIB-NAME|LIB-VER> <value>",
     "    Assign information about the client's library.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "    Accepted; no command of this server blocks.",
     "HELP",
     "    Print this help.",
 ];
@@ -67,7 +72,28 @@ pub(crate) fn client(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8
         }
         (b"no-evict" | b"no-touch", 3) if args.is(2, "on") || args.is(2, "off") => reply::ok(out),
         (b"reply" | b"no-evict" | b"no-touch", 3) => return Err(SYNTAX.into()),
-        (b"unpause", 2) => reply::ok(out),
+        (b"pause", 3 | 4) => {
+            let all = args.len() == 3 || args.is(3, "all");
+            if !all && !args.is(3, "write") {
+                return Err(SYNTAX.into());
+            }
+            let timeout = parse_integer(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
+            let timeout_ms = u64::try_from(timeout).map_err(|_| "ERR timeout is negative")?;
+            session.server.clients.set_pause(Duration::from_millis(timeout_ms.min(u32::MAX.into())), all);
+            reply::ok(out);
+        }
+        (b"unpause", 2) => {
+            session.server.clients.set_pause(Duration::ZERO, false);
+            reply::ok(out);
+        }
+        // No command of this server blocks its client.
+        (b"unblock", 3 | 4) => {
+            parse_integer(args.at(2)).ok_or(super::call::NOT_AN_INTEGER)?;
+            if args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error") {
+                return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
+            }
+            reply::integer(out, 0);
+        }
         (b"help", 2) => {
             reply::array(out, HELP.len());
             HELP.iter().for_each(|line| reply::simple(out, line));

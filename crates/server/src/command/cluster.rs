@@ -7,7 +7,7 @@
 
 use super::call::{Args, Outcome, Refusal};
 use super::number::parse_integer;
-use super::table::{Id, Spec};
+use super::table::Spec;
 use crate::dictionary::slots::{Place, SlotMap, text_of};
 use crate::dictionary::topology::{Address, Node};
 use crate::dictionary::{Generation, Served};
@@ -60,14 +60,18 @@ fn address_of(node: &Node, session: &RespSession) -> Address {
     })
 }
 
-/// CLUSTER, READONLY, READWRITE, ASKING
-pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let Some(served) = session.server.space.dictionary().cloned() else { return Err(DISABLED.into()) };
-    if id != Id::Cluster {
-        // Reads are what every node allows, in any case.
-        reply::ok(out);
-        return Ok(());
+/// READONLY, READWRITE, ASKING: reads are what every node allows, in any case.
+pub(super) fn accept(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if session.server.space.dictionary().is_none() {
+        return Err(DISABLED.into());
     }
+    reply::ok(out);
+    Ok(())
+}
+
+/// CLUSTER subcommand ...
+pub(super) fn cluster(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let Some(served) = session.server.space.dictionary().cloned() else { return Err(DISABLED.into()) };
     let now = served.now();
     let view = View { session, now: &now, version: session.version };
     let subcommand = args.at(1).to_ascii_lowercase();

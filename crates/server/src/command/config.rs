@@ -4,7 +4,8 @@ use super::call::{Args, Outcome};
 use super::pattern::matches;
 use super::table::COMMANDS;
 use crate::keyspace::{DATABASE_COUNT, Eviction};
-use crate::resp::{Version, reply};
+use crate::resp::reply;
+use crate::resp::session::RespSession;
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 
@@ -126,7 +127,8 @@ fn set(server: &Server, args: Args<'_>) -> Outcome {
 }
 
 /// CONFIG subcommand ...
-pub(super) fn config(server: &Server, args: Args<'_>, out: &mut Vec<u8>, version: Version) -> Outcome {
+pub(super) fn config(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (server, version) = (&*session.server, session.version);
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"get", 3..) => {

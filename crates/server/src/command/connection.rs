@@ -1,9 +1,8 @@
 //! Commands about the connection, and those that need the server but no key.
 
 use super::call::{Args, Outcome, Refusal, SYNTAX};
+use super::introspect;
 use super::strings::database;
-use super::table::Id;
-use super::{introspect, pubsub};
 use crate::resp::session::{Replies, RespSession, Transaction};
 use crate::resp::{Version, reply};
 use std::sync::atomic::Ordering::*;
@@ -11,35 +10,21 @@ use std::sync::atomic::Ordering::*;
 /// Bytes of the name of a client or of its library.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;
 
-/// Executes a command.
-pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    match id {
-        Id::Ping => ping(session, args, out),
-        Id::Echo => {
-            reply::bulk(out, args.at(1));
-            Ok(())
-        }
-        Id::Select => select(session, args, out),
-        Id::Quit => {
-            session.closing = true;
-            reply::ok(out);
-            Ok(())
-        }
-        Id::Reset => reset(session, out),
-        Id::Auth => auth(session, args, out),
-        Id::Hello => hello(session, args, out),
-        Id::Client => super::client::client(session, args, out),
-        Id::Multi => multi(session, out),
-        Id::Discard => discard(session, out),
-        Id::Subscribe | Id::Unsubscribe | Id::PSubscribe | Id::PUnsubscribe | Id::Publish | Id::PubSub => {
-            pubsub::execute(session, id, args, out)
-        }
-        Id::Cluster | Id::ReadOnly | Id::ReadWrite | Id::Asking => super::cluster::execute(session, id, args, out),
-        _ => introspect::execute(session, id, args, out),
-    }
+/// ECHO message
+pub(super) fn echo(_: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::bulk(out, args.at(1));
+    Ok(())
 }
 
-fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// QUIT
+pub(super) fn quit(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.closing = true;
+    reply::ok(out);
+    Ok(())
+}
+
+/// PING [message]
+pub(super) fn ping(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if args.len() > 2 {
         return Err("ERR wrong number of arguments for 'ping' command".into());
     }
@@ -56,7 +41,8 @@ fn ping(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// SELECT index
+pub(super) fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let database = database(args.at(1))?;
     if database > 0 && session.server.space.dictionary().is_some() {
         return Err("ERR SELECT is not allowed in cluster mode".into());
@@ -67,7 +53,8 @@ fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outco
     Ok(())
 }
 
-fn reset(session: &mut RespSession, out: &mut Vec<u8>) -> Outcome {
+/// RESET
+pub(super) fn reset(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     session.transaction = None;
     session.forget_watch();
     session.server.channels.unsubscribe_all(&session.client);
@@ -86,7 +73,8 @@ fn set_version(session: &mut RespSession, version: Version) {
     session.client.resp3.store(version == Version::Resp3, Relaxed);
 }
 
-fn auth(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// AUTH [username] password
+pub(super) fn auth(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let (user, password) = match args.len() {
         2 => (b"default".as_slice(), args.at(1)),
         3 => (args.at(1), args.at(2)),
@@ -114,7 +102,8 @@ fn authenticate(session: &mut RespSession, user: &[u8], password: &[u8]) -> Outc
     Ok(())
 }
 
-fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// HELLO [protover ...]
+pub(super) fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut version = session.version;
     let mut name = None;
     if let Some(number) = args.get(1) {
@@ -185,7 +174,8 @@ pub(crate) fn client_name(name: &[u8]) -> Result<String, Refusal> {
     Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
 }
 
-fn multi(session: &mut RespSession, out: &mut Vec<u8>) -> Outcome {
+/// MULTI
+pub(super) fn multi(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if session.transaction.is_some() {
         return Err("ERR MULTI calls can not be nested".into());
     }
@@ -194,7 +184,8 @@ fn multi(session: &mut RespSession, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-fn discard(session: &mut RespSession, out: &mut Vec<u8>) -> Outcome {
+/// DISCARD
+pub(super) fn discard(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if session.transaction.take().is_none() {
         return Err("ERR DISCARD without MULTI".into());
     }

@@ -58,8 +58,8 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("uptime_in_days:{}", uptime(server) / 86_400));
             constants(
                 text,
-                "redis_git_sha1=00000000 redis_git_dirty redis_build_id multiplexing_api=epoll process_supervised=no hz=10
-                configured_hz=10 config_file= io_threads_active",
+                "redis_git_sha1=00000000 redis_git_dirty redis_build_id multiplexing_api=epoll process_supervised=no
+                hz=10 configured_hz=10 config_file= io_threads_active",
             );
             line(text, format_args!("lru_clock:{}", now.as_secs() & 0xff_ffff));
         }
@@ -108,13 +108,15 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("mem_clients_normal:{}", buffers.sum::<usize>()));
             constants(
                 text,
-                "used_memory_startup used_memory_lua used_memory_vm_eval used_memory_lua_human=0B used_memory_scripts_eval
-                number_of_cached_scripts number_of_functions number_of_libraries used_memory_vm_functions
-                used_memory_vm_total used_memory_vm_total_human=0B used_memory_functions used_memory_scripts
+                "used_memory_startup used_memory_lua used_memory_vm_eval used_memory_lua_human=0B
+                used_memory_scripts_eval number_of_cached_scripts number_of_functions number_of_libraries
+                used_memory_vm_functions used_memory_vm_total used_memory_vm_total_human=0B
+                used_memory_functions used_memory_scripts
                 used_memory_scripts_human=0B allocator_frag_ratio=1.00 allocator_frag_bytes allocator_rss_ratio=1.00
                 allocator_rss_bytes rss_overhead_ratio=1.00 rss_overhead_bytes mem_not_counted_for_evict
-                mem_replication_backlog mem_total_replication_buffers mem_clients_slaves mem_cluster_links mem_aof_buffer
-                mem_allocator=splitpoint active_defrag_running lazyfree_pending_objects lazyfreed_objects",
+                mem_replication_backlog mem_total_replication_buffers mem_clients_slaves mem_cluster_links
+                mem_aof_buffer mem_allocator=splitpoint active_defrag_running lazyfree_pending_objects
+                lazyfreed_objects",
             );
             line(text, format_args!("maxmemory_policy:{}", policy.name()));
         }

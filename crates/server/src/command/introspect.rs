@@ -1,76 +1,132 @@
 //! Commands about the server: COMMAND, CONFIG, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
 
 use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
+use super::keys;
 use super::number::parse_integer;
 use super::pattern::matches;
-use super::table::{COMMANDS, Id, Names, Spec};
-use super::{config, info, keys};
+use super::table::{COMMANDS, Names, Spec};
 use crate::figures::BUCKETS;
-use crate::keyspace::KeySpace;
 use crate::resp::session::RespSession;
 use crate::resp::{Version, reply};
 use crate::server::Server;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
 /// The version of Redis whose commands and texts these are; clients choose what to send by it.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-/// Commands that look at the tables without the gate. `staged`: keys that the transaction under way has added or
-/// removed, for KEYS; SCAN and RANDOMKEY show what was before it.
-pub(crate) fn scan(id: Id, space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)]) -> Outcome {
-    match id {
-        Id::Scan => keys::scan(space, call),
-        Id::Keys => keys::keys(space, call, staged),
-        Id::RandomKey => keys::random_key(space, call),
-        Id::HtStats => super::stats::ht_stats(space, call),
-        _ => {
-            reply::count(call.out, space.len(call.database));
-            Ok(())
-        }
-    }
+/// INFO [section ...]
+pub(super) fn info(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let text = super::info::info(&session.server, args.from(1));
+    reply::text(out, &text, session.version);
+    Ok(())
 }
 
-/// Executes a command of this file.
-pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let version = session.version;
-    match id {
-        Id::Command => command(args, out, version),
-        Id::Info => {
-            let text = info::info(&session.server, args.from(1));
-            reply::text(out, &text, version);
-            Ok(())
-        }
-        Id::Config => config::config(&session.server, args, out, version),
-        Id::Time => {
-            let micros = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            reply::array(out, 2);
-            reply::bulk(out, micros.as_secs().to_string().as_bytes());
-            reply::bulk(out, micros.subsec_micros().to_string().as_bytes());
-            Ok(())
-        }
-        Id::Debug => debug(session, args, out),
-        Id::Save => save(&session.server, out),
-        Id::BgSave => begin_save(&session.server, args, out),
-        Id::LastSave => {
-            reply::count(out, session.server.saved_at_s.load(Relaxed));
-            Ok(())
-        }
-        Id::Shutdown => shutdown(session, args),
-        Id::HtCompact => {
-            session.server.space.compact()?;
-            reply::ok(out);
-            Ok(())
-        }
-        Id::SlowLog => slow_log(&session.server, args, out),
-        Id::Latency => latency(&session.server, args, out, version),
-        _ => Err(format!("ERR '{id:?}' cannot be executed here").into()),
+/// TIME
+pub(super) fn time(_: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    reply::array(out, 2);
+    reply::bulk(out, now.as_secs().to_string().as_bytes());
+    reply::bulk(out, now.subsec_micros().to_string().as_bytes());
+    Ok(())
+}
+
+/// LASTSAVE
+pub(super) fn last_save(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::count(out, session.server.saved_at_s.load(Relaxed));
+    Ok(())
+}
+
+/// HT.COMPACT
+pub(super) fn compact(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.server.space.compact()?;
+    reply::ok(out);
+    Ok(())
+}
+
+/// ROLE
+pub(super) fn role(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let dictionary = session.server.space.dictionary();
+    if dictionary.is_some_and(|dictionary| dictionary.now().slots.topology().is_replica()) {
+        return Err("ERR a replica of a topology follows no master: it reads the same dictionary".into());
     }
+    reply::array(out, 3);
+    reply::bulk(out, b"master");
+    reply::integer(out, 0);
+    reply::array(out, 0);
+    Ok(())
+}
+
+/// WAIT numreplicas timeout: no replica ever answers, so it waits until the time is over, if it wants any.
+pub(super) fn wait(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let wanted = super::strings::integer(args.at(1))?;
+    let timeout = parse_integer(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout).map_err(|_| "ERR timeout is negative")?;
+    const NEVER_MS: u64 = u32::MAX as u64;
+    if wanted > 0 {
+        session.sleep = Some(Duration::from_millis(if timeout_ms == 0 { NEVER_MS } else { timeout_ms.min(NEVER_MS) }));
+    }
+    reply::integer(out, 0);
+    Ok(())
+}
+
+/// ACL subcommand ...: there is one user, who may do everything.
+pub(super) fn acl(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let groups = || {
+        let mut groups: Vec<&str> = COMMANDS.iter().map(|spec| spec.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    };
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"whoami", 2) => reply::bulk(out, b"default"),
+        (b"users", 2) => {
+            reply::array(out, 1);
+            reply::bulk(out, b"default");
+        }
+        (b"list", 2) => {
+            let password = if session.server.settings.needs_password() { "" } else { "nopass " };
+            reply::array(out, 1);
+            reply::bulk(out, format!("user default on {password}sanitize-payload ~* &* +@all").as_bytes());
+        }
+        (b"cat", 2) => {
+            let groups = groups();
+            reply::array(out, groups.len());
+            groups.iter().for_each(|group| reply::bulk(out, group.as_bytes()));
+        }
+        (b"cat", 3) => {
+            let wanted = args.at(2);
+            if !groups().iter().any(|group| wanted.eq_ignore_ascii_case(group.as_bytes())) {
+                return Err(Refusal::about("ERR Unknown category '", &wanted[..wanted.len().min(128)], "'"));
+            }
+            list(COMMANDS.iter().filter(|spec| wanted.eq_ignore_ascii_case(spec.group.as_bytes())), out);
+        }
+        (b"help", 2) => {
+            let lines = [
+                "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "CAT [<category>]",
+                "    List all commands that belong to <category>, or all command categories.",
+                "LIST",
+                "    Show users details in config file format.",
+                "USERS",
+                "    List all the registered usernames.",
+                "WHOAMI",
+                "    Return the current connection username.",
+                "HELP",
+                "    Print this help.",
+            ];
+            reply::array(out, lines.len());
+            lines.iter().for_each(|line| reply::simple(out, line));
+        }
+        _ => return Err(super::unknown_subcommand(&args, "ACL")),
+    }
+    Ok(())
 }
 
 /// COMMAND [subcommand ...]
-fn command(args: Args<'_>, out: &mut Vec<u8>, version: Version) -> Outcome {
+pub(super) fn command(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let version = session.version;
     let subcommand = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (_, 1) => {
@@ -188,7 +244,7 @@ fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// DEBUG SLEEP seconds: only this connection waits, and no thread does.
-fn debug(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn debug(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     const SECONDS_MAX: f64 = 60.0;
     if args.len() == 3 && args.is(1, "sleep") {
         let seconds = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<f64>().ok());
@@ -220,7 +276,9 @@ fn nothing_to_save(server: &Server) -> Refusal {
     if server.space.dictionary().is_some() { READ_ONLY.into() } else { IN_MEMORY.into() }
 }
 
-fn save(server: &Server, out: &mut Vec<u8>) -> Outcome {
+/// SAVE
+pub(super) fn save(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let server = &session.server;
     if !server.space.in_file() {
         return Err(nothing_to_save(server));
     }
@@ -231,7 +289,9 @@ fn save(server: &Server, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-fn begin_save(server: &Arc<Server>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// BGSAVE [SCHEDULE]
+pub(super) fn begin_save(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let server = &session.server;
     if args.len() > 2 || args.len() == 2 && !args.is(1, "schedule") {
         return Err(SYNTAX.into());
     }
@@ -253,7 +313,7 @@ fn begin_save(server: &Arc<Server>, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
 }
 
 /// SHUTDOWN: no reply, unless it is refused.
-fn shutdown(session: &mut RespSession, args: Args<'_>) -> Outcome {
+pub(super) fn shutdown(session: &mut RespSession, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
     for index in 1..args.len() {
         if args.is(index, "abort") {
             return Err("ERR No shutdown in progress.".into());
@@ -307,7 +367,8 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
 }
 
 /// SLOWLOG subcommand ...
-fn slow_log(server: &Server, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn slow_log(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let server = &session.server;
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"get", 2 | 3) => {
@@ -357,7 +418,8 @@ fn slow_log(server: &Server, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// LATENCY subcommand ...
-fn latency(server: &Server, args: Args<'_>, out: &mut Vec<u8>, version: Version) -> Outcome {
+pub(super) fn latency(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (server, version) = (&session.server, session.version);
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"histogram", _) => {

@@ -85,6 +85,12 @@ pub fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: b
     Ok(())
 }
 
+/// DBSIZE
+pub fn db_size(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+    reply::count(call.out, space.len(call.database));
+    Ok(())
+}
+
 /// RANDOMKEY
 pub fn random_key(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     let found = space.random_key(call.database)?;

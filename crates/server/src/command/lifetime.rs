@@ -14,6 +14,11 @@ pub struct Unit {
     pub absolute: bool,
 }
 
+pub(super) const SECONDS: Unit = Unit { ms: 1000, absolute: false };
+pub(super) const MILLISECONDS: Unit = Unit { ms: 1, absolute: false };
+pub(super) const UNIX_SECONDS: Unit = Unit { ms: 1000, absolute: true };
+pub(super) const UNIX_MILLISECONDS: Unit = Unit { ms: 1, absolute: true };
+
 /// On what a change of the lifetime depends.
 #[derive(Clone, Copy, Default)]
 struct Conditions {

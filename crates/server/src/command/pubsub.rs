@@ -1,29 +1,20 @@
 //! Subscriptions and published messages.
 
 use super::call::{Args, Outcome};
-use super::table::Id;
 use crate::resp::reply;
 use crate::resp::session::RespSession;
 use std::sync::atomic::Ordering::*;
 
-/// Executes a command of this group.
-pub(crate) fn execute(session: &mut RespSession, id: Id, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    match id {
-        Id::Subscribe => return subscribe(session, args, out, false),
-        Id::PSubscribe => return subscribe(session, args, out, true),
-        Id::Unsubscribe => unsubscribe(session, args, out, false),
-        Id::PUnsubscribe => unsubscribe(session, args, out, true),
-        Id::Publish => {
-            let bytes_max = session.server.settings.output_bytes.load(Relaxed);
-            let receivers = session.server.channels.publish(args.at(1), args.at(2), bytes_max);
-            reply::count(out, receivers);
-        }
-        _ => return ask(session, args, out),
-    }
+/// PUBLISH channel message
+pub(super) fn publish(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let bytes_max = session.server.settings.output_bytes.load(Relaxed);
+    let receivers = session.server.channels.publish(args.at(1), args.at(2), bytes_max);
+    reply::count(out, receivers);
     Ok(())
 }
 
-fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
+/// SUBSCRIBE channel ...; with `pattern` PSUBSCRIBE.
+pub(super) fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
     const COUNT_MAX: usize = 1 << 20;
     // As many bytes as a request may have.
     let (count, bytes) = (COUNT_MAX, session.server.settings.request_bytes.load(Relaxed));
@@ -38,7 +29,8 @@ fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: 
     Ok(())
 }
 
-fn unsubscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) {
+/// UNSUBSCRIBE [channel ...]; with `pattern` PUNSUBSCRIBE.
+pub(super) fn unsubscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
     let kind = if pattern { "punsubscribe" } else { "unsubscribe" };
     let names: Vec<Vec<u8>> = match args.len() {
         1 => session.client.subscribed(pattern),
@@ -51,6 +43,7 @@ fn unsubscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern
         session.server.channels.unsubscribe(&session.client, &name, pattern);
         confirm(session, out, kind, Some(&name));
     }
+    Ok(())
 }
 
 fn confirm(session: &RespSession, out: &mut Vec<u8>, kind: &str, name: Option<&[u8]>) {
@@ -61,7 +54,7 @@ fn confirm(session: &RespSession, out: &mut Vec<u8>, kind: &str, name: Option<&[
 }
 
 /// PUBSUB subcommand ...
-fn ask(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn ask(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let channels = &session.server.channels;
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {

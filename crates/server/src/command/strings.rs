@@ -369,6 +369,12 @@ pub fn incr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, increment: i6
     Ok(())
 }
 
+/// INCRBY key increment
+pub fn incr_by_argument(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let increment = integer(call.args.at(2))?;
+    incr_by(alone, call, increment)
+}
+
 /// DECRBY key decrement
 pub fn decr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let decrement = integer(call.args.at(2))?;

@@ -1,9 +1,15 @@
-//! The one table of commands: names, arity, keys, documentation.
+//! The one table of commands. A command is a row: name, arity, flags, keys, documentation, and the function that
+//! executes it, whose type says what it needs.
 //!
-//! It drives the lookup and the check of the number of arguments, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the
-//! list in docs/server.md, which a test compares.
+//! It drives the lookup and the check of the number of arguments, dispatch, which commands run together, COMMAND
+//! (COUNT, DOCS, INFO, LIST, GETKEYS), and the list in docs/server.md, which a test compares.
+//!
+//! To add one: a row, and its function in the file of its group.
 
-use super::call::{Args, Refusal};
+use super::call::{Args, Call, Outcome, Refusal, Turn};
+use super::{bits, client, cluster, config, connection, dump, introspect, keys, lifetime, pubsub, stats, strings};
+use crate::keyspace::{Exclusive, KeySpace};
+use crate::resp::session::RespSession;
 
 /// Properties of a command, as COMMAND INFO tells them, and how it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +41,11 @@ flags! {
     NO_AUTH = 9 "no_auth",
     NO_MULTI = 10 "no_multi",
     // How this server executes it.
-    WAITS = 16 "",
-    SUBSCRIBED = 17 "",
+    WAITS = 16 "", // on a thread that may wait
+    SUBSCRIBED = 17 "", // also where a RESP2 client has subscribed
+    NOW = 18 "", // at once between MULTI and EXEC too, where others are queued
+    RUN = 19 "", // requests of one key and no option in a row are one call of the table
+    RUN_OF_KEYS = 20 "", // requests in a row are one call of the table; all arguments are keys
 }
 
 impl Flags {
@@ -82,11 +91,31 @@ pub struct Spec {
     pub syntax: &'static str,
     /// What it does.
     pub summary: &'static str,
+    /// What executes it.
+    pub handler: Handler,
+}
+
+/// Keys that the transaction under way has added, or removed: `false`.
+pub type StagedKeys = [(Vec<u8>, bool)];
+
+/// What executes a command, by what it needs.
+#[derive(Clone, Copy, Debug)]
+pub enum Handler {
+    /// The session and the server.
+    Session(fn(&mut RespSession, Args<'_>, &mut Vec<u8>) -> Outcome),
+    /// The tables, without the gate; and the keys that the transaction under way has added or removed.
+    Scan(fn(&KeySpace, &mut Call<'_, '_>, &StagedKeys) -> Outcome),
+    /// The key space beside others.
+    Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
+    /// The key space alone.
+    Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
+    /// The session, and the key space alone.
+    Transaction(fn(&mut RespSession, &mut Exclusive<'_>, Args<'_>, &mut Vec<u8>) -> Outcome),
 }
 
 macro_rules! commands {
     ($($id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
-        $group:literal $since:literal $syntax:literal $summary:literal;)*) => {
+        $group:literal $since:literal $syntax:literal $summary:literal $class:ident($handler:expr);)*) => {
         /// Which command.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -104,156 +133,275 @@ macro_rules! commands {
             since: $since,
             syntax: $syntax,
             summary: $summary,
+            handler: Handler::$class($handler),
         }),*];
     };
 }
 
 commands! {
-    Get "get" 2 [READONLY FAST] (1 1 1) "string" "1.0.0" "key" "The value of a key.";
-    Set "set" -3 [WRITE DENYOOM] (1 1 1) "string" "1.0.0"
+    Get "get" 2 [READONLY FAST RUN] (1 1 1) "string" "1.0.0" "key" "The value of a key."
+        Lookup(strings::get);
+    Set "set" -3 [WRITE DENYOOM RUN] (1 1 1) "string" "1.0.0"
         "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
-        "Stores a value, on conditions, with a lifetime.";
-    SetNx "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value" "Stores a value if the key is absent.";
+        "Stores a value, on conditions, with a lifetime."
+        Change(strings::set);
+    SetNx "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value" "Stores a value if the key is absent."
+        Change(strings::setnx);
     SetEx "setex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.0.0" "key seconds value"
-        "Stores a value with a lifetime in seconds.";
+        "Stores a value with a lifetime in seconds."
+        Change(|alone, call| strings::setex(alone, call, 1000));
     PSetEx "psetex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.6.0" "key milliseconds value"
-        "Stores a value with a lifetime in milliseconds.";
+        "Stores a value with a lifetime in milliseconds."
+        Change(|alone, call| strings::setex(alone, call, 1));
     GetSet "getset" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value"
-        "Stores a value and returns the earlier one.";
+        "Stores a value and returns the earlier one."
+        Change(strings::getset);
     GetEx "getex" -2 [WRITE FAST] (1 1 1) "string" "6.2.0"
         "key [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | PERSIST]"
-        "The value of a key, and changes its lifetime.";
-    GetDel "getdel" 2 [WRITE FAST] (1 1 1) "string" "6.2.0" "key" "The value of a key, and removes it.";
-    MGet "mget" -2 [READONLY FAST] (1 -1 1) "string" "1.0.0" "key [key ...]" "The values of several keys.";
+        "The value of a key, and changes its lifetime."
+        Change(strings::getex);
+    GetDel "getdel" 2 [WRITE FAST] (1 1 1) "string" "6.2.0" "key" "The value of a key, and removes it."
+        Change(strings::getdel);
+    MGet "mget" -2 [READONLY FAST RUN_OF_KEYS] (1 -1 1) "string" "1.0.0" "key [key ...]" "The values of several keys."
+        Lookup(strings::mget);
     MSet "mset" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
-        "Stores several values as one change.";
+        "Stores several values as one change."
+        Change(|alone, call| strings::mset(alone, call, false));
     MSetNx "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
-        "Stores several values as one change if all keys are absent.";
-    Append "append" -3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.0.0" "key value [MAXLEN bytes]"
-        "Appends to a value, unless it would be longer; an absent key begins empty.";
-    StrLen "strlen" 2 [READONLY FAST] (1 1 1) "string" "2.2.0" "key" "The length of a value.";
-    GetRange "getrange" 4 [READONLY] (1 1 1) "string" "2.4.0" "key start end" "A part of a value.";
+        "Stores several values as one change if all keys are absent."
+        Change(|alone, call| strings::mset(alone, call, true));
+    Append "append" -3 [WRITE DENYOOM FAST RUN] (1 1 1) "string" "2.0.0" "key value [MAXLEN bytes]"
+        "Appends to a value, unless it would be longer; an absent key begins empty."
+        Change(strings::append);
+    StrLen "strlen" 2 [READONLY FAST RUN] (1 1 1) "string" "2.2.0" "key" "The length of a value."
+        Lookup(strings::strlen);
+    GetRange "getrange" 4 [READONLY] (1 1 1) "string" "2.4.0" "key start end" "A part of a value."
+        Lookup(strings::getrange);
     SubStr "substr" 4 [READONLY] (1 1 1) "string" "1.0.0" "key start end"
-        "A part of a value: the old name of GETRANGE.";
+        "A part of a value: the old name of GETRANGE."
+        Lookup(strings::getrange);
     SetRange "setrange" 4 [WRITE DENYOOM] (1 1 1) "string" "2.2.0" "key offset value"
-        "Overwrites a part of a value, after zeros where it is shorter.";
-    Incr "incr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Adds one to a number.";
-    Decr "decr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Subtracts one from a number.";
-    IncrBy "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number.";
-    DecrBy "decrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key decrement" "Subtracts from a number.";
+        "Overwrites a part of a value, after zeros where it is shorter."
+        Change(strings::setrange);
+    Incr "incr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Adds one to a number."
+        Change(|alone, call| strings::incr_by(alone, call, 1));
+    Decr "decr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Subtracts one from a number."
+        Change(|alone, call| strings::incr_by(alone, call, -1));
+    IncrBy "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number."
+        Change(strings::incr_by_argument);
+    DecrBy "decrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key decrement" "Subtracts from a number."
+        Change(strings::decr_by);
     IncrByFloat "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.6.0" "key increment"
-        "Adds to a decimal number.";
+        "Adds to a decimal number."
+        Change(strings::incr_by_float);
+    Lcs "lcs" -3 [READONLY] (1 2 1) "string" "7.0.0" "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]"
+        "The longest common subsequence of two values."
+        Lookup(bits::lcs);
 
-    Del "del" -2 [WRITE] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys.";
-    Unlink "unlink" -2 [WRITE FAST] (1 -1 1) "generic" "4.0.0" "key [key ...]" "Removes keys; the same as DEL here.";
-    Exists "exists" -2 [READONLY FAST] (1 -1 1) "generic" "1.0.0" "key [key ...]" "How many of the keys are present.";
-    Type "type" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "The type of a value: string, or none.";
-    Touch "touch" -2 [READONLY FAST] (1 -1 1) "generic" "3.2.1" "key [key ...]"
-        "How many of the keys are present; they count as used.";
+    SetBit "setbit" 4 [WRITE DENYOOM] (1 1 1) "bitmap" "2.2.0" "key offset value"
+        "Sets or clears a bit; returns the earlier one."
+        Change(bits::setbit);
+    GetBit "getbit" 3 [READONLY FAST] (1 1 1) "bitmap" "2.2.0" "key offset" "A bit of a value."
+        Lookup(bits::getbit);
+    BitCount "bitcount" -2 [READONLY] (1 1 1) "bitmap" "2.6.0" "key [start end [BYTE | BIT]]" "How many bits are set."
+        Lookup(bits::bitcount);
+    BitPos "bitpos" -3 [READONLY] (1 1 1) "bitmap" "2.8.7" "key bit [start [end [BYTE | BIT]]]"
+        "Where the first bit is that is set, or clear."
+        Lookup(bits::bitpos);
+    BitOp "bitop" -4 [WRITE DENYOOM] (2 -1 1) "bitmap" "2.6.0" "AND | OR | XOR | NOT destination key [key ...]"
+        "Stores the result of an operation on the bits of values."
+        Change(bits::bitop);
+    BitField "bitfield" -2 [WRITE DENYOOM] (1 1 1) "bitmap" "3.2.0"
+        "key [GET type offset | [OVERFLOW WRAP | SAT | FAIL] SET type offset value | INCRBY type offset increment ...]"
+        "Reads and changes numbers of any number of bits."
+        Change(bits::bitfield);
+    BitFieldRo "bitfield_ro" -2 [READONLY FAST] (1 1 1) "bitmap" "6.0.0" "key [GET type offset ...]"
+        "Reads numbers of any number of bits."
+        Lookup(bits::bitfield_ro);
+
+    Del "del" -2 [WRITE RUN] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys."
+        Change(keys::del);
+    Unlink "unlink" -2 [WRITE FAST RUN] (1 -1 1) "generic" "4.0.0" "key [key ...]" "Removes keys; the same as DEL here."
+        Change(keys::del);
+    Exists "exists" -2 [READONLY FAST RUN_OF_KEYS] (1 -1 1) "generic" "1.0.0" "key [key ...]"
+        "How many of the keys are present."
+        Lookup(keys::exists);
+    Type "type" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "The type of a value: string, or none."
+        Lookup(keys::type_of);
+    Touch "touch" -2 [READONLY FAST RUN_OF_KEYS] (1 -1 1) "generic" "3.2.1" "key [key ...]"
+        "How many of the keys are present; they count as used."
+        Lookup(keys::exists);
     Copy "copy" -3 [WRITE DENYOOM] (1 2 1) "generic" "6.2.0" "source destination [DB database] [REPLACE]"
-        "Copies a value and its lifetime to another key.";
-    Rename "rename" 3 [WRITE] (1 2 1) "generic" "1.0.0" "key newkey" "Gives a key another name.";
+        "Copies a value and its lifetime to another key."
+        Change(keys::copy);
+    Rename "rename" 3 [WRITE] (1 2 1) "generic" "1.0.0" "key newkey" "Gives a key another name."
+        Change(|alone, call| keys::rename(alone, call, false));
     RenameNx "renamenx" 3 [WRITE FAST] (1 2 1) "generic" "1.0.0" "key newkey"
-        "Gives a key another name if no key has it.";
-    RandomKey "randomkey" 1 [READONLY] (0 0 0) "generic" "1.0.0" "" "A key at random.";
-    Keys "keys" 2 [READONLY WAITS] (0 0 0) "generic" "1.0.0" "pattern" "All keys that match a pattern.";
+        "Gives a key another name if no key has it."
+        Change(|alone, call| keys::rename(alone, call, true));
+    RandomKey "randomkey" 1 [READONLY] (0 0 0) "generic" "1.0.0" "" "A key at random."
+        Scan(|space, call, _| keys::random_key(space, call));
+    Keys "keys" 2 [READONLY WAITS] (0 0 0) "generic" "1.0.0" "pattern" "All keys that match a pattern."
+        Scan(keys::keys);
     Scan "scan" -2 [READONLY] (0 0 0) "generic" "2.8.0" "cursor [MATCH pattern] [COUNT count] [TYPE type]"
-        "Some keys, and where to go on.";
-    Dump "dump" 2 [READONLY] (1 1 1) "generic" "2.6.0" "key" "A value in the form that RESTORE takes.";
+        "Some keys, and where to go on."
+        Scan(|space, call, _| keys::scan(space, call));
+    Dump "dump" 2 [READONLY] (1 1 1) "generic" "2.6.0" "key" "A value in the form that RESTORE takes."
+        Lookup(dump::dump);
     Restore "restore" -4 [WRITE DENYOOM] (1 1 1) "generic" "2.6.0"
-        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]" "Stores what DUMP returned.";
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]" "Stores what DUMP returned."
+        Change(dump::restore);
     Object "object" -2 [READONLY] (2 2 1) "generic" "2.2.3" "ENCODING | REFCOUNT | IDLETIME | FREQ | HELP [key]"
-        "How Redis would store a value.";
+        "How Redis would store a value."
+        Lookup(keys::object);
+    Wait "wait" 3 [] (0 0 0) "generic" "3.0.0" "numreplicas timeout" "Waits for replicas, of which there are none."
+        Session(introspect::wait);
     Expire "expire" -3 [WRITE FAST] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"
-        "Sets a lifetime in seconds.";
+        "Sets a lifetime in seconds."
+        Change(|alone, call| lifetime::expire(alone, call, lifetime::SECONDS, "expire"));
     PExpire "pexpire" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key milliseconds [NX | XX | GT | LT]"
-        "Sets a lifetime in milliseconds.";
+        "Sets a lifetime in milliseconds."
+        Change(|alone, call| lifetime::expire(alone, call, lifetime::MILLISECONDS, "pexpire"));
     ExpireAt "expireat" -3 [WRITE FAST] (1 1 1) "generic" "1.2.0" "key unix-time [NX | XX | GT | LT]"
-        "Sets when a key expires, in seconds.";
+        "Sets when a key expires, in seconds."
+        Change(|alone, call| lifetime::expire(alone, call, lifetime::UNIX_SECONDS, "expireat"));
     PExpireAt "pexpireat" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key unix-time-ms [NX | XX | GT | LT]"
-        "Sets when a key expires, in milliseconds.";
-    Ttl "ttl" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "Seconds until a key expires.";
-    PTtl "pttl" 2 [READONLY FAST] (1 1 1) "generic" "2.6.0" "key" "Milliseconds until a key expires.";
-    ExpireTime "expiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in seconds.";
-    PExpireTime "pexpiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in milliseconds.";
-    Persist "persist" 2 [WRITE FAST] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime.";
+        "Sets when a key expires, in milliseconds."
+        Change(|alone, call| lifetime::expire(alone, call, lifetime::UNIX_MILLISECONDS, "pexpireat"));
+    Ttl "ttl" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "Seconds until a key expires."
+        Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::SECONDS));
+    PTtl "pttl" 2 [READONLY FAST] (1 1 1) "generic" "2.6.0" "key" "Milliseconds until a key expires."
+        Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::MILLISECONDS));
+    ExpireTime "expiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in seconds."
+        Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::UNIX_SECONDS));
+    PExpireTime "pexpiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in milliseconds."
+        Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::UNIX_MILLISECONDS));
+    Persist "persist" 2 [WRITE FAST] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime."
+        Change(lifetime::persist);
 
-    Multi "multi" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction.";
-    Exec "exec" 1 [NOSCRIPT LOADING STALE] (0 0 0) "transactions" "1.2.0" "" "Executes a transaction as one change.";
-    Discard "discard" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "2.0.0" "" "Forgets a transaction.";
-    Watch "watch" -2 [NOSCRIPT LOADING STALE FAST] (1 -1 1) "transactions" "2.2.0" "key [key ...]"
-        "Makes the next transaction fail if one of the keys changes first.";
-    Unwatch "unwatch" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "2.2.0" "" "Forgets what is watched.";
+    Multi "multi" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction."
+        Session(connection::multi);
+    Exec "exec" 1 [NOSCRIPT LOADING STALE NOW] (0 0 0) "transactions" "1.2.0" "" "Executes a transaction as one change."
+        Transaction(RespSession::exec);
+    Discard "discard" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "2.0.0" "" "Forgets a transaction."
+        Session(connection::discard);
+    Watch "watch" -2 [NOSCRIPT LOADING STALE FAST NOW] (1 -1 1) "transactions" "2.2.0" "key [key ...]"
+        "Makes the next transaction fail if one of the keys changes first."
+        Transaction(RespSession::watch);
+    Unwatch "unwatch" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "2.2.0" "" "Forgets what is watched."
+        Transaction(RespSession::unwatch);
 
     Auth "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH] (0 0 0) "connection" "1.0.0" "[username] password"
-        "Authenticates the connection.";
+        "Authenticates the connection."
+        Session(connection::auth);
     Hello "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH] (0 0 0) "connection" "6.0.0"
-        "[protover [AUTH username password] [SETNAME clientname]]" "Chooses RESP2 or RESP3.";
-    Ping "ping" -1 [FAST SUBSCRIBED] (0 0 0) "connection" "1.0.0" "[message]" "Answers PONG, or the message.";
-    Echo "echo" 2 [FAST] (0 0 0) "connection" "1.0.0" "message" "Answers the message.";
-    Select "select" 2 [LOADING STALE FAST] (0 0 0) "connection" "1.0.0" "index" "Chooses a database.";
-    Quit "quit" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH SUBSCRIBED] (0 0 0) "connection" "1.0.0" ""
-        "Closes the connection.";
-    Reset "reset" 1 [NOSCRIPT LOADING STALE FAST NO_AUTH SUBSCRIBED] (0 0 0) "connection" "6.2.0" ""
-        "Makes the connection as it was in the beginning.";
+        "[protover [AUTH username password] [SETNAME clientname]]" "Chooses RESP2 or RESP3."
+        Session(connection::hello);
+    Ping "ping" -1 [FAST SUBSCRIBED] (0 0 0) "connection" "1.0.0" "[message]" "Answers PONG, or the message."
+        Session(connection::ping);
+    Echo "echo" 2 [FAST] (0 0 0) "connection" "1.0.0" "message" "Answers the message."
+        Session(connection::echo);
+    Select "select" 2 [LOADING STALE FAST] (0 0 0) "connection" "1.0.0" "index" "Chooses a database."
+        Session(connection::select);
+    Quit "quit" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH SUBSCRIBED NOW] (0 0 0) "connection" "1.0.0" ""
+        "Closes the connection."
+        Session(connection::quit);
+    Reset "reset" 1 [NOSCRIPT LOADING STALE FAST NO_AUTH SUBSCRIBED NOW] (0 0 0) "connection" "6.2.0" ""
+        "Makes the connection as it was in the beginning."
+        Session(connection::reset);
     Client "client" -2 [NOSCRIPT LOADING STALE] (0 0 0) "connection" "2.4.0"
-        "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL | REPLY | NO-EVICT | NO-TOUCH | UNPAUSE | HELP [...]"
-        "Asks about connections, names and ends them.";
+        "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL | REPLY | NO-EVICT | NO-TOUCH | PAUSE | UNPAUSE | \
+         UNBLOCK [...]"
+        "Asks about connections, names and ends them."
+        Session(client::client);
 
     Subscribe "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
-        "channel [channel ...]" "Receives what is published on channels.";
+        "channel [channel ...]" "Receives what is published on channels."
+        Session(|session, args, out| pubsub::subscribe(session, args, out, false));
     Unsubscribe "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
-        "[channel ...]" "Ends subscriptions.";
+        "[channel ...]" "Ends subscriptions."
+        Session(|session, args, out| pubsub::unsubscribe(session, args, out, false));
     PSubscribe "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
-        "pattern [pattern ...]" "Receives what is published on channels that match.";
+        "pattern [pattern ...]" "Receives what is published on channels that match."
+        Session(|session, args, out| pubsub::subscribe(session, args, out, true));
     PUnsubscribe "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
-        "[pattern ...]" "Ends subscriptions to patterns.";
+        "[pattern ...]" "Ends subscriptions to patterns."
+        Session(|session, args, out| pubsub::unsubscribe(session, args, out, true));
     Publish "publish" 3 [PUBSUB LOADING STALE FAST] (0 0 0) "pubsub" "2.0.0" "channel message"
-        "Sends a message to those who subscribed.";
+        "Sends a message to those who subscribed."
+        Session(pubsub::publish);
     PubSub "pubsub" -2 [PUBSUB LOADING STALE] (0 0 0) "pubsub" "2.8.0" "CHANNELS | NUMSUB | NUMPAT | HELP [...]"
-        "Asks about subscriptions.";
+        "Asks about subscriptions."
+        Session(pubsub::ask);
 
     Cluster "cluster" -2 [LOADING STALE] (0 0 0) "cluster" "3.0.0"
         "SLOTS | SHARDS | NODES | INFO | MYID | KEYSLOT | COUNTKEYSINSLOT | REPLICAS | HELP [...]"
-        "Which node has which slots; with --dict.";
+        "Which node has which slots; with --dict."
+        Session(cluster::cluster);
     ReadOnly "readonly" 1 [LOADING STALE FAST] (0 0 0) "cluster" "3.0.0" ""
-        "Allows reads of a replica, which are always allowed here.";
-    ReadWrite "readwrite" 1 [LOADING STALE FAST] (0 0 0) "cluster" "3.0.0" "" "Ends READONLY; changes nothing here.";
-    Asking "asking" 1 [FAST] (0 0 0) "cluster" "3.0.0" "" "Accepted after an ASK, which this server never answers.";
+        "Allows reads of a replica, which are always allowed here."
+        Session(cluster::accept);
+    ReadWrite "readwrite" 1 [LOADING STALE FAST] (0 0 0) "cluster" "3.0.0" "" "Ends READONLY; changes nothing here."
+        Session(cluster::accept);
+    Asking "asking" 1 [FAST] (0 0 0) "cluster" "3.0.0" "" "Accepted after an ASK, which this server never answers."
+        Session(cluster::accept);
 
     Command "command" -1 [LOADING STALE] (0 0 0) "server" "2.8.13" "[COUNT | DOCS | INFO | LIST | GETKEYS | HELP ...]"
-        "Asks about commands.";
-    Info "info" -1 [LOADING STALE] (0 0 0) "server" "1.0.0" "[section ...]" "Figures about the server.";
+        "Asks about commands."
+        Session(introspect::command);
+    Info "info" -1 [LOADING STALE] (0 0 0) "server" "1.0.0" "[section ...]" "Figures about the server."
+        Session(introspect::info);
     Config "config" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.0.0" "GET | SET | RESETSTAT | HELP [...]"
-        "Reads and changes options.";
-    DbSize "dbsize" 1 [READONLY FAST] (0 0 0) "server" "1.0.0" "" "The number of keys in the database.";
-    Time "time" 1 [LOADING STALE FAST] (0 0 0) "server" "2.6.0" "" "The server's clock.";
-    FlushDb "flushdb" -1 [WRITE WAITS] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of the database.";
-    FlushAll "flushall" -1 [WRITE WAITS] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases.";
+        "Reads and changes options."
+        Session(config::config);
+    DbSize "dbsize" 1 [READONLY FAST] (0 0 0) "server" "1.0.0" "" "The number of keys in the database."
+        Scan(|space, call, _| keys::db_size(space, call));
+    Time "time" 1 [LOADING STALE FAST] (0 0 0) "server" "2.6.0" "" "The server's clock."
+        Session(introspect::time);
+    FlushDb "flushdb" -1 [WRITE WAITS] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of the database."
+        Change(|alone, call| keys::flush(alone, call, false));
+    FlushAll "flushall" -1 [WRITE WAITS] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases."
+        Change(|alone, call| keys::flush(alone, call, true));
     Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
-        "Lets this connection wait.";
+        "Lets this connection wait."
+        Session(introspect::debug);
     Save "save" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "1.0.0" ""
-        "Makes a checkpoint of the file and waits for it.";
-    BgSave "bgsave" -1 [ADMIN NOSCRIPT] (0 0 0) "server" "1.0.0" "[SCHEDULE]" "Begins a checkpoint of the file.";
-    LastSave "lastsave" 1 [LOADING STALE FAST] (0 0 0) "server" "1.0.0" "" "When the last checkpoint was complete.";
+        "Makes a checkpoint of the file and waits for it."
+        Session(introspect::save);
+    BgSave "bgsave" -1 [ADMIN NOSCRIPT] (0 0 0) "server" "1.0.0" "[SCHEDULE]" "Begins a checkpoint of the file."
+        Session(introspect::begin_save);
+    LastSave "lastsave" 1 [LOADING STALE FAST] (0 0 0) "server" "1.0.0" "" "When the last checkpoint was complete."
+        Session(introspect::last_save);
     Shutdown "shutdown" -1 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0"
-        "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]" "Ends the server.";
+        "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]" "Ends the server."
+        Session(introspect::shutdown);
     SlowLog "slowlog" -2 [ADMIN LOADING STALE] (0 0 0) "server" "2.2.12" "GET [count] | LEN | RESET | HELP"
-        "The slowest requests of late.";
+        "The slowest requests of late."
+        Session(introspect::slow_log);
     Latency "latency" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.8.13"
-        "HISTOGRAM [command ...] | RESET | LATEST | HELP" "How long commands took.";
+        "HISTOGRAM [command ...] | RESET | LATEST | HELP" "How long commands took."
+        Session(introspect::latency);
     Memory "memory" -2 [READONLY] (2 2 1) "server" "4.0.0" "USAGE key [SAMPLES count] | DOCTOR | HELP"
-        "The memory of a key.";
+        "The memory of a key."
+        Lookup(introspect::memory);
+    Role "role" 1 [LOADING STALE FAST] (0 0 0) "server" "2.8.12" "" "That this server is a master without replicas."
+        Session(introspect::role);
+    Acl "acl" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "6.0.0" "WHOAMI | LIST | USERS | CAT [category] | HELP"
+        "Asks about the one user."
+        Session(introspect::acl);
     HtStats "ht.stats" -1 [READONLY WAITS] (0 0 0) "server" "splitpoint 0.1" "[SAMPLE buckets]"
-        "Bucket histogram and probes of the table, from a sample.";
+        "Bucket histogram and probes of the table, from a sample."
+        Scan(|space, call, _| stats::ht_stats(space, call));
     HtCompact "ht.compact" 1 [ADMIN NO_MULTI WAITS] (0 0 0) "server" "splitpoint 0.1" ""
-        "Gives unused space of the files back; others go on.";
+        "Gives unused space of the files back; others go on."
+        Session(introspect::compact);
 }
 
 /// Subcommands, and the number of arguments of each as in [`Spec::arity`].
 type Subcommands = &'static [(&'static str, i32)];
 
-const SUBCOMMANDS: [(Id, Subcommands); 8] = [
+const SUBCOMMANDS: [(Id, Subcommands); 9] = [
+    (Id::Acl, &[("cat", -2), ("help", 2), ("list", 2), ("users", 2), ("whoami", 2)]),
     (
         Id::Client,
         &[
@@ -265,9 +413,11 @@ const SUBCOMMANDS: [(Id, Subcommands); 8] = [
             ("list", -2),
             ("no-evict", 3),
             ("no-touch", 3),
+            ("pause", -3),
             ("reply", 3),
             ("setinfo", 4),
             ("setname", 3),
+            ("unblock", -3),
             ("unpause", 2),
         ],
     ),
@@ -333,6 +483,17 @@ impl Spec {
         let hint = format!("'. Try {} HELP.", String::from_utf8_lossy(&container));
         let unknown = || Refusal::about("ERR unknown subcommand '", &given[..given.len().min(128)], &hint);
         found.copied().map(Some).ok_or_else(unknown)
+    }
+
+    /// How many keys a request of `count` arguments has if one call of the table can do it together with others; else
+    /// `None`.
+    #[inline]
+    pub fn run_keys(&self, count: usize) -> Option<usize> {
+        if self.flags.has(Flags::RUN_OF_KEYS) {
+            return (count > 1).then(|| count - 1);
+        }
+        let is_plain = count == self.arity.unsigned_abs() as usize || self.id == Id::Append && count == 5;
+        (self.flags.has(Flags::RUN) && is_plain).then_some(1)
     }
 
     /// Indices of the keys in a request of `count` arguments.

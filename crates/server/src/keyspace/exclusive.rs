@@ -95,8 +95,8 @@ impl<'k> Exclusive<'k> {
         self.transaction = None;
     }
 
-    /// Removes keys until the limit of memory is kept with `bytes` more; an error if it says that none may be removed, or
-    /// none is left.
+    /// Removes keys until the limit of memory is kept with `bytes` more; an error if it says that none may be removed,
+    /// or none is left.
     ///
     /// # Errors
     /// [`SpaceError::MemoryLimit`](super::SpaceError::MemoryLimit).
@@ -187,7 +187,10 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
-        self.get_part(database, key, |_| 0..0, &mut Vec::new())
+        match self.transaction {
+            Some(_) => self.get_part(database, key, |_| 0..0, &mut Vec::new()),
+            None => self.space.read_len(self.database(database), key, &self.clock),
+        }
     }
 
     /// Overwrites a part of the value of `key` from byte `at` on; a shorter value is first filled up with zeros. The

@@ -47,6 +47,7 @@ use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;
 pub use served_file::{ServedFile, ServedScan};
 use splitpoint::{Error, Table};
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -368,7 +369,7 @@ impl KeySpace {
             if of == 0 {
                 return Ok(None);
             }
-            let index = (u128::from(self.random()) * of as u128 >> u64::BITS) as usize; // below `of`
+            let index = ((u128::from(self.random()) * of as u128) >> u64::BITS) as usize; // below `of`
             if let Some(key) = keys.into_iter().nth(index) {
                 return Ok(Some(key));
             }
@@ -410,7 +411,8 @@ impl KeySpace {
         Ok(None)
     }
 
-    /// A scan from `cursor` on: calls `take` with keys that have not expired, until it has taken `count` or more and the position can be resumed. Returns the cursor of the next call, 0 at the end.
+    /// A scan from `cursor` on: calls `take` with keys that have not expired, until it has taken `count` or more
+    /// and the position can be resumed. Returns the cursor of the next call, 0 at the end.
     ///
     /// A key that is present throughout a whole scan is given at least once, in one call or another. Cursors have 63
     /// bits, since some clients keep them in signed numbers.
@@ -525,7 +527,21 @@ impl KeySpace {
     /// The length of the value of `key`; `None` if it is absent or has expired. Reads no large value, and does not
     /// count as a use of the key.
     fn read_len(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<Option<usize>> {
-        self.read_part(database, key, clock, |_| 0..0, &mut Vec::new())
+        let table = database.table.load();
+        let Some(table) = table.as_ref() else {
+            return self.read_part(database, key, clock, |_| 0..0, &mut Vec::new());
+        };
+        if self.is_expired(database, key, clock)? { Ok(None) } else { Ok(table.value_len(&self.stored(key))?) }
+    }
+
+    /// Whether `key` has expired. To be asked before the value is read, which is then at least as new.
+    fn is_expired(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<bool> {
+        Ok(database.side_len.load(Relaxed) > 0 && database.expired(key, clock.now_ms(), &mut Vec::new())?)
+    }
+
+    /// Where the value of `key` is stored.
+    fn stored<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.in_file() { marks::of_value(key) } else { key.into() }
     }
 
     /// [`read_len`](Self::read_len), and a part of the value: `choose` gets its length and returns the range.
@@ -549,12 +565,10 @@ impl KeySpace {
             })?;
             return Ok(len);
         };
-        // The attributes first: a value that is read later is at least as new as they are.
-        if database.side_len.load(Relaxed) > 0 && database.expired(key, clock.now_ms(), &mut Vec::new())? {
+        if self.is_expired(database, key, clock)? {
             return Ok(None);
         }
-        let stored = if self.in_file() { marks::of_value(key) } else { key.into() };
-        Ok(table.get_part(&stored, choose, part)?)
+        Ok(table.get_part(&self.stored(key), choose, part)?)
     }
 }
 

@@ -1,7 +1,8 @@
 //! A table file that was served, for programs that read or change it while no server does.
 //!
-//! A server keeps lifetimes and flags of keys in the file, as pairs that are no keys (`marks.rs`). Who changes a value by
-//! the table alone leaves the old lifetime, and the new value vanishes; who counts pairs counts those too.
+//! A server keeps lifetimes and flags of keys in the file, as pairs that are no keys (`marks.rs`). A program that
+//! changes a value by the table alone leaves the old lifetime, and the new value vanishes; one that counts pairs counts
+//! those too.
 //!
 //! ```text
 //! get, contains, remove, scan     expired keys are absent, marked pairs are no keys

@@ -1,5 +1,5 @@
-//! `stats`: figures in memcached's names. Exporters expect every name that memcached has, so what has no meaning here is
-//! there too, with the value of a memcached that never needed it.
+//! `stats`: figures in memcached's names. Exporters expect every name that memcached has, so what has no meaning here
+//! is there too, with the value of a memcached that never needed it.
 //!
 //! The table has no slabs: all items are told as those of slab class 1.
 
@@ -211,7 +211,8 @@ fn settings(server: &Server) -> String {
     stat(&mut text, "idle_timeout", server.settings.idle_s.load(Relaxed));
     constants(
         &mut text,
-        "watcher_logbuf_size=262144 worker_logbuf_size=65536 read_buf_mem_limit track_sizes=no inline_ascii_response=no",
+        "watcher_logbuf_size=262144 worker_logbuf_size=65536 read_buf_mem_limit track_sizes=no
+        inline_ascii_response=no",
     );
     text
 }
@@ -265,7 +266,7 @@ fn slabs(server: &Server) -> String {
         let outcomes = &server.memcached.outcomes;
         let hits = |of: &HitsAndMisses| of.hits.load(Relaxed);
         let figures = [
-            ("chunk_size", (used_bytes / items).max(1)),
+            ("chunk_size", used_bytes.checked_div(items).unwrap_or(0).max(1)),
             ("chunks_per_page", items),
             ("total_pages", 1),
             ("total_chunks", items),

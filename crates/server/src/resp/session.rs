@@ -14,17 +14,19 @@
 //!
 //! Not here: what commands mean (`command`), sockets (`connection.rs`).
 
+mod runs;
+
 use super::Version;
 use super::parse::{ParseLimits, Parsed, Parser, Span};
 use super::reply;
 use crate::clients::Client;
 use crate::command::call::{self, Args, Call, Outcome, Refusal, Turn};
 use crate::command::number::parse_integer;
-use crate::command::table::{self, Flags, Id, Names, Spec};
-use crate::command::{self, cluster, connection, introspect, strings};
+use crate::command::table::{self, Flags, Handler, Id, Names, Spec};
+use crate::command::{self, cluster};
 use crate::figures::Figures;
 use crate::foreign::ForeignLog;
-use crate::keyspace::{self, Exclusive, Patience, Shared, Watch};
+use crate::keyspace::{Exclusive, Patience, Shared, Watch};
 use crate::planted::{Bug, planted};
 use crate::server::Server;
 use crate::session::{Flow, Session};
@@ -89,12 +91,7 @@ impl Request {
     /// How many keys it has if one call of the table can do it together with others; else `None`.
     #[inline]
     fn run_keys(&self) -> Option<usize> {
-        match (self.spec?.id, self.count) {
-            // Several keys of a DEL have to be removed as one change.
-            (Id::Get | Id::StrLen | Id::Del | Id::Unlink, 2) | (Id::Set, 3) | (Id::Append, 3 | 5) => Some(1),
-            (Id::MGet | Id::Exists | Id::Touch, count @ 2..) => Some(count - 1),
-            _ => None,
-        }
+        self.spec?.run_keys(self.count)
     }
 }
 
@@ -339,6 +336,7 @@ impl RespSession {
                 Step::Close => {
                     break Some((index + 1, Flow::Close));
                 }
+                Step::Pause(time) => break Some((index, Flow::Sleep(time))),
                 Step::Sleep(time) => {
                     self.note(spec.id, 1, clock, || args);
                     break Some((index + 1, Flow::Sleep(time)));
@@ -354,15 +352,16 @@ impl RespSession {
     /// The run at the beginning of `requests`: its command, and how many of them one call of the table can do.
     #[inline]
     fn run_at(&self, requests: &[Request]) -> Option<(Id, usize)> {
-        let id = requests[0].spec?.id;
+        let spec = requests[0].spec?;
+        let id = spec.id;
         requests[0].run_keys()?;
         if !self.authenticated || self.transaction.is_some() || self.replies != Replies::On {
             return None;
         }
-        if self.client.subscriptions() > 0 && self.version == Version::Resp2 {
+        if self.client.subscriptions() > 0 && self.version == Version::Resp2 || self.server.clients.are_paused() {
             return None;
         }
-        let is_lookup = class_of(id) == Class::Lookup;
+        let is_lookup = matches!(spec.handler, Handler::Lookup(_));
         if !is_lookup && self.server.space.dictionary().is_some() {
             return None;
         }
@@ -374,231 +373,6 @@ impl RespSession {
         };
         let count = requests.iter().take_while(fits).count();
         (count > 0).then_some((id, count))
-    }
-
-    /// Answers lookups of at most `MOST` keys until the output is long. Returns how many; `None`: they are to be
-    /// answered one by one.
-    fn lookup_run<'a, const MOST: usize>(
-        &mut self,
-        shared: &Shared<'_>,
-        id: Id,
-        args: impl Iterator<Item = Args<'a>>,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let mut keys: [&[u8]; MOST] = [&[]; MOST];
-        // Where a request begins: its number of keys.
-        let mut firsts = [0u8; MOST];
-        let (mut key_count, mut count) = (0, 0);
-        for args in args {
-            firsts[key_count] = (args.len() - 1) as u8; // at most RUN_MAX
-            for key in args.from(1) {
-                keys[key_count] = key;
-                key_count += 1;
-            }
-            count += 1;
-        }
-        if let Some(dictionary) = self.server.space.dictionary() {
-            // Those for other nodes get their redirections one by one.
-            key_count = dictionary.count_served(&keys[..key_count], &firsts);
-            if key_count == 0 {
-                return None;
-            }
-            count = firsts[..key_count].iter().filter(|&&keys| keys > 0).count();
-        }
-        let (before, version) = (out.len(), self.version);
-        let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
-        // Keys of the request that are to come, and those that were present.
-        let (mut left, mut present) = (0, 0);
-        let take = |index: usize, value: Found<'_>| {
-            if firsts[index] > 0 {
-                if out.len() > OUTPUT_BYTES && !stopped {
-                    stopped = true;
-                    done -= usize::from(planted(Bug::AnsweredTwice));
-                }
-                (left, present) = (firsts[index], 0);
-                if !stopped {
-                    done += 1;
-                    if id == Id::MGet {
-                        reply::array(out, usize::from(left));
-                        if planted(Bug::PushWithinReply) {
-                            self.client.take_pushes(out);
-                        }
-                    }
-                }
-            }
-            if stopped {
-                return;
-            }
-            looked += 1;
-            let len = match value {
-                Found::Value(value) => value.map(<[u8]>::len),
-                Found::Len(len) => len,
-            };
-            hits += u64::from(len.is_some());
-            match (id, value) {
-                (Id::Get | Id::MGet, Found::Value(value)) => reply::bulk_or_null(out, value, version),
-                (Id::StrLen, _) => reply::count(out, len.unwrap_or(0) as u64),
-                _ => {
-                    (left, present) = (left - 1, present + u64::from(len.is_some()));
-                    if left == 0 {
-                        reply::count(out, present);
-                    }
-                }
-            }
-        };
-        let keys = &keys[..key_count];
-        let mut take = take;
-        let found = match id {
-            Id::Get | Id::MGet => shared.get_many(self.database, keys, |index, value| take(index, Found::Value(value))),
-            // Large values are not read for these.
-            _ => keys.iter().enumerate().try_for_each(|(index, key)| {
-                shared.value_len(self.database, key).map(|len| take(index, Found::Len(len)))
-            }),
-        };
-        if id != Id::Exists {
-            shared.note_use(keys);
-        }
-        if found.is_err() {
-            // One by one, each with its own answer.
-            out.truncate(before);
-            return None;
-        }
-        // Large values: what is not answered was copied in vain, so the next run is shorter.
-        self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
-        let misses = looked as u64 - hits;
-        if hits > 0 {
-            self.figures.hits.fetch_add(hits, Relaxed);
-        }
-        if misses > 0 {
-            self.figures.misses.fetch_add(misses, Relaxed);
-        }
-        Some(done)
-    }
-
-    fn set_run<'a, const MOST: usize>(
-        &mut self,
-        shared: &Shared<'_>,
-        args: impl Iterator<Item = Args<'a>>,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let mut pairs: [(&[u8], &[u8]); MOST] = [(&[], &[]); MOST];
-        let count = pairs_of(args, &mut pairs);
-        match shared.put_many(self.database, &pairs[..count]) {
-            Ok(true) => {
-                self.unsynced = true;
-                (0..count).for_each(|_| reply::ok(out));
-                true
-            }
-            // Not plain; or the first pairs are stored, and storing them again changes nothing.
-            Ok(false) | Err(_) => false,
-        }
-    }
-
-    fn set_run_alone<'a>(
-        &mut self,
-        alone: &mut Exclusive<'_>,
-        args: impl Iterator<Item = Args<'a>>,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
-        let count = pairs_of(args, &mut pairs);
-        self.unsynced = true;
-        let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
-        let stored = alone.make_room(bytes).and_then(|()| alone.put_many(self.database, &pairs[..count]));
-        if stored.is_ok() {
-            (0..count).for_each(|_| reply::ok(out));
-        }
-        // After an error one by one, each with its own answer: storing a pair again changes nothing.
-        stored.is_ok()
-    }
-
-    /// Answers APPENDs up to one with an option that is none. Returns how many; `None`: they are to be answered one by
-    /// one.
-    fn append_run<'a>(
-        &mut self,
-        turn: Turn<'_, '_>,
-        args: impl Iterator<Item = Args<'a>>,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let value_bytes_max = self.server.settings.bulk_bytes.load(Relaxed);
-        let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
-        let mut limits = [value_bytes_max; RUN_MAX];
-        let mut count = 0;
-        for args in args {
-            let Ok(limit) = strings::append_limit(&args, value_bytes_max) else { break };
-            (pairs[count], limits[count]) = ((args.at(1), args.at(2)), limit);
-            count += 1;
-        }
-        let (before, mut done, mut refused, mut late) = (out.len(), 0, 0, Vec::new());
-        let take = |index: usize, len: Option<usize>| {
-            match len {
-                Some(len) => reply::count(out, len as u64),
-                None => {
-                    let out = if planted(Bug::RefusalLast) { &mut late } else { &mut *out };
-                    reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
-                    refused += 1;
-                }
-            }
-            done = index + 1;
-        };
-        let (pairs, limit) = (&pairs[..count], |index: usize| limits[index]);
-        let appended = match turn {
-            Turn::Shared(shared) => shared.append_many(self.database, pairs, limit, take),
-            Turn::Alone(alone) => {
-                if alone.make_room(pairs.iter().map(|(_, tail)| tail.len()).sum()).is_err() {
-                    // One by one, each with its own answer.
-                    return None;
-                }
-                alone.append_many(self.database, pairs, limit, take).map(|()| true)
-            }
-        };
-        out.append(&mut late);
-        self.figures.errors.fetch_add(refused, Relaxed);
-        self.end_run(appended, done, count, before, out)
-    }
-
-    /// DEL of one key each. Returns how many are answered; `None`: they are to be answered one by one.
-    fn remove_run<'a>(
-        &mut self,
-        shared: &Shared<'_>,
-        args: impl Iterator<Item = Args<'a>>,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
-        let mut count = 0;
-        for (slot, args) in keys.iter_mut().zip(args) {
-            *slot = args.at(1);
-            count += 1;
-        }
-        let (before, mut done) = (out.len(), 0);
-        let removed = shared.remove_many(self.database, &keys[..count], |index, was_present| {
-            reply::integer(out, was_present.into());
-            done = index + 1;
-        });
-        self.end_run(removed, done, count, before, out)
-    }
-
-    /// The end of a run of `count` writes, of which `done` are made, with replies from `before` on: the one that failed
-    /// is answered with the error, those behind it are another run.
-    fn end_run(
-        &mut self,
-        result: keyspace::Result<bool>,
-        done: usize,
-        count: usize,
-        before: usize,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
-        self.unsynced |= !matches!(result, Ok(false));
-        let Err(error) = result else { return (done > 0).then_some(done) };
-        let refusal = Refusal::from(error);
-        if done < count {
-            self.refuse(out, &refusal);
-            return Some(done + 1);
-        }
-        // All are made, and not as durable as their replies say.
-        out.truncate(before);
-        (0..count).for_each(|_| self.refuse(out, &refusal));
-        Some(count)
     }
 
     /// Executes one request, or queues it.
@@ -626,27 +400,26 @@ impl RespSession {
             self.queue(spec, &args);
             out.extend_from_slice(b"+QUEUED\r\n");
         } else {
+            if let Some(time) = server.clients.pause(spec.flags.has(Flags::WRITE) || spec.id == Id::Exec) {
+                return Step::Pause(time);
+            }
             if patience == Patience::EventLoop && is_long(spec, &args) {
                 return Step::Wait;
             }
-            let outcome = match class_of(spec.id) {
-                Class::Connection => {
+            let outcome = match spec.handler {
+                Handler::Session(execute) => {
                     *shared = None;
-                    connection::execute(self, spec.id, args, out)
+                    execute(self, args, out)
                 }
-                Class::Scan => {
-                    let mut call = self.call(args, out);
-                    introspect::scan(spec.id, &server.space, &mut call, &[])
-                }
-                Class::Lookup => {
+                Handler::Scan(execute) => execute(&server.space, &mut self.call(args, out), &[]),
+                Handler::Lookup(execute) => {
                     if shared.is_none() {
                         *shared = server.space.share(patience);
                     }
                     let Some(entry) = shared else { return Step::Wait };
-                    let mut call = self.call(args, out);
-                    command::look_up(spec.id, &mut Turn::Shared(entry), &mut call)
+                    execute(&mut Turn::Shared(entry), &mut self.call(args, out))
                 }
-                Class::Change => {
+                Handler::Change(_) | Handler::Transaction(_) => {
                     *shared = None;
                     let Some(mut alone) = server.space.close(patience) else { return Step::Wait };
                     self.unsynced = true;
@@ -690,35 +463,17 @@ impl RespSession {
 
     /// A command that changes the key space, or a whole transaction.
     fn change(&mut self, alone: &mut Exclusive<'_>, spec: &'static Spec, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-        match spec.id {
-            Id::Exec => return self.exec(alone, out),
-            Id::Watch => {
-                if self.transaction.is_some() {
-                    return Err("ERR WATCH inside MULTI is not allowed".into());
-                }
-                let most = self.server.settings.request_bytes.load(Relaxed);
-                for key in args.from(1) {
-                    if self.watch.bytes() + key.len() > most {
-                        return Err("ERR too many watched keys".into());
-                    }
-                    alone.watch(&mut self.watch, self.database, key)?;
-                }
-                reply::ok(out);
-                return Ok(());
-            }
-            Id::Unwatch => {
-                alone.unwatch(&mut self.watch)?;
-                reply::ok(out);
-                return Ok(());
-            }
-            _ => {}
-        }
+        let execute = match spec.handler {
+            Handler::Change(execute) => execute,
+            Handler::Transaction(execute) => return execute(self, alone, args, out),
+            _ => return Ok(()), // executed by the caller
+        };
         if spec.flags.has(Flags::DENYOOM) {
             alone.make_room(bytes_of(spec, &args))?;
         }
         alone.begin();
         let mut call = self.call(args, out);
-        match command::change(spec.id, alone, &mut call) {
+        match execute(alone, &mut call) {
             Ok(()) => Ok(alone.commit()?),
             Err(refusal) => {
                 alone.roll_back();
@@ -727,8 +482,31 @@ impl RespSession {
         }
     }
 
+    /// WATCH key ...
+    pub(crate) fn watch(&mut self, alone: &mut Exclusive<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+        if self.transaction.is_some() {
+            return Err("ERR WATCH inside MULTI is not allowed".into());
+        }
+        let most = self.server.settings.request_bytes.load(Relaxed);
+        for key in args.from(1) {
+            if self.watch.bytes() + key.len() > most {
+                return Err("ERR too many watched keys".into());
+            }
+            alone.watch(&mut self.watch, self.database, key)?;
+        }
+        reply::ok(out);
+        Ok(())
+    }
+
+    /// UNWATCH. In a transaction EXEC has forgotten what was watched already.
+    pub(crate) fn unwatch(&mut self, alone: &mut Exclusive<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+        alone.unwatch(&mut self.watch)?;
+        reply::ok(out);
+        Ok(())
+    }
+
     /// EXEC: the queued commands as one change.
-    fn exec(&mut self, alone: &mut Exclusive<'_>, out: &mut Vec<u8>) -> Outcome {
+    pub(crate) fn exec(&mut self, alone: &mut Exclusive<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
         let Some(transaction) = self.transaction.take() else { return Err("ERR EXEC without MULTI".into()) };
         let changed = alone.unwatch(&mut self.watch)?;
         if transaction.refused {
@@ -753,17 +531,18 @@ impl RespSession {
             spans = rest;
             let args = Args { request: &transaction.bytes, spans: these };
             let before = out.len();
-            let outcome = match class_of(spec.id) {
-                Class::Connection => connection::execute(self, spec.id, args, out),
-                Class::Scan if spec.id == Id::DbSize => {
+            let outcome = match spec.handler {
+                Handler::Session(execute) => execute(self, args, out),
+                Handler::Scan(_) if spec.id == Id::DbSize => {
                     alone.len(self.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
                 }
-                Class::Scan => {
+                Handler::Scan(execute) => {
                     let staged = if spec.id == Id::Keys { alone.staged_keys(self.database)? } else { Vec::new() };
-                    introspect::scan(spec.id, &self.server.space, &mut call_of(self, args, out), &staged)
+                    execute(&self.server.space, &mut call_of(self, args, out), &staged)
                 }
-                Class::Lookup => command::look_up(spec.id, &mut Turn::Alone(alone), &mut call_of(self, args, out)),
-                Class::Change => command::change(spec.id, alone, &mut call_of(self, args, out)),
+                Handler::Lookup(execute) => execute(&mut Turn::Alone(alone), &mut call_of(self, args, out)),
+                Handler::Change(execute) => execute(alone, &mut call_of(self, args, out)),
+                Handler::Transaction(execute) => execute(self, alone, args, out),
             };
             // Values that are asked for again and again would take any amount of memory.
             let too_long = out.len() - start > reply_bytes_max;
@@ -773,6 +552,8 @@ impl RespSession {
                 self.refuse(out, &refusal);
             }
         }
+        // Others would wait.
+        self.sleep = None;
         // Where nothing was stored, every reply is the same error.
         Ok(alone.commit()?)
     }
@@ -810,8 +591,7 @@ impl RespSession {
     }
 
     fn is_queued(&self, spec: &Spec) -> bool {
-        let now = [Id::Exec, Id::Discard, Id::Multi, Id::Watch, Id::Quit, Id::Reset];
-        self.transaction.is_some() && !now.contains(&spec.id)
+        self.transaction.is_some() && !spec.flags.has(Flags::NOW)
     }
 
     fn queue(&mut self, spec: &'static Spec, args: &Args<'_>) {
@@ -900,52 +680,13 @@ fn call_of<'c, 'a>(session: &RespSession, args: Args<'a>, out: &'c mut Vec<u8>) 
     }
 }
 
-fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'a [u8])]) -> usize {
-    let mut count = 0;
-    for (slot, args) in pairs.iter_mut().zip(args) {
-        *slot = (args.at(1), args.at(2));
-        count += 1;
-    }
-    count
-}
-
-/// What a lookup found: the value, or only its length.
-#[derive(Clone, Copy)]
-enum Found<'v> {
-    Value(Option<&'v [u8]>),
-    Len(Option<usize>),
-}
-
 /// What executing one request came to.
 enum Step {
     Done,
     Wait,
     Close,
+    /// Done; the reply is sent after this time.
     Sleep(Duration),
-}
-
-/// What a command needs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    /// The session and the server.
-    Connection,
-    /// The tables, without the gate.
-    Scan,
-    /// The key space beside others.
-    Lookup,
-    /// The key space alone.
-    Change,
-}
-
-fn class_of(id: Id) -> Class {
-    use Id::*;
-    match id {
-        Get | MGet | StrLen | GetRange | SubStr | Exists | Type | Touch | Object | Ttl | PTtl | ExpireTime
-        | PExpireTime | Memory | Dump => Class::Lookup,
-        Scan | Keys | RandomKey | DbSize | HtStats => Class::Scan,
-        Set | SetNx | SetEx | PSetEx | GetSet | GetEx | GetDel | MSet | MSetNx | Append | SetRange | Incr | Decr
-        | IncrBy | DecrBy | IncrByFloat | Del | Unlink | Copy | Rename | RenameNx | Restore | Expire | PExpire
-        | ExpireAt | PExpireAt | Persist | FlushDb | FlushAll | Exec | Watch | Unwatch => Class::Change,
-        _ => Class::Connection,
-    }
+    /// Not done yet: CLIENT PAUSE; to be tried again after this time.
+    Pause(Duration),
 }

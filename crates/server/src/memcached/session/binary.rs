@@ -5,8 +5,8 @@
 //! 0x81 opcode key-length(2) extras-length data-type status(2) ...                         the answer, with its opaque
 //! ```
 //!
-//! The quiet form of a command has no answer where the loud one's says what was to be expected. A connection whose first
-//! byte is 0x80 speaks it to its end. Answers have CAS numbers, so a set that is answered gives its key one.
+//! The quiet form of a command has no answer where the loud one's says what was to be expected. A connection whose
+//! first byte is 0x80 speaks it to its end. Answers have CAS numbers, so a set that is answered gives its key one.
 //!
 //! Source: memcached's protocol_binary.txt and the behavior of 1.6.18. Not here: what commands mean (`classic.rs`).
 
@@ -400,7 +400,6 @@ impl MemcachedSession {
     }
 
     /// A get beside others; `None` where the key has no CAS number yet.
-    #[expect(clippy::type_complexity, reason = "to wait, to be alone, or the answer")]
     fn get_shared(
         &mut self,
         batch: &mut Batch<'_>,
