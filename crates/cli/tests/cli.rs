@@ -101,6 +101,11 @@ mod transcripts {
     }
 
     #[test]
+    fn served() {
+        play("served.txt");
+    }
+
+    #[test]
     fn salvage() {
         play("salvage.txt");
     }
