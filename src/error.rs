@@ -120,10 +120,26 @@ impl Error {
             io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
             _ => ErrorKind::Io,
         };
-        let hint = (kind == ErrorKind::DiskFull)
-            .then(|| format!("Nothing of this change was kept: {} and try again.", remedy_of_full_disk(&source)));
+        let hint = match source.kind() {
+            _ if kind == ErrorKind::DiskFull => {
+                Some(format!("Nothing of this change was kept: {} and try again.", remedy_of_full_disk(&source)))
+            }
+            io::ErrorKind::Unsupported => {
+                Some("Use another file system, or mount this one with options that give it what it lacks.".to_owned())
+            }
+            io::ErrorKind::InvalidFilename => Some(
+                "Choose a shorter name: files beside it have longer ones, with -log0 or -unfinished behind it.".into(),
+            ),
+            _ => None,
+        };
         let message = format!("cannot {what} {}: {source}", path.display());
         Error(Box::new(Inner { kind, message, hint, source: Some(source) }))
+    }
+
+    /// Adds the operating system's error that callers may ask for. The message says what it means.
+    pub(crate) fn with_source(mut self, source: io::Error) -> Self {
+        self.0.source = Some(source);
+        self
     }
 
     /// The error after which a handle takes no more writes: trying again is no advice then.

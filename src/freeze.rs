@@ -16,9 +16,10 @@ impl Table {
     /// Writes all pairs to a dictionary at `path`, replacing an existing one once it is complete; returns their
     /// number.
     ///
-    /// Its hash function is the table's, whatever `builder` sets. One scan and one write, no sort, no memory but the
-    /// index. Writers may go on: a pair that is present throughout is in it; one that is added or removed in the
-    /// meantime may be.
+    /// A new file has the owner and permissions of the table's, as far as the process may set them; one that replaces
+    /// another keeps the old owner and permissions. Its hash function is the table's, whatever `builder` sets. One scan
+    /// and one write, no sort, no memory but the index. Writers may go on: a pair that is present throughout is in it;
+    /// one that is added or removed in the meantime may be.
     ///
     /// # Errors
     /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and
@@ -39,7 +40,7 @@ impl Table {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
-        let builder = builder.clone().hash_function(self.hash().clone());
+        let builder = builder.clone().hash_function(self.hash().clone()).made_from(self.access()?);
         let mut build = builder.start_ordered(path.as_ref(), self.len())?;
         let mut scan = self.scan_from(0);
         while let Some((key, value)) = scan.next_ref()? {
@@ -118,6 +119,33 @@ mod tests {
         let frozen = Table::in_memory().unwrap().freeze(&path, &DictionaryBuilder::new().shards(2));
         assert_eq!(frozen.unwrap_err().kind(), crate::ErrorKind::InvalidArgument);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_dictionary_has_the_owner_and_permissions_of_its_table_and_follows_links() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+        let access = |path: &Path| std::fs::metadata(path).map(|file| (file.mode() & 0o777, file.uid())).unwrap();
+        for mode in [0o600, 0o644, 0o666] {
+            let directory = tempfile::tempdir().unwrap();
+            let [path, link, target] = ["t.spt", "link.spd", "target.spd"].map(|name| directory.path().join(name));
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            if access(&path).1 == 0 {
+                chown(&path, Some(12_345), None).unwrap();
+            }
+            let table = Table::open(&path).unwrap();
+            table.put(b"k", b"v").unwrap();
+            symlink("target.spd", &link).unwrap();
+            for _ in ["new", "replaced"] {
+                table.freeze(&link, &DictionaryBuilder::new()).unwrap();
+                assert_eq!(access(&target), access(&path));
+                assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+            }
+            table.freeze(&target, &DictionaryBuilder::new().permissions(0o600)).unwrap();
+            assert_eq!(access(&target), access(&path), "one that is replaced keeps its own");
+            let log = directory.path().join("t.spt-log0");
+            assert_eq!(access(&log), access(&path));
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@
 //! | `freeze` | [`Table::freeze`], [`Dictionary::thaw`] |
 //! | `buckets` | linear hashing over the pager: pages, overflow, splits, merges, scans |
 //! | `pager` | frames, latches, space, write-ahead log, checkpoints; one file |
-//! | `io` | the operating system |
+//! | `io` | the operating system; [`OutputFile`] |
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 
@@ -62,5 +62,6 @@ pub use dictionary::{
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;
 pub use hash::HashKind;
+pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
 pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions, TableUsage};

@@ -24,6 +24,7 @@ use super::shards::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::atomic::AtomicFile;
+use crate::io::{Access, Granted};
 use crate::linear;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -149,6 +150,13 @@ impl DictionaryBuilder {
         self
     }
 
+    /// Permissions of the files of a new dictionary, less the umask. By default those of the table or dictionary that
+    /// it is made from, else 0o666. One that replaces another keeps the old owner and permissions.
+    pub fn permissions(mut self, permissions: u32) -> Self {
+        self.plan.granted = Some(Granted::Permissions(permissions & 0o777));
+        self
+    }
+
     /// How errors name the `place` that a pair was given with ([`Build::push_at`]), for example `pairs.tsv:17`.
     pub fn place_names(mut self, name: impl Fn(u64) -> String + Send + Sync + 'static) -> Self {
         self.plan.place_names = Some(Arc::new(name));
@@ -191,10 +199,10 @@ impl DictionaryBuilder {
         self.plan.check(self.shards as usize)?;
         self.plan.check_temporary_directory()?;
         let target = match self.shards {
-            0 => Target::file(&self.plan.storage, path)?,
-            shards => Target::directory(&self.plan.storage, path, &Manifest::divided(shards, 0))?,
+            0 => Target::file(&self.plan, path)?,
+            shards => Target::directory(&self.plan, path, &Manifest::divided(shards, 0), None)?,
         };
-        let mut plan = self.plan.started();
+        let mut plan = Plan { granted: Some(target.granted()), ..self.plan.started() };
         // Another number of shards distributes the pairs to other sorts.
         plan.resume = plan.resume.map(|identity| identity ^ u64::from(self.shards).rotate_right(8));
         let intake = target.intake(&plan)?;
@@ -217,6 +225,12 @@ impl DictionaryBuilder {
         self
     }
 
+    /// For a dictionary with the pairs of a file that those may use who have `access`.
+    pub(crate) fn made_from(mut self, access: Option<Access>) -> Self {
+        self.plan = self.plan.made_from(access);
+        self
+    }
+
     /// Begins a dictionary of about `pairs_total` pairs that are pushed in hash order.
     pub(crate) fn start_ordered(&self, path: &Path, pairs_total: u64) -> Result<OrderedBuild> {
         self.plan.check(1)?;
@@ -225,8 +239,9 @@ impl DictionaryBuilder {
             let error = Error::new(ErrorKind::InvalidArgument, "a table is frozen to one file");
             return Err(error.with_hint("Leave out shards, or build them from its pairs."));
         }
-        let output = Some(begin_file(&self.plan.storage, path)?);
-        let plan = self.plan.started().for_writing(path, 1);
+        let path = self.plan.resolve(path)?;
+        let output = Some(begin_file(&self.plan.storage, &path, self.plan.granted_at(&path)?)?);
+        let plan = self.plan.started().for_writing(&path, 1);
         // About so many: the table may change meanwhile. How long they are is not known.
         let forecast = Forecast { records_min: 0, records_max: pairs_total, record_bytes: 0 };
         let shares = plan.shares(&forecast)?;

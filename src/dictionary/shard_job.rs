@@ -122,7 +122,7 @@ impl ShardJob {
     /// [`ErrorKind::Stale`] where the directory is not as `base` says; those of
     /// [`Dictionary::open`](crate::Dictionary::open).
     pub fn new(directory: impl AsRef<Path>, builder: &DictionaryBuilder, base: ShardBase) -> Result<ShardJob> {
-        let directory = directory.as_ref().to_owned();
+        let directory = builder.plan.resolve(directory.as_ref())?;
         builder.plan.check_not_resuming()?;
         let (manifest, old) = match base {
             ShardBase::Absent | ShardBase::Any => (Manifest::divided(builder.shard_count()?.max(1), 0), None),
@@ -181,7 +181,7 @@ impl ShardJob {
     }
 
     fn lock(&self) -> Result<(DirectoryWriter, Previous)> {
-        let writer = DirectoryWriter::new(&self.plan.storage, &self.directory)?;
+        let writer = DirectoryWriter::new(&self.plan, &self.directory, None)?;
         let previous = writer.previous()?;
         let expected = match (self.base, &previous.manifest) {
             (ShardBase::Any, _) => true,
@@ -282,7 +282,7 @@ impl ShardJob {
         let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest.shards[shard]));
         let old = old.transpose()?;
         let shares = plan.shares(&sorter.forecast().with_old(old.as_deref(), sorter.removals()))?;
-        let output = begin_shard(&plan.storage, path, &Manifest::path(&self.directory))?;
+        let output = begin_shard(&plan.storage, path, plan.granted_at(&Manifest::path(&self.directory))?)?;
         let mut sorted = sorter.finish_within(shares.sort)?;
         let footer = write_merged(plan, shares, output, old.as_ref(), &mut sorted)?;
         // A dictionary that has its name is no failure.

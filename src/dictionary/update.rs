@@ -4,11 +4,12 @@
 //! again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
 
 use super::build::intake::Intake;
-use super::build::plan::Plan;
+use super::build::plan::{Plan, access_at};
 use super::build::sort::duplicates::Duplicates;
 use super::builder::DictionaryBuilder;
 use super::diff::Change;
 use super::handle::{Dictionary, DictionaryOptions};
+use super::shards::manifest::Manifest;
 use super::shards::target::Target;
 use crate::error::Result;
 use std::path::Path;
@@ -56,6 +57,9 @@ impl Update {
         builder.plan.check_not_resuming()?;
         builder.plan.check_temporary_directory()?;
         let storage = &builder.plan.storage;
+        // Who may use the old dictionary may use the new one.
+        let plan =
+            |file: &Path| -> Result<Plan> { Ok(builder.plan.clone().made_from(access_at(storage.as_ref(), file)?)) };
         let options = DictionaryOptions::new().hash(builder.plan.hash.clone());
         let (old, mut target) = loop {
             let mut dictionary = options.open_on(Arc::clone(storage), old)?;
@@ -63,8 +67,8 @@ impl Update {
             let parts = dictionary.files.len();
             dictionary.files.iter().try_for_each(|file| builder.plan.check_memory_for(file, parts))?;
             let target = match &dictionary.manifest {
-                None => Target::file(storage, new)?,
-                Some(manifest) => Target::directory(storage, new, manifest)?,
+                None => Target::file(&plan(old)?, new)?,
+                Some(manifest) => Target::directory(&plan(&Manifest::path(old))?, new, manifest, Some(old))?,
             };
             // Another update of the same files may have ended before the target was locked; then this one begins at its
             // end.
@@ -72,7 +76,9 @@ impl Update {
                 break (dictionary, target);
             }
         };
-        let plan = Plan { duplicates: Duplicates::Last, ..builder.plan.clone() }.shaped_as(&old.files[0]).started();
+        let plan = Plan { duplicates: Duplicates::Last, granted: Some(target.granted()), ..builder.plan.clone() }
+            .shaped_as(&old.files[0])
+            .started();
         if let Some(manifest) = &old.manifest
             && unchanged == Unchanged::Kept
         {

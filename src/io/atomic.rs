@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all, and files without a name.
 //!
 //! ```text
-//! PATH + suffix, locked -> begin (empty, permissions) -> writes -> publish
+//! PATH + suffix, locked -> begin (empty, owner, permissions) -> writes -> publish
 //! publish = sync, head, sync, rename to PATH, sync the directory
 //! ```
 //!
@@ -13,8 +13,8 @@
 //!
 //! Not here: what a file holds, and which leftovers may be overwritten (the callers).
 
-use super::{File, Mode, Storage, forked_since, forks, open_locked};
-use std::io::{Error, ErrorKind, Result};
+use super::{File, Granted, PRIVATE, Storage, forked_since, forks, open_locked};
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -46,6 +46,7 @@ pub(crate) struct AtomicFile {
     /// The path it has until then.
     unfinished_path: PathBuf,
     file: Arc<dyn File>,
+    granted: Granted,
     state: State,
     /// Suffixes of the files that its writer may leave beside it, which go when it goes.
     sidecars: &'static [&'static str],
@@ -65,14 +66,15 @@ enum State {
 impl AtomicFile {
     /// Opens or makes the file `path` + `suffix` and takes its lock; `None` where another process has it.
     ///
-    /// The content stays until [`begin`](Self::begin), so that the caller can look at it first.
+    /// Content, owner and permissions stay until [`begin`](Self::begin), so that the caller can look at it first.
     pub fn open(
         storage: &Arc<dyn Storage>,
         path: &Path,
         suffix: &str,
+        granted: Granted,
     ) -> std::result::Result<Option<AtomicFile>, Failed> {
         let unfinished_path = with_suffix(path, suffix);
-        let opened = open_locked(storage.as_ref(), &unfinished_path, None);
+        let opened = open_locked(storage.as_ref(), &unfinished_path, granted.at_first());
         let Some(file) = opened.map_err(failed(&unfinished_path, "create"))? else { return Ok(None) };
         let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
         Ok(Some(AtomicFile {
@@ -80,35 +82,41 @@ impl AtomicFile {
             path,
             unfinished_path,
             file,
+            granted,
             state: State::Opened,
             sidecars: &[],
             forks: forks(),
         }))
     }
 
-    /// Makes a file with the name `path` + `suffix` + `-PROCESS-NUMBER`, without a lock. Its writer may leave files
-    /// with this name and one of `sidecars` behind it.
+    /// Makes a file with the name `prefix` + `-PROCESS-NUMBER`, without a lock, in the directory of `path`. Its writer
+    /// may leave files with this name and one of `sidecars` behind it.
     pub fn create(
         storage: &Arc<dyn Storage>,
         path: &Path,
-        suffix: &str,
+        prefix: &Path,
+        granted: Granted,
         sidecars: &'static [&'static str],
     ) -> std::result::Result<AtomicFile, Failed> {
-        let (unfinished_path, file) = make_numbered(storage.as_ref(), path, suffix, "", "create")?;
+        let (unfinished_path, file) = make_numbered(storage.as_ref(), prefix, "", granted.at_first(), "create")?;
         let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
-        Ok(AtomicFile { storage, path, unfinished_path, file, state: State::Begun, sidecars, forks: forks() })
+        let state = State::Begun;
+        let new = AtomicFile { storage, path, unfinished_path, file, granted, state, sidecars, forks: forks() };
+        new.grant()?;
+        Ok(new)
     }
 
-    /// Empties the file and gives it the permissions of the file at `like`, if there is one.
-    pub fn begin(&mut self, like: &Path) -> std::result::Result<(), Failed> {
-        let own = &self.unfinished_path;
-        self.file.set_len(0).map_err(failed(own, "empty"))?;
+    /// Empties the file, and lets those use it who may.
+    pub fn begin(&mut self) -> std::result::Result<(), Failed> {
+        self.file.set_len(0).map_err(failed(&self.unfinished_path, "empty"))?;
         self.state = State::Begun;
-        // Before anything is written that others must not read.
-        if let Some(permissions) = permissions_of(self.storage.as_ref(), like).map_err(failed(like, "stat"))? {
-            self.file.set_permissions(permissions).map_err(failed(own, "set the permissions of"))?;
-        }
-        Ok(())
+        self.grant()
+    }
+
+    /// Before anything is written that others must not read.
+    fn grant(&self) -> std::result::Result<(), Failed> {
+        let granted = self.granted.complete(self.file.as_ref());
+        granted.map_err(failed(&self.unfinished_path, "set the owner and permissions of"))
     }
 
     /// Makes the content durable, writes `head`, if there is one, at offset 0, which is still empty, renames the file
@@ -147,6 +155,11 @@ impl AtomicFile {
         &self.unfinished_path
     }
 
+    /// Who may use the file.
+    pub fn granted(&self) -> Granted {
+        self.granted
+    }
+
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
@@ -164,15 +177,6 @@ impl Drop for AtomicFile {
     }
 }
 
-/// The permissions of the file at `path`; `None` where there is no file.
-fn permissions_of(storage: &dyn Storage, path: &Path) -> Result<Option<u32>> {
-    match storage.open(path, Mode::Read) {
-        Ok(file) => file.permissions(),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 /// Makes a file without a name in the directory of `prefix`. It is gone when it is closed, however the process ends.
 ///
 /// Where the system has no such files, one named `prefix` + `-PROCESS-NUMBER.tmp` is made and its name removed.
@@ -181,17 +185,17 @@ pub(crate) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> std::result:
     if let Some(file) = storage.make_unnamed(prefix).map_err(failed(prefix, STEP))? {
         return Ok(file.into());
     }
-    let (path, file) = make_numbered(storage, prefix, "", ".tmp", STEP)?;
+    let (path, file) = make_numbered(storage, prefix, ".tmp", PRIVATE, STEP)?;
     storage.remove(&path).map_err(failed(&path, "remove the name of the temporary file"))?;
     Ok(file.into())
 }
 
-/// Makes a file named `prefix` + `before` + `-PROCESS-NUMBER` + `after`, with the first number that no file has.
+/// Makes a file named `prefix` + `-PROCESS-NUMBER` + `after`, with the first number that no file has.
 fn make_numbered(
     storage: &dyn Storage,
     prefix: &Path,
-    before: &str,
     after: &str,
+    permissions: u32,
     step: &'static str,
 ) -> std::result::Result<(PathBuf, Box<dyn File>), Failed> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -200,8 +204,8 @@ fn make_numbered(
     let mut tries = 0;
     loop {
         let number = COUNT.fetch_add(1, Relaxed);
-        let path = with_suffix(prefix, &format!("{before}-{}-{number}{after}", std::process::id()));
-        match storage.open(&path, Mode::New) {
+        let path = with_suffix(prefix, &format!("-{}-{number}{after}", std::process::id()));
+        match storage.create(&path, permissions) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists && tries < TRIES => tries += 1,
             made => return Ok((path.clone(), made.map_err(failed(&path, step))?)),
         }

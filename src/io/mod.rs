@@ -13,6 +13,7 @@ mod idle;
 #[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
+pub(crate) mod output;
 mod real;
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -42,6 +43,47 @@ pub(crate) enum Mode {
     New,
 }
 
+/// Who may use a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The nine bits for owner, group and everybody.
+    pub permissions: u32,
+    pub user: u32,
+    pub group: u32,
+}
+
+/// Permissions of a new file, less the umask, unless the caller wants others.
+pub(crate) const PERMISSIONS: u32 = 0o666;
+/// Permissions of a file that is not to be read by others, or not yet.
+pub(crate) const PRIVATE: u32 = 0o600;
+
+/// Who may use a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Granted {
+    /// Those who may use a file that it replaces, or is made from.
+    Like(Access),
+    /// These permissions, less the umask.
+    Permissions(u32),
+}
+
+impl Granted {
+    /// Permissions to create it with.
+    pub(crate) fn at_first(self) -> u32 {
+        match self {
+            Granted::Like(_) => PRIVATE,
+            Granted::Permissions(permissions) => permissions,
+        }
+    }
+
+    /// Completes what the creation did, before anything is written.
+    pub(crate) fn complete(self, file: &dyn File) -> Result<()> {
+        match self {
+            Granted::Like(access) => file.take_access(access),
+            Granted::Permissions(_) => Ok(()),
+        }
+    }
+}
+
 /// Files by path.
 pub(crate) trait Storage: Send + Sync {
     /// The path of the file that `path` leads to, or of the one that would be created there. Its last part is no
@@ -61,8 +103,9 @@ pub(crate) trait Storage: Send + Sync {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Renames the file at `from` to `to`, replacing a file there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes a directory; gives whether it is new. Nothing to do where names need none.
-    fn make_directory(&self, _path: &Path) -> Result<bool> {
+    /// Makes a directory, with the [`Access`] of the one at `like`; gives whether it is new. Nothing to do where names
+    /// need none.
+    fn make_directory(&self, _path: &Path, _like: Option<&Path>) -> Result<bool> {
         Ok(false)
     }
     /// Removes a directory if it is empty.
@@ -73,10 +116,17 @@ pub(crate) trait Storage: Send + Sync {
     fn names_in(&self, _directory: &Path) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
-    /// Makes the names in the directory of `path` durable.
+    /// Makes the names in the directory of `path` durable, as far as its file system can.
     fn sync_names(&self, path: &Path) -> Result<()>;
-    /// Creates the file at `path`, for its owner alone.
-    fn create_private(&self, path: &Path) -> Result<Box<dyn File>> {
+    /// Who may use the file or directory at `path`; `None` where there is none, or the system does not say.
+    fn access_at(&self, path: &Path) -> Result<Option<Access>> {
+        match self.open(path, Mode::Read) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened?.access(),
+        }
+    }
+    /// Creates the file at `path` as [`Mode::New`] does, with these permissions, less the umask.
+    fn create(&self, path: &Path, _permissions: u32) -> Result<Box<dyn File>> {
         self.open(path, Mode::New)
     }
 }
@@ -97,12 +147,14 @@ pub(crate) trait File: Send + Sync {
     fn has_holes(&self) -> Result<bool> {
         Ok(false)
     }
-    /// The file's permissions, as the system's number, if it has any.
-    fn permissions(&self) -> Result<Option<u32>> {
+    /// Who may use the file, if the system says so.
+    fn access(&self) -> Result<Option<Access>> {
         Ok(None)
     }
-    /// Sets the [`permissions`](Self::permissions) of the file.
-    fn set_permissions(&self, _permissions: u32) -> Result<()> {
+    /// Gives the file this owner, group and permissions, as far as the process may set them and the file system has
+    /// them. If the group cannot be set, the group that the file has gets no more permissions than everybody. A file
+    /// with several names stays as it is.
+    fn take_access(&self, _wanted: Access) -> Result<()> {
         Ok(())
     }
     /// Makes the content (and length) durable.
@@ -230,55 +282,56 @@ pub(crate) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
 /// The file is the one that has the name, even if another process renames or removes files in the meantime. The caller
 /// owns the name while the file is open: only the holder of the lock renames or removes it.
 ///
-/// With `like`, the file has the permissions of that one.
-pub(crate) fn open_locked(
-    storage: &dyn Storage,
-    path: &Path,
-    like: Option<&dyn File>,
-) -> Result<Option<Box<dyn File>>> {
+/// A file that is created has `permissions`, less the umask.
+pub(crate) fn open_locked(storage: &dyn Storage, path: &Path, permissions: u32) -> Result<Option<Box<dyn File>>> {
     const TRIES: usize = 100;
     for _ in 0..TRIES {
-        let made = if like.is_some() { storage.create_private(path) } else { storage.open(path, Mode::New) };
-        let file = match made {
+        let created = storage.create(path, permissions);
+        let is_new = created.is_ok();
+        let file = match created {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => match storage.open(path, Mode::Write) {
                 // Removed since it was found to exist.
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 opened => opened?,
             },
             // Where a new file cannot be made, its directory does not exist.
-            made => made?,
+            created => created?,
         };
-        if !file.lock()? {
-            return Ok(None);
+        match file.lock() {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(e) => {
+                if is_new {
+                    remove_if_empty(storage, path, file.as_ref());
+                }
+                return Err(e);
+            }
         }
         // Otherwise it was locked too late: it had this name when it was opened.
         if file.is_at(path)? {
-            if let Some(like) = like {
-                take_permissions(file.as_ref(), like)?;
-            }
             return Ok(Some(file));
         }
     }
     Err(Error::new(ErrorKind::InvalidData, "a symbolic link, or a name that changes all the time"))
 }
 
-/// Creates the file at `path` with the permissions of `like`: it will have bytes of that file.
+/// Removes a file that this process made at `path` and could not use, unless another process has written to it.
+pub(crate) fn remove_if_empty(storage: &dyn Storage, path: &Path, file: &dyn File) {
+    if matches!(file.len(), Ok(0)) && matches!(file.is_at(path), Ok(true)) {
+        let _ = storage.remove(path);
+    }
+}
+
+/// Creates the file at `path` with the [`Access`] of `like`: it will have bytes of that file.
 pub(crate) fn create_beside(storage: &dyn Storage, path: &Path, like: &dyn File) -> Result<Box<dyn File>> {
-    let file = storage.create_private(path)?;
-    take_permissions(file.as_ref(), like)?;
+    let file = storage.create(path, PRIVATE)?;
+    take_access_of(file.as_ref(), like)?;
     Ok(file)
 }
 
-/// Gives `file`, to which nothing has been written yet, the permissions of `like`. A file of another user keeps its
-/// own: only its owner may change them.
-fn take_permissions(file: &dyn File, like: &dyn File) -> Result<()> {
-    match (file.permissions()?, like.permissions()?) {
-        (Some(now), Some(wanted)) if now != wanted => match file.set_permissions(wanted) {
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(()),
-            done => done,
-        },
-        _ => Ok(()),
-    }
+/// Gives `file` the [`Access`] of `like`, before anything is written to it.
+pub(crate) fn take_access_of(file: &dyn File, like: &dyn File) -> Result<()> {
+    like.access()?.map_or(Ok(()), |access| file.take_access(access))
 }
 
 #[cfg(test)]
@@ -286,33 +339,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_beside_another_has_its_permissions() {
+    fn a_file_beside_another_has_its_permissions_and_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let [table, journal, log, old] = ["t", "t-ckpt", "t-log0", "t-log1"].map(|name| directory.path().join(name));
         let file = Disk.open(&table, Mode::New).unwrap();
-        let wider = Disk.open(&old, Mode::New).unwrap();
-        wider.set_permissions(0o666).unwrap();
-        for permissions in [0o600, 0o640, 0o666] {
-            file.set_permissions(permissions).unwrap();
+        let own = file.access().unwrap().unwrap();
+        // Only root gives files away.
+        let users = if own.user == 0 { &[0, 12_345][..] } else { &[own.user] };
+        let accesses = users.iter().flat_map(|&user| {
+            [0o600, 0o640, 0o666].map(|permissions| Access { permissions, user, group: user.max(own.group) })
+        });
+        for access in accesses {
+            file.take_access(access).unwrap();
             let made = create_beside(&Disk, &journal, file.as_ref()).unwrap();
-            assert_eq!(made.permissions().unwrap().unwrap() & 0o777, permissions);
+            assert_eq!(made.access().unwrap(), Some(access));
+            Disk.create(&old, 0o666).unwrap();
             for path in [&log, &old] {
-                let opened = open_locked(&Disk, path, Some(file.as_ref())).unwrap().unwrap();
-                assert_eq!(opened.permissions().unwrap().unwrap() & 0o777, permissions);
+                let opened = open_locked(&Disk, path, PRIVATE).unwrap().unwrap();
+                take_access_of(opened.as_ref(), file.as_ref()).unwrap();
+                assert_eq!(opened.access().unwrap(), Some(access));
             }
-            Disk.remove(&journal).unwrap();
-            Disk.remove(&log).unwrap();
+            [&journal, &log, &old].into_iter().for_each(|path| Disk.remove(path).unwrap());
         }
-        let private = Disk.create_private(&journal).unwrap();
-        assert_eq!(private.permissions().unwrap().unwrap() & 0o077, 0);
+        let private = Disk.create(&journal, PRIVATE).unwrap();
+        assert_eq!(private.access().unwrap().unwrap().permissions & 0o077, 0);
     }
 
     #[test]
     fn a_file_that_lost_its_name_before_it_was_locked_is_not_taken_for_the_one_that_has_it() {
         let directory = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (directory.path().join("a"), directory.path().join("b"));
-        let first = open_locked(&Disk, &path, None).unwrap().unwrap();
-        assert!(open_locked(&Disk, &path, None).unwrap().is_none());
+        let first = open_locked(&Disk, &path, PERMISSIONS).unwrap().unwrap();
+        assert!(open_locked(&Disk, &path, PERMISSIONS).unwrap().is_none());
         // Opened before the rename, locked afterwards.
         let late = Disk.open(&path, Mode::Write).unwrap();
         Disk.rename(&path, &elsewhere).unwrap();
@@ -320,7 +378,7 @@ mod tests {
         assert!(late.lock().unwrap());
         assert!(!late.is_at(&path).unwrap());
         assert!(late.is_at(&elsewhere).unwrap());
-        let second = open_locked(&Disk, &path, None).unwrap().unwrap();
+        let second = open_locked(&Disk, &path, PERMISSIONS).unwrap().unwrap();
         assert!(second.is_at(&path).unwrap());
         Disk.remove(&path).unwrap();
         assert!(!second.is_at(&path).unwrap());
@@ -332,7 +390,7 @@ mod tests {
         let (path, elsewhere) = (directory.path().join("a"), directory.path().join("b"));
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         for _ in ["to nothing", "to a file"] {
-            let refused = open_locked(&Disk, &path, None).err().unwrap();
+            let refused = open_locked(&Disk, &path, PERMISSIONS).err().unwrap();
             assert!(refused.to_string().contains("symbolic link"), "{refused}");
             drop(Disk.open(&elsewhere, Mode::New));
         }

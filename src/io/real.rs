@@ -6,24 +6,24 @@
 )]
 
 use super::forks::forks;
-use super::{File, Mapped, Mode, Storage, View};
+use super::{Access, File, Mapped, Mode, PERMISSIONS, Storage, View};
 #[cfg(target_os = "linux")]
 use super::{Memory, Over, Window};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
-#[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many symbolic links are followed: the limit of Linux.
+const LINKS_MAX: usize = 40;
 
 /// The real disk.
 pub(crate) struct Disk;
 
 impl Storage for Disk {
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
-        // The limit of Linux.
-        const LINKS_MAX: usize = 40;
         let mut path = path.to_path_buf();
         for _ in 0..=LINKS_MAX {
             let Ok(target) = fs::read_link(&path) else {
@@ -41,21 +41,28 @@ impl Storage for Disk {
     }
 
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
-        open(path, mode, 0o666)
+        open(path, mode, PERMISSIONS)
     }
 
-    fn create_private(&self, path: &Path) -> Result<Box<dyn File>> {
-        open(path, Mode::New, 0o600)
+    fn access_at(&self, path: &Path) -> Result<Option<Access>> {
+        match fs::metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            found => Ok(Some(Access::of(&found?))),
+        }
+    }
+
+    fn create(&self, path: &Path, permissions: u32) -> Result<Box<dyn File>> {
+        open(path, Mode::New, permissions)
     }
 
     #[cfg(target_os = "linux")]
     fn make_unnamed(&self, beside: &Path) -> Result<Option<Box<dyn File>>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
-        match options.open(directory_of(beside)) {
+        match open_above_standard(&options, directory_of(beside)) {
             Ok(file) => Ok(Some(Box::new(RealFile::new(file)))),
-            // A file system or a kernel that has no such files.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => Ok(None),
+            // A kernel that has no such files.
+            Err(e) if e.raw_os_error() == Some(libc::EISDIR) || is_lacking(&e) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -71,10 +78,15 @@ impl Storage for Disk {
         fs::rename(from, to)
     }
 
-    fn make_directory(&self, path: &Path) -> Result<bool> {
-        match fs::create_dir(path) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
-            other => other.map(|()| true),
+    fn make_directory(&self, path: &Path, like: Option<&Path>) -> Result<bool> {
+        match (fs::create_dir(path), like) {
+            (Err(e), _) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+            (Ok(()), Some(like)) => {
+                let access = Access::of(&fs::metadata(like)?);
+                let directory = open_above_standard(fs::OpenOptions::new().read(true), path)?;
+                take_access(&directory, access).map(|()| true)
+            }
+            (made, _) => made.map(|()| true),
         }
     }
 
@@ -83,13 +95,138 @@ impl Storage for Disk {
     }
 
     fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
+        fill_standard_descriptors();
         let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
         names.filter_map(Result::transpose).collect()
     }
 
     fn sync_names(&self, path: &Path) -> Result<()> {
-        fs::File::open(directory_of(path))?.sync_all()
+        match open_above_standard(fs::OpenOptions::new().read(true), directory_of(path))?.sync_all() {
+            // CIFS and some file systems in user space: names are durable when the server or the program makes them so,
+            // and no other call would do more.
+            Err(e) if is_lacking(&e) || e.raw_os_error() == Some(libc::EBADF) => Ok(()),
+            synced => synced,
+        }
     }
+}
+
+/// Whether the file system does not have what was asked of it.
+fn is_lacking(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS))
+}
+
+/// An error that says what the file system lacks.
+fn lacks(what: &str, error: &Error) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("the file system {what} ({error})"))
+}
+
+/// Opens a file at a descriptor above 2.
+fn open_above_standard(options: &fs::OpenOptions, path: &Path) -> Result<fs::File> {
+    fill_standard_descriptors();
+    let file = options.open(path)?;
+    // Another thread has just closed one of them. A clone is above 2, too.
+    if file.as_raw_fd() <= libc::STDERR_FILENO { file.try_clone() } else { Ok(file) }
+}
+
+/// Opens `/dev/null` at the descriptors 0 to 2 that are closed. Otherwise a file would get one of them, and what the
+/// program, or a library in it, writes to standard error would go into that file. A program in Rust does the same when
+/// it starts, and glibc in programs that run with the rights of another user.
+#[expect(unsafe_code, reason = "std has no fcntl")]
+fn fill_standard_descriptors() {
+    for descriptor in libc::STDIN_FILENO..=libc::STDERR_FILENO {
+        // SAFETY: the call takes no pointers, and any number.
+        if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } != -1 {
+            continue;
+        }
+        // Reads of 0, and writes to 1 and 2, fail as before.
+        let reads = descriptor != libc::STDIN_FILENO;
+        let Ok(null) = fs::OpenOptions::new().read(reads).write(!reads).open("/dev/null") else { return };
+        if null.as_raw_fd() <= libc::STDERR_FILENO {
+            let _ = null.into_raw_fd(); // open from now on
+        }
+    }
+}
+
+/// Opens what `path` leads to if bytes can only be written through it: a device, a pipe, a descriptor of this process
+/// such as `/dev/stdout`. `None` for a regular file, and where there is none.
+///
+/// # Errors
+/// `IsADirectory`; those of an open for writing.
+pub(super) fn open_to_write_through(path: &Path) -> Result<Option<fs::File>> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NOCTTY);
+    let mut link = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        if let Some(descriptor) = descriptor_named(&link) {
+            // Not opened anew: the position and `>>` are those of the descriptor.
+            return duplicate(descriptor).map(Some);
+        }
+        let Ok(target) = fs::read_link(&link) else { break };
+        link = directory_of(&link).join(target);
+    }
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() => open_above_standard(&options, path).map(Some),
+        // An error of a path that leads nowhere comes when the file is made.
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
+/// The descriptor of this process that `path` stands for, as `/dev/fd/1` does.
+fn descriptor_named(path: &Path) -> Option<RawFd> {
+    let number = path.file_name()?.to_str()?.parse().ok()?;
+    let directory = fs::canonicalize(directory_of(path)).ok()?;
+    let own = format!("/proc/{}/", std::process::id());
+    let is_own = directory == Path::new("/dev/fd")
+        || directory.ends_with("fd") && directory.as_os_str().as_encoded_bytes().starts_with(own.as_bytes());
+    is_own.then_some(number)
+}
+
+#[expect(unsafe_code, reason = "the number of a descriptor comes from a path")]
+fn duplicate(descriptor: RawFd) -> Result<fs::File> {
+    // SAFETY: the call takes no pointers, and any number.
+    let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) };
+    if copy < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: the call has just made it, so it is open and nobody else's.
+    Ok(unsafe { fs::File::from_raw_fd(copy) })
+}
+
+impl Access {
+    fn of(metadata: &fs::Metadata) -> Access {
+        Access { permissions: metadata.mode() & 0o777, user: metadata.uid(), group: metadata.gid() }
+    }
+}
+
+/// Gives a file or directory the owner, the group and the permissions in `wanted`, as far as this process may set them
+/// and the file system has them.
+fn take_access(file: &fs::File, wanted: Access) -> Result<()> {
+    let may_set = |done: Result<()>| match done {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied || is_lacking(&e) => Ok(false),
+        done => done.map(|()| true),
+    };
+    let metadata = file.metadata()?;
+    let own = Access::of(&metadata);
+    let mut is_group = own.group == wanted.group;
+    if metadata.is_file() && metadata.nlink() > 1 {
+        // Its other names may be anywhere, and it is not ours alone.
+        return Ok(());
+    }
+    if (own.user, own.group) != (wanted.user, wanted.group) {
+        // A process that may not give files away can often choose among its own groups.
+        is_group = may_set(fchown(file, Some(wanted.user), Some(wanted.group)))?
+            || is_group
+            || may_set(fchown(file, None, Some(wanted.group)))?;
+    }
+    // Another group than that of the old file gets no more than everybody.
+    let others = wanted.permissions & 0o007;
+    let permissions = if is_group { wanted.permissions } else { wanted.permissions & (0o707 | others << 3) };
+    if permissions != own.permissions {
+        let special = metadata.mode() & 0o7000;
+        may_set(file.set_permissions(fs::Permissions::from_mode(special | permissions)))?;
+    }
+    Ok(())
 }
 
 fn open(path: &Path, mode: Mode, permissions_if_new: u32) -> Result<Box<dyn File>> {
@@ -97,7 +234,7 @@ fn open(path: &Path, mode: Mode, permissions_if_new: u32) -> Result<Box<dyn File
     options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New).mode(permissions_if_new);
     // No effect on a regular file; opening a pipe would wait.
     options.custom_flags(libc::O_NONBLOCK);
-    let file = options.open(path)?;
+    let file = open_above_standard(&options, path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
@@ -106,6 +243,11 @@ fn open(path: &Path, mode: Mode, permissions_if_new: u32) -> Result<Box<dyn File
         return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
     }
     Ok(Box::new(RealFile::new(file)))
+}
+
+/// Whether a lock failed because the file system, or the server that has the file, has none.
+fn has_no_locks(error: &Error) -> bool {
+    is_lacking(error) || error.raw_os_error() == Some(libc::ENOLCK)
 }
 
 fn directory_of(path: &Path) -> &Path {
@@ -187,16 +329,16 @@ impl File for RealFile {
         Ok(metadata.blocks().saturating_mul(BLOCK_BYTES) < metadata.len())
     }
 
-    fn permissions(&self) -> Result<Option<u32>> {
-        Ok(Some(self.file.metadata()?.permissions().mode()))
+    fn access(&self) -> Result<Option<Access>> {
+        Ok(Some(Access::of(&self.file.metadata()?)))
     }
 
-    fn set_permissions(&self, permissions: u32) -> Result<()> {
-        self.file.set_permissions(fs::Permissions::from_mode(permissions))
+    fn take_access(&self, wanted: Access) -> Result<()> {
+        take_access(&self.file, wanted)
     }
 
     fn sync(&self) -> Result<()> {
-        self.file.sync_data()
+        self.file.sync_data().map_err(|e| if is_lacking(&e) { lacks("cannot make files durable", &e) } else { e })
     }
 
     #[cfg(target_os = "linux")]
@@ -215,6 +357,9 @@ impl File for RealFile {
                 Ok(true)
             }
             Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(e)) if has_no_locks(&e) => {
+                Err(lacks("has no locks, which keep a second writer out", &e))
+            }
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
     }
@@ -265,6 +410,8 @@ impl File for RealFile {
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
             Err(fs::TryLockError::WouldBlock) => Ok(true),
+            // Nor has a writer one: without a lock it writes nothing.
+            Err(fs::TryLockError::Error(e)) if has_no_locks(&e) => Ok(false),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
     }

@@ -743,7 +743,7 @@ impl Storage for Simulated {
         inner.call(Event::Rename(from.to_path_buf(), to.to_path_buf()))
     }
 
-    fn make_directory(&self, path: &Path) -> Result<bool> {
+    fn make_directory(&self, path: &Path, _like: Option<&Path>) -> Result<bool> {
         let mut inner = self.inner();
         match inner.state.names.get(path) {
             Some(&inode) if inner.state.inodes[inode].directory => inner.call(Event::Look).map(|()| false),

@@ -43,7 +43,7 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
     // A writer that makes one checkpoint after another leaves pauses between; the waits are for those.
     const TRIES: u32 = 50;
     const WAIT: Duration = Duration::from_millis(100);
-    let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
+    let file = super::file::open_to_read(storage, path)?;
     super::refuse_other_names(file.as_ref(), path, true)?;
     let mut tries = 0;
     loop {
@@ -71,7 +71,7 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
 /// Whether a process that had the table at `path` open for writing has died, so that its log has changes that the file
 /// lacks.
 pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
-    let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
+    let file = super::file::open_to_read(storage, path)?;
     let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
     Ok(!writer && super::wal::has_segments(storage, path))
 }

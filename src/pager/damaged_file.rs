@@ -17,10 +17,11 @@
 //! Not here: the content of frames (`salvage/`).
 
 use super::checkpoint::{self, frame_sum};
+use super::file::open_to_read;
 use super::names::journal_path;
 use super::pool::FrameNo;
 use super::room::JOURNAL_HEADER_BYTES;
-use super::{FORMAT_VERSION, Header, MAGIC, MAP_GROUP_COUNT, Pager, SUM_OF_SUMS, ZONE_FRAMES};
+use super::{FORMAT_VERSION, Header, MAGIC, MAP_GROUP_COUNT, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START};
 use super::{header_sum, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
@@ -89,7 +90,7 @@ impl DamagedFile {
     /// Opens the file at `path`, and the journal beside it. Frames have the smallest size until
     /// [`header`](Self::header) or [`lay_out`](Self::lay_out) sets it.
     pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<DamagedFile> {
-        let (file, _) = Pager::open_file(storage, path, super::Create::Never, true)?;
+        let file = open_to_read(storage, path)?;
         if file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))? {
             let shown = path.display();
             return Err(Error::new(

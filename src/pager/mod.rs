@@ -23,6 +23,7 @@ pub(crate) mod interleave;
 
 pub(crate) mod damaged_file;
 mod evict;
+mod file;
 mod health;
 mod mapped_reads;
 mod mapping;
@@ -43,7 +44,7 @@ use crate::checksum::{crc32c, crc32c_append};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::{Proceed, go_on};
 use crate::io::atomic::make_unnamed;
-use crate::io::{File, Mode, Storage, forked_since, forks};
+use crate::io::{Access, File, Storage, forked_since, forks, remove_if_empty};
 use crate::little_endian::{u32_at, u64_at};
 use crate::own_line::OwnLine;
 use crate::planted::{Bug, planted};
@@ -117,6 +118,8 @@ pub(crate) enum Create {
 /// How to open a file.
 pub(crate) struct OpenOptions {
     pub create: Create,
+    /// Less the umask.
+    pub permissions_if_new: u32,
     pub frame_bytes_if_new: usize,
     /// A random one if `None`.
     pub table_id_if_new: Option<u64>,
@@ -136,6 +139,8 @@ pub(crate) struct Pager {
     path: PathBuf,
     /// `None`: memory alone.
     file: Option<Arc<dyn File>>,
+    /// Whether this handle made the file.
+    made: bool,
     reads: MappedReads,
     read_only: bool,
     /// An unlinked temporary file for frames that do not fit in the cache; its content ends with the handle.
@@ -238,63 +243,10 @@ impl Pager {
         Ok(pager)
     }
 
-    fn open_file(storage: &dyn Storage, path: &Path, create: Create, read_only: bool) -> Result<(Box<dyn File>, bool)> {
-        let opened = match (create, read_only) {
-            (Create::Always, _) => {
-                return storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e));
-            }
-            (_, true) => storage.open(path, Mode::Read),
-            (_, false) => storage.open(path, Mode::Write),
-        };
-        match opened {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && create == Create::IfAbsent => {
-                storage.open(path, Mode::New).map(|f| (f, true)).map_err(|e| Error::io(path, "create", e))
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::IsADirectory => {
-                let what = format!("{}: not a splitpoint table: it is a directory", path.display());
-                Err(Error::new(ErrorKind::NotATable, what).with_hint("Check the path."))
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Err(not_a_table(path, "it is not a regular file")),
-            other => other.map(|f| (f, false)).map_err(|e| Error::io(path, "open", e)),
-        }
-    }
-
     fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
         // With fewer, one operation could not hold the frames it needs at once.
         const CACHE_FRAMES_MIN: u64 = 64;
         (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
-    }
-
-    /// Opens the file and takes its lock.
-    fn open_to_write(storage: &dyn Storage, path: &Path, create: Create) -> Result<(Box<dyn File>, bool)> {
-        const TRIES: usize = 10;
-        for _ in 0..TRIES {
-            let (file, made) = Self::open_file(storage, path, create, false)?;
-            Self::take_lock(file.as_ref(), path)?;
-            if is_at(file.as_ref(), path)? {
-                return Ok((file, made));
-            }
-            // Locked too late: the file was renamed, removed or replaced after it was opened.
-        }
-        let path = path.display();
-        Err(Error::new(ErrorKind::Locked, format!("{path}: the file by this name is replaced again and again"))
-            .with_hint("Try again."))
-    }
-
-    fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
-        // A reader tests the lock by taking it for a moment.
-        const TRIES: usize = 10;
-        for _ in 0..TRIES {
-            if file.lock().map_err(|e| Error::io(path, "lock", e))? {
-                return Ok(());
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        Err(Error::new(
-            ErrorKind::Locked,
-            format!("{}: another process or handle has it open for writing", path.display()),
-        )
-        .with_hint("Close that one, or open read-only."))
     }
 
     fn start(
@@ -310,6 +262,7 @@ impl Pager {
             storage,
             path,
             file,
+            made: false,
             reads: MappedReads::default(),
             read_only: false,
             scratch,
@@ -348,15 +301,44 @@ impl Pager {
         path: &Path,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
-        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, log_bytes } =
-            opening;
         let path = &resolve(storage.as_ref(), path)?;
-        let (file, made) = if read_only {
-            Self::open_file(storage.as_ref(), path, create, true)?
+        let (file, made) = if opening.read_only {
+            (file::open_to_read(storage.as_ref(), path)?, false)
         } else {
-            Self::open_to_write(storage.as_ref(), path, create)?
+            file::open_to_write(storage.as_ref(), path, opening.create, opening.permissions_if_new)?
         };
         let file: Arc<dyn File> = file.into();
+        match Self::open_locked(storage.clone(), path, file.clone(), opening) {
+            Ok((mut pager, root)) => {
+                pager.made = made;
+                Ok((pager, root))
+            }
+            Err(e) => {
+                if made {
+                    remove_if_empty(storage.as_ref(), path, file.as_ref());
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Removes the file if this handle made it and no table is in it yet.
+    pub(crate) fn remove_if_unmade(&self) {
+        if let (true, Some(file)) = (self.made, &self.file) {
+            remove_if_empty(self.storage.as_ref(), &self.path, file.as_ref());
+        }
+    }
+
+    /// Opens what is in the file, which is locked unless it is only read.
+    fn open_locked(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        file: Arc<dyn File>,
+        opening: OpenOptions,
+    ) -> Result<(Pager, Option<Vec<u8>>)> {
+        let OpenOptions {
+            create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, log_bytes, ..
+        } = opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         if read_only {
             checkpoint::wait_installed(storage.as_ref(), path, file.as_ref())?;
@@ -367,14 +349,14 @@ impl Pager {
         // contain a table by now: from another process that got the lock first, or from a journal left by a power
         // loss.
         let empty = file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
-        if made && !empty && create == Create::Always {
+        if !empty && create == Create::Always {
             let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
             return Err(Error::io(path, "create", there));
         }
         if empty && create != Create::Never {
             let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
-            let start = Self::start(pool, storage.clone(), path.clone(), Some(file.clone()), false, cache_frames);
+            let start = Self::start(pool, storage.clone(), path.to_owned(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
             pager.table_id = table_id_if_new.unwrap_or(pager.table_id);
             pager.spilling = Spilling::of_file(true, safety.is_some());
@@ -405,8 +387,9 @@ impl Pager {
         let pager = Pager {
             pool,
             storage,
-            path: path.clone(),
+            path: path.to_owned(),
             file: Some(file),
+            made: false,
             reads: MappedReads::default(),
             read_only,
             scratch: false,
@@ -436,7 +419,10 @@ impl Pager {
     fn read_header(path: &Path, file: &dyn File) -> Result<(Header, Vec<u8>)> {
         let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         let shown = path.display();
-        let not_ours = |what: &str| not_a_table(path, what);
+        let not_ours = |what: &str| file::not_a_table(path, what);
+        if file_bytes == 0 {
+            return Err(file::not_yet_made(path));
+        }
         if file_bytes < 12 {
             return Err(not_ours(&format!("it has {file_bytes} bytes")));
         }
@@ -563,6 +549,18 @@ impl Pager {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Who may use the table's file, if it has one.
+    pub(crate) fn access(&self) -> Result<Option<Access>> {
+        let access = self.file.as_ref().map_or(Ok(None), |file| file.access());
+        access.map_err(|e| Error::io(&self.path, "ask for the permissions of", e))
+    }
+
+    /// Lets those use `file`, at `path`, who may use the table's.
+    pub(crate) fn share_access(&self, file: &dyn File, path: &Path) -> Result<()> {
+        let Some(access) = self.access()? else { return Ok(()) };
+        file.take_access(access).map_err(|e| Error::io(path, "set the owner and permissions of", e))
     }
 
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
@@ -834,12 +832,6 @@ fn sum_of_sums(frame: FrameNo, bytes: &[u8]) -> u32 {
 
 fn header_sum(bytes: &[u8]) -> u32 {
     nonzero(crc32c(&bytes[..HEADER_BYTES - 4]))
-}
-
-fn not_a_table(path: &Path, what: &str) -> Error {
-    let path = path.display();
-    Error::new(ErrorKind::NotATable, format!("{path}: not a splitpoint table: {what}"))
-        .with_hint("Check the path. If it was a table, salvage may recover pairs from it.")
 }
 
 fn version_error(shown: &impl std::fmt::Display, version: u32) -> Error {

@@ -129,7 +129,7 @@ impl Pager {
             counted: DirtyCount::default(),
         };
         // Another table may be opened by this name, should this one be renamed now.
-        Self::take_lock(room.journal.as_deref().expect("just made"), &room.path)?;
+        super::file::take_lock(room.journal.as_deref().expect("just made"), &room.path)?;
         Ok(room)
     }
 

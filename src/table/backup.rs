@@ -17,7 +17,7 @@ use super::options::{Durability, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, with_suffix};
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
 use crate::pager::copy::{Target, copy_file, is_crashed};
 use crate::pager::resolve;
 use std::ops::ControlFlow;
@@ -146,10 +146,7 @@ impl<'f> Backup<'f> {
         let options = self.options.clone().read_only(true);
         // Reports what is wrong with the backup, before anything is copied.
         drop(options.clone().open(backup)?);
-        // The table keeps its permissions, whatever those of its backup.
-        let path = path.as_ref();
-        let there = storage.open(path, Mode::Read).is_ok();
-        self.replace(Some(if there { path } else { backup }), path, |progress, new| {
+        self.replace(Some(backup), path.as_ref(), |progress, new| {
             let mut step = |done, all| progress(done, all).is_continue();
             if !copy_file(storage.as_ref(), backup, &mut target_of(new, &mut step))? {
                 return Ok(false);
@@ -195,7 +192,8 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Creates a file beside `path`, calls `fill` to write it, and renames it to `path`.
+    /// Creates a file beside `path`, calls `fill` to write it, and renames it to `path`. Those may use it who may use
+    /// the old file at `path`, or else the one at `from`.
     fn replace(
         &mut self,
         from: Option<&Path>,
@@ -208,10 +206,14 @@ impl<'f> Backup<'f> {
         // The lock is held to the end, so that no process opens the old file for writing and writes to a file without
         // a name.
         let old = self.may_replace(storage.as_ref(), path)?;
-        let mut new = AtomicFile::create(&storage, path, ".new", &SIDECARS)?;
-        if let Some(from) = from {
-            new.begin(from)?;
-        }
+        let access_at =
+            |path: &Path| storage.access_at(path).map_err(|e| Error::io(path, "ask for the permissions of", e));
+        let access = match (access_at(path)?, from) {
+            (None, Some(from)) => access_at(from)?,
+            (old, _) => old,
+        };
+        let granted = access.map_or(Granted::Permissions(PERMISSIONS), Granted::Like);
+        let mut new = AtomicFile::create(&storage, path, &with_suffix(path, ".new"), granted, &SIDECARS)?;
         if !fill(&mut self.progress, &new)? {
             return Ok(false);
         }
@@ -227,7 +229,12 @@ impl<'f> Backup<'f> {
     /// Returns the file at `path`, locked, or `None`; an error where it may not be replaced.
     fn may_replace(&self, storage: &dyn Storage, path: &Path) -> Result<Option<Box<dyn File>>> {
         let shown = path.display();
-        let file = match storage.open(path, Mode::Read) {
+        // For writing, as NFS locks no other; for reading, where the file may be replaced and not changed.
+        let opened = match storage.open(path, Mode::Write) {
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => storage.open(path, Mode::Read),
+            opened => opened,
+        };
+        let file = match opened {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|e| Error::io(path, "open", e))?,
         };

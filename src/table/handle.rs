@@ -9,6 +9,7 @@ use super::publish::Publisher;
 use crate::buckets::Buckets;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
+use crate::io::Access;
 use crate::pager::Pager;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -91,6 +92,11 @@ impl Table {
     /// The hash function's name and seed.
     pub fn hash_function(&self) -> (&str, u64) {
         (self.buckets.hash().name(), self.buckets.hash().seed())
+    }
+
+    /// Who may use the table's file, if it has one.
+    pub(crate) fn access(&self) -> Result<Option<Access>> {
+        self.pager.access()
     }
 
     /// The hash function itself.

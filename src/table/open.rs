@@ -94,6 +94,7 @@ impl Table {
         };
         let opening = OpenOptions {
             create,
+            permissions_if_new: options.permissions,
             frame_bytes_if_new: frame_bytes,
             table_id_if_new: options.table_id,
             cache_bytes,
@@ -109,22 +110,28 @@ impl Table {
                 table
             }
             None => {
-                let mut table = Table::make(Arc::new(pager), &options)?;
-                // Frames of the first checkpoint are not spilled to their places, and none of the buckets has a pair.
-                let spills = options.durability == Durability::None;
-                if !spills {
-                    table.presize(&options)?;
-                }
-                table.checkpoint()?;
-                if spills {
-                    table.presize(&options)?;
-                }
-                table
+                let pager = Arc::new(pager);
+                Table::make_in_file(pager.clone(), &options).inspect_err(|_| pager.remove_if_unmade())?
             }
         };
         if options.publish_counters {
             let (activity, counted) = (table.buckets.activity().clone(), table.gate.counted().clone());
             table.publisher = Mutex::new(Some(Publisher::start(activity, counted, table.pager.clone())?));
+        }
+        Ok(table)
+    }
+
+    /// A new, empty table in an empty file.
+    fn make_in_file(pager: Arc<Pager>, options: &TableOptions) -> Result<Table> {
+        let mut table = Table::make(pager, options)?;
+        // Frames of the first checkpoint are not spilled to their places, and none of the buckets has a pair.
+        let spills = options.durability == Durability::None;
+        if !spills {
+            table.presize(options)?;
+        }
+        table.checkpoint()?;
+        if spills {
+            table.presize(options)?;
         }
         Ok(table)
     }

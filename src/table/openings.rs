@@ -5,6 +5,7 @@
 
 use super::{Table, TableOptions};
 use crate::error::ErrorKind;
+use crate::io::simulated::{Fault, Plan, Simulated, State};
 use crate::io::{Disk, File, Mode, Storage};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -136,4 +137,71 @@ fn a_first_journal_without_its_file_is_no_obstacle_wherever_the_next_process_die
         let table = Table::open(copy.path().join("left.spt")).unwrap();
         assert_eq!(table.verify().unwrap(), []);
     }
+}
+
+#[test]
+fn an_empty_file_is_a_table_not_yet_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let new = TableOptions::new;
+    for make in [new(), new().create_new(true)] {
+        std::fs::write(&path, "").unwrap();
+        for refusing in [new().read_only(true), new().create(false)] {
+            let e = refusing.open(&path).err().unwrap();
+            let source = std::error::Error::source(&e).and_then(|e| e.downcast_ref::<std::io::Error>()).unwrap();
+            assert_eq!((e.kind(), source.kind()), (ErrorKind::Io, std::io::ErrorKind::NotFound), "{e}");
+            assert!(e.to_string().contains("no table has been made in it yet"), "{e}");
+        }
+        make.open(&path).unwrap().put(b"k", b"v").unwrap();
+        assert_eq!(new().create_new(true).open(&path).err().unwrap().kind(), ErrorKind::Io);
+        assert_eq!(Table::open(&path).unwrap().len(), 1);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_made_leaves_no_empty_file() {
+    let path = Path::new("/t.spt");
+    let open = |disk: &Simulated| {
+        let mut options = TableOptions::new();
+        options.storage = Arc::new(disk.clone());
+        options.open(path)
+    };
+    let (mut failed, mut left) = (0, 0);
+    for (fault, lasting) in [(Fault::Io, false), (Fault::Short, false), (Fault::NoSpace, false), (Fault::NoSpace, true)]
+    {
+        for at in 0.. {
+            let disk = Simulated::new(State::default());
+            disk.plan(Some(Plan { fault, at, lasting }));
+            let opened = open(&disk);
+            if disk.calls() < at {
+                break; // every call has failed once
+            }
+            disk.plan(None);
+            match opened {
+                Ok(table) => drop(table),
+                Err(e) => {
+                    failed += 1;
+                    let state = disk.state();
+                    assert_ne!(state.content(path), Some(&[][..]), "{fault:?} at call {at}: {e}");
+                    left += usize::from(state.content(path).is_some());
+                }
+            }
+            assert_eq!(open(&disk).unwrap().verify().unwrap(), [], "{fault:?} at call {at}");
+        }
+    }
+    assert!(failed > 20 && left > 0, "{failed} creations failed, {left} of them with a file to be completed");
+}
+
+#[test]
+fn an_empty_file_of_another_stays_where_no_table_can_be_made() {
+    let path = Path::new("/t.spt");
+    let mut state = State::default();
+    state.add_file(path, b"");
+    let disk = Simulated::new(state);
+    disk.plan(Some(Plan { fault: Fault::NoSpace, at: 0, lasting: true }));
+    let mut options = TableOptions::new();
+    options.storage = Arc::new(disk.clone());
+    assert!(options.open(path).is_err());
+    assert_eq!(disk.state().content(path), Some(&[][..]));
 }

@@ -3,7 +3,7 @@
 use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
-use crate::io::{Disk, Storage};
+use crate::io::{Disk, PERMISSIONS, Storage};
 use crate::pager::wal::{BlockLimits, Safety};
 use std::sync::Arc;
 
@@ -77,6 +77,7 @@ pub struct TableOptions {
     pub(super) read_only: bool,
     pub(super) create: bool,
     pub(super) create_new: bool,
+    pub(super) permissions: u32,
     pub(super) durability: Durability,
     pub(super) log_bytes: Option<u64>,
     pub(super) inline_checkpoints: bool,
@@ -108,6 +109,7 @@ impl TableOptions {
             read_only: false,
             create: true,
             create_new: false,
+            permissions: PERMISSIONS,
             durability: Durability::default(),
             log_bytes: None,
             inline_checkpoints: false,
@@ -196,9 +198,15 @@ impl TableOptions {
         self
     }
 
-    /// Creates the file; an error if it exists.
+    /// Creates the file; an error if it exists and is not empty.
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
+        self
+    }
+
+    /// Permissions of a file that is created, less the umask; 0o666 by default. Its log and journal have the same.
+    pub fn permissions(mut self, permissions: u32) -> Self {
+        self.permissions = permissions;
         self
     }
 
@@ -251,6 +259,9 @@ impl TableOptions {
         }
         if self.read_only && self.create_new {
             return invalid("read_only and create_new exclude each other".into());
+        }
+        if self.permissions & !0o777 != 0 {
+            return invalid(format!("permissions are {:#o}, expected 0 to 0o777", self.permissions));
         }
         if self.expected_len > 1 << 40 {
             return invalid(format!("expected_len is {}, expected at most 2^40", self.expected_len));

@@ -18,7 +18,7 @@ use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
 use crate::io::{Disk, Storage};
-use crate::io::{File, Mode, forked_since, forks, open_locked};
+use crate::io::{File, Mode, PRIVATE, forked_since, forks, open_locked};
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::{Pager, resolve};
 use std::path::{Path, PathBuf};
@@ -182,6 +182,7 @@ impl Publisher {
     pub(super) fn start(activity: Arc<Activity>, counted: Counted, pager: Arc<Pager>) -> Result<Publisher> {
         let path = path_of(pager.path());
         let file = take_file(pager.storage().as_ref(), &path)?;
+        pager.share_access(file.as_ref(), &path)?;
         let job = Arc::new(Job {
             activity,
             counted,
@@ -210,7 +211,7 @@ fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
     // A watcher tests the lock by taking it for a moment.
     const TRIES: usize = 20;
     for _ in 0..TRIES {
-        let opened = open_locked(storage, path, None).map_err(|e| Error::io(path, "make", e))?;
+        let opened = open_locked(storage, path, PRIVATE).map_err(|e| Error::io(path, "make", e))?;
         let Some(file) = opened else {
             std::thread::sleep(Duration::from_millis(1));
             continue;

@@ -359,3 +359,35 @@ fn a_full_disk_leaves_the_table_and_no_copy() {
     assert!(run.status.success() && said.contains("1 passed"), "{said}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a file is left");
 }
+
+#[test]
+fn what_is_replaced_keeps_its_owner_and_permissions_and_what_is_new_has_those_of_the_table() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    let access = |path: &Path| fs::metadata(path).map(|file| (file.mode() & 0o777, file.uid())).unwrap();
+    let set = |path: &Path, mode, user| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        // Only root gives files away.
+        let user = if access(path).1 == 0 { user } else { access(path).1 };
+        chown(path, Some(user), None).unwrap();
+        (mode, user)
+    };
+    let place = directory();
+    let [path, copy, link] = ["t.spt", "copy.spt", "link.spt"].map(|name| place.path().join(name));
+    let table = Table::open(&path).unwrap();
+    table.put(b"k", b"v").unwrap();
+    let of_table = set(&path, 0o640, 12_345);
+    table.backup(&copy).unwrap();
+    assert_eq!(access(&copy), of_table);
+    let of_copy = set(&copy, 0o600, 12_346);
+    symlink("copy.spt", &link).unwrap();
+    Backup::new().overwrite(true).save(&table, &link).unwrap();
+    assert_eq!(access(&copy), of_copy);
+    Backup::new().overwrite(true).save(&Table::in_memory().unwrap(), &link).unwrap();
+    assert_eq!(access(&copy), of_copy);
+    table.close().unwrap();
+    Backup::new().overwrite(true).restore(&link, &path).unwrap();
+    assert_eq!(access(&path), of_table);
+    Backup::new().restore(&link, place.path().join("new.spt")).unwrap();
+    assert_eq!(access(&place.path().join("new.spt")), of_copy);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}

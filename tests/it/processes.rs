@@ -5,6 +5,7 @@
 //! processes/killed.rs      kill -9 under load, and during the recovery from that
 //! processes/dictionaries.rs   builds of dictionaries killed, and out of disk
 //! processes/full_disk.rs   a file system, or a file, that takes no more
+//! processes/lacking.rs     standard descriptors that are closed, file systems without locks, syncs or permissions
 //! processes/lost_pages.rs  pages that the system cannot provide, and signals that are not the library's
 //! processes/names.rs       links, renames and mounts of a table's file
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
@@ -15,6 +16,7 @@
 mod dictionaries;
 mod full_disk;
 mod killed;
+mod lacking;
 mod lost_pages;
 mod names;
 mod sharing;
@@ -38,6 +40,14 @@ const TASKS: &[(&str, Task)] = &[
     ("fill", full_disk::fill),
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
+    #[cfg(target_os = "linux")]
+    ("use_without_descriptors", lacking::use_without_descriptors),
+    #[cfg(target_os = "linux")]
+    ("use_where_calls_fail", lacking::use_where_calls_fail),
+    #[cfg(target_os = "linux")]
+    ("use_without_locks", lacking::use_without_locks),
+    #[cfg(target_os = "linux")]
+    ("use_without_syncs", lacking::use_without_syncs),
     ("cut_log", lost_pages::cut_log),
     ("cut_table", lost_pages::cut_table),
     ("bus_error_elsewhere", lost_pages::bus_error_elsewhere),

@@ -148,6 +148,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/pager/sink.rs",
     "src/pager/words.rs",
     "src/racing.rs",
+    "tests/it/processes/lacking.rs",
     "tests/it/processes/lost_pages.rs",
     "tests/it/recovery.rs",
 ];

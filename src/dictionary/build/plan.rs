@@ -9,7 +9,7 @@ use crate::dictionary::read::file::DictionaryFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::atomic::make_unnamed;
-use crate::io::{Disk, Storage};
+use crate::io::{Access, Disk, File, Granted, PERMISSIONS, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     /// Keep named temporary files, so that a later build with the same number goes on from them.
     pub resume: Option<u64>,
     pub place_names: Option<PlaceNames>,
+    /// Who may use a dictionary that replaces none; `None`: those who may use what it is made from.
+    pub granted: Option<Granted>,
     /// What every long loop reports to.
     pub progress: Arc<ProgressCounter>,
 }
@@ -71,6 +73,7 @@ impl Default for Plan {
             temporary: PathBuf::new(),
             resume: None,
             place_names: None,
+            granted: None,
             progress: Arc::default(),
         }
     }
@@ -104,6 +107,32 @@ impl Plan {
             return invalid(format!("memory_bytes is {}, a filter needs at least {least}", self.memory_bytes));
         }
         self.index.check().or_else(invalid)
+    }
+
+    /// The path of the file or directory that `path` leads to, which is the one to replace.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] where links lead nowhere.
+    pub fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        self.storage.resolve(path).map_err(|e| Error::io(path, "follow the links of", e))
+    }
+
+    /// For a dictionary that is made from what those may use who have `access`.
+    pub fn made_from(mut self, access: Option<Access>) -> Self {
+        self.granted = self.granted.or(access.map(Granted::Like));
+        self
+    }
+
+    /// Who may use the new file at `path`: those who may use the old one, if there is one.
+    pub fn granted_at(&self, path: &Path) -> Result<Granted> {
+        let new = self.granted.unwrap_or(Granted::Permissions(PERMISSIONS));
+        Ok(access_at(self.storage.as_ref(), path)?.map_or(new, Granted::Like))
+    }
+
+    /// Lets those use `file`, a new temporary file at `path` that may remain, who may use the dictionary.
+    pub fn share(&self, file: &dyn File, path: &Path) -> Result<()> {
+        let Some(granted) = self.granted else { return Ok(()) };
+        granted.complete(file).map_err(|e| Error::io(path, "set the owner and permissions of", e))
     }
 
     /// Refuses a directory for temporary files in which none can be made, before anything else is done.
@@ -199,6 +228,14 @@ impl Plan {
         self.hash = old.hash.clone();
         self
     }
+}
+
+/// Who may use the file or directory at `path`, if it exists.
+///
+/// # Errors
+/// [`ErrorKind::Io`].
+pub(crate) fn access_at(storage: &dyn Storage, path: &Path) -> Result<Option<Access>> {
+    storage.access_at(path).map_err(|e| Error::io(path, "ask for the permissions of", e))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::dictionary::read::walk::Walk;
 use crate::dictionary::run::{FarSource, Run, Spans};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::{Mode, Storage};
+use crate::io::{Granted, Mode, Storage};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,35 +45,40 @@ const RANK_BINS_PER_PAGE: u32 = 16;
 /// # Errors
 /// [`ErrorKind::Locked`] where another process builds the same file; [`ErrorKind::NotATable`] where `path`, or a name
 /// that the build needs, belongs to something else than a dictionary.
-pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path) -> Result<AtomicFile> {
+pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path, granted: Granted) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
-    let mut output = open_unfinished(storage, path, UNFINISHED)?;
+    let mut output = open_unfinished(storage, path, UNFINISHED, granted)?;
     refuse_to_overwrite_others(&output)?;
-    output.begin(path)?;
+    output.begin()?;
     // A build that was killed while it wrote a second time left this. Begun and dropped, it is removed.
-    let mut second = open_unfinished(storage, path, UNFINISHED_AGAIN)?;
+    let mut second = open_unfinished(storage, path, UNFINISHED_AGAIN, granted)?;
     refuse_to_overwrite_others(&second)?;
-    second.begin(path)?;
+    second.begin()?;
     Ok(output)
 }
 
-/// Begins a file of a directory of ours at `path`, with the permissions of the file at `like`.
+/// Begins a file of a directory of ours at `path`.
 ///
 /// # Errors
 /// [`begin_file`] lists them.
-pub(crate) fn begin_shard(storage: &Arc<dyn Storage>, path: &Path, like: &Path) -> Result<AtomicFile> {
+pub(crate) fn begin_shard(storage: &Arc<dyn Storage>, path: &Path, granted: Granted) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
-    let mut output = open_unfinished(storage, path, UNFINISHED)?;
-    output.begin(like)?;
+    let mut output = open_unfinished(storage, path, UNFINISHED, granted)?;
+    output.begin()?;
     Ok(output)
 }
 
-/// Opens and locks the unfinished file of `path`.
+/// Opens and locks the unfinished file of `path`, which those may use whom `granted` says.
 ///
 /// # Errors
 /// [`ErrorKind::Locked`] where another process has it.
-pub(crate) fn open_unfinished(storage: &Arc<dyn Storage>, path: &Path, suffix: &str) -> Result<AtomicFile> {
-    match AtomicFile::open(storage, path, suffix) {
+pub(crate) fn open_unfinished(
+    storage: &Arc<dyn Storage>,
+    path: &Path,
+    suffix: &str,
+    granted: Granted,
+) -> Result<AtomicFile> {
+    match AtomicFile::open(storage, path, suffix, granted) {
         Ok(Some(file)) => Ok(file),
         Ok(None) => {
             let name = crate::io::atomic::with_suffix(path, suffix);
@@ -173,9 +178,9 @@ impl FileWriter {
         let Written { output, header, .. } = written;
         let access = Access { hash: Some(self.plan.hash.clone()), ..Access::default() };
         let old = DictionaryFile::with_header(output.unfinished_path(), Arc::clone(output.file()), header, &access)?;
-        // With the permissions of the first file. `begin_file` has checked that a file of this name is ours.
-        let mut again = open_unfinished(&self.plan.storage, output.path(), UNFINISHED_AGAIN)?;
-        again.begin(output.unfinished_path())?;
+        // `begin_file` has checked that a file of this name is ours.
+        let mut again = open_unfinished(&self.plan.storage, output.path(), UNFINISHED_AGAIN, output.granted())?;
+        again.begin()?;
         let old = Arc::new(old);
         let far = FarSources { rewritten: Some(Arc::clone(&old)), ..self.far.clone() };
         let mut attempt = Attempt::new(&self.plan, &self.shares, again, layout, far)?;

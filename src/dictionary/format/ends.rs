@@ -89,6 +89,10 @@ impl FileHeader {
     /// The header at the start of a file; `bytes` may be shorter where the file is.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<FileHeader> {
         let name = path.display();
+        if bytes.is_empty() {
+            let what = format!("{name}: the file is empty, so no dictionary has been built in it yet");
+            return Err(Error::new(ErrorKind::NotATable, what));
+        }
         if !bytes.starts_with(MAGIC) {
             let what = if bytes.starts_with(b"SPLITPNT") { "a table, not a dictionary" } else { "not a dictionary" };
             return Err(Error::new(ErrorKind::NotATable, format!("{name}: {what} of Splitpoint")));

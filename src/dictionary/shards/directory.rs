@@ -5,11 +5,12 @@
 //! are in no manifest either.
 
 use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, generation_of};
+use crate::dictionary::build::plan::Plan;
 use crate::dictionary::build::writer::open_unfinished;
 use crate::dictionary::format::ends::damaged;
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::Storage;
 use crate::io::atomic::AtomicFile;
+use crate::io::{Granted, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ struct NewDirectory {
 }
 
 impl NewDirectory {
-    fn make(storage: &Arc<dyn Storage>, path: &Path) -> Result<Self> {
-        let is_new = storage.make_directory(path).map_err(|e| match e.kind() {
+    fn make(storage: &Arc<dyn Storage>, path: &Path, like: Option<&Path>) -> Result<Self> {
+        let is_new = storage.make_directory(path, like).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::io(path, "create the directory", e)
                 .with_hint("Its parent directory does not exist: create it first."),
             _ => Error::io(path, "create the directory", e),
@@ -66,18 +67,24 @@ impl Drop for NewDirectory {
 }
 
 impl DirectoryWriter {
-    /// Locks the directory, which is made if it does not exist.
+    /// Locks the directory, which is made if it does not exist, with the owner and permissions of the one at `like`.
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::NotATable`] where it
     /// holds something else than a dictionary.
-    pub fn new(storage: &Arc<dyn Storage>, directory: &Path) -> Result<Self> {
-        let directory = NewDirectory::make(storage, directory)?;
+    pub fn new(plan: &Plan, directory: &Path, like: Option<&Path>) -> Result<Self> {
+        let storage = &plan.storage;
+        let directory = NewDirectory::make(storage, directory, like)?;
         refuse_other_directories(storage.as_ref(), &directory.path)?;
         let path = Manifest::path(&directory.path);
-        let mut manifest = open_unfinished(storage, &path, "-unfinished")?;
-        manifest.begin(&path)?;
+        let mut manifest = open_unfinished(storage, &path, "-unfinished", plan.granted_at(&path)?)?;
+        manifest.begin()?;
         Ok(DirectoryWriter { storage: Arc::clone(storage), manifest, directory })
+    }
+
+    /// Who may use the files of the directory.
+    pub fn granted(&self) -> Granted {
+        self.manifest.granted()
     }
 
     /// The manifest that will be replaced. A damaged one is replaced too: that is how it is repaired.

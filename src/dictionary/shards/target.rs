@@ -13,7 +13,7 @@ use crate::dictionary::build::sort::Sorter;
 use crate::dictionary::build::writer::{begin_file, begin_shard};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;
-use crate::io::Storage;
+use crate::io::Granted;
 use crate::io::atomic::AtomicFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,19 +50,31 @@ struct Part {
 }
 
 impl Target {
-    pub fn file(storage: &Arc<dyn Storage>, path: &Path) -> Result<Target> {
-        let output = begin_file(storage, path)?;
-        Ok(Target { path: path.to_owned(), kind: Kind::File(Box::new(output)) })
+    /// The file that `path` leads to.
+    pub fn file(plan: &Plan, path: &Path) -> Result<Target> {
+        let path = plan.resolve(path)?;
+        let output = begin_file(&plan.storage, &path, plan.granted_at(&path)?)?;
+        Ok(Target { path, kind: Kind::File(Box::new(output)) })
     }
 
-    /// A directory whose slots are divided as in `divided`.
-    pub fn directory(storage: &Arc<dyn Storage>, path: &Path, divided: &Manifest) -> Result<Target> {
-        let writer = DirectoryWriter::new(storage, path)?;
+    /// The directory that `path` leads to, whose slots are divided as in `divided`. One that is made has the owner and
+    /// permissions of the one at `like`.
+    pub fn directory(plan: &Plan, path: &Path, divided: &Manifest, like: Option<&Path>) -> Result<Target> {
+        let path = plan.resolve(path)?;
+        let writer = DirectoryWriter::new(plan, &path, like)?;
         let previous = writer.previous()?;
         let manifest = divided.renamed(previous.generation);
         let kept = vec![None; manifest.shards.len()];
         let shards = Shards { writer, previous, manifest, kept };
-        Ok(Target { path: path.to_owned(), kind: Kind::Shards(Box::new(shards)) })
+        Ok(Target { path, kind: Kind::Shards(Box::new(shards)) })
+    }
+
+    /// Who may use the new files.
+    pub fn granted(&self) -> Granted {
+        match &self.kind {
+            Kind::File(output) => output.granted(),
+            Kind::Shards(shards) => shards.writer.granted(),
+        }
     }
 
     /// Where a shard has no changes, its file of `files` as `manifest` has it stays, if it lies in this directory.
@@ -105,7 +117,7 @@ impl Target {
         // A forked child is refused here, before anything that an error would undo by removing files.
         let sorters = intake.finish()?;
         let paths = self.paths();
-        let (count, manifest_path) = (paths.len(), Manifest::path(&self.path));
+        let (count, granted) = (paths.len(), self.granted());
         let (mut output, mut shards) = match self.kind {
             Kind::File(output) => (Some(*output), None),
             Kind::Shards(shards) => (None, Some(shards)),
@@ -120,7 +132,7 @@ impl Target {
         let parts: Vec<Part> = sorters.into_iter().zip(&paths).enumerate().map(part).collect();
         let written = in_parallel(plan.thread_count(), parts, |_, part| {
             let plan = plan.for_writing(&part.path, count);
-            part.write(plan, &manifest_path)
+            part.write(plan, granted)
         });
         let Some(shards) = shards.take() else {
             return written.map(|pairs| pairs.into_iter().flatten().sum());
@@ -143,7 +155,7 @@ impl Target {
 
 impl Part {
     /// Gives how many pairs the file has; `None` where the old file stays.
-    fn write(self, plan: Plan, manifest_path: &Path) -> Result<Option<u64>> {
+    fn write(self, plan: Plan, granted: Granted) -> Result<Option<u64>> {
         let forecast = self.sorter.forecast().with_old(self.old.as_deref(), self.sorter.removals());
         let shares = plan.shares(&forecast)?;
         let mut sorted = self.sorter.finish_within(shares.sort)?;
@@ -151,7 +163,7 @@ impl Part {
         if !self.is_kept || sorted.records() > 0 {
             let output = match self.output {
                 Some(output) => output,
-                None => begin_shard(&plan.storage, &self.path, manifest_path)?,
+                None => begin_shard(&plan.storage, &self.path, granted)?,
             };
             pairs = Some(write_merged(plan, shares, output, self.old.as_ref(), &mut sorted)?.pairs);
         }

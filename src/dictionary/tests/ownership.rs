@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::io::{Disk, File, Mode, Storage};
 use std::fs;
 use std::io::Result;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ impl Storage for Beside {
         if to.ends_with("manifest") { fs::write(to.with_file_name("0-2.spd"), "another's") } else { Ok(()) }
     }
 
-    fn make_directory(&self, path: &Path) -> Result<bool> {
-        Disk.make_directory(path)
+    fn make_directory(&self, path: &Path, like: Option<&Path>) -> Result<bool> {
+        Disk.make_directory(path, like)
     }
 
     fn names_in(&self, directory: &Path) -> Result<Vec<String>> {
@@ -240,6 +240,112 @@ fn a_file_has_the_permissions_of_the_one_that_it_replaces() {
             }
         });
     }
+}
+
+/// Permissions and owner.
+fn access(path: &Path) -> (u32, u32) {
+    let metadata = fs::metadata(path).unwrap();
+    (metadata.mode() & 0o777, metadata.uid())
+}
+
+/// Sets them; only root gives files away, another process tests with its own.
+fn set_access(path: &Path, mode: u32, user: u32) -> (u32, u32) {
+    let own = fs::metadata(path).unwrap().uid();
+    let user = if own == 0 { user } else { own };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    chown(path, Some(user), None).unwrap();
+    (mode, user)
+}
+
+#[test]
+fn a_new_file_has_the_owner_and_permissions_of_the_dictionary_it_is_made_from() {
+    for mode in [0o600, 0o640, 0o666] {
+        for shards in [0, 2] {
+            let place = tempfile::tempdir().unwrap();
+            let (old, new) = (place.path().join("old.spd"), place.path().join("new.spd"));
+            let builder = builder(Index::page()).shards(shards);
+            builder.build(&old, [(b"a", b"b")]).unwrap();
+            let (old_file, new_file) = match shards {
+                0 => (old.clone(), new.clone()),
+                _ => (old.join("manifest"), new.join("manifest")),
+            };
+            let file = set_access(&old_file, mode, 12_345);
+            let directory = (shards > 0).then(|| set_access(&old, 0o700, 12_345));
+            for again in [false, true] {
+                let mut update = Dictionary::update(&old, &new, &builder).unwrap();
+                update.put(b"odd", b"sized").unwrap();
+                update.finish().unwrap();
+                builder.reindex(&old, &old).unwrap();
+                assert_eq!(access(&old_file), file);
+                let (file, directory) = if again {
+                    // What is there keeps its own.
+                    (set_access(&new_file, 0o604, 12_346), directory.map(|_| set_access(&new, 0o711, 12_346)))
+                } else {
+                    (file, directory)
+                };
+                Dictionary::update(&old, &new, &builder).unwrap().finish().unwrap();
+                assert_eq!(access(&new_file), file, "{shards} shards, again: {again}");
+                assert_eq!(directory.map(|_| access(&new)), directory);
+                if shards > 0 {
+                    let names = names_in(&new);
+                    assert!(names.iter().all(|name| access(&new.join(name)) == file), "{names:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_builder_sets_the_permissions_of_new_files() {
+    in_directory(|path| {
+        for shards in [0, 2] {
+            let builder = builder(Index::page()).shards(shards).permissions(0o600);
+            builder.build(&path, [(b"a", b"b")]).unwrap();
+            let files =
+                if shards == 0 { vec![path.clone()] } else { names_in(&path).iter().map(|n| path.join(n)).collect() };
+            assert!(files.iter().all(|file| access(file).0 == 0o600), "{files:?}");
+            let _ = fs::remove_file(&path);
+        }
+    });
+}
+
+#[test]
+fn a_link_stays_a_link_and_its_target_is_replaced() {
+    for shards in [0, 2] {
+        let place = tempfile::tempdir().unwrap();
+        let elsewhere = place.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let (link, target) = (place.path().join("link.spd"), elsewhere.join("target.spd"));
+        symlink("elsewhere/target.spd", &link).unwrap();
+        let builder = builder(Index::page()).shards(shards);
+        builder.build(&link, [(b"a", b"b")]).unwrap();
+        builder.build(&link, [(b"a", b"c")]).unwrap();
+        let mut update = Dictionary::update(&link, &link, &builder).unwrap();
+        update.put(b"b", b"d").unwrap();
+        update.finish().unwrap();
+        builder.reindex(&link, &link).unwrap();
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("elsewhere/target.spd"));
+        for path in [&link, &target] {
+            assert_eq!(Dictionary::open(path).unwrap().len(), 2);
+        }
+        assert_eq!(
+            (names_in(place.path()), names_in(&elsewhere)),
+            (vec!["elsewhere".into(), "link.spd".into()], vec!["target.spd".into()])
+        );
+    }
+}
+
+#[test]
+fn a_build_ends_where_it_began_whatever_its_links_become() {
+    let place = tempfile::tempdir().unwrap();
+    let link = place.path().join("link.spd");
+    symlink("first.spd", &link).unwrap();
+    let mut build = builder(Index::page()).start(&link).unwrap();
+    build.push(b"a", b"b").unwrap();
+    fs::remove_file(&link).unwrap();
+    symlink("second.spd", &link).unwrap();
+    build.finish().unwrap();
+    assert_eq!(names_in(place.path()), ["first.spd", "link.spd"]);
 }
 
 #[test]

@@ -17,7 +17,7 @@
 use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
-use crate::io::{File, Mapped, Mode, Storage, open_locked};
+use crate::io::{File, Mapped, Mode, PRIVATE, Storage, open_locked, take_access_of};
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::NUMBER_MAX;
 use crate::planted::{Bug, planted};
@@ -189,8 +189,8 @@ pub(super) struct Shape {
 
 impl Segment {
     /// Begins a segment in the file of a slot that this table does not need. `None` where another table has it open or
-    /// has records in it: one that had this name before, and was renamed. The file has the permissions of `like`, the
-    /// table's, since it will have the same pairs.
+    /// has records in it: one that had this name before, and was renamed. The file has the owner and permissions of
+    /// `like`, the table's, since it will have the same pairs.
     pub(super) fn begin(
         storage: &dyn Storage,
         table: &Path,
@@ -199,12 +199,12 @@ impl Segment {
         shape: Shape,
     ) -> Result<Option<Segment>> {
         let path = slot_path(table, shape.slot);
-        let opened =
-            open_locked(storage, &path, Some(like)).map_err(|e| Error::io(&path, "create the log segment", e))?;
+        let opened = open_locked(storage, &path, PRIVATE).map_err(|e| Error::io(&path, "create the log segment", e))?;
         let Some(file) = opened else { return Ok(None) };
         if names_another(&path, file.as_ref(), header.table_id)? {
             return Ok(None);
         }
+        take_access_of(file.as_ref(), like).map_err(|e| Error::io(&path, "set the owner and permissions of", e))?;
         let segment = Self::new(file, path, header, shape)?;
         // A damaged copy is written first: so however often this is interrupted, one copy is valid or zeros.
         let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {

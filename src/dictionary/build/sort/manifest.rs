@@ -15,7 +15,7 @@ use super::lengths::{Fixed, Lengths};
 use super::spill::{far_name, name, part_name};
 use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, Storage, open_locked};
+use crate::io::{File, Mode, PRIVATE, Storage, open_locked};
 use std::path::{Path, PathBuf};
 
 /// Bits of a position that name a partition, at most: each partition is an open file, and a process may often open no
@@ -79,7 +79,7 @@ impl Manifest {
     /// checkpoint first.
     pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Vec<Saved>)> {
         let path = name(prefix, "");
-        let file = open_locked(storage, &path, None).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
+        let file = open_locked(storage, &path, PRIVATE).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
             let name = path.display();
             Error::new(ErrorKind::Locked, format!("{name}: another build of the same file is running"))
                 .with_hint("Wait until it is done.")
@@ -98,6 +98,10 @@ impl Manifest {
         }
         let saved = slots.into_iter().filter(|(found, _)| *found == id).map(|(_, saved)| saved).collect();
         Ok((manifest, saved))
+    }
+
+    pub(super) fn file(&self) -> &dyn File {
+        self.file.as_ref()
     }
 
     /// Forgets a checkpoint later than `saved`, from which the run continues.

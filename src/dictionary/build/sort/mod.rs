@@ -291,7 +291,7 @@ impl Sorter {
                 let prefix = &self.options.temporary;
                 let storage = self.options.storage.as_ref();
                 let file = match self.manifest {
-                    Some(_) => spill::make_named(storage, &spill::far_name(prefix))?,
+                    Some(_) => spill::make_named(&self.options, &spill::far_name(prefix))?,
                     None => spill::make_unnamed(storage, prefix)?,
                 };
                 none.insert(FarFile { file, path: spill::far_name(prefix).into(), bytes: 0 })
@@ -501,7 +501,7 @@ impl Sorter {
             None => {
                 let prefix = &self.options.temporary;
                 let file = match self.manifest {
-                    Some(_) => spill::make_named(self.options.storage.as_ref(), &spill::part_name(prefix, part))?,
+                    Some(_) => spill::make_named(&self.options, &spill::part_name(prefix, part))?,
                     None => spill::make_unnamed(self.options.storage.as_ref(), prefix)?,
                 };
                 of_part.file.insert(file).clone()
@@ -562,6 +562,7 @@ impl Sorter {
         let places = u64::from(self.options.duplicates == Duplicates::Error);
         let id = resume.rotate_left(1) ^ places;
         let (manifest, saved) = Manifest::open(self.options.storage.as_ref(), &prefix, id)?;
+        self.options.share(manifest.file(), &prefix)?;
         self.manifest = Some(manifest);
         Ok(saved)
     }

@@ -6,8 +6,9 @@
 //! Not here: what a block is (`block.rs`).
 
 use super::block::{self, BlockHeader, HEADER_BYTES};
+use crate::dictionary::build::plan::Plan;
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{File, Mode, Storage, atomic};
+use crate::io::{File, PRIVATE, Storage, atomic};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,9 +34,11 @@ pub(super) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> Result<Arc<d
     atomic::make_unnamed(storage, prefix).map_err(|failed| cannot_make(&failed.path, failed.error))
 }
 
-/// Makes a file under its name.
-pub(super) fn make_named(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
-    storage.open(path, Mode::New).map(Arc::from).map_err(|e| cannot_make(path, e))
+/// Makes a file under its name, for those who may use the dictionary.
+pub(super) fn make_named(plan: &Plan, path: &Path) -> Result<Arc<dyn File>> {
+    let file = plan.storage.create(path, PRIVATE).map_err(|e| cannot_make(path, e))?;
+    plan.share(file.as_ref(), path)?;
+    Ok(file.into())
 }
 
 fn cannot_make(path: &Path, e: std::io::Error) -> Error {
