@@ -175,18 +175,12 @@ fn lookup(table: &Table, keys: &[&[u8]], found: &mut Found) -> splitpoint::Resul
 
 /// Opens the table as `flag` says, like `dbm.open`.
 fn open(path: &Path, flag: &str, mode: u32, options: Options) -> PyResult<splitpoint::Result<Table>> {
-    let table = options.table_options()?;
+    let table = options.table_options()?.permissions(mode & 0o777);
     Ok(match flag {
         "r" => table.read_only(true).open(path),
         "w" => table.create(false).open(path),
-        "c" => {
-            make_with_mode(path, mode);
-            table.open(path)
-        }
-        "n" => {
-            make_with_mode(path, mode);
-            empty(path, &table).and_then(|()| table.open(path))
-        }
+        "c" => table.open(path),
+        "n" => empty(path, &table).and_then(|()| table.open(path)),
         _ => {
             let hint = "'r' to read, 'w' to write, 'c' to create if absent, 'n' for an empty table";
             return Err(invalid(format!("flag is {flag:?}, expected {hint}")));
@@ -194,17 +188,9 @@ fn open(path: &Path, flag: &str, mode: u32, options: Options) -> PyResult<splitp
     })
 }
 
-/// Makes an empty file with the permissions `mode`, less the umask, if there is none. It opens as an empty table.
-fn make_with_mode(path: &Path, mode: u32) {
-    use std::os::unix::fs::OpenOptionsExt;
-    // An error, for example of a directory that does not exist, is reported by the open.
-    let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-}
-
 /// Replaces the table at `path` by an empty one, which is at once the old or the new for every process.
 fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
-    let metadata = path.metadata().ok();
-    if metadata.as_ref().is_some_and(|metadata| metadata.len() == 0) {
+    if !path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
         return Ok(());
     }
     // Whatever else is there is no table, and is refused.
@@ -214,12 +200,7 @@ fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
         return Err(error);
     }
     let nothing = options.clone().in_memory()?;
-    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path)?;
-    if let Some(metadata) = metadata {
-        // Those of the file that it replaces; a failure leaves those of a new file.
-        let _ = std::fs::set_permissions(path, metadata.permissions());
-    }
-    Ok(())
+    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path).map(drop)
 }
 
 #[pymethods]

@@ -9,6 +9,7 @@ use crate::engines;
 use crate::results::{Results, facts, windows_csv};
 use crate::row::{Line, Row, Window};
 use crate::workload::{Case, Workload};
+use splitpoint::OutputFile;
 use std::io::Read;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -137,7 +138,7 @@ impl Plan {
     ) -> Outcome {
         let folder = self.out.join(&self.form);
         std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join(format!("{}.csv", workload.name)), results.to_csv())?;
+        OutputFile::write(folder.join(format!("{}.csv", workload.name)), results.to_csv())?;
         let mut text = kept_windows.to_owned();
         for (case, rounds) in cases.iter().zip(windows) {
             let mut rounds: Vec<_> = rounds.iter().collect();
@@ -147,7 +148,7 @@ impl Plan {
             }
         }
         if !text.is_empty() {
-            std::fs::write(folder.join(format!("{}.windows.csv", workload.name)), text)?;
+            OutputFile::write(folder.join(format!("{}.windows.csv", workload.name)), text)?;
         }
         Ok(())
     }

@@ -40,8 +40,8 @@ static char *file_name(const char *name, const char *suffix)
     return made;
 }
 
-/* Opens x.dir with the permissions of x.pag where it is made. A reader of a database without one gets x.pag once more,
- * as its records are all there. */
+/* Opens x.dir, with the owner and permissions of x.pag where it is made. A reader of a database without one gets x.pag
+ * once more, as its records are all there. */
 static int open_directory(const char *name, int flags, const char *pages, int pages_descriptor)
 {
     struct stat found;
@@ -52,15 +52,22 @@ static int open_directory(const char *name, int flags, const char *pages, int pa
     }
     int read_only = (flags & O_ACCMODE) == O_RDONLY;
     int own = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (flags & O_NOFOLLOW);
-    int descriptor = open(path, read_only ? O_RDONLY | own : O_RDWR | O_CREAT | own, found.st_mode & 0777);
+    int descriptor = -1, number = errno;
+    if (!read_only)
+        descriptor = open_above_standard(path, O_RDWR | O_CREAT | O_EXCL | own, found.st_mode & 0777);
+    /* A process of root makes it for the owner of x.pag; others may not, and need not. */
+    if (descriptor >= 0 && fchown(descriptor, found.st_uid, found.st_gid))
+        errno = number;
+    if (descriptor < 0)
+        descriptor = open_above_standard(path, read_only ? O_RDONLY | own : O_RDWR | O_CREAT | own, found.st_mode & 0777);
     if (descriptor < 0 && read_only && errno == ENOENT)
-        descriptor = open(pages, O_RDONLY | own);
+        descriptor = open_above_standard(pages, O_RDONLY | own, 0);
     free(path);
     if (descriptor < 0 || read_only || (fstat(descriptor, &found) == 0 && found.st_size > 0 && !(flags & O_TRUNC)))
         return descriptor;
     size_t len = sizeof DIR_TEXT - 1;
     if (ftruncate(descriptor, 0) || pwrite(descriptor, DIR_TEXT, len, 0) != (ssize_t)len) {
-        int number = errno;
+        number = errno;
         close(descriptor);
         errno = number;
         return -1;

@@ -263,6 +263,18 @@ static int truncate_table(const char *path, int descriptor)
     return result;
 }
 
+int open_above_standard(const char *path, int flags, mode_t mode)
+{
+    int descriptor = open(path, flags, mode);
+    if (descriptor < 0 || descriptor > STDERR_FILENO)
+        return descriptor;
+    int above = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int number = errno;
+    close(descriptor);
+    errno = number;
+    return above;
+}
+
 /* Opens the table in the file, or, for reading, remembers that the file is empty. */
 static int open_table(struct store *store)
 {
@@ -287,7 +299,9 @@ static int open_file(struct store *store, const char *path, int flags, mode_t mo
     int access = store->read_only ? O_RDONLY : O_RDWR;
     /* Not to wait for the other end of a pipe, which is no table anyway. */
     int own = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-    store->descriptor = open(path, access | own | (flags & (O_CREAT | O_EXCL | O_NOFOLLOW)), mode);
+    struct stat found;
+    bool made = (flags & O_CREAT) && stat(path, &found) != 0;
+    store->descriptor = open_above_standard(path, access | own | (flags & (O_CREAT | O_EXCL | O_NOFOLLOW)), mode);
     if (store->descriptor < 0)
         return -1;
     /* A program may change its directory, and open the table again then. */
@@ -296,7 +310,14 @@ static int open_file(struct store *store, const char *path, int flags, mode_t mo
         return -1;
     if (!store->read_only && (flags & O_TRUNC) && truncate_table(store->path, store->descriptor))
         return -1;
-    return open_table(store);
+    int result = open_table(store);
+    /* A file that is locked is being made a table by another process. */
+    if (result && made && errno != EAGAIN && fstat(store->descriptor, &found) == 0 && found.st_size == 0) {
+        int number = errno;
+        unlink(store->path);
+        errno = number;
+    }
+    return result;
 }
 
 /* The durability that the environment asks for; 0 for the default; -1 for an unknown word. */
@@ -394,7 +415,7 @@ static void drop_cursor(struct store *store)
 static int reopen(struct store *store)
 {
     spt_table *old = store->table;
-    int descriptor = open(store->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int descriptor = open_above_standard(store->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
     if (descriptor < 0)
         return -1;
     /* The caller may know the descriptor by its number. */

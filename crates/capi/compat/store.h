@@ -36,6 +36,9 @@ struct span {
  *   ...        what open(2) gives */
 struct store *store_open(const char *path, int flags, mode_t mode, const spt_options *shape);
 
+/* open(2), with a descriptor above 2: messages for standard error would go into a file that has its descriptor. */
+int open_above_standard(const char *path, int flags, mode_t mode);
+
 /* Closes and frees it, also after a failure. */
 int store_close(struct store *store);
 

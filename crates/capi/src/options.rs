@@ -10,11 +10,8 @@ use crate::status::{Failure, Result};
 use splitpoint::hash::HashFunction;
 use splitpoint::{Durability, HashKind, TableOptions};
 use std::ffi::c_void;
-use std::fs::OpenOptions;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::ptr;
 
 /// A struct of C that begins with its size, and that all zeros are legal values of.
@@ -123,6 +120,12 @@ impl Options<'_> {
         if self.log_bytes != 0 {
             options = options.log_bytes(self.log_bytes);
         }
+        if self.mode & !0o777 != 0 {
+            return Err(Failure::invalid(format!("mode is {:#o}, expected permissions, 0 to 0777", self.mode)));
+        }
+        if self.mode != 0 {
+            options = options.permissions(self.mode);
+        }
         // SAFETY: the caller passed NULL or a pointer to a number.
         if let Some(&seed) = unsafe { self.seed.as_ref() } {
             options = options.seed(seed);
@@ -135,19 +138,6 @@ impl Options<'_> {
             (None, None) => {}
         }
         Ok(options)
-    }
-
-    /// Makes the file at `path` with the permissions of `mode`, if it is asked for and the file may be made: an empty
-    /// file becomes a table. Where that fails, the open after it says why. Returns whether it made the file.
-    pub(crate) fn make_file(&self, path: &Path) -> Result<bool> {
-        if self.mode & !0o777 != 0 {
-            return Err(Failure::invalid(format!("mode is {:#o}, expected permissions, 0 to 0777", self.mode)));
-        }
-        if self.mode == 0 || self.flags & (READ_ONLY | NO_CREATE) != 0 {
-            return Ok(false);
-        }
-        // Whatever the mode: the descriptor that makes a file may write it.
-        Ok(OpenOptions::new().write(true).create_new(true).mode(self.mode).open(path).is_ok())
     }
 
     fn user_hash_name(&self) -> String {

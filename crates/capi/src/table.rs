@@ -68,19 +68,7 @@ extern "C" fn spt_open(
     options: InOptions<'_, Options<'_>>,
     table: Out<'_, Handle<OpenTable>>,
 ) -> Status {
-    open_table(options, table, |options, opening| {
-        let path = path.path()?;
-        if !options.make_file(path)? {
-            return Ok(opening.open(path)?);
-        }
-        opening.create_new(false).open(path).map_err(|error| {
-            // It is nobody's while it is empty.
-            if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) {
-                let _ = std::fs::remove_file(path);
-            }
-            error.into()
-        })
-    })
+    open_table(options, table, |_, opening| Ok(opening.open(path.path()?)?))
 }
 
 #[unsafe(no_mangle)]

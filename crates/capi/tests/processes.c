@@ -1,4 +1,4 @@
-/* Children of fork, a full disk, a limit on the length of a file. */
+/* Children of fork, closed standard streams, a full disk, a limit on the length of a file. */
 #include "check.h"
 #include <errno.h>
 #include <signal.h>
@@ -140,9 +140,40 @@ static void limited_length(void)
     CHECK(exit_of(child) == 7);
 }
 
+/* A table does not get the descriptor of a standard stream that is closed: messages would go into it. */
+static void closed_streams(void)
+{
+    spt_table *table;
+    uint64_t len = 0;
+    fflush(NULL);
+    pid_t child = fork();
+
+    if (child == 0) {
+        for (int stream = 0; stream <= 2; stream++)
+            close(stream);
+        if (spt_open(path_of("streams.spt"), NULL, &table) != SPT_OK)
+            _exit(1);
+        for (int n = 0; n < 2000; n++) {
+            if (spt_put(table, (const char *)&n, sizeof n, "value", 5) != SPT_OK)
+                _exit(2);
+            for (int stream = 0; stream <= 2; stream++)
+                if (write(stream, "a warning\n", 10) == 10)
+                    _exit(3);
+        }
+        _exit(spt_close(table) == SPT_OK ? 7 : 4);
+    }
+    CHECK(exit_of(child) == 7);
+    OK(spt_open(path_of("streams.spt"), NULL, &table));
+    OK(spt_len(table, &len));
+    CHECK(len == 2000);
+    OK(spt_check(table, NULL, NULL, NULL));
+    OK(spt_close(table));
+}
+
 int main(void)
 {
     forked();
+    closed_streams();
     fflush(NULL);
     full_disk();
     limited_length();

@@ -12,6 +12,7 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 
+mod access;
 mod cmd;
 mod compressed;
 mod failure;

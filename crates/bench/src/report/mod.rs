@@ -15,6 +15,7 @@ mod plot;
 use crate::engine::Outcome;
 use crate::results::{Figure, Results};
 use crate::workload::{Column, Rows, Table, Workload};
+use splitpoint::OutputFile;
 use std::io::Write;
 use std::path::Path;
 
@@ -32,7 +33,7 @@ pub fn write(results: &Path, form: &str) -> Outcome {
         let written = with_tables(&text, |name, form| table(&workloads, results, name, form))
             .map_err(|e| format!("{document}: {e}"))?;
         if written != text {
-            std::fs::write(&path, written)?;
+            OutputFile::write(&path, written)?;
         }
     }
     page_of(&workloads, results, form)
@@ -41,7 +42,7 @@ pub fn write(results: &Path, form: &str) -> Outcome {
 #[cfg(feature = "report")]
 fn page_of(workloads: &[Workload], results: &Path, form: &str) -> Outcome {
     let path = results.join(format!("{form}.html"));
-    std::fs::write(&path, page::page(workloads, &results.join(form), form)?)?;
+    OutputFile::write(&path, page::page(workloads, &results.join(form), form)?)?;
     let _ = writeln!(std::io::stderr(), "wrote {}", path.display());
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! signal), the table is synced and closed before anything is printed. Reading: `source/` and `format/`. The table
 //! limits the speed; the readers alone do several million rows/s.
 
+use crate::access;
 use crate::failure::{Failure, Result};
 use crate::format::columns::{Separator, parse_separator};
 use crate::format::{Pair, tsv};
@@ -13,7 +14,7 @@ use crate::output::Output;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted};
 use clap::ValueEnum;
 use serde_json::json;
-use splitpoint::{Durability, ErrorKind, HashKind, Table, TableOptions};
+use splitpoint::{Durability, HashKind, OutputFile, Table, TableOptions};
 use splitpoint_server::keyspace::ServedFile;
 use std::cell::{Cell, OnceCell};
 use std::os::unix::fs::MetadataExt;
@@ -29,7 +30,7 @@ Examples:
   splitpoint load words.spt words.txt --format lines --number
   splitpoint load big.spt big.raw --cache 2GiB --expected-len 100000000
 
-A missing table is created; the table is synced at the end. A signal (Ctrl-C)
+A missing table is created, for those who may use all inputs; the table is synced at the end. A signal (Ctrl-C)
 ends the load after the current row: loaded rows stay, and the place of the next
 row is printed. Other databases and archives are refused before any row is
 stored, with the command that writes their pairs.";
@@ -202,6 +203,9 @@ impl Load {
         };
         if let Some(table) = table {
             table.close()?;
+            if !existed && inputs.are_stored() {
+                access::share(&self.file, self.input.iter().map(PathBuf::as_path));
+            }
         }
         self.report(&report, end)
     }
@@ -224,20 +228,14 @@ impl Load {
             return Ok(table);
         }
         super::require_directory_of(&self.file)?;
-        let existed = self.file.exists();
-        let opened = self.options().open(&self.file).inspect_err(|error| {
-            // A creation that failed half-way.
-            if !existed && matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::Io) {
-                remove_table(&self.file);
-            }
-        });
-        let opened = super::opened(&self.file, opened)?;
+        let opened = super::opened(&self.file, self.options().open(&self.file))?;
         Ok(table.get_or_init(|| opened))
     }
 
     fn options(&self) -> TableOptions {
-        let mut options =
-            TableOptions::new().create(true).durability(self.durability.into()).publish_counters(self.stats);
+        let permissions = access::common(self.input.iter().map(PathBuf::as_path));
+        let mut options = TableOptions::new().create(true).permissions(permissions);
+        options = options.durability(self.durability.into()).publish_counters(self.stats);
         if let Some(bytes) = self.page_size {
             options = options.page_bytes(bytes);
         }
@@ -421,6 +419,7 @@ impl Loading<'_> {
 
 /// Removes a table that this command made, with its logs.
 fn remove_table(path: &Path) {
+    let Ok(path) = OutputFile::target(path) else { return };
     for suffix in super::TABLE_SUFFIXES.into_iter().chain(["-stats"]) {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);

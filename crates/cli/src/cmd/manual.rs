@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::output::Output;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use splitpoint::OutputFile;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +62,7 @@ fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>> {
 
 fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<()> {
     let path = directory.join(format!("{name}.1"));
-    fs::write(&path, page(command, name)?).map_err(|error| Failure::io(path.display(), &error))?;
+    OutputFile::write(&path, page(command, name)?).map_err(|error| Failure::io(path.display(), &error))?;
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         write_pages(sub, &format!("{name}-{}", sub.get_name()), directory)?;
     }

@@ -64,7 +64,7 @@ impl From<Duplicates> for dict::Duplicates {
 impl Merge {
     pub fn run(self) -> Result<()> {
         let out = self.out.display();
-        if self.out.exists() {
+        if self.out.metadata().is_ok_and(|out| !out.is_file() || out.len() > 0) {
             return Err(Failure::usage(format_args!(
                 "{out}: exists; `splitpoint load` adds to a table, `splitpoint dict update` to a dictionary"
             )));

@@ -3,14 +3,15 @@
 //! A new table gets the dictionary's hash function, so that pairs arrive bucket by bucket. It is made in a directory
 //! of its own and gets its name when complete. An existing table takes the pairs in batches, like `load`.
 
-use super::{dict, open_to_change, require_directory_of};
+use super::{dict, open_to_change, opened, require_directory_of};
+use crate::access;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds};
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
-use splitpoint::{Dictionary, HashKind, Table, TableOptions};
+use splitpoint::{Dictionary, HashKind, OutputFile, Table, TableOptions};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fs, io};
@@ -50,9 +51,14 @@ impl Thaw {
         let start = Instant::now();
         let dictionary = dict::open(&self.dict)?;
         require_directory_of(&self.file)?;
-        let table_pairs = match self.file.symlink_metadata() {
-            Ok(_) => {
-                let table = open_to_change(&self.file)?;
+        let table_pairs = match self.file.metadata() {
+            Ok(there) => {
+                let is_empty = there.is_file() && there.len() == 0;
+                let table = if is_empty {
+                    opened(&self.file, self.options(&dictionary)?.open(&self.file))?
+                } else {
+                    open_to_change(&self.file)?
+                };
                 let file = self.file.display();
                 fill(&dictionary, &table, &interrupt, |pairs| format!("{pairs} in {file}"))?;
                 closed(table)?
@@ -67,17 +73,24 @@ impl Thaw {
     fn make(&self, dictionary: &Dictionary, interrupt: &Interrupt) -> Result<u64> {
         let file = self.file.display();
         let failed = |error: io::Error| Failure::io(&file, &error);
-        let unfinished = folder_beside(&self.file).map_err(failed)?;
-        let path = unfinished.path().join(self.file.file_name().unwrap_or_default());
+        let target = OutputFile::target(&self.file).map_err(failed)?;
+        let unfinished = folder_beside(&target).map_err(failed)?;
+        let path = unfinished.path().join(target.file_name().unwrap_or_default());
         let table = self.options(dictionary)?.open(&path)?;
         fill(dictionary, &table, interrupt, |_| format!("{file} was not created"))?;
         let pairs = closed(table)?;
+        access::share(&path, [self.dict.as_path()]);
         // Unlike a rename, a link never replaces a file; but not every file system has links.
-        let named = fs::hard_link(&path, &self.file).or_else(|error| match error.kind() {
+        let named = fs::hard_link(&path, &target).or_else(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Err(error),
-            _ => fs::rename(&path, &self.file),
+            _ => fs::rename(&path, &target),
         });
-        named.and_then(|()| fs::File::open(directory_of(&self.file))?.sync_all()).map_err(failed)?;
+        named.map_err(failed)?;
+        match fs::File::open(directory_of(&target)).and_then(|directory| directory.sync_all()) {
+            // A file system without syncs of directories.
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {}
+            synced => synced.map_err(failed)?,
+        }
         Ok(pairs)
     }
 

@@ -193,6 +193,11 @@ impl SourceArgs {
 }
 
 impl<'i> Inputs<'i> {
+    /// Whether all are tables and dictionaries.
+    pub fn are_stored(&self) -> bool {
+        self.files.iter().all(|file| matches!(file.kind, Some(Kind::Table | Kind::Dictionary)))
+    }
+
     /// # Errors
     /// A missing file, a directory, standard input twice, options that do not fit a format.
     pub fn look(paths: &[PathBuf], args: &'i SourceArgs, interrupt: &'i Interrupt) -> Result<Self> {

@@ -6,6 +6,7 @@
 
 use super::options::{HashArgs, INDEX_HELP, IndexArgs, ShapeArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, watched};
+use crate::access;
 use crate::cmd::{TABLE_SUFFIXES, open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -119,10 +120,11 @@ impl Build {
         let start = Instant::now();
         let mut inputs = Inputs::look(inputs, &self.source, &interrupt)?;
         let builder = self.builder(&inputs)?;
+        let existed = self.out().exists();
         let read = match &inputs.files[..] {
             // Of a file with lifetimes of a server only the keys are taken, below.
-            [InputFile { path, kind: Some(Kind::Table), bytes }]
-                if self.may_freeze() && !ServedFile::of(&open_to_read(path)?)?.has_marks() =>
+            [InputFile { path, bytes, .. }]
+                if self.freezes(&inputs) && !ServedFile::of(&open_to_read(path)?)?.has_marks() =>
             {
                 let table = open_to_read(path)?;
                 let bar = bar_of_pairs();
@@ -132,6 +134,9 @@ impl Build {
             }
             _ => {
                 self.sort(builder, &mut inputs, &interrupt)?;
+                if !existed && inputs.are_stored() {
+                    access::share(self.out(), inputs.files.iter().map(|file| file.path.as_path()));
+                }
                 inputs.read
             }
         };
@@ -143,9 +148,12 @@ impl Build {
         self.inputs_and_out.last().map_or(Path::new(""), |out| out)
     }
 
-    /// Whether a table can be frozen: it keeps its hash function and goes to one file.
-    fn may_freeze(&self) -> bool {
-        self.hash.hash.is_none() && self.hash.seed.is_none() && self.shards.is_none()
+    /// Whether a table is frozen: it is alone, keeps its hash function and goes to one file.
+    fn freezes(&self, inputs: &Inputs<'_>) -> bool {
+        matches!(inputs.files[..], [InputFile { kind: Some(Kind::Table), .. }])
+            && self.hash.hash.is_none()
+            && self.hash.seed.is_none()
+            && self.shards.is_none()
     }
 
     fn builder(&self, inputs: &Inputs<'_>) -> Result<DictionaryBuilder> {
@@ -161,6 +169,9 @@ impl Build {
         }
         require_directory_of(self.out())?;
         let mut builder = DictionaryBuilder::new().duplicates(self.duplicates.into());
+        if !self.freezes(inputs) {
+            builder = builder.permissions(access::common(inputs.files.iter().map(|file| file.path.as_path())));
+        }
         builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT), self.hash.seed.unwrap_or(0));
         if let Some(index) = self.index.index()? {
             builder = builder.index(index);

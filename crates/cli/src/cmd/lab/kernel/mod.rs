@@ -12,6 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
 use crate::output::{Output, say};
 use crate::progress::Progress;
+use splitpoint::OutputFile;
 use splitpoint_lab::kernel::caches::{Limits, MEMORY_MAX, MEMORY_MIN, Pruning, Streams, resolve};
 use splitpoint_lab::kernel::figures::{self, BITS, Experiment, Histogram, Load, TABLES};
 use splitpoint_lab::kernel::load::{ENTRIES_MAX, SCRIPTS_MAX, Tree, TreeError};
@@ -393,15 +394,14 @@ impl Study<'_> {
         Ok(reports)
     }
 
-    /// Writes the trace under a temporary name first, so that a signal or a full disk leaves no partial file.
+    /// A signal or a full disk leaves no partial file.
     fn write_trace(&self, path: &Path) -> Result<()> {
         let failed = |error| Failure::io(path.display(), &error);
-        if path.exists() {
+        if path.is_file() {
             return Err(Failure::usage(format_args!("{}: already exists; name a new file", path.display())));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let scripts = self.args.scripts(Load::Files, &[figures::HISTOGRAM_SCRIPTS])[0];
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        let mut file = OutputFile::create(path).map_err(failed)?;
         let mut events = 0;
         let mut written = Ok(());
         self.with_trace(scripts, |trace| {
@@ -411,7 +411,7 @@ impl Study<'_> {
             if (self.proceed)().is_break() { Err(Stopped) } else { Ok(()) }
         })?;
         written.map_err(failed)?;
-        file.persist_noclobber(path).map_err(|error| failed(error.error))?;
+        file.finish().map_err(failed)?;
         say(format_args!("splitpoint: {}: {}", path.display(), count_of(events as u64, "event")));
         Ok(())
     }

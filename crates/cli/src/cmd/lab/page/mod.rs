@@ -23,8 +23,7 @@ use matrix::Matrix;
 use plot::Lines;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
-
-use std::fs::File;
+use splitpoint::OutputFile;
 use std::path::Path;
 use table::{HeatMap, Table};
 
@@ -35,16 +34,9 @@ const UPLOT_LICENSE: &str = include_str!("assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("assets/page.js");
 const STYLE: &str = include_str!("assets/page.css");
 
-/// Writes a page to `path` atomically.
+/// Writes a page to `path`.
 pub fn write(path: &Path, page: &str) -> Result<()> {
-    let failed = |error: std::io::Error| Failure::io(path.display(), &error);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // `make_in` gives the file default permissions, and errors without the temporary name.
-    let made = tempfile::Builder::new().prefix(".page").make_in(folder, |place| File::create_new(place));
-    let mut file = made.map_err(failed)?;
-    std::io::Write::write_all(file.as_file_mut(), page.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|persist| failed(persist.error))?;
-    Ok(())
+    OutputFile::write(path, page).map_err(|error| Failure::io(path.display(), &error))
 }
 
 /// A page under construction.

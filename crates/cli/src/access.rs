@@ -1,0 +1,42 @@
+//! Who may use a new table or dictionary: those who may use all of the files that it is made from.
+//!
+//! A file that is replaced keeps its owner and permissions; that is the library's.
+
+use std::fs::{Metadata, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+/// The owner may write whatever the files it is made from were.
+const OWNER: u32 = 0o600;
+
+/// Permissions for a file that is made from `sources`: what all of them permit. Pipes and absent files permit anything.
+pub fn common<'p>(sources: impl IntoIterator<Item = &'p Path>) -> u32 {
+    sources.into_iter().filter_map(file_of).fold(0o666, |common, file| common & file.mode()) | OWNER
+}
+
+/// Gives the table or dictionary at `path` these permissions, and the owner of `sources` if they have one, as far as
+/// this process and the file system let it.
+pub fn share<'p>(path: &Path, sources: impl IntoIterator<Item = &'p Path> + Clone) {
+    let files: Vec<_> = sources.clone().into_iter().filter_map(file_of).collect();
+    let Some(first) = files.first() else { return };
+    let (user, group) = (first.uid(), first.gid());
+    let is_one = files.iter().all(|file| (file.uid(), file.gid()) == (user, group));
+    let give = |path: &Path| {
+        is_one && chown(path, Some(user), Some(group)).or_else(|_| chown(path, None, Some(group))).is_ok()
+    };
+    if let Ok(shards) = std::fs::read_dir(path) {
+        shards.flatten().for_each(|shard| share(&shard.path(), sources.clone()));
+        give(path);
+        return;
+    }
+    let common = common(sources);
+    // Another group gets no more than everybody.
+    let permissions = if give(path) { common } else { common & (0o707 | (common & 0o007) << 3) };
+    let _ = std::fs::set_permissions(path, Permissions::from_mode(permissions));
+}
+
+/// The file that says who may use the table, dictionary or other file at `path`.
+fn file_of(path: &Path) -> Option<Metadata> {
+    let metadata = path.metadata().ok()?;
+    if metadata.is_dir() { path.join("manifest").metadata().ok() } else { Some(metadata).filter(Metadata::is_file) }
+}
