@@ -662,7 +662,7 @@ impl Log {
             // Before the record is added: after an error the pending bytes still end at `offset`, for the thread that
             // syncs them.
             if tail.pending.len() > PENDING_BYTES_MAX {
-                segment.write(&tail.pending, tail.offset - tail.pending.len() as u64)?;
+                segment.write_pending(&tail.pending, tail.offset)?;
                 tail.pending.clear();
             }
             tail.pending.extend_from_slice(&head);
@@ -840,7 +840,7 @@ impl Log {
     /// Writes the pending bytes, which end at `offset`, and syncs.
     fn write_and_sync(&self, segment: &Segment, pending: &[u8], offset: u64) -> Result<()> {
         if !pending.is_empty() {
-            segment.write(pending, offset - pending.len() as u64)?;
+            segment.write_pending(pending, offset)?;
         }
         segment.sync(self.storage.as_ref())
     }

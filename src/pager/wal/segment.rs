@@ -293,6 +293,13 @@ impl Segment {
         Ok(())
     }
 
+    /// Writes bytes that end at `end`.
+    pub(super) fn write_pending(&self, bytes: &[u8], end: u64) -> Result<()> {
+        // Otherwise they could make a file that was cut as long as before.
+        self.check_length()?;
+        self.write(bytes, end - bytes.len() as u64)
+    }
+
     /// Writes bytes with a call.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.file.write_at(bytes, at).map_err(|e| Error::io(&self.path, "write to", e))
@@ -343,6 +350,11 @@ impl Segment {
     }
 
     /// An error where another program has cut the file.
+    ///
+    /// Not asked after each store into the mapping, as a call takes as long as the rest of a put. What a cut takes is
+    /// lost whether it was stored before the cut or after it, so no answer of a put could promise more. A cut goes
+    /// unnoticed only while stores go to the rest of the page in which the file now ends; the next page is a fault, a
+    /// growth or a sync asks here, and a checkpoint has the writes without the log.
     fn check_length(&self) -> Result<()> {
         let written = self.written.load(Relaxed);
         let len = self.file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))?;

@@ -1,4 +1,4 @@
-//! Segments that grow with their table.
+//! Segments that grow with their table, or that another program cuts.
 
 use super::*;
 use crate::io::simulated::{Simulated, State};
@@ -21,8 +21,12 @@ fn record(n: u32) -> [u8; 100] {
 }
 
 fn log(disk: &Arc<Simulated>, file: &Arc<dyn File>, log_bytes: Option<u64>) -> Log {
+    log_for(Safety::Process, disk, file, log_bytes)
+}
+
+fn log_for(safety: Safety, disk: &Arc<Simulated>, file: &Arc<dyn File>, log_bytes: Option<u64>) -> Log {
     let storage: Arc<dyn Storage> = disk.clone();
-    Log::new(storage, Path::new("table"), file.clone(), 7, 1, Some(Safety::Process), log_bytes)
+    Log::new(storage, Path::new("table"), file.clone(), 7, 1, Some(safety), log_bytes)
 }
 
 /// Adds records until the segment is full; returns how many the log has then.
@@ -64,4 +68,20 @@ fn a_segment_of_a_length_that_the_user_has_set_does_not_grow() {
     let count = fill(&fixed, 0);
     fixed.grow(1 << 40);
     assert_eq!(fill(&fixed, count), count);
+}
+
+#[test]
+fn a_sync_does_not_write_over_the_hole_that_another_program_cut_into_a_full_segment() {
+    const RECORDS: u64 = 700;
+    let segment_bytes = RECORDS_START + RECORDS * record_bytes(record(0).len());
+    let disk = Arc::new(Simulated::new(State::default()));
+    let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
+    let log = log_for(Safety::Disk, &disk, &file, Some(2 * segment_bytes));
+    assert_eq!(u64::from(fill(&log, 0)), RECORDS);
+    let segment = disk.open(Path::new("table-log0"), Mode::Write).unwrap();
+    assert_eq!(segment.len().unwrap(), segment_bytes);
+    segment.set_len(RECORDS_START).unwrap();
+    // The last records end where the file ended.
+    let error = log.sync().unwrap_err();
+    assert!(error.message().contains("another program cut it"), "{error}");
 }

@@ -67,15 +67,29 @@ fn half_in_the_log(place: &Path) -> (Pairs, Table, Pairs) {
 // ---------------------------------------------------------------------------------------------
 // A log that was cut
 
-/// Argument: 0 cuts the log behind its last record, 1 all of it; 2 cuts behind the last record and then syncs.
+/// Argument: 0 cuts the log behind its last record, 1 all of it; 2 cuts behind the last record and then syncs; 3 makes a
+/// checkpoint then.
 pub fn cut_log(place: &Path, arguments: &[u64]) {
-    let (checkpoint, table, pairs) = half_in_the_log(place);
+    let (checkpoint, table, mut pairs) = half_in_the_log(place);
     let bytes = fs::read(log_of(place)).unwrap();
     let used = bytes.iter().rposition(|&byte| byte != 0).unwrap() as u64 + 1;
+    if arguments == [3] {
+        cut(place, used);
+        // It goes to the rest of the page, which no file has.
+        put(&table, &mut pairs, 10_000).unwrap();
+        table.checkpoint().unwrap();
+        put(&table, &mut pairs, 10_001).unwrap();
+        table.close().unwrap();
+        return holds(&open(place), &pairs);
+    }
     let refused = match arguments {
         [0] => {
             cut(place, used);
-            put_until_error(&table, &mut pairs.clone()).unwrap()
+            let mut later = pairs.clone();
+            let refused = put_until_error(&table, &mut later).unwrap();
+            let in_page = (4096 - used % 4096) / 100;
+            assert!((later.len() - pairs.len()) as u64 <= in_page, "{} of {in_page}", later.len() - pairs.len());
+            refused
         }
         [1] => {
             cut(place, 0);
@@ -92,14 +106,17 @@ pub fn cut_log(place: &Path, arguments: &[u64]) {
     assert_eq!(table.sync().unwrap_err().kind(), ErrorKind::Poisoned);
     drop(table);
     let table = open(place);
-    holds(&table, if arguments == [1] { &checkpoint } else { &pairs });
+    // What was put after the cut is lost, like what was cut.
+    let expected = if arguments == [1] { &checkpoint } else { &pairs };
+    holds(&table, expected);
+    assert_eq!(table.len(), expected.len() as u64);
     table.put(b"it goes on", b"1").unwrap();
     table.close().unwrap();
 }
 
 #[test]
 fn a_log_that_another_program_cuts_is_an_error_and_the_rest_opens() {
-    for how in 0..3 {
+    for how in 0..4 {
         let place = tempfile::tempdir().unwrap();
         let status = Running::start(&mut process("cut_log", place.path(), &[how])).end();
         assert!(status.success(), "way {how}: {status}");
