@@ -4,6 +4,10 @@
 //! held by a thread that does not exist, and both processes would write. So handles refuse to work in a child. The C
 //! library calls a handler in each child, so the test costs a lookup one load; asking for the process id would be a
 //! system call each time. A child made by the bare system call, without the C library, is not detected.
+//!
+//! A child that leaves without closing a handle has its mappings to the end. Valgrind's leak check then reads all of
+//! them, also the part of the log's that the file does not have yet, word by word, each of these a signal: for hours.
+//! Such a child waits for no lock; `--leak-check=no`, or a close in the child, ends it at once.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
 use std::sync::Once;

@@ -58,11 +58,13 @@ pub(crate) enum Crash {
     Prefix,
     /// Power is lost; lengths and names were written, sectors are new or zeros.
     Zeros,
+    /// Power is lost; everything was written just before, but removed files have their names again.
+    NamesBack,
 }
 
 impl Crash {
-    pub(crate) const ALL: [Crash; 6] =
-        [Crash::Kill, Crash::LoseUnsynced, Crash::KeepAll, Crash::Mix, Crash::Prefix, Crash::Zeros];
+    pub(crate) const ALL: [Crash; 7] =
+        [Crash::Kill, Crash::LoseUnsynced, Crash::KeepAll, Crash::Mix, Crash::Prefix, Crash::Zeros, Crash::NamesBack];
 }
 
 /// How a call fails.
@@ -454,11 +456,12 @@ impl State {
             Crash::LoseUnsynced => keep_names = 0,
             Crash::Mix => keep_names = random.pick(&[0, 50, 100]),
             Crash::Prefix => cut = self.some_pending_call(random),
-            Crash::Kill | Crash::KeepAll | Crash::Zeros => {}
+            Crash::Kill | Crash::KeepAll | Crash::Zeros | Crash::NamesBack => {}
         }
         let mut names = self.durable_names.clone();
         for change in &self.pending_names {
-            let kept = change.call < cut && random.percent(keep_names);
+            let returns = crash == Crash::NamesBack && change.made.is_none();
+            let kept = change.call < cut && !returns && random.percent(keep_names);
             tally.add(if kept { Fired::NameKept } else { Fired::NameLost });
             if kept {
                 change.apply(&mut names);
@@ -479,7 +482,7 @@ impl State {
                 return Inode { now: inode.durable.clone(), ..inode.clone() };
             }
             let content = match crash {
-                Crash::Kill | Crash::KeepAll => inode.mixed(random, 100, 0, tally),
+                Crash::Kill | Crash::KeepAll | Crash::NamesBack => inode.mixed(random, 100, 0, tally),
                 Crash::LoseUnsynced => inode.durable.to_vec(),
                 Crash::Mix => {
                     let (keep, zero) = (random.pick(&[0, 10, 50, 90, 100]), random.pick(&[0, 0, 5]));
@@ -532,7 +535,10 @@ impl State {
         let files = |state: &State| {
             let of = |names: &Names| {
                 let file = |(path, &inode): (&PathBuf, &InodeNo)| {
-                    (path.clone(), state.inodes[inode].now.clone(), state.inodes[inode].durable.clone())
+                    // The name of a temporary file is another each time.
+                    let is_temporary = path.extension().is_some_and(|extension| extension == "tmp");
+                    let path = if is_temporary { path.with_file_name("tmp") } else { path.clone() };
+                    (path, state.inodes[inode].now.clone(), state.inodes[inode].durable.clone())
                 };
                 names.iter().map(file).collect::<Vec<_>>()
             };
@@ -561,6 +567,7 @@ struct Inner {
     /// Which calls take their time.
     slow: Option<Random>,
     room: Option<room::Room>,
+    before_emptying: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The disk; a clone is the same disk.
@@ -597,6 +604,11 @@ impl Simulated {
         self.inner().slow = Some(Random::new(&[seed]));
     }
 
+    /// Does something else just before a file is next emptied, as another thread might.
+    pub(crate) fn before_emptying(&self, what: impl FnOnce() + Send + 'static) {
+        self.inner().before_emptying = Some(Box::new(what));
+    }
+
     /// The number of calls so far, which is the number of the next.
     pub(crate) fn calls(&self) -> u64 {
         self.inner().trace.len() as u64
@@ -625,7 +637,7 @@ impl Inner {
         let made_from = state.inodes.len();
         let (trace, locks) = (Vec::new(), Vec::new());
         let (plan, slow, room, tally) = (None, None, None, Tally::default());
-        Inner { state, trace, plan, tally, locks, maps: true, made_from, slow, room }
+        Inner { state, trace, plan, tally, locks, maps: true, made_from, slow, room, before_emptying: None }
     }
 
     /// How the next call is to fail.
@@ -807,6 +819,10 @@ impl File for Open {
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
+        let first = if bytes == 0 { self.disk.inner().before_emptying.take() } else { None };
+        if let Some(first) = first {
+            first();
+        }
         self.change(Event::SetLen(self.inode, bytes))
     }
 

@@ -52,6 +52,8 @@ pub(crate) struct Frozen {
     direct_from: FrameNo,
     /// Records of the log refer to bytes of the file beyond the last checkpoint: they stay until this one is complete.
     keep_end: bool,
+    /// Bytes that the file must have before this checkpoint is complete.
+    bytes_needed: u64,
     header: Vec<u8>,
     sequence: u64,
     /// Empty so far.
@@ -90,12 +92,12 @@ impl Pager {
         self.stop_spilling();
         let frames = self.pool.freeze();
         let (frame_count, cut) = (self.frame_count(), self.file_frames.load(Acquire));
-        let direct_from = self.direct_from();
+        let (direct_from, bytes_needed) = (self.direct_from(), self.take_bytes_needed());
         self.begin_through_period(frame_count);
         let header = self.header_bytes(root, sequence);
         self.health.let_writes_begin();
         let journal = room.into_journal();
-        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, header, sequence, journal })
+        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, bytes_needed, header, sequence, journal })
     }
 
     /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
@@ -154,8 +156,14 @@ impl Pager {
         self.refuse_if_moved().inspect_err(forget)?;
         let cut = install_frames(journal, file, size, &index).map_err(fail("write a checkpoint to"))?;
         self.space().forget_reserved(cut);
-        // Unsynced on purpose: installing the journal again changes nothing until the next one replaces it.
+        // While the journal is there: an open would install it in what is left.
+        self.refuse_shorter(file, u64::from(frozen.frame_count) * self.frame_bytes() as u64)?;
+        // Unsynced on purpose: installing the journal again changes nothing until the next one replaces it, except that
+        // it may cut off values that are written beyond from now on. Their sync makes the removal durable.
         remove_named().map_err(fail("remove the journal of"))?;
+        if size.cut != CUT_NOTHING {
+            self.note_removed_journal();
+        }
         Ok(all)
     }
 
@@ -171,6 +179,8 @@ impl Pager {
         let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
         let mut writer = JournalWriter::new(journal, direct, self.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
+        // Before the commit point: frames that this checkpoint does not write would be lost.
+        self.refuse_shorter(file, frozen.bytes_needed)?;
         let id = CheckpointId { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
         writer.finish(id, size).map_err(|e| self.journal_error(e.into()))
     }

@@ -24,6 +24,7 @@ pub(crate) mod interleave;
 pub(crate) mod damaged_file;
 mod evict;
 mod file;
+mod file_length;
 mod health;
 mod mapped_reads;
 mod mapping;
@@ -154,6 +155,7 @@ pub(crate) struct Pager {
     file_frames: AtomicU32,
     /// Frames of the last checkpoint; `file_frames` is smaller once the file was cut.
     checkpoint_frames: AtomicU32,
+    written_end: file_length::WrittenEnd,
     table_id: u64,
     /// The number of the last complete checkpoint.
     sequence: AtomicU64,
@@ -245,7 +247,7 @@ impl Pager {
 
     fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
         // With fewer, one operation could not hold the frames it needs at once.
-        const CACHE_FRAMES_MIN: u64 = 64;
+        const CACHE_FRAMES_MIN: u64 = if cfg!(test) { 16 } else { 64 };
         (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
     }
 
@@ -273,6 +275,7 @@ impl Pager {
             map_groups: Default::default(),
             file_frames: AtomicU32::new(0),
             checkpoint_frames: AtomicU32::new(0),
+            written_end: Default::default(),
             table_id: random_u64(),
             sequence: AtomicU64::new(0),
             frozen_sequence: AtomicU64::new(0),
@@ -400,6 +403,7 @@ impl Pager {
             map_groups: header.map_groups.map(AtomicU32::new),
             file_frames: AtomicU32::new(header.frame_count),
             checkpoint_frames: AtomicU32::new(header.frame_count),
+            written_end: Default::default(),
             table_id: header.table_id,
             sequence: AtomicU64::new(header.sequence),
             frozen_sequence: AtomicU64::new(header.sequence),
@@ -573,14 +577,6 @@ impl Pager {
 
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some() && !self.scratch
-    }
-
-    /// Releases disk space that was reserved ahead of growth. Best effort, when the handle is closed.
-    pub(crate) fn release_reserved(&self) {
-        if let (Some(file), false, false) = (&self.file, self.read_only, self.scratch) {
-            // Setting a file's length to its current length frees the blocks reserved beyond it.
-            let _ = file.len().and_then(|bytes| file.set_len(bytes));
-        }
     }
 
     /// An error about this file's content.

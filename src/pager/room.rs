@@ -68,6 +68,7 @@ impl Pager {
         // The journal of a checkpoint that failed in part may be needed by the next open.
         self.refuse_if_poisoned()?;
         self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
+        self.refuse_if_cut()?;
         self.reserve_places()?;
         let mut room = self.create_journal()?;
         let waiting = self.maps_of_kept() + self.maps_of_quarantined();
@@ -148,6 +149,14 @@ impl Pager {
             room.reserved_bytes = bytes;
         }
         Ok(())
+    }
+
+    /// Releases disk space that was reserved ahead of growth. Best effort, when the handle is closed.
+    pub(crate) fn release_reserved(&self) {
+        if let (Some(file), false, false) = (&self.file, self.read_only, self.scratch) {
+            // Setting a file's length to its current length frees the blocks reserved beyond it.
+            let _ = file.len().and_then(|bytes| file.set_len(bytes));
+        }
     }
 
     /// Whether a write may begin. Otherwise the handle is poisoned, or the cache has no room before a checkpoint, for

@@ -129,7 +129,12 @@ impl Pager {
             Target::Place(file) => {
                 // Otherwise the frames in memory would become more and more, without an error.
                 let poison = |e| self.poison(Error::io(&self.path, "write a frame of", e).message());
-                file.write_at(bytes, at).map_err(poison).is_ok()
+                let end = at + bytes.len() as u64;
+                let written = self.refuse_hole_before(end).is_ok() && file.write_at(bytes, at).map_err(poison).is_ok();
+                if written {
+                    self.note_written_end(end);
+                }
+                written
             }
             Target::Shadow(file) => file.write_at(bytes, at).map_err(|_| self.give_up_shadow()).is_ok(),
         }
@@ -165,6 +170,7 @@ impl Pager {
         let last = self.checkpoint_frames.load(Acquire);
         let bytes = u64::from(end.max(last)) * self.frame_bytes() as u64;
         let fail = |e| Error::io(&self.path, "set the length of", e);
+        self.forget_written_beyond(bytes);
         if file.len().map_err(fail)? > bytes { file.set_len(bytes).map_err(fail) } else { Ok(()) }
     }
 

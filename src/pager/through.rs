@@ -57,6 +57,8 @@ pub(super) struct Through {
     checkpoint_due: AtomicBool,
     /// The table is being closed: the next checkpoint is its last one.
     closing: AtomicBool,
+    /// A journal was removed, now or by an earlier process, that would cut these bytes off if it were installed again.
+    journal_may_return: AtomicBool,
     /// Held during that sync.
     syncing: Mutex<()>,
     /// The replay at the open put values again that records refer to. No checkpoint has them yet.
@@ -72,6 +74,7 @@ impl Default for Through {
             unmapped: AtomicBool::default(),
             checkpoint_due: AtomicBool::default(),
             closing: AtomicBool::default(),
+            journal_may_return: AtomicBool::new(true),
             syncing: Mutex::default(),
             replayed: AtomicBool::default(),
         }
@@ -161,6 +164,7 @@ impl Pager {
 
     fn try_map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
         let Some(file) = self.file.as_ref().filter(|_| self.has_cache_for(frames.end)) else { return Ok(false) };
+        self.refuse_if_cut()?;
         // No page beyond the end of a file can be stored to.
         set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, frames.end)
             .map_err(|e| Error::io(&self.path, "set the length of", e))?;
@@ -212,12 +216,16 @@ impl Pager {
     pub(crate) fn write_through(&self, room: Room, parts: [&[u8]; 2]) -> Result<()> {
         let address = room.unit * self.unit_bytes() as u64;
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if !room.mapped {
+            self.refuse_hole_before(address + bytes)?;
+        }
         self.write_to_both(address, parts, room.mapped).and_then(|()| self.refuse_lost_pages()).inspect_err(|_| {
             // The file may have a part of the bytes, where memory has none or others.
             let (first, _) = self.pool.split(address);
             let (last, _) = self.pool.split(address + bytes.max(1) - 1);
             (first..=last).for_each(|frame| self.pool.differs_from_file(frame));
         })?;
+        self.note_written_end(address + bytes);
         // After the write, so that the sync that resets it includes the bytes.
         self.through.unsynced.store(true, Release);
         Ok(())
@@ -284,7 +292,25 @@ impl Pager {
         let Some(file) = self.file.as_ref().filter(|_| self.through.unsynced.swap(false, AcqRel)) else {
             return Ok(());
         };
-        file.sync().map_err(|e| Error::io(&self.path, "sync", e)).inspect_err(|e| self.poison(e.message()))
+        file.sync()
+            .map_err(|e| Error::io(&self.path, "sync", e))
+            .and_then(|()| self.sync_removal_of_journal())
+            .inspect_err(|e| self.poison(e.message()))
+    }
+
+    /// Makes the removal of the last journal durable: a power loss that undoes it has the next open install the journal
+    /// again, which cuts the file where that checkpoint ended.
+    fn sync_removal_of_journal(&self) -> Result<()> {
+        if self.through.journal_may_return.swap(false, AcqRel) {
+            self.refuse_if_moved()?;
+            self.storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))?;
+        }
+        Ok(())
+    }
+
+    /// After a journal was removed that sets the file's length, and before values may be written beyond that length.
+    pub(super) fn note_removed_journal(&self) {
+        self.through.journal_may_return.store(true, Release);
     }
 
     /// The bytes of a value that a record of the log refers to. `None` where the file does not have them: it was not
@@ -331,6 +357,7 @@ impl Pager {
     /// none. The caller keeps writers out.
     pub(super) fn extend_file_for_checkpoint(&self) -> Result<()> {
         if let Some(file) = self.file.as_ref().filter(|_| self.may_be_referred_to()) {
+            self.refuse_if_cut()?;
             set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, self.frame_count())
                 .map_err(|e| Error::io(&self.path, "set the length of", e))?;
         }

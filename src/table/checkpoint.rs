@@ -39,6 +39,7 @@ impl Table {
             return Ok(());
         }
         self.pager.refuse_if_poisoned()?;
+        self.pager.refuse_if_cut()?;
         match self.pager.log().filter(|log| log.is_on()) {
             // The values that replayed records refer to may be in the cache alone.
             Some(_) if self.pager.has_replayed_references() => self.checkpoint(),
@@ -88,6 +89,7 @@ impl Table {
         // The thread of the last checkpoint may still be running.
         drop(self.pager.checkpoint_lock().acquire()?);
         self.pager.refuse_if_poisoned()?;
+        self.pager.refuse_if_cut()?;
         if !self.pager.is_clean() {
             self.pager.begin_closing();
             self.checkpoint()?;

@@ -4,6 +4,7 @@
 mod checkpoints;
 mod compaction;
 mod counters;
+mod cut;
 mod replay;
 mod windows;
 

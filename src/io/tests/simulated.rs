@@ -122,6 +122,9 @@ fn names_are_lost_until_their_directory_is_synced() {
     disk.remove(Path::new(A)).unwrap();
     assert_eq!(content(&survivors(&disk, Crash::KeepAll, 0), A), None);
     assert_eq!(content(&survivors(&disk, Crash::Kill, 0), A), None);
+    assert_eq!(content(&survivors(&disk, Crash::NamesBack, 0), A).unwrap().len(), 7);
+    disk.sync_names(Path::new(A)).unwrap();
+    assert_eq!(content(&survivors(&disk, Crash::NamesBack, 0), A), None);
 }
 
 #[test]

@@ -137,6 +137,24 @@ fn crash_beside_checkpoint() -> Result<(), String> {
 }
 
 #[test]
+fn frames_spilled_just_before_the_shadow_file_is_emptied_are_not_lost() {
+    let disk = Simulated::new(disk_with(REOPENED));
+    let table = Arc::new(open(&disk));
+    change_to(&table, REOPENED..3000);
+    let other = Arc::downgrade(&table);
+    disk.before_emptying(move || {
+        let table = other.upgrade().unwrap();
+        // Few enough that no checkpoint is due; the reads evict their frames.
+        change_to(&table, 3000..3003);
+        (0..6000).for_each(|n| drop(table.get(&(n * 7 % 3000u32).to_be_bytes()).unwrap()));
+    });
+    let spilled = table.counters().frames_written;
+    assert!(spilled > 100, "{spilled} frames were spilled");
+    table.checkpoint().unwrap();
+    assert_eq!(changes_of(&content_of(&table, false).unwrap()), Some(3003));
+}
+
+#[test]
 fn a_crash_of_a_table_that_spills_leaves_a_checkpoint() {
     crash(200, &State::default(), 0).unwrap();
     crash_beside_checkpoint().unwrap();
