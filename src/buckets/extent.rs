@@ -12,6 +12,7 @@ use super::linear_hash::Buckets;
 use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::little_endian::{u32_at, u64_at};
+use crate::pager::pool::refuse_to_wait_with_values;
 use crate::pager::words::Bytes;
 use crate::pager::{FRAME_UNITS, StoredValue};
 use crate::planted::{Bug, planted};
@@ -221,12 +222,18 @@ impl Buckets {
         if self.pager.is_referred_to(extent.unit) && !planted(Bug::ReferredUnitsOverwritten) {
             return Ok(None);
         }
-        // A partial overwrite could not be undone. Only the frames at its ends may have to be read, so they are read
-        // first.
+        // A partial overwrite could not be undone. A thread that holds a value may be refused any latch, so it
+        // overwrites nothing in place.
+        if refuse_to_wait_with_values().is_err() {
+            return Ok(None);
+        }
+        // Only the frames at its ends may have to be read, so they are read first.
         for at in [u64::from(extent.key_bytes), new.content_bytes().saturating_sub(1)] {
             self.read_extent(extent, at, 1, |_| false)?;
         }
-        self.write_extent(extent, u64::from(extent.key_bytes), value)?;
+        // They may have been evicted since.
+        self.write_extent(extent, u64::from(extent.key_bytes), value)
+            .inspect_err(|e| self.pager.poison(e.message()))?;
         Ok(Some(new))
     }
 
