@@ -18,7 +18,7 @@ use crate::keyspace::{KeySpace, SpaceError, SpaceOptions};
 use crate::memcached::session::MemcachedSession;
 use crate::options::{DurabilityOption, Options, ServeError, size};
 use crate::resp::session::RespSession;
-use crate::server::{Server, WAITING_THREADS};
+use crate::server::Server;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::systemd;

@@ -18,7 +18,7 @@ fn open(disk: &Simulated, durability: Durability) -> Table {
 fn disk_with_holes(durability: Durability) -> (State, Content) {
     let disk = Simulated::new(State::default());
     let table = open(&disk, durability);
-    let bytes = |n: u32| if n % 10 == 0 { 60_000 } else { 30 + n as usize * 7 % 3000 };
+    let bytes = |n: u32| if n.is_multiple_of(10) { 60_000 } else { 30 + n as usize * 7 % 3000 };
     (0..600u32).for_each(|n| table.put(&n.to_le_bytes(), &vec![n as u8; bytes(n)]).unwrap());
     (0..500u32).filter(|n| n % 11 != 0).for_each(|n| assert!(table.remove(&n.to_le_bytes()).unwrap()));
     table.append(b"grown", &[1; 40_000]).unwrap();

@@ -59,7 +59,7 @@ fn change_randomly(table: &Table, model: &mut Model, random: &mut Random, sizes:
         let bytes = random.pick(sizes);
         let bytes = bytes / 2 + random.below(bytes / 2 + 1);
         let value = vec![step as u8; bytes];
-        let adds = step / (steps / 5) % 2 == 0;
+        let adds = (step / (steps / 5)).is_multiple_of(2);
         match random.below(10) {
             0..2 => {
                 table.append(&key, &value).unwrap();

@@ -65,7 +65,7 @@ impl Dump {
         write_all(&self.file, || file.keys_of(table.scan()), table.len(), self.format.format.0, &interrupt)?;
         if file.has_marks() {
             let file = self.file.display();
-            eprintln!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump");
+            say(format_args!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump"));
         }
         Ok(())
     }
