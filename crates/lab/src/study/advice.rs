@@ -2,8 +2,8 @@
 //!
 //! All functions that spread the keys as evenly as random are ranked by speed, as far as their times differ by more
 //! than noise. Evenness is judged by the cost of an unsuccessful lookup against the random model, not by the p-value:
-//! with 10^8 keys a difference too small to measure in lookups is statistically significant. The p-value decides whether
-//! a difference could be chance, and whether there are enough keys to say anything.
+//! with 10^8 keys a difference too small to measure in lookups is statistically significant. The p-value decides
+//! whether a difference could be chance, and whether there are enough keys to say anything.
 
 use super::chance::SIGNIFICANT;
 use super::{Duplicates, FunctionReport, Level, Speed, Survey};
