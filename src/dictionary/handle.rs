@@ -89,7 +89,12 @@ impl DictionaryOptions {
     /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`],
     /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
-        self.open_on(Arc::new(Disk), path.as_ref())
+        let path = path.as_ref();
+        // Absolute, as the process may change its directory before it reloads, or asks for the files of the shards.
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let mut dictionary = self.open_on(Arc::new(Disk), path)?;
+        dictionary.path = absolute;
+        Ok(dictionary)
     }
 
     pub(super) fn open_on(&self, storage: Arc<dyn Storage>, path: &Path) -> Result<Dictionary> {
@@ -332,7 +337,7 @@ impl Dictionary {
         self.len() == 0
     }
 
-    /// The path that it was opened at.
+    /// The path that it was opened at, absolute.
     pub fn path(&self) -> &Path {
         &self.path
     }

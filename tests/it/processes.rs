@@ -44,6 +44,7 @@ const TASKS: &[(&str, Task)] = &[
     ("fill_copying_disk", lost_pages::fill_copying_disk),
     ("hold", sharing::hold),
     ("hold_by_name", names::hold),
+    ("reload_elsewhere", names::reload_elsewhere),
     ("use_mounted", names::use_mounted),
     ("read", sharing::read),
 ];

@@ -4,7 +4,7 @@
 //! them where its last writer put them, and that no other table takes them for its own. docs/architecture.md, "Names".
 
 use super::{Running, process};
-use splitpoint::{Backup, ErrorKind, PublishedCounters, Salvaged, Table, TableOptions};
+use splitpoint::{Backup, Dictionary, DictionaryBuilder, ErrorKind, PublishedCounters, Salvaged, Table, TableOptions};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::symlink;
@@ -30,6 +30,27 @@ pub fn hold(place: &Path, arguments: &[u64]) {
     table.put(b"later", b"2").unwrap();
     fs::write(place.join("held"), "").unwrap();
     std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+/// Opens `d.spd` by a path relative to its directory, and reloads it in another directory, which has one of that name.
+pub fn reload_elsewhere(place: &Path, _: &[u64]) {
+    std::env::set_current_dir(place).unwrap();
+    let mut dictionary = Dictionary::open("d.spd").unwrap();
+    std::env::set_current_dir(place.join("there")).unwrap();
+    assert!(!dictionary.reload().unwrap());
+    assert_eq!(dictionary.get(b"here").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(dictionary.path(), place.join("d.spd"));
+    assert_eq!(dictionary.shards()[0].path, place.join("d.spd"));
+}
+
+#[test]
+fn a_dictionary_reloads_what_it_opened_after_a_change_of_directory() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("there")).unwrap();
+    let builder = DictionaryBuilder::new();
+    builder.build(place.path().join("d.spd"), [("here", "1")]).unwrap();
+    builder.build(place.path().join("there/d.spd"), [("there", "2")]).unwrap();
+    assert!(process("reload_elsewhere", place.path(), &[]).status().unwrap().success());
 }
 
 /// `t.spt`, which may be there or not, and links to it from here and from `there`.
