@@ -9,6 +9,8 @@ b'admin'
 ===================================  ==================================================================================
 :func:`open`, :func:`memory`         a :class:`Table`: ``MutableMapping[bytes, bytes]``, under ``shelve`` too
 :class:`Dictionary`                  far more pairs than memory: built once, changed in batches
+:func:`restore`, :func:`salvage`     a table from its backup, and what can be read of a damaged one
+:mod:`splitpoint.dbm`                a table where ``dbm.ndbm`` or ``dbm.gnu`` is expected
 :mod:`splitpoint.lab`                how hash functions and tables behave on your own keys
 :mod:`splitpoint.spark`              dictionaries from and for Spark
 :mod:`splitpoint.errors`             the exceptions
@@ -18,22 +20,29 @@ b'admin'
 from splitpoint._splitpoint import __version__, slot
 from splitpoint.dictionary import BuildOptions, Change, Dictionary
 from splitpoint.errors import (
+    AbsentKeyError,
+    ArgumentTypeError,
     BusyError,
     ClosedError,
     CorruptError,
     DeadlockError,
     DiskFullError,
     DuplicateKeyError,
+    EncodingError,
     Error,
     ErrorKind,
+    ExistingFileError,
     ForkedError,
     FormatError,
+    InUseError,
     InvalidArgumentError,
     IoError,
     LockedError,
     MissingFileError,
+    MissingLibraryError,
     NoMemoryError,
     NotATableError,
+    OutOfRangeError,
     PermissionsError,
     PoisonedError,
     ReadOnlyError,
@@ -44,11 +53,13 @@ from splitpoint.errors import (
     WrongHashError,
     error,
 )
-from splitpoint.figures import DictionaryStats, ShardInfo, TableCounters, TableStats
-from splitpoint.table import Batch, Table, TableOptions, memory, open
+from splitpoint.figures import DictionaryStats, SalvageReport, ShardInfo, TableCounters, TableStats
+from splitpoint.table import Batch, Table, TableOptions, memory, open, restore, salvage
 from splitpoint.values import Values
 
 __all__ = [
+    "AbsentKeyError",
+    "ArgumentTypeError",
     "Batch",
     "BuildOptions",
     "BusyError",
@@ -60,19 +71,25 @@ __all__ = [
     "DictionaryStats",
     "DiskFullError",
     "DuplicateKeyError",
+    "EncodingError",
     "Error",
     "ErrorKind",
+    "ExistingFileError",
     "ForkedError",
     "FormatError",
+    "InUseError",
     "InvalidArgumentError",
     "IoError",
     "LockedError",
     "MissingFileError",
+    "MissingLibraryError",
     "NoMemoryError",
     "NotATableError",
+    "OutOfRangeError",
     "PermissionsError",
     "PoisonedError",
     "ReadOnlyError",
+    "SalvageReport",
     "ShardInfo",
     "StaleError",
     "StoppedError",
@@ -88,5 +105,7 @@ __all__ = [
     "error",
     "memory",
     "open",
+    "restore",
+    "salvage",
     "slot",
 ]

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable, Optional, Union
+
+from splitpoint import errors
 
 Progress = Callable[[str, int, Optional[int]], object]
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 
 def path_of(path: Path) -> str:
-    return os.fsdecode(path)
+    """The path that a handle keeps: absolute, as the process may change its directory. Links stay links."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise errors.wrong_type(f"a path is a str, bytes or os.PathLike, not {type(path).__name__}") from None
+    if not text or os.path.isabs(text):
+        return text
+    try:
+        return os.path.join(os.getcwd(), text)
+    except OSError:  # the directory was removed
+        return text
 
 
 def get_many(core: Any, keys: Any, default: Any) -> Any:
     """``core``'s values of ``keys``: a list for an iterable, ``Values`` for an array."""
     if hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__"):
+        _refuse_objects(keys)
         return core._get_column(keys)
     if hasattr(keys, "dtype") and hasattr(keys, "tobytes"):
         return _get_numpy(core, keys)
@@ -27,16 +41,33 @@ def _get_numpy(core: Any, keys: Any) -> Any:
     import numpy
 
     if keys.ndim != 1:
-        raise ValueError(f"an array of {keys.ndim} dimensions: keys are an array of one")
-    if keys.dtype.kind == "U":
+        raise errors.invalid(f"an array of {keys.ndim} dimensions: keys are an array of one")
+    nulls = None
+    if isinstance(keys, numpy.ma.MaskedArray):
+        mask, keys = numpy.ma.getmaskarray(keys), keys.data
+        # A record is null if any part of it is masked.
+        nulls = numpy.array([any(numpy.atleast_1d(row).tolist()) for row in mask]) if mask.dtype.names else mask
+    dtype = keys.dtype
+    if dtype.kind == "T":  # StringDType, whose array holds addresses
+        return core._get_items(_texts(keys, nulls, getattr(dtype, "na_object", None)))
+    if dtype.kind == "U":
         keys = numpy.char.encode(keys, "utf-8")
-    if keys.dtype.kind == "O":
-        raise TypeError("an array of objects: pass keys.tolist(), or an array of bytes")
+    elif dtype.hasobject:
+        raise errors.wrong_type("an array of objects: pass keys.tolist(), or an array of bytes")
+    elif dtype.char in "gG":
+        raise errors.wrong_type("an array of long doubles, some bytes of which mean nothing: use another dtype")
     if keys.dtype.itemsize == 0:
         keys = keys.astype("S1")
-    if keys.dtype.byteorder == ">" or (keys.dtype.byteorder == "=" and not numpy.little_endian):
-        keys = keys.astype(keys.dtype.newbyteorder("<"))
-    return core._get_fixed(keys.tobytes(), keys.dtype.itemsize, keys.dtype.kind == "S")
+    keys = keys.astype(keys.dtype.newbyteorder("<"), copy=False)
+    masked = None if nulls is None else nulls.astype(numpy.uint8).tobytes()
+    return core._get_fixed(keys.tobytes(), keys.dtype.itemsize, keys.dtype.kind == "S", masked)
+
+
+def _texts(keys: Any, nulls: Any, missing: Any) -> Iterator[Optional[str]]:
+    """The texts of an array of StringDType; ``None`` for those that are masked or missing."""
+    for row, key in enumerate(keys):
+        is_text = isinstance(key, str) and (not isinstance(missing, str) or key != missing)
+        yield key if is_text and (nulls is None or not nulls[row]) else None
 
 
 def pairs_of(source: Any, key: Optional[str], value: Optional[str]) -> Any:
@@ -48,31 +79,61 @@ def pairs_of(source: Any, key: Optional[str], value: Optional[str]) -> Any:
     if hasattr(source, "iter_batches") and hasattr(source, "schema_arrow"):  # pyarrow.parquet.ParquetFile
         return _batches(source, key, value)
     if hasattr(source, "collect") and hasattr(source, "collect_schema"):
-        return source.collect()  # polars.LazyFrame
+        source = source.collect()  # polars.LazyFrame
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(source, polars.DataFrame):
+        source = source.select(columns_of(source.columns, key, value))
+    _refuse_objects(source)
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         return _pandas(source, key, value)
-    if hasattr(source, "__arrow_c_array__") and not hasattr(source, "__arrow_c_stream__"):
-        return _table_of_batch(source)
-    if hasattr(source, "__arrow_c_stream__") or isinstance(source, Iterable):
+    is_arrow = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+    if is_arrow or isinstance(source, Iterable):
         return source
-    raise TypeError(
+    raise errors.wrong_type(
         f"cannot take pairs from a {type(source).__name__}: pass an iterable of pairs, a mapping, a pandas, Polars or "
         "Arrow table, or the path of a Parquet file"
     )
 
 
-def _columns(names: list[Any], key: Optional[str], value: Optional[str]) -> list[Any]:
-    if len(names) < 2 and (key is None or value is None):
-        raise ValueError(f"a column of keys and one of values are needed, there are {names}")
-    chosen = [names[0] if key is None else key, names[1] if value is None else value]
-    for name in chosen:
-        if name not in names:
-            raise ValueError(f"no column {name!r}, there are {names}")
-    return chosen
+def _refuse_objects(source: Any) -> None:
+    """Refuses objects of a Polars frame or series, which hands over their addresses as binary strings of 8 bytes."""
+    polars = sys.modules.get("polars")
+    if polars is None or not isinstance(source, (polars.DataFrame, polars.Series)):
+        return
+    columns = source.get_columns() if isinstance(source, polars.DataFrame) else [source]
+    for column in columns:
+        fields = column.dtype.to_schema().values() if isinstance(column.dtype, polars.Struct) else [column.dtype]
+        if any(dtype == polars.Object for dtype in fields):
+            raise errors.wrong_type(f"the column {column.name!r} has objects: keys and values are bytes or str")
+
+
+def columns_of(names: list[Any], key: Optional[str], value: Optional[str]) -> list[Any]:
+    """The columns of keys and values: those named, or of two the first, the second, or the other one."""
+    for name in (key, value):
+        if name is not None and names.count(name) != 1:
+            raise errors.invalid(f"{'several columns' if name in names else 'no column'} {name!r}, there are {names}")
+    if key is not None and value is not None:
+        return [key, value]
+    if len(names) < 2:
+        raise errors.invalid(f"a column of keys and one of values are needed, there are {names}")
+    if len(names) > 2:
+        raise errors.invalid(f"{len(names)} columns, {names}: name the two to take by key= and value=")
+    if names[0] == names[1]:
+        raise errors.invalid(f"several columns {names[0]!r}, there are {names}")
+    if key is not None:
+        return [key, names[1 - names.index(key)]]
+    if value is not None:
+        return [names[1 - names.index(value)], value]
+    return names
 
 
 def _pandas(frame: Any, key: Optional[str], value: Optional[str]) -> Any:
-    chosen = frame[_columns(list(frame.columns), key, value)]
+    names = [name for name in getattr(frame.index, "names", []) if name is not None]
+    if names and (key is None or value is None):
+        raise errors.invalid(
+            f"the index {names} would be left out: use reset_index(), or name the two columns by key= and value="
+        )
+    chosen = frame[columns_of(list(frame.columns), key, value)]
     try:
         # Without the conversion of an index that nobody asked for; needs pyarrow.
         import pyarrow
@@ -89,7 +150,7 @@ def _parquet(path: str, key: Optional[str], value: Optional[str]) -> Any:
         try:
             import polars
         except ImportError:
-            raise ImportError(f"{path}: to read Parquet, install pyarrow or polars") from None
+            raise errors.missing_library(f"{path}: Parquet is read by pyarrow or polars", "Install one.") from None
         return polars.read_parquet(path)
     return _batches(pyarrow.parquet.ParquetFile(path), key, value)
 
@@ -98,16 +159,27 @@ def _batches(file: Any, key: Optional[str], value: Optional[str]) -> Any:
     """The two columns of a Parquet file, as a stream of record batches."""
     import pyarrow
 
-    chosen = _columns(file.schema_arrow.names, key, value)
+    chosen = columns_of(file.schema_arrow.names, key, value)
     schema = pyarrow.schema([file.schema_arrow.field(name) for name in chosen])
     batches = (batch.select(chosen) for batch in file.iter_batches(columns=chosen))
     return pyarrow.RecordBatchReader.from_batches(schema, batches)
 
 
-def _table_of_batch(batch: Any) -> Any:
-    import pyarrow
+#: What calls an item's method in a mapping of Python, and not here: these calls are of the library.
+_CALLERS = {
+    "__getitem__": ("get", "items", "values", "pop", "popitem", "setdefault"),
+    "__setitem__": ("setdefault", "update"),
+    "__delitem__": ("pop", "popitem"),
+}
 
-    return pyarrow.Table.from_batches([pyarrow.record_batch(batch)])
+
+def use_overridden(cls: type, mapping: type) -> None:
+    """Makes what a subclass overrides count for the methods that Python's mappings build on it."""
+    for name, callers in _CALLERS.items():
+        if name in cls.__dict__:
+            for caller in callers:
+                if caller not in cls.__dict__ and hasattr(mapping, caller):
+                    setattr(cls, caller, getattr(mapping, caller))
 
 
 class Bars:
@@ -150,6 +222,8 @@ class reporting:
             return self._bars
         if self._progress is None or self._progress is False:
             return None
+        if not callable(self._progress):
+            raise errors.wrong_type(f"progress is {self._progress!r}, expected True or a callable")
         return self._progress
 
     def __exit__(self, *_: object) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, Union
 
-from splitpoint import _inputs
+from splitpoint import _inputs, errors
 from splitpoint._splitpoint import DictionaryCore, build_dictionary
 from splitpoint.figures import DictionaryStats, ShardInfo
-from splitpoint.table import _options
+from splitpoint.table import Table, _options
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
+
+    from splitpoint.table import TableOptions
 
 
 class BuildOptions(TypedDict, total=False):
@@ -70,6 +73,13 @@ class Change(NamedTuple):
         return "removed" if self.value is None else "replaced"
 
 
+def _opened_again(cls: type[Dictionary], path: str, map_data: Optional[bool], map_index: bool) -> Dictionary:
+    """What a pickle opens: a subclass opens it without its ``__init__``, and gets its attributes from the pickle."""
+    opened = cls.__new__(cls)
+    opened._open(path, map_data, map_index)
+    return opened
+
+
 #: The positions in hash order are below this.
 _POSITIONS = 1 << 64
 
@@ -78,7 +88,7 @@ def _positions(start: int, stop: Optional[int]) -> tuple[int, int]:
     """The first and the last position of a range without its end."""
     end = _POSITIONS if stop is None else min(stop, _POSITIONS)
     if start < 0 or end < 0:
-        raise ValueError(f"positions {start} to {stop}: expected numbers from 0 to 2**64")
+        raise errors.invalid(f"positions {start} to {stop}: expected numbers from 0 to 2**64")
     return (start, end - 1) if start < end else (1, 0)
 
 
@@ -121,8 +131,21 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
 
     __slots__ = ()
 
-    def __new__(cls, path: _inputs.Path, *, map_data: Optional[bool] = None, map_index: bool = False) -> Self:
-        return super().__new__(cls, _inputs.path_of(path), map_data, map_index)
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        # __init__ opens it, so that a subclass chooses its own arguments.
+        return super().__new__(cls)
+
+    def __init__(self, path: _inputs.Path, *, map_data: Optional[bool] = None, map_index: bool = False) -> None:
+        self._open(_inputs.path_of(path), map_data, map_index)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        _inputs.use_overridden(cls, Mapping)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Another process opens the path, and has what is there then.
+        state = getattr(self, "__dict__", None) or None
+        return _opened_again, (type(self), *self._arguments()), state
 
     def __repr__(self) -> str:
         if self.closed:
@@ -295,6 +318,40 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         """
         pairs = ((change.key, change.value) for change in changes)
         return self.update(pairs, path, progress=progress, **options)
+
+    def thaw(
+        self,
+        path: Optional[_inputs.Path] = None,
+        *,
+        progress: Union[_inputs.Progress, bool, None] = None,
+        **options: Unpack[TableOptions],
+    ) -> Table:
+        """Stores all pairs in the table at ``path``, or in a new one in memory, and returns it open.
+
+        A new table gets the dictionary's hash function, which makes this fast; one that is there keeps its other pairs.
+        ``options`` are those of :func:`splitpoint.open`. After an error or Ctrl-C some pairs are stored.
+
+        >>> import splitpoint, tempfile, os
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     users = splitpoint.Dictionary.build({"alice": "1"}, os.path.join(directory, "users.spd"))
+        ...     table = users.thaw()
+        >>> table[b"bob"] = b"2"
+        >>> sorted(table)
+        [b'alice', b'bob']
+        """
+        if path is None or not os.path.exists(_inputs.path_of(path)):
+            figures = self.stats()
+            options.setdefault("hash", figures.hash)
+            options.setdefault("seed", figures.hash_seed)
+            options.setdefault("expected_len", figures.pairs)
+        table = Table(path, **options)
+        try:
+            with _inputs.reporting(progress) as report:
+                table._thaw(self, report)
+        except BaseException:
+            table.close()
+            raise
+        return table
 
     def verify(
         self, *, threads: int = 0, progress: Union[_inputs.Progress, bool, None] = None

@@ -1,7 +1,7 @@
 """The exceptions of the package.
 
 Every one is an :class:`Error` and also the built-in that a caller expects: a full disk is an ``OSError``, a damaged
-file a ``ValueError``. ``kind`` is stable; the texts are for people and may change.
+file a ``ValueError``, an absent key a ``KeyError``. ``kind`` is stable; the texts are for people and may change.
 
 >>> import splitpoint
 >>> try:
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 import errno as _errno
+import re
 from typing import Optional
 
 
@@ -40,6 +41,8 @@ class ErrorKind(enum.IntEnum):
     DUPLICATE = 16
     STOPPED = 17
     BUSY = 18
+    NOT_FOUND = 200
+    IN_USE = 221
 
 
 class Error(Exception):
@@ -53,7 +56,7 @@ class Error(Exception):
         return f"{self.message}. {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return of_kind, (int(self.kind), self.message, self.hint, getattr(self, "errno", None))
+        return _make, (type(self), self.kind, self.message, self.hint, getattr(self, "errno", None))
 
 
 class ClosedError(Error, ValueError):
@@ -70,6 +73,10 @@ class MissingFileError(IoError, FileNotFoundError):
 
 class PermissionsError(IoError, PermissionError):
     """The file may not be opened."""
+
+
+class ExistingFileError(IoError, FileExistsError):
+    """There is such a file already."""
 
 
 class DiskFullError(IoError):
@@ -98,6 +105,50 @@ class WrongHashError(FormatError):
 
 class InvalidArgumentError(Error, ValueError):
     """An option or argument is outside its range."""
+
+
+class ArgumentTypeError(Error, TypeError):
+    """An option, a key, a value or a source is of a wrong type."""
+
+
+class OutOfRangeError(Error, IndexError):
+    """An index beyond the end."""
+
+
+class EncodingError(Error, UnicodeEncodeError):
+    """A text that UTF-8 cannot encode."""
+
+    kind = ErrorKind.INVALID_ARGUMENT
+    hint = "Pass bytes."
+
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        return UnicodeEncodeError.__str__(self)
+
+    __str__ = UnicodeEncodeError.__str__
+    __reduce__ = UnicodeEncodeError.__reduce__  # type: ignore[assignment]
+
+
+class MissingLibraryError(Error, ImportError):
+    """A library that is needed for this is not installed."""
+
+
+class AbsentKeyError(Error, KeyError):
+    """The key is absent: it is ``args[0]``."""
+
+    kind = ErrorKind.NOT_FOUND
+    hint = None
+
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        return f"no key {self.args[0]!r}"
+
+    __str__ = KeyError.__str__
+    __reduce__ = KeyError.__reduce__  # type: ignore[assignment]
+
+
+class InUseError(Error, ValueError):
+    """A call from inside of another one that it would wait for."""
 
 
 class TooLongError(Error, ValueError):
@@ -169,6 +220,7 @@ _CLASSES: dict[ErrorKind, tuple[type[Error], int]] = {
     ErrorKind.DUPLICATE: (DuplicateKeyError, 0),
     ErrorKind.STOPPED: (StoppedError, _errno.EINTR),
     ErrorKind.BUSY: (BusyError, _errno.EBUSY),
+    ErrorKind.IN_USE: (InUseError, 0),
 }
 
 #: More particular classes of :class:`IoError`.
@@ -176,6 +228,7 @@ _BY_ERRNO: dict[int, type[Error]] = {
     _errno.ENOENT: MissingFileError,
     _errno.EACCES: PermissionsError,
     _errno.EPERM: PermissionsError,
+    _errno.EEXIST: ExistingFileError,
 }
 
 
@@ -190,7 +243,63 @@ def of_kind(kind: int, message: str, hint: Optional[str] = None, errno: Optional
     errno = errno or default_errno
     if number is ErrorKind.IO:
         cls = _BY_ERRNO.get(errno, cls)
+    return _make(cls, number, message, hint, errno)
+
+
+def _make(cls: type[Error], kind: ErrorKind, message: str, hint: Optional[str], errno: Optional[int] = None) -> Error:
     text = f"{message}. {hint}" if hint else message
     made = cls(errno, text) if issubclass(cls, OSError) else cls(text)
-    made.kind, made.message, made.hint = number, message, hint
+    made.kind, made.message, made.hint = kind, message, hint
     return made
+
+
+def invalid(message: str, hint: Optional[str] = None) -> Error:
+    """An argument outside its range."""
+    return _make(InvalidArgumentError, ErrorKind.INVALID_ARGUMENT, message, hint)
+
+
+def wrong_type(message: str, hint: Optional[str] = None) -> Error:
+    """An argument of a wrong type."""
+    return _make(ArgumentTypeError, ErrorKind.INVALID_ARGUMENT, message, hint)
+
+
+def out_of_range(message: str, hint: Optional[str] = None) -> Error:
+    """An index beyond the end."""
+    return _make(OutOfRangeError, ErrorKind.INVALID_ARGUMENT, message, hint)
+
+
+def in_use(message: str, hint: Optional[str] = None) -> Error:
+    """A call from inside of another one."""
+    return of_kind(ErrorKind.IN_USE, message, hint)
+
+
+def missing_library(message: str, hint: Optional[str] = None) -> Error:
+    """A library that is not installed."""
+    return _make(MissingLibraryError, ErrorKind.INVALID_ARGUMENT, message, hint)
+
+
+def not_encodable(error: UnicodeEncodeError) -> Error:
+    """A text that UTF-8 cannot encode."""
+    return EncodingError(*error.args)
+
+
+#: How pyarrow writes an exception into the message of a stream.
+_RAISED = re.compile(r"^(KeyboardInterrupt|SystemExit|MemoryError)(?:: (.*))?$", re.MULTILINE)
+
+
+def of_stream(code: int, message: str) -> BaseException:
+    """The exception for an Arrow stream that failed with a number and a message; the native module calls it.
+
+    >>> of_stream(22, "Unknown error: 3. Detail: Python exception: Traceback (most recent call last):\\nSystemExit: 3")
+    SystemExit(3)
+    """
+    raised = _RAISED.findall(message) if "Python exception" in message else []
+    if raised:
+        name, text = raised[-1]
+        if name == "KeyboardInterrupt":
+            return KeyboardInterrupt(*filter(None, [text]))
+        if name == "SystemExit":
+            return SystemExit(int(text) if re.fullmatch(r"-?\d+", text) else text or None)
+    if code == _errno.ENOMEM:
+        return of_kind(ErrorKind.OUT_OF_MEMORY, f"the Arrow stream: {message}")
+    return invalid(f"the Arrow stream: {message}")

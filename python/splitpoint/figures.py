@@ -29,7 +29,7 @@ class TableStats:
     fill_factor: Optional[int]
     hash: str
     seed: int
-    histogram: list[tuple[int, int]]
+    histogram: list[tuple[int, int]] = dataclasses.field(repr=False)
     largest_bucket: int
     empty_buckets: int
     memory_bytes: int
@@ -76,6 +76,27 @@ class TableCounters:
     frames_written: int
     evictions: int
     latch_waits: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SalvageReport:
+    """What :func:`splitpoint.salvage` found."""
+
+    #: Pairs that checksums prove, and others, which are most likely right.
+    verified: int
+    unverified: int
+    #: The number of pairs by the file's header; ``None`` where that is damaged.
+    counted: Optional[int]
+    lost_buckets: int
+    losses: int
+    conflicts: int
+    #: What is damaged, in words.
+    faults: list[str]
+
+    @property
+    def missing(self) -> Optional[int]:
+        """How many pairs are lost; ``None`` where the header is damaged."""
+        return None if self.counted is None else max(self.counted - self.verified - self.unverified, 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from splitpoint import _inputs, _plots
+from splitpoint import _inputs, _plots, errors
 from splitpoint._splitpoint import lab_hash, lab_schemes, lab_tune
 
 
@@ -49,7 +49,7 @@ class Level:
     objects: int
     empty: int
     largest: int
-    histogram: list[Size]
+    histogram: list[Size] = dataclasses.field(repr=False)
     compared_successful: float
     compared_unsuccessful: float
     compared_unsuccessful_uniform: float
@@ -73,7 +73,7 @@ class Avalanche:
     worst_bias: float
     expected_mean_bias: float
     #: A row for each bit of the key, with a share for each bit of the hash.
-    flips: list[list[float]]
+    flips: list[list[float]] = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +86,11 @@ class FunctionReport:
     #: "even", "as random", "fair", "poor" or "bad": the cost of an unsuccessful lookup against the random model.
     spread: str
     #: Over the requested table, then over smaller ones.
-    levels: list[Level]
-    largest_keys: list[bytes]
+    levels: list[Level] = dataclasses.field(repr=False)
+    largest_keys: list[bytes] = dataclasses.field(repr=False)
     avalanche: Optional[Avalanche]
     ns_per_hash: Optional[float]
-    ns_by_length: Optional[list[tuple[int, float]]]
+    ns_by_length: Optional[list[tuple[int, float]]] = dataclasses.field(repr=False)
 
     @property
     def level(self) -> Level:
@@ -148,7 +148,7 @@ class Advice:
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class HashStudy:
     """Hash functions compared on keys, best first; made by :func:`hash_functions`."""
 
@@ -161,11 +161,15 @@ class HashStudy:
     functions: list[FunctionReport]
     advice: Advice
 
+    def __repr__(self) -> str:
+        names = ", ".join(function.name for function in self.functions)
+        return f"HashStudy({self.keys:,} keys, functions: {names}; {self.advice.text})"
+
     def __getitem__(self, name: str) -> FunctionReport:
         for function in self.functions:
             if function.name == name:
                 return function
-        raise KeyError(name)
+        raise errors.AbsentKeyError(name)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a function: what the table in a notebook shows.
@@ -284,24 +288,27 @@ class Scheme:
     name: str
     on_disk: bool
     function: str
-    points: list[Point]
+    points: list[Point] = dataclasses.field(repr=False)
     #: Why keys could not be stored, and how many.
     refusals: list[tuple[str, int]]
     #: The number of keys at which the model became too slow; ``None`` if it never did.
     given_up_at: Optional[int]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class SchemeStudy:
     """Access methods side by side; made by :func:`schemes`."""
 
     schemes: list[Scheme]
 
+    def __repr__(self) -> str:
+        return f"SchemeStudy({', '.join(scheme.name for scheme in self.schemes)})"
+
     def __getitem__(self, name: str) -> Scheme:
         for scheme in self.schemes:
             if scheme.name == name:
                 return scheme
-        raise KeyError(name)
+        raise errors.AbsentKeyError(name)
 
     def to_frame(self) -> Any:
         """One row a scheme and point, as a pandas DataFrame.
@@ -437,9 +444,9 @@ class Tuning:
 
     pairs: int
     rounds: int
-    sweep: list[Tried]
-    functions: list[TriedFunction]
-    caches: list[Cached]
+    sweep: list[Tried] = dataclasses.field(repr=False)
+    functions: list[TriedFunction] = dataclasses.field(repr=False)
+    caches: list[Cached] = dataclasses.field(repr=False)
     #: Scores closer to 1 than this do not differ from the default.
     noise: float
     advice: Settings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, Optional, TypedDict, TypeVar, Union, overload
 
-from splitpoint import _inputs
-from splitpoint._splitpoint import Batch, TableCore, TableScan
-from splitpoint.figures import TableCounters, TableStats
+from splitpoint import _inputs, errors
+from splitpoint._splitpoint import Batch, TableCore, TableScan, restore_table
+from splitpoint.figures import SalvageReport, TableCounters, TableStats
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -44,12 +44,14 @@ class TableOptions(TypedDict, total=False):
 
 
 _OPTIONS = tuple(TableOptions.__annotations__)
+#: No default.
+_ABSENT: Any = object()
 
 
 def _options(given: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     for name in given:
         if name not in known:
-            raise TypeError(f"{name!r} is no option; there are {', '.join(known)}")
+            raise errors.wrong_type(f"{name!r} is no option; there are {', '.join(known)}")
     return {name: given.get(name) for name in known}
 
 
@@ -86,15 +88,25 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
 
     __slots__ = ()
 
-    def __new__(
-        cls,
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        # __init__ opens it, so that a subclass chooses its own arguments.
+        return super().__new__(cls)
+
+    def __init__(
+        self,
         path: Optional[_inputs.Path] = None,
         flag: str = "c",
         mode: int = 0o666,
         **options: Unpack[TableOptions],
-    ) -> Self:
-        shown = None if path is None else _inputs.path_of(path)
-        return super().__new__(cls, shown, flag, mode, _options(options, _OPTIONS))
+    ) -> None:
+        where = None if path is None else _inputs.path_of(path)
+        if not 0 <= mode <= 0o7777:
+            raise errors.invalid(f"mode is {mode:#o}, expected the permissions of a file, 0 to 0o7777")
+        self._open(where, flag, mode, _options(options, _OPTIONS))
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        _inputs.use_overridden(cls, MutableMapping)
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
@@ -169,6 +181,10 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         if pairs:
             self.update_many(pairs)
 
+    def __ior__(self, other: Any) -> Self:
+        self.update(other)
+        return self
+
     def setdefault(self, key: Bytes, default: Bytes = b"") -> bytes:  # type: ignore[override]
         """The value of ``key``; stores ``default`` first if the key is absent. Atomic.
 
@@ -186,8 +202,8 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
     @overload
     def pop(self, key: Bytes, /) -> bytes: ...
     @overload
-    def pop(self, key: Bytes, default: Default, /) -> Union[bytes, Default]: ...
-    def pop(self, key: Bytes, /, *default: Any) -> Any:
+    def pop(self, key: Bytes, /, default: Default) -> Union[bytes, Default]: ...
+    def pop(self, key: Bytes, /, default: Any = _ABSENT) -> Any:
         """Removes ``key`` and returns its value; if it is absent ``default``, else ``KeyError``. Atomic.
 
         >>> import splitpoint
@@ -196,14 +212,12 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         >>> table.pop(b"alice"), table.pop(b"alice", None)
         (b'90', None)
         """
-        if len(default) > 1:
-            raise TypeError(f"pop expected at most 2 arguments, got {1 + len(default)}")
         value = self._take(key)
         if value is not None:
             return value
-        if default:
-            return default[0]
-        raise KeyError(key)
+        if default is _ABSENT:
+            raise errors.AbsentKeyError(key)
+        return default
 
     def popitem(self) -> tuple[bytes, bytes]:
         """Removes the first pair of hash order and returns it; ``KeyError`` if there is none.
@@ -217,7 +231,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         while True:
             key = self.firstkey()
             if key is None:
-                raise KeyError("popitem(): the table is empty")
+                raise errors.AbsentKeyError("popitem(): the table is empty")
             value = self._take(key)
             if value is not None:
                 return key, value
@@ -359,6 +373,58 @@ def open(
     return Table(path, flag, mode, **options)
 
 
+def salvage(
+    path: _inputs.Path,
+    table: Table,
+    *,
+    only_verified: bool = False,
+    progress: Union[_inputs.Progress, bool, None] = None,
+) -> SalvageReport:
+    """Stores in ``table`` every pair that can still be read of the damaged table at ``path``, which is only read.
+
+    Says in a :class:`SalvageReport` what is lost. ``only_verified`` leaves out pairs that no checksum proves.
+
+    >>> import splitpoint, tempfile, os
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = os.path.join(directory, "users.spt")
+    ...     with splitpoint.open(path) as users:
+    ...         users[b"alice"] = b"90"
+    ...     found = splitpoint.memory()
+    ...     report = splitpoint.salvage(path, found)
+    >>> report.missing, dict(found)
+    (0, {b'alice': b'90'})
+    """
+    with _inputs.reporting(progress) as report:
+        return SalvageReport(**table._salvage(_inputs.path_of(path), only_verified, report))
+
+
+def restore(
+    backup: _inputs.Path,
+    path: _inputs.Path,
+    *,
+    overwrite: bool = False,
+    progress: Union[_inputs.Progress, bool, None] = None,
+) -> None:
+    """Puts a backup of :meth:`Table.backup` in the place of the table at ``path``, after reading all of it.
+
+    Every process must have closed that table. ``overwrite`` replaces one that is there.
+
+    >>> import splitpoint, tempfile, os
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path, copy = os.path.join(directory, "users.spt"), os.path.join(directory, "users.bak")
+    ...     with splitpoint.open(path) as users:
+    ...         users[b"alice"] = b"90"
+    ...         users.backup(copy)
+    ...         users.clear()
+    ...     splitpoint.restore(copy, path, overwrite=True)
+    ...     with splitpoint.open(path, "r") as users:
+    ...         users[b"alice"]
+    b'90'
+    """
+    with _inputs.reporting(progress) as report:
+        restore_table(_inputs.path_of(backup), _inputs.path_of(path), overwrite, report)
+
+
 def memory(**options: Unpack[TableOptions]) -> Table:
     """A new table in memory. With ``cache_bytes`` it moves what exceeds that to a temporary file without a name.
 
@@ -370,4 +436,4 @@ def memory(**options: Unpack[TableOptions]) -> Table:
     return Table(**options)
 
 
-__all__ = ["Batch", "Table", "TableOptions", "TableScan", "memory", "open"]
+__all__ = ["Batch", "Table", "TableOptions", "TableScan", "memory", "open", "restore", "salvage"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional, Union, overload
 
+from splitpoint import errors
 from splitpoint._splitpoint import ValuesCore
 
 
@@ -39,7 +40,7 @@ class Values(ValuesCore, Sequence):  # type: ignore[type-arg]  # Python 3.9: Seq
         return (item(i) for i in range(len(self)))
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self[:3]))
+        shown = ", ".join(map(_shown, self[:3]))
         return f"splitpoint.Values([{shown}{', ...' if len(self) > 3 else ''}], len={len(self)})"
 
     def to_list(self) -> list[Optional[bytes]]:
@@ -83,7 +84,11 @@ class Values(ValuesCore, Sequence):  # type: ignore[type-arg]  # Python 3.9: Seq
                 wanted = numpy.dtype(f"S{max(self._longest(), 1)}")
             absent = b"" if missing is None else missing
             if self._longest() > wanted.itemsize:
-                raise ValueError(f"the longest value has {self._longest()} bytes, the dtype {wanted.itemsize}")
+                raise errors.invalid(f"the longest value has {self._longest()} bytes, the dtype {wanted.itemsize}")
             return numpy.array([absent if value is None else value for value in self], dtype=wanted)
         filler = numpy.zeros(1, wanted) if missing is None else numpy.array([missing], wanted)
         return numpy.frombuffer(self._fixed(wanted.itemsize, filler.tobytes()), dtype=wanted)
+
+
+def _shown(value: Optional[bytes], most: int = 64) -> str:
+    return repr(value) if value is None or len(value) <= most else f"{value[:most]!r}..."

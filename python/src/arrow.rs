@@ -7,84 +7,292 @@
 //! Source: the Arrow PyCapsule interface.
 #![expect(unsafe_code, reason = "the structures of the C data interface come as pointers")]
 
+use crate::bytes::Bytes;
 use crate::error::{invalid, wrong_type};
 use crate::handle::Handle;
 use crate::scan::Pairs;
 use arrow_array::builder::LargeBinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
-use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray, LargeStringArray,
     RecordBatch, RecordBatchReader, StringArray, StringViewArray, make_array,
 };
+use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use splitpoint::linear::Position;
 use splitpoint::{Dictionary, Table};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 const STREAM: &CStr = c"arrow_array_stream";
 const ARRAY: &CStr = c"arrow_array";
 const SCHEMA: &CStr = c"arrow_schema";
 
-/// Whether `object` hands over a table or a stream of record batches.
-pub fn has_stream(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    object.hasattr("__arrow_c_stream__")
+/// Whether `object` hands over a table, a batch or a stream of record batches.
+pub fn has_tables(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.hasattr("__arrow_c_stream__")? || object.hasattr("__arrow_c_array__")?)
 }
 
-/// The record batches of `object`.
-///
-/// # Errors
-/// Those of its `__arrow_c_stream__`; `TypeError` where that gives no table.
-pub fn import_stream(object: &Bound<'_, PyAny>) -> PyResult<RecordBatchStreamReader> {
-    let capsule = object.call_method0("__arrow_c_stream__")?;
-    let stream: *mut FFI_ArrowArrayStream = pointer(&capsule, STREAM)?;
-    // SAFETY: the capsule has the name that the interface gives to a stream, and owns one; it is moved out, so that
-    // the capsule's destructor finds a released one.
-    let reader = unsafe { RecordBatchStreamReader::from_raw(stream) };
-    reader.map_err(|error| wrong_type(format!("the Arrow stream is no table: {error}")))
+/// The arrays of a stream, or one array: those of a column, or of a table, whose rows are structs.
+pub struct Arrays {
+    schema: FFI_ArrowSchema,
+    source: Source,
 }
 
-/// The arrays of `object`: of one, or of a stream of arrays.
+enum Source {
+    Stream(FFI_ArrowArrayStream),
+    /// `None` once it was taken.
+    One(Option<FFI_ArrowArray>),
+}
+
+/// Why a stream ended early: the producer's number and message.
+struct Failed {
+    code: i32,
+    message: String,
+}
+
+impl Failed {
+    /// `KeyboardInterrupt`, `SystemExit` or `MemoryError` where the producer's message names one, else a `ValueError`.
+    fn exception(self, py: Python<'_>) -> PyErr {
+        let make = || py.import("splitpoint.errors")?.getattr("of_stream")?.call1((self.code, self.message));
+        py.check_signals().err().unwrap_or_else(|| make().map_or_else(|failed| failed, PyErr::from_value))
+    }
+}
+
+impl Arrays {
+    /// # Errors
+    /// Those of `object`'s `__arrow_c_array__` or `__arrow_c_stream__`.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if !object.hasattr("__arrow_c_array__")? {
+            return Self::of_stream(object);
+        }
+        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+            object.call_method0("__arrow_c_array__")?.extract()?;
+        let schema: *mut FFI_ArrowSchema = pointer(&schema, SCHEMA)?;
+        let array: *mut FFI_ArrowArray = pointer(&array, ARRAY)?;
+        // SAFETY: the capsule has the name that the interface gives to a schema, and owns one; it is moved out, so that
+        // the capsule's destructor finds a released one.
+        let schema = unsafe { FFI_ArrowSchema::from_raw(schema) };
+        // SAFETY: as above, of an array.
+        let array = unsafe { FFI_ArrowArray::from_raw(array) };
+        Ok(Arrays { schema, source: Source::One(Some(array)) })
+    }
+
+    /// None, of a schema of pyarrow: to check its columns before anything is read.
+    pub fn none_of(schema: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let capsule = schema.call_method0("__arrow_c_schema__")?;
+        let schema: *mut FFI_ArrowSchema = pointer(&capsule, SCHEMA)?;
+        // SAFETY: the capsule has the name that the interface gives to a schema, and owns one; it is moved out, so that
+        // the capsule's destructor finds a released one.
+        let schema = unsafe { FFI_ArrowSchema::from_raw(schema) };
+        Ok(Arrays { schema, source: Source::One(None) })
+    }
+
+    fn of_stream(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let capsule = object.call_method0("__arrow_c_stream__")?;
+        let stream: *mut FFI_ArrowArrayStream = pointer(&capsule, STREAM)?;
+        // SAFETY: the capsule has the name that the interface gives to a stream, and owns one; it is moved out, so that
+        // the capsule's destructor finds a released one.
+        let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
+        let get_schema = stream.get_schema().ok_or_else(|| invalid("the Arrow stream was released"))?;
+        let (schema, failed) = py.detach(|| {
+            let mut schema = FFI_ArrowSchema::empty();
+            // SAFETY: the function is the stream's own, and both pointers are valid for the call.
+            let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
+            (schema, (code != 0).then(|| failure(&mut stream, code)))
+        });
+        match failed {
+            Some(failed) => Err(failed.exception(py)),
+            None => Ok(Arrays { schema, source: Source::Stream(stream) }),
+        }
+    }
+
+    /// The next array; `None` at the end. The producer takes the interpreter lock if it needs it.
+    pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<ArrayRef>> {
+        let array = match &mut self.source {
+            Source::One(array) => Ok(array.take()),
+            Source::Stream(stream) => py.detach(|| next_array(stream)),
+        };
+        let Some(mut array) = array.map_err(|failed| failed.exception(py))? else { return Ok(None) };
+        drop_null_buffers(&mut array, &self.schema);
+        // SAFETY: the producer promises that the array has the layout of the schema.
+        let data = unsafe { from_ffi(array, &self.schema) };
+        let data = data.map_err(|error| wrong_type(format!("the Arrow array: {error}")))?;
+        Ok(Some(make_array(data)))
+    }
+
+    /// The schemas of the columns of a table.
+    ///
+    /// # Errors
+    /// `TypeError` for arrays that are no tables.
+    fn columns(&self) -> PyResult<Vec<&FFI_ArrowSchema>> {
+        if self.schema.format() != "+s" {
+            let format = self.schema.format();
+            return Err(wrong_type(format!(
+                "an Arrow array of the format {format:?} is no table: expected two columns"
+            )));
+        }
+        Ok(self.schema.children().collect())
+    }
+
+    /// Which columns have the keys and the values: by name, or of two columns the first, the second, or the other one.
+    /// None of more is left out unless both are named.
+    ///
+    /// # Errors
+    /// `ValueError` for names that are not there or twice, and for columns that nobody named; `TypeError` for an
+    /// extension type that is not known.
+    pub fn pair_numbers(&self, key: Option<&str>, value: Option<&str>) -> PyResult<(usize, usize)> {
+        let columns = self.columns()?;
+        let names: Vec<&str> = columns.iter().map(|column| column.name().unwrap_or_default()).collect();
+        let listed = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+        let named = |name: &str| match names.iter().filter(|other| **other == name).count() {
+            1 => Ok(names.iter().position(|other| *other == name).unwrap_or_default()),
+            0 => Err(invalid(format!("no column {name:?}, there are {listed}"))),
+            _ => Err(invalid(format!("several columns {name:?}, there are {listed}"))),
+        };
+        let (key, value) = (key.map(named).transpose()?, value.map(named).transpose()?);
+        let numbers = match (key, value, names.len()) {
+            (Some(key), Some(value), _) => (key, value),
+            (None, None, 2) => (0, 1),
+            (Some(key), None, 2) => (key, 1 - key),
+            (None, Some(value), 2) => (1 - value, value),
+            (_, _, 0 | 1) => {
+                return Err(invalid(format!("a column of keys and one of values are needed, there are {listed}")));
+            }
+            (_, _, count) => {
+                return Err(invalid(format!("{count} columns, {listed}: name the two to take by key= and value=")));
+            }
+        };
+        for number in [numbers.0, numbers.1] {
+            check_extension(columns[number], &format!("the {:?}", names[number]))?;
+        }
+        Ok(numbers)
+    }
+
+    /// The names of the columns of a table.
+    pub fn column_names(&self) -> PyResult<Vec<String>> {
+        Ok(self.columns()?.iter().map(|column| column.name().unwrap_or_default().to_owned()).collect())
+    }
+}
+
+/// Extension types whose bytes are the value.
+const KNOWN_EXTENSIONS: [&str; 2] = ["arrow.uuid", "arrow.json"];
+
+/// Refuses extension types whose storage may be anything: addresses in memory, of a Polars `Object`.
+fn check_extension(schema: &FFI_ArrowSchema, name: &str) -> PyResult<()> {
+    let metadata = schema.metadata().map_err(|error| wrong_type(format!("the Arrow schema: {error}")))?;
+    if let Some(extension) = metadata.get("ARROW:extension:name")
+        && !KNOWN_EXTENSIONS.contains(&extension.as_str())
+    {
+        return Err(wrong_type(format!(
+            "{name} are of the extension type {extension:?}, whose bytes are not known to be the values: cast the \
+             column to binary or string"
+        )));
+    }
+    schema.dictionary().map_or(Ok(()), |values| check_extension(values, name))
+}
+
+fn failure(stream: &mut FFI_ArrowArrayStream, code: i32) -> Failed {
+    let message = stream.get_last_error().and_then(|get_last_error| {
+        // SAFETY: the function is the stream's own.
+        let message = unsafe { get_last_error(stream) };
+        // SAFETY: the producer promises NULL or a string that lives until the next call on the stream.
+        (!message.is_null()).then(|| unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned())
+    });
+    Failed { code, message: message.unwrap_or_else(|| std::io::Error::from_raw_os_error(code).to_string()) }
+}
+
+fn next_array(stream: &mut FFI_ArrowArrayStream) -> Result<Option<FFI_ArrowArray>, Failed> {
+    let Some(get_next) = stream.get_next() else { return Ok(None) };
+    let mut array = FFI_ArrowArray::empty();
+    // SAFETY: the function is the stream's own, and both pointers are valid for the call.
+    match unsafe { get_next(stream, &raw mut array) } {
+        0 => Ok((!array.is_released()).then_some(array)),
+        code => Err(failure(stream, code)),
+    }
+}
+
+/// The fields of the C data interface that Arrow's type keeps to itself.
+#[repr(C)]
+struct RawArray {
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    n_buffers: i64,
+    n_children: i64,
+    buffers: *mut *const c_void,
+    children: *mut *mut RawArray,
+    dictionary: *mut RawArray,
+    release: *mut c_void,
+    private_data: *mut c_void,
+}
+
+const _: () = assert!(size_of::<RawArray>() == size_of::<FFI_ArrowArray>(), "both are the struct of the C interface");
+
+/// Says of columns of nulls that they have no buffers, as the interface wants. Polars says that they have one.
+fn drop_null_buffers(array: &mut FFI_ArrowArray, schema: &FFI_ArrowSchema) {
+    let count = array.num_children();
+    let raw: *mut RawArray = std::ptr::from_mut(array).cast();
+    if schema.format() == "n" {
+        // SAFETY: the struct has the layout of the C interface, see the assertion above.
+        unsafe { (*raw).n_buffers = 0 };
+    }
+    for (index, _) in schema.children().take(count).enumerate().filter(|(_, child)| child.format() == "n") {
+        // SAFETY: the array has `count` children, as its producer promises, and `index` is below.
+        let child = unsafe { *(*raw).children.add(index) };
+        // SAFETY: as above; a child is an array.
+        unsafe { (*child).n_buffers = 0 };
+    }
+}
+
+/// The arrays of `object` that is a column: of one, or of a stream of arrays.
 ///
 /// # Errors
 /// Those of its `__arrow_c_array__` or `__arrow_c_stream__`; `TypeError` for a type without bytes.
 pub fn import_columns(object: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
-    if !object.hasattr("__arrow_c_array__")? {
-        return import_chunks(object);
-    }
-    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = object.call_method0("__arrow_c_array__")?.extract()?;
-    let schema: *mut FFI_ArrowSchema = pointer(&schema, SCHEMA)?;
-    let array: *mut FFI_ArrowArray = pointer(&array, ARRAY)?;
-    // SAFETY: the capsule has the name that the interface gives to an array, and owns one; it is moved out, so that
-    // the capsule's destructor finds a released one.
-    let array = unsafe { FFI_ArrowArray::from_raw(array) };
-    // SAFETY: the capsule has the name that the interface gives to a schema and lives until the end of this function.
-    let schema = unsafe { &*schema };
-    // SAFETY: the producer promises that the array has the layout of the schema.
-    let data = unsafe { from_ffi(array, schema) }.map_err(|error| wrong_type(format!("the Arrow array: {error}")))?;
-    Ok(vec![Column::of(make_array(data), "keys")?])
-}
-
-/// The arrays of a stream of arrays, which are the chunks of a column.
-fn import_chunks(object: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
     let py = object.py();
-    let capsule = object.call_method0("__arrow_c_stream__")?;
-    let stream: *mut FFI_ArrowArrayStream = pointer(&capsule, STREAM)?;
-    // SAFETY: the capsule has the name that the interface gives to a stream, and owns one; it is moved out, so that
-    // the capsule's destructor finds a released one.
-    let reader = unsafe { ArrayStreamReader::from_raw(stream) };
-    let failed = |error| invalid(format!("the Arrow stream: {error}"));
-    let mut reader = reader.map_err(failed)?;
+    let mut arrays = Arrays::of(object)?;
+    check_extension(&arrays.schema, "keys")?;
     let mut columns = Vec::new();
-    while let Some(array) = py.detach(|| reader.next()) {
-        columns.push(Column::of(array.map_err(failed)?, "keys")?);
+    while let Some(array) = arrays.next(py)? {
+        columns.push(Column::of(array, "keys")?);
         py.check_signals()?;
     }
     Ok(columns)
+}
+
+/// A column of the keys that `keys` iterates over; `None` is null.
+pub fn column_of_items(keys: &Bound<'_, PyAny>) -> PyResult<Column> {
+    let mut column = LargeBinaryBuilder::new();
+    for key in keys.try_iter()? {
+        let key = key?;
+        match key.is_none() {
+            true => column.append_null(),
+            false => column.append_value(&*key.extract::<Bytes<'_>>()?),
+        }
+    }
+    Ok(Column::LargeBinary(column.finish()))
+}
+
+/// The columns of keys and values of a batch of a table.
+///
+/// # Errors
+/// `TypeError` for columns whose types have no bytes; their names are `names`.
+pub fn pair_columns(batch: &ArrayRef, numbers: (usize, usize), names: &[String]) -> PyResult<(Column, Column)> {
+    let rows = batch.as_struct();
+    let column = |number: usize| {
+        let column = Column::of(Arc::clone(rows.column(number)), &format!("the {:?}", names[number]))?;
+        PyResult::Ok(match rows.nulls() {
+            Some(nulls) => Column::Masked { nulls: nulls.clone(), column: Box::new(column) },
+            None => column,
+        })
+    };
+    Ok((column(numbers.0)?, column(numbers.1)?))
 }
 
 fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<*mut T> {
@@ -106,6 +314,11 @@ pub enum Column {
         rows: Vec<Option<usize>>,
         values: Box<Column>,
     },
+    /// A column of a table some of whose rows are null.
+    Masked {
+        nulls: NullBuffer,
+        column: Box<Column>,
+    },
     /// As many nulls.
     Null(usize),
 }
@@ -124,6 +337,9 @@ impl Column {
             DataType::Utf8View => Column::TextView(array.as_string_view().clone()),
             DataType::Dictionary(..) => {
                 let dictionary = array.as_any_dictionary();
+                if dictionary.values().is_empty() {
+                    return Ok(Column::Null(array.len())); // without values, all rows are null
+                }
                 let rows = dictionary.normalized_keys();
                 let valid = |(index, row): (usize, usize)| dictionary.keys().is_valid(index).then_some(row);
                 let rows = rows.into_iter().enumerate().map(valid).collect();
@@ -148,6 +364,7 @@ impl Column {
             Column::LargeText(array) => array.len(),
             Column::TextView(array) => array.len(),
             Column::Dictionary { rows, .. } => rows.len(),
+            Column::Masked { column, .. } => column.len(),
             Column::Null(len) => *len,
         }
     }
@@ -164,18 +381,9 @@ impl Column {
             Column::LargeText(array) => array.is_valid(index).then(|| array.value(index).as_bytes()),
             Column::TextView(array) => array.is_valid(index).then(|| array.value(index).as_bytes()),
             Column::Dictionary { rows, values } => rows[index].and_then(|row| values.value(row)),
+            Column::Masked { nulls, column } => nulls.is_valid(index).then(|| column.value(index)).flatten(),
             Column::Null(_) => None,
         }
-    }
-}
-
-/// Which column of `schema` has the keys or values: by name, else number `default`.
-pub fn column_number(schema: &Schema, name: Option<&str>, default: usize) -> PyResult<usize> {
-    let names = || schema.fields().iter().map(|field| format!("{:?}", field.name())).collect::<Vec<_>>().join(", ");
-    match name {
-        Some(name) => schema.index_of(name).map_err(|_| invalid(format!("no column {name:?}, there are {}", names()))),
-        None if default < schema.fields().len() => Ok(default),
-        None => Err(invalid(format!("a column of keys and one of values are needed, there are {}", names()))),
     }
 }
 
@@ -275,7 +483,7 @@ pub fn export_table(py: Python<'_>, handle: Arc<Handle<Table>>) -> PyResult<Boun
         Batches::new(Box::new(move |columns| {
             let Some(from) = cursor else { return Ok(false) };
             let closed = || ArrowError::IpcError(format!("{} is closed", handle.name()));
-            pairs.read(&*handle.wait().ok_or_else(closed)?, from).map_err(arrow_error)?;
+            pairs.read(&*handle.wait().ok_or_else(closed)?, from, crate::scan::PAIRS).map_err(arrow_error)?;
             (0..pairs.len()).for_each(|index| columns.push(pairs.pair(index)));
             cursor = pairs.len().checked_sub(1).and_then(|last| pairs.cursor_after(last));
             Ok(cursor.is_some())

@@ -116,9 +116,8 @@ impl BatchCore {
     /// >>> batch.commit()
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let changes = self.changes.lock().take().ok_or_else(ended)?;
-        let table = self.table.get().table(py)?;
-        let table: &Table = &table;
-        py.detach(|| {
+        let table = self.table.get();
+        let committed = table.handle().detached(py, |table: &Table| {
             let mut batch = table.batch();
             for change in &changes {
                 match change {
@@ -129,8 +128,9 @@ impl BatchCore {
                 }
             }
             batch.commit()
-        })
-        .or_raise(py)
+        });
+        table.changed();
+        committed?.or_raise(py)
     }
 
     /// Forgets the changes. The end of a `with` block does the same where it ends with an exception.

@@ -2,7 +2,7 @@
 //!
 //! `str` encodes as UTF-8, as in `dbm`. Other buffers would need an interface that CPython 3.9's stable ABI lacks.
 
-use crate::error::wrong_type;
+use crate::error::{not_encodable, wrong_type};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use std::borrow::Cow;
@@ -33,7 +33,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Bytes<'a> {
 
 fn other<'a>(object: Borrowed<'a, '_, PyAny>) -> PyResult<Bytes<'a>> {
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(Bytes(Cow::Owned(text.to_cow()?.into_owned().into_bytes())));
+        return Ok(Bytes(Cow::Owned(
+            text.to_cow().map_err(|error| not_encodable(object.py(), error))?.into_owned().into_bytes(),
+        )));
     }
     if let Ok(array) = object.cast::<PyByteArray>() {
         return Ok(Bytes(Cow::Owned(array.to_vec())));

@@ -2,26 +2,24 @@
 //!
 //! A lookup may wait for the disk, so it gives up the interpreter lock.
 
-use crate::arrow::{export_dictionary, export_part, import_columns};
+use crate::arrow::{column_of_items, export_dictionary, export_part, import_columns};
 use crate::build::update_dictionary;
 use crate::bytes::Bytes;
 use crate::diff::DictionaryDiff;
-use crate::error::{OrRaise, invalid, refuse_pickle};
-use crate::handle::{Handle, InUse};
+use crate::error::{OrRaise, absent, invalid};
+use crate::handle::{Handle, InUse, Turns};
 use crate::long::{Watch, run_long};
-use crate::many::{Lookup, get_columns, get_fixed, get_list};
+use crate::many::{Fixed, Found, get_columns, get_fixed, get_list};
 use crate::options::BuildOptions;
 use crate::report::{fault_list, stat_dict};
 use crate::scan::{Give, Pairs};
 use crate::walk::Walk;
-use parking_lot::Mutex;
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use splitpoint::{Dictionary, DictionaryOptions};
+use pyo3::types::{PyBytes, PyDict, PyList};
+use splitpoint::{Dictionary, DictionaryOptions, Table};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A shard: number, path, first and last slot, pairs.
 type ShardRow = (usize, PathBuf, u16, u16, u64);
@@ -30,8 +28,11 @@ type ShardRow = (usize, PathBuf, u16, u16, u64);
 #[pyclass(subclass, frozen, module = "splitpoint._splitpoint", weakref)]
 pub struct DictionaryCore {
     handle: Handle<Arc<Dictionary>>,
-    path: PathBuf,
+    opened: OnceLock<Opened>,
 }
+
+/// How a dictionary was opened: path, `map_data`, `map_index`.
+type Opened = (PathBuf, Option<bool>, bool);
 
 impl DictionaryCore {
     fn dictionary(&self, py: Python<'_>) -> PyResult<InUse<'_, Arc<Dictionary>>> {
@@ -39,10 +40,13 @@ impl DictionaryCore {
     }
 
     fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let dictionary = self.dictionary(py)?;
-        let dictionary: &Dictionary = &dictionary;
-        let value = py.detach(|| dictionary.get(key)).or_raise(py)?;
+        let value = self.handle.detached(py, |dictionary| dictionary.get(key))?.or_raise(py)?;
         Ok(value.map(|value| PyBytes::new(py, &value)))
+    }
+
+    /// What is open, which stays open for the caller.
+    pub fn shared(&self, py: Python<'_>) -> PyResult<Arc<Dictionary>> {
+        Ok(Arc::clone(&*self.dictionary(py)?))
     }
 
     fn walk(&self, py: Python<'_>, give: Give) -> PyResult<DictionaryWalk> {
@@ -52,35 +56,57 @@ impl DictionaryCore {
     fn walk_within(&self, py: Python<'_>, give: Give, positions: RangeInclusive<u64>) -> PyResult<DictionaryWalk> {
         let dictionary = Arc::clone(&*self.dictionary(py)?);
         let state = WalkState { walk: Walk::within(dictionary, positions), pairs: Pairs::default(), given: 0 };
-        Ok(DictionaryWalk { state: Mutex::new(state), give })
+        Ok(DictionaryWalk { state: Turns::new(state), give })
     }
 }
 
-fn lookup(dictionary: &Dictionary) -> impl Lookup {
-    |keys, found| dictionary.get_many_with(keys, |_, value| found.push(value))
+/// Stores the pairs of `dictionary` in `table` until the watch says stop; gives their number.
+pub fn thaw(dictionary: &Arc<Dictionary>, table: &Table, watch: &Watch) -> splitpoint::Result<u64> {
+    let (mut walk, mut pairs, mut count) = (Walk::within(Arc::clone(dictionary), 0..=u64::MAX), Pairs::default(), 0);
+    loop {
+        pairs.read_walk(&mut walk)?;
+        if pairs.len() == 0 {
+            return Ok(count);
+        }
+        let part: Vec<_> = (0..pairs.len()).map(|index| pairs.pair(index)).collect();
+        table.put_many(&part)?;
+        count += part.len() as u64;
+        if watch.report(count, dictionary.len()).is_break() {
+            return Ok(count);
+        }
+    }
+}
+
+fn lookup(dictionary: &Arc<Dictionary>, keys: &[&[u8]], found: &mut Found) -> splitpoint::Result<()> {
+    dictionary.get_many_with(keys, |_, value| found.push(value))
 }
 
 #[pymethods]
 impl DictionaryCore {
+    /// Not open yet: `_open` opens it, so that a subclass chooses the arguments of its `__init__`.
     #[new]
-    #[pyo3(signature = (path, map_data, map_index))]
-    fn new(py: Python<'_>, path: PathBuf, map_data: Option<bool>, map_index: bool) -> PyResult<Self> {
+    fn new() -> Self {
+        DictionaryCore { handle: Handle::default(), opened: OnceLock::new() }
+    }
+
+    #[pyo3(signature = (path, map_data, map_index, /))]
+    fn _open(&self, py: Python<'_>, path: PathBuf, map_data: Option<bool>, map_index: bool) -> PyResult<()> {
         let options = DictionaryOptions::new().map_index(map_index);
         let options = map_data.map_or(options.clone(), |map| options.map_data(map));
-        let dictionary = py.detach(|| options.open(&path)).or_raise(py)?;
-        let handle = Handle::new(Arc::new(dictionary), path.display().to_string());
-        Ok(DictionaryCore { handle, path })
+        self.handle.open(path.display().to_string(), || {
+            let dictionary = py.detach(|| options.open(&path)).or_raise(py)?;
+            let _ = self.opened.set((path, map_data, map_index));
+            Ok(Arc::new(dictionary))
+        })
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes: Bytes<'_> = key.extract()?;
-        self.find(py, &bytes)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+        self.find(py, &bytes)?.ok_or_else(|| absent(key))
     }
 
     fn __contains__(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
-        let dictionary = self.dictionary(py)?;
-        let dictionary: &Dictionary = &dictionary;
-        py.detach(|| dictionary.contains(&key)).or_raise(py)
+        self.handle.detached(py, |dictionary| dictionary.contains(&key))?.or_raise(py)
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -99,7 +125,7 @@ impl DictionaryCore {
     /// >>> users.get(b"alice"), users.get(b"bob", b"-")
     /// (b'1', b'-')
     /// >>> directory.cleanup()
-    #[pyo3(signature = (key, default = None, /))]
+    #[pyo3(signature = (key, /, default = None))]
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -111,8 +137,8 @@ impl DictionaryCore {
 
     #[pyo3(signature = (keys, default, /))]
     fn _get_list<'py>(&self, keys: &Bound<'py, PyAny>, default: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let dictionary = self.dictionary(keys.py())?;
-        get_list(keys, default, lookup(&dictionary))
+        drop(self.dictionary(keys.py())?);
+        get_list(&self.handle, keys, default, lookup)
     }
 
     /// For an Arrow array, or one in chunks.
@@ -120,13 +146,31 @@ impl DictionaryCore {
     fn _get_column<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = keys.py();
         let keys = import_columns(keys)?;
-        get_columns(py, &keys, lookup(&*self.dictionary(py)?))?.into_python(py)
+        drop(self.dictionary(py)?);
+        get_columns(py, &self.handle, &keys, lookup)?.into_python(py)
     }
 
-    /// For keys of `width` bytes, one behind another.
-    #[pyo3(signature = (keys, width, padded, /))]
-    fn _get_fixed<'py>(&self, py: Python<'py>, keys: &[u8], width: usize, padded: bool) -> PyResult<Bound<'py, PyAny>> {
-        get_fixed(py, keys, width, padded, lookup(&*self.dictionary(py)?))?.into_python(py)
+    /// For keys of `width` bytes, one behind another, where `nulls` has a byte for each that is not 0 for null.
+    #[pyo3(signature = (keys, width, padded, nulls, /))]
+    fn _get_fixed<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &[u8],
+        width: usize,
+        padded: bool,
+        nulls: Option<&[u8]>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        drop(self.dictionary(py)?);
+        let keys = Fixed { bytes: keys, width, is_padded: padded, nulls };
+        get_fixed(py, &self.handle, &keys, lookup)?.into_python(py)
+    }
+
+    /// For an iterable of keys and `None`, as for an Arrow array.
+    #[pyo3(signature = (keys, /))]
+    fn _get_items<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        drop(self.dictionary(py)?);
+        get_columns(py, &self.handle, &[column_of_items(keys)?], lookup)?.into_python(py)
     }
 
     fn _values(&self, py: Python<'_>) -> PyResult<DictionaryWalk> {
@@ -149,13 +193,17 @@ impl DictionaryCore {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let mut builder = options.builder()?;
+        let (own, ..) = self.opened.get().ok_or_else(|| self.handle.closed(changes.py()))?;
+        if *own == path {
+            self.handle.refuse_within("update")?; // which reloads it
+        }
         if !options.has_index() {
             builder = builder.index(self.dictionary(changes.py())?.index());
         }
         if !options.has_filter() {
             builder = builder.filter(self.dictionary(changes.py())?.filter());
         }
-        update_dictionary(changes, (&self.path, &path), (key_column, value_column), &builder, progress)
+        update_dictionary(changes, (own, &path), (key_column, value_column), &builder, progress)
     }
 
     /// Closes its files, once iterators over it are done. A second call does nothing.
@@ -185,6 +233,7 @@ impl DictionaryCore {
     /// False
     /// >>> directory.cleanup()
     fn reload(&self, py: Python<'_>) -> PyResult<bool> {
+        self.handle.refuse_within("reload")?;
         drop(self.dictionary(py)?);
         py.detach(|| {
             let Some(mut new) = self.handle.wait().map(|old| Dictionary::clone(&old)) else { return Ok(false) };
@@ -199,11 +248,10 @@ impl DictionaryCore {
 
     #[pyo3(signature = (threads, progress, /))]
     fn _verify(&self, py: Python<'_>, threads: usize, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
-        let dictionary = self.dictionary(py)?;
-        let dictionary: &Dictionary = &dictionary;
-        let watch = Watch::default();
-        let verify = || dictionary.verify_with(threads, |progress| watch.report(progress.bytes, progress.bytes_total));
-        run_long(py, "verify", progress, &watch, verify).map(fault_list)
+        let _busy = self.handle.busy();
+        let (dictionary, watch) = (self.dictionary(py)?, &Watch::default());
+        let report = |progress: splitpoint::VerifyProgress| watch.report(progress.bytes, progress.bytes_total);
+        run_long(py, "verify", progress, watch, move || dictionary.verify_with(threads, report)).map(fault_list)
     }
 
     /// Where in hash order `key` lies, present or not: a number below 2**64.
@@ -257,13 +305,20 @@ impl DictionaryCore {
     }
 
     fn _stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        stat_dict(py, &self.dictionary(py)?.stat().or_raise(py)?)
+        let stat = self.dictionary(py)?.stat();
+        stat_dict(py, &stat.or_raise(py)?)
     }
 
     /// The path that it was opened at.
     #[getter]
-    fn path(&self) -> &PathBuf {
-        &self.path
+    fn path(&self) -> Option<&PathBuf> {
+        self.opened.get().map(|(path, ..)| path)
+    }
+
+    /// What opens it again.
+    fn _arguments(&self, py: Python<'_>) -> PyResult<Opened> {
+        drop(self.dictionary(py)?);
+        self.opened.get().cloned().ok_or_else(|| self.handle.closed(py))
     }
 
     /// Whether it was closed.
@@ -287,16 +342,12 @@ impl DictionaryCore {
         let _ = requested_schema; // a wish, which the interface allows to ignore
         export_dictionary(py, Arc::clone(&*self.dictionary(py)?))
     }
-
-    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyTuple>> {
-        Err(refuse_pickle("Dictionary"))
-    }
 }
 
 /// An iterator over a dictionary's keys, values or pairs, in hash order. It has the dictionary as it was when it began.
 #[pyclass(frozen, module = "splitpoint._splitpoint")]
 pub struct DictionaryWalk {
-    state: Mutex<WalkState>,
+    state: Turns<WalkState>,
     give: Give,
 }
 
@@ -313,11 +364,7 @@ impl DictionaryWalk {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Another thread that has it may wait for the interpreter lock.
-        let mut state = match self.state.try_lock() {
-            Some(state) => state,
-            None => py.detach(|| self.state.lock()),
-        };
+        let mut state = self.state.take(py)?;
         let WalkState { walk, pairs, given } = &mut *state;
         if *given == pairs.len() {
             *given = 0;

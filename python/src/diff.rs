@@ -1,8 +1,8 @@
 //! Iterators over what changed between two dictionaries.
 
 use crate::error::OrRaise;
+use crate::handle::Turns;
 use crate::long::{Watch, run_long};
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use splitpoint::{Change, Dictionary, Diff};
@@ -26,7 +26,7 @@ struct State {
 /// the files that it compares.
 #[pyclass(frozen, module = "splitpoint._splitpoint")]
 pub struct DictionaryDiff {
-    state: Mutex<State>,
+    state: Turns<State>,
     watch: Arc<Watch>,
     progress: Option<Py<PyAny>>,
 }
@@ -42,7 +42,7 @@ impl DictionaryDiff {
         let watched = Arc::clone(&watch);
         let diff = py.detach(|| old.diff_range(newer, positions)).or_raise(py)?;
         let diff = diff.progress(move |pairs| watched.report(pairs, total));
-        Ok(DictionaryDiff { state: Mutex::new(State { diff, taken: VecDeque::new() }), watch, progress })
+        Ok(DictionaryDiff { state: Turns::new(State { diff, taken: VecDeque::new() }), watch, progress })
     }
 }
 
@@ -71,11 +71,8 @@ impl DictionaryDiff {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        // Another thread that has it may wait for the interpreter lock.
-        let mut state = match self.state.try_lock() {
-            Some(state) => state,
-            None => py.detach(|| self.state.lock()),
-        };
+        let mut state = self.state.take(py)?;
+        let state = &mut *state;
         if state.taken.is_empty() {
             let progress = self.progress.as_ref().map(|progress| progress.bind(py));
             run_long(py, "compare", progress, &self.watch, || state.read())?;

@@ -3,8 +3,9 @@
 //! The classes are written in Python (`splitpoint/errors.py`), because each has two or three bases: `Error`, and the
 //! built-in that a caller expects (`OSError`, `KeyError`, `ValueError`).
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use std::error::Error as _;
 use std::fmt::Display;
 
@@ -37,14 +38,47 @@ fn of_kind(py: Python<'_>, kind: u8, message: &str, hint: Option<&str>, errno: O
     make().map_or_else(|failed| failed, PyErr::from_value)
 }
 
-/// A `ValueError` for an argument that this package checks.
-pub fn invalid(message: impl Display) -> PyErr {
-    PyValueError::new_err(message.to_string())
+/// The exception that the function `maker` of `splitpoint/errors.py` makes of a message.
+fn made(maker: &str, message: &str, hint: Option<&str>) -> PyErr {
+    Python::attach(|py| {
+        let make = || py.import("splitpoint.errors")?.getattr(maker)?.call1((message, hint));
+        make().map_or_else(|failed| failed, PyErr::from_value)
+    })
 }
 
-/// A `TypeError` for an argument of a type that has no bytes.
+/// A `ValueError` for an argument that this package checks.
+pub fn invalid(message: impl Display) -> PyErr {
+    made("invalid", &message.to_string(), None)
+}
+
+/// A `TypeError` for an argument of a wrong type.
 pub fn wrong_type(message: impl Display) -> PyErr {
-    PyTypeError::new_err(message.to_string())
+    made("wrong_type", &message.to_string(), None)
+}
+
+/// An `IndexError`.
+pub fn out_of_range(message: impl Display) -> PyErr {
+    made("out_of_range", &message.to_string(), None)
+}
+
+/// A `ValueError` for a call that would wait for its own caller, which is `within`.
+pub fn in_use(message: &str, within: &str) -> PyErr {
+    made("in_use", message, Some(&format!("Call it after that operation, not from {within}.")))
+}
+
+/// The `KeyError` of an absent key.
+pub fn absent(key: &Bound<'_, PyAny>) -> PyErr {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    match CLASS.import(key.py(), "splitpoint.errors", "AbsentKeyError") {
+        Ok(class) => PyErr::from_type(class.clone(), (key.clone().unbind(),)),
+        Err(failed) => failed,
+    }
+}
+
+/// The `UnicodeEncodeError` `error` as one of this package.
+pub fn not_encodable(py: Python<'_>, error: PyErr) -> PyErr {
+    let make = || py.import("splitpoint.errors")?.getattr("not_encodable")?.call1((error.value(py),));
+    make().map_or_else(|failed| failed, PyErr::from_value)
 }
 
 /// What `pickle` and `copy` get from a handle.

@@ -1,39 +1,78 @@
 //! A handle that any thread may close while others use it.
 //!
-//! A call holds the handle's lock for reading until it has its result, also while it has given up the interpreter lock.
-//! `close` waits for these calls without the interpreter lock, and further calls are refused at once. Readers never
-//! wait for a `close` that waits (`try_read_recursive`): the call that it waits for may need the interpreter lock.
+//! A call holds the handle's lock for reading only while it is in the library, and never while code of Python runs: a
+//! signal handler, an iterable of keys, a callback. `close` waits for these calls without the interpreter lock, so it
+//! waits for no code that may wait for it. Readers never wait for a `close` that waits (`try_read_recursive`).
 
-use crate::error::{closed, invalid};
-use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
+use crate::error::{closed, in_use, invalid};
+use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::ThreadId;
 
-/// A table or a dictionary until it is closed.
+/// A table or a dictionary, from its opening until it is closed.
 pub struct Handle<T> {
     value: RwLock<Option<T>>,
     closing: AtomicBool,
-    /// Threads in a long operation, which call back into Python.
+    /// Threads in an operation that runs code of Python.
     busy: Mutex<Vec<ThreadId>>,
-    /// For messages.
-    name: String,
+    /// For messages; set when it is opened.
+    name: OnceLock<String>,
 }
 
 /// A handle in use.
 pub type InUse<'h, T> = MappedRwLockReadGuard<'h, T>;
 
+impl<T> Default for Handle<T> {
+    /// One that is not open yet.
+    fn default() -> Self {
+        Handle {
+            value: RwLock::new(None),
+            closing: AtomicBool::new(false),
+            busy: Mutex::default(),
+            name: OnceLock::new(),
+        }
+    }
+}
+
 impl<T: Send + Sync> Handle<T> {
-    pub fn new(value: T, name: String) -> Self {
-        Handle { value: RwLock::new(Some(value)), closing: AtomicBool::new(false), busy: Mutex::default(), name }
+    /// Opens it with `open`, once.
+    ///
+    /// # Errors
+    /// `ValueError` for a second time; those of `open`.
+    pub fn open(&self, name: String, open: impl FnOnce() -> PyResult<T>) -> PyResult<()> {
+        if self.is_opened() {
+            return Err(invalid(format!("{} is open: __init__ opens it once", self.name())));
+        }
+        let value = open()?;
+        let mut place = self.value.write();
+        if self.name.set(name).is_err() {
+            drop(place);
+            return Err(invalid(format!("{} is open: __init__ opens it once", self.name())));
+        }
+        *place = Some(value);
+        Ok(())
     }
 
-    /// One that was closed already.
-    pub fn closed() -> Self {
-        Handle { value: RwLock::default(), closing: true.into(), busy: Mutex::default(), name: String::new() }
+    fn is_opened(&self) -> bool {
+        self.name.get().is_some()
     }
 
-    /// What is open.
+    /// Does `work` with what is open and without the interpreter lock.
+    ///
+    /// # Errors
+    /// `ValueError` once it was closed.
+    #[inline]
+    pub fn detached<R: Send>(&self, py: Python<'_>, work: impl FnOnce(&T) -> R + Send) -> PyResult<R> {
+        let value = self.get(py)?;
+        let value: &T = &value;
+        Ok(py.detach(|| work(value)))
+    }
+
+    /// What is open. It must be dropped before code of Python runs: before an exception or a container is made.
     ///
     /// # Errors
     /// `ValueError` once it was closed.
@@ -44,7 +83,7 @@ impl<T: Send + Sync> Handle<T> {
         {
             return Ok(value);
         }
-        py.detach(|| self.wait()).ok_or_else(|| closed(py, &self.name))
+        py.detach(|| self.wait()).ok_or_else(|| self.closed(py))
     }
 
     /// What is open, for a thread without the interpreter lock.
@@ -52,13 +91,18 @@ impl<T: Send + Sync> Handle<T> {
         if self.closing.load(Relaxed) { None } else { opened(self.value.read_recursive()) }
     }
 
+    /// The exception that it is not open.
+    pub fn closed(&self, py: Python<'_>) -> PyErr {
+        if self.is_opened() { closed(py, self.name()) } else { closed(py, "a handle whose __init__ did not run") }
+    }
+
     /// The path, or what stands for it.
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.get().map_or("", String::as_str)
     }
 
     pub fn is_closed(&self) -> bool {
-        self.closing.load(Relaxed)
+        self.closing.load(Relaxed) || !self.is_opened()
     }
 
     /// Puts `value` in the place of what is open.
@@ -67,10 +111,22 @@ impl<T: Send + Sync> Handle<T> {
         drop(old);
     }
 
+    /// Refuses the call `name` from inside of an operation of this thread, whose end it would wait for.
+    ///
+    /// # Errors
+    /// `ValueError`.
+    pub fn refuse_within(&self, name: &str) -> PyResult<()> {
+        if !self.busy.lock().contains(&std::thread::current().id()) {
+            return Ok(());
+        }
+        let what = format!("{}: {name} called from inside of its own operation", self.name());
+        Err(in_use(&what, "a progress callback, an iterable or a signal handler"))
+    }
+
     /// Closes it with `close`, once other threads are done with it. A second close does nothing.
     ///
     /// # Errors
-    /// `ValueError` from inside of one of its own operations, which would wait for itself.
+    /// `ValueError` from inside of one of its own operations.
     pub fn close<E: Send>(
         &self,
         py: Python<'_>,
@@ -79,14 +135,11 @@ impl<T: Send + Sync> Handle<T> {
     where
         T: Send,
     {
-        if self.busy.lock().contains(&std::thread::current().id()) {
-            let name = &self.name;
-            return Err(invalid(format!("{name}: close called by the progress callback of its own operation")));
-        }
+        self.refuse_within("close")?;
         if self.closing.swap(true, Relaxed) {
             return Ok(Ok(()));
         }
-        Ok(py.detach(|| {
+        Ok(detach(py, || {
             let value = self.value.write().take();
             value.map_or(Ok(()), close)
         }))
@@ -99,11 +152,32 @@ impl<T: Send + Sync> Handle<T> {
     }
 }
 
+/// `sys.is_finalizing`, taken when the module is imported: later, `sys` may be gone.
+static IS_FINALIZING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+pub fn remember_is_finalizing(py: Python<'_>) -> PyResult<()> {
+    let function = py.import("sys")?.getattr("is_finalizing")?.unbind();
+    let _ = IS_FINALIZING.set(py, function);
+    Ok(())
+}
+
+/// Does `work`, which ends the use of a handle, without the interpreter lock.
+///
+/// While the process ends, it keeps the lock: CPython before 3.12 ends a thread of a subinterpreter that takes it
+/// again.
+pub fn detach<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+    let is_finalizing = IS_FINALIZING.get(py).and_then(|function| function.bind(py).call0().ok());
+    match is_finalizing.is_some_and(|answer| answer.is_truthy().unwrap_or(false)) {
+        true => work(),
+        false => py.detach(work),
+    }
+}
+
 fn opened<T>(guard: RwLockReadGuard<'_, Option<T>>) -> Option<InUse<'_, T>> {
     RwLockReadGuard::try_map(guard, Option::as_ref).ok()
 }
 
-/// A long operation of a thread.
+/// An operation of a thread that runs code of Python.
 pub struct Busy<'h>(&'h Mutex<Vec<ThreadId>>);
 
 impl Drop for Busy<'_> {
@@ -113,5 +187,61 @@ impl Drop for Busy<'_> {
         if let Some(at) = busy.iter().position(|&thread| thread == own) {
             busy.swap_remove(at);
         }
+    }
+}
+
+/// The state of an iterator, which threads use in turn.
+pub struct Turns<T> {
+    state: Mutex<T>,
+    /// The thread whose turn it is.
+    owner: Mutex<Option<ThreadId>>,
+}
+
+impl<T: Send> Turns<T> {
+    pub fn new(state: T) -> Self {
+        Turns { state: Mutex::new(state), owner: Mutex::new(None) }
+    }
+
+    /// Waits for the state.
+    ///
+    /// # Errors
+    /// `ValueError` where this thread has it: in a callback or a signal handler.
+    pub fn take(&self, py: Python<'_>) -> PyResult<Turn<'_, T>> {
+        let own = std::thread::current().id();
+        let state = match self.state.try_lock() {
+            Some(state) => state,
+            None if *self.owner.lock() == Some(own) => {
+                return Err(in_use("this iterator is at work already", "a callback or a signal handler"));
+            }
+            // The thread that has it may wait for the interpreter lock.
+            None => py.detach(|| self.state.lock()),
+        };
+        *self.owner.lock() = Some(own);
+        Ok(Turn { state, owner: &self.owner })
+    }
+}
+
+/// The state of an iterator in use.
+pub struct Turn<'t, T> {
+    state: MutexGuard<'t, T>,
+    owner: &'t Mutex<Option<ThreadId>>,
+}
+
+impl<T> Deref for Turn<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.state
+    }
+}
+
+impl<T> DerefMut for Turn<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.state
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        *self.owner.lock() = None; // before the state is unlocked
     }
 }

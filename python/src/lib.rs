@@ -1,7 +1,8 @@
 //! The Python package's native module, `splitpoint._splitpoint`.
 //!
 //! ```text
-//! table.rs  batch.rs  scan.rs        a table           dictionary.rs  build.rs  walk.rs  diff.rs   a dictionary
+//! table.rs  batch.rs  scan.rs  first.rs   a table      dictionary.rs  build.rs  walk.rs  diff.rs   a dictionary
+//! damaged.rs                         what is left of a table
 //! many.rs  values.rs                 many keys         sources.rs  arrow.rs               where pairs come from
 //! shards.rs                          what several processes write together
 //! handle.rs  long.rs  error.rs  bytes.rs  options.rs  report.rs                           what all of them need
@@ -14,9 +15,11 @@ mod arrow;
 mod batch;
 mod build;
 mod bytes;
+mod damaged;
 mod dictionary;
 mod diff;
 mod error;
+mod first;
 mod handle;
 mod lab;
 mod long;
@@ -38,6 +41,8 @@ mod _splitpoint {
     #[pymodule_export]
     use crate::build::build_dictionary;
     #[pymodule_export]
+    use crate::damaged::restore_table;
+    #[pymodule_export]
     use crate::dictionary::{DictionaryCore, DictionaryWalk};
     #[pymodule_export]
     use crate::diff::DictionaryDiff;
@@ -55,6 +60,7 @@ mod _splitpoint {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::handle::remember_is_finalizing(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -7,6 +7,7 @@
 use crate::arrow::Column;
 use crate::bytes::Bytes;
 use crate::error::{OrRaise, invalid};
+use crate::handle::Handle;
 use crate::values::Values;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -55,16 +56,18 @@ impl Found {
 }
 
 /// Looks up `keys`, which are all of them or the next ones, and pushes what it finds.
-pub trait Lookup: Fn(&[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync {}
-impl<F: Fn(&[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync> Lookup for F {}
+pub trait Lookup<T>: Fn(&T, &[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync {}
+impl<T, F: Fn(&T, &[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync> Lookup<T> for F {}
 
 /// The values of the keys that `keys` iterates over, as a list; `default` for those that are absent.
-pub fn get_list<'py>(
+pub fn get_list<'py, T: Send + Sync>(
+    handle: &Handle<T>,
     keys: &Bound<'py, PyAny>,
     default: &Bound<'py, PyAny>,
-    lookup: impl Lookup,
+    lookup: impl Lookup<T>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = keys.py();
+    let _busy = handle.busy();
     let values = PyList::empty(py);
     let mut keys = keys.try_iter()?;
     let (mut bytes, mut ends, mut found) = (Vec::new(), Vec::new(), Found::default());
@@ -80,7 +83,7 @@ pub fn get_list<'py>(
             return Ok(values);
         }
         found.clear();
-        py.detach(|| lookup(&slices(&bytes, &ends), &mut found)).or_raise(py)?;
+        handle.detached(py, |open| lookup(open, &slices(&bytes, &ends), &mut found))?.or_raise(py)?;
         for value in found.iter() {
             match value {
                 Some(value) => values.append(PyBytes::new(py, value))?,
@@ -98,52 +101,82 @@ fn slices<'b>(bytes: &'b [u8], ends: &[usize]) -> Vec<&'b [u8]> {
 }
 
 /// The values of the keys of Arrow arrays; null for those that are absent or null.
-pub fn get_columns(py: Python<'_>, keys: &[Column], lookup: impl Lookup) -> PyResult<Values> {
+pub fn get_columns<T: Send + Sync>(
+    py: Python<'_>,
+    handle: &Handle<T>,
+    keys: &[Column],
+    lookup: impl Lookup<T>,
+) -> PyResult<Values> {
     let mut found = Found::default();
     for keys in keys {
-        get_array(py, keys.len(), |index| keys.value(index), &lookup, &mut found)?;
+        get_array(py, handle, keys.len(), |index| keys.value(index), &lookup, &mut found)?;
     }
     Ok(Values::new(found))
 }
 
-/// The values of the keys in `bytes`, `width` bytes each. Of `padded` ones zeros at the end are no part of the key.
-pub fn get_fixed(py: Python<'_>, bytes: &[u8], width: usize, padded: bool, lookup: impl Lookup) -> PyResult<Values> {
+/// Keys of `width` bytes each, one behind another.
+pub struct Fixed<'k> {
+    pub bytes: &'k [u8],
+    pub width: usize,
+    /// Zeros at the end are no part of a key.
+    pub is_padded: bool,
+    /// Not zero for a key that is null.
+    pub nulls: Option<&'k [u8]>,
+}
+
+/// The values of the keys of an array of NumPy; null for those that are absent or null.
+pub fn get_fixed<T: Send + Sync>(
+    py: Python<'_>,
+    handle: &Handle<T>,
+    keys: &Fixed<'_>,
+    lookup: impl Lookup<T>,
+) -> PyResult<Values> {
+    let &Fixed { bytes, width, is_padded, nulls } = keys;
     if width == 0 {
         return Err(invalid("keys of 0 bytes: give an array of another dtype"));
     }
+    let count = bytes.len() / width;
+    if nulls.is_some_and(|nulls| nulls.len() != count) {
+        return Err(invalid("a mask of another length than its array"));
+    }
     let key = |index: usize| {
+        if nulls.is_some_and(|nulls| nulls[index] != 0) {
+            return None;
+        }
         let key = &bytes[index * width..(index + 1) * width];
-        let len = if padded { key.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) } else { width };
+        let len = if is_padded { key.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) } else { width };
         Some(&key[..len])
     };
     let mut found = Found::default();
-    get_array(py, bytes.len() / width, key, &lookup, &mut found)?;
+    get_array(py, handle, count, key, &lookup, &mut found)?;
     Ok(Values::new(found))
 }
 
-fn get_array<'k>(
+fn get_array<'k, T: Send + Sync>(
     py: Python<'_>,
+    handle: &Handle<T>,
     len: usize,
     key: impl Fn(usize) -> Option<&'k [u8]> + Send + Sync,
-    lookup: &impl Lookup,
+    lookup: &impl Lookup<T>,
     found: &mut Found,
 ) -> PyResult<()> {
+    let _busy = handle.busy();
     let mut some = Found::default();
     for start in (0..len).step_by(KEYS_BETWEEN_LOOKS) {
         let end = len.min(start + KEYS_BETWEEN_LOOKS);
-        py.detach(|| {
+        let looked_up = handle.detached(py, |open| {
             let keys: Vec<Option<&[u8]>> = (start..end).map(&key).collect();
             let present: Vec<&[u8]> = keys.iter().flatten().copied().collect();
             if present.len() == keys.len() {
-                return lookup(&present, found);
+                return lookup(open, &present, found);
             }
             some.clear();
-            lookup(&present, &mut some)?;
+            lookup(open, &present, &mut some)?;
             let mut values = some.iter();
             keys.iter().for_each(|key| found.push(key.and_then(|_| values.next().flatten())));
             Ok(())
-        })
-        .or_raise(py)?;
+        });
+        looked_up?.or_raise(py)?;
         py.check_signals()?;
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! Options by name, as Python passes them.
 
-use crate::error::invalid;
+use crate::error::{invalid, wrong_type};
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use splitpoint::hash::{HashFunction, HashKind};
 use splitpoint::{Compression, DictionaryBuilder, Duplicates, Durability, Effort, Index, TableOptions};
@@ -19,9 +21,75 @@ pub fn hash_kind(name: &str) -> PyResult<HashKind> {
     one_of("hash", name, &known)
 }
 
+/// The option `name` of the dictionary that Python passes, where `None` is one that was left out.
+fn option<'py, T: FromPyObjectOwned<'py>>(
+    given: &Bound<'py, PyAny>,
+    name: &str,
+    expected: &str,
+) -> PyResult<Option<T>> {
+    let value = given.get_item(name)?;
+    if value.is_none() {
+        return Ok(None);
+    }
+    value.extract::<T>().map(Some).map_err(|error| {
+        let error: PyErr = error.into();
+        let message = format!("{name} is {}, expected {expected}", shown(&value));
+        match error.is_instance_of::<PyTypeError>(given.py()) {
+            true => wrong_type(message),
+            false => invalid(message), // a number out of range, a text that is no text
+        }
+    })
+}
+
+/// The value as Python shows it, cut.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    const CHARACTERS: usize = 64;
+    let text = value.repr().map_or_else(|_| "of this type".to_owned(), |text| text.to_string());
+    text.chars().take(CHARACTERS).collect()
+}
+
+/// What an option of a type may be.
+trait Expected {
+    const EXPECTED: &'static str;
+}
+
+macro_rules! expected {
+    ($($kind:ty: $text:literal),* $(,)?) => {
+        $(impl Expected for $kind {
+            const EXPECTED: &'static str = $text;
+        })*
+    };
+}
+
+expected!(
+    u32: "a number from 0 to 2**32 - 1",
+    u64: "a number from 0 to 2**64 - 1",
+    usize: "a number from 0 to 2**64 - 1",
+    bool: "True or False",
+    String: "a text",
+    std::path::PathBuf: "a path",
+);
+
+/// A struct of options, read one by one so that an error names the option.
+macro_rules! options {
+    ($(#[$about:meta])* pub struct $name:ident { $($option:ident: Option<$kind:ty>,)* }) => {
+        $(#[$about])*
+        pub struct $name {
+            $($option: Option<$kind>,)*
+        }
+
+        impl<'py> FromPyObject<'_, 'py> for $name {
+            type Error = PyErr;
+
+            fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+                Ok($name { $($option: option(&given, stringify!($option), <$kind as Expected>::EXPECTED)?,)* })
+            }
+        }
+    };
+}
+
+options! {
 /// The options of a table; those that Python leaves out keep their defaults.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
 pub struct Options {
     page_bytes: Option<u32>,
     fill_factor: Option<u32>,
@@ -33,6 +101,7 @@ pub struct Options {
     durability: Option<String>,
     log_bytes: Option<u64>,
     publish_counters: Option<bool>,
+}
 }
 
 /// Sets what is given.
@@ -63,9 +132,8 @@ impl Options {
     }
 }
 
+options! {
 /// The options of a build; those that Python leaves out keep their defaults.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
 pub struct BuildOptions {
     index: Option<String>,
     bucket_keys: Option<u32>,
@@ -85,6 +153,7 @@ pub struct BuildOptions {
     temporary_directory: Option<std::path::PathBuf>,
     shards: Option<u32>,
     filter: Option<u32>,
+}
 }
 
 impl BuildOptions {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use splitpoint::{Compression, DictionaryStat, Fault, TableCounters, TableSurvey};
+use splitpoint::{Compression, DictionaryStat, Fault, SalvageReport, TableCounters, TableSurvey};
 
 /// Sets each field under its name.
 macro_rules! set_fields {
@@ -29,6 +29,13 @@ pub fn counters_dict<'py>(py: Python<'py>, counters: &TableCounters) -> PyResult
     set_fields!(dict, counters; pairs, payload_bytes, buckets, file_bytes, memory_bytes, hits, hit_pages, hit_keys,
         misses, miss_pages, miss_keys, overflow_lookups, puts, removals, splits, merges, checkpoints, frames_read,
         frames_written, evictions, latch_waits);
+    Ok(dict)
+}
+
+pub fn salvage_dict<'py>(py: Python<'py>, report: &SalvageReport, faults: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    set_fields!(dict, report; verified, unverified, counted, lost_buckets, losses, conflicts);
+    dict.set_item("faults", faults)?;
     Ok(dict)
 }
 

@@ -3,16 +3,15 @@
 //! They read a few hundred pairs at a time and hold nothing of the table in between, so it may be changed and closed
 //! while they live.
 
-use crate::error::OrRaise;
+use crate::handle::Turns;
 use crate::table::TableCore;
 use crate::walk::Walk;
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use splitpoint::Table;
 
 /// Pairs read at once: more only of one hash.
-const PAIRS: usize = 256;
+pub const PAIRS: usize = 256;
 /// Bytes of pairs read at once, unless one pair has more.
 const BYTES: usize = 1 << 20;
 
@@ -53,12 +52,12 @@ impl Pairs {
         (&self.bytes[start..key_end], &self.bytes[key_end..end])
     }
 
-    /// Reads the next pairs from `cursor` on.
-    pub fn read(&mut self, table: &Table, cursor: u64) -> splitpoint::Result<()> {
+    /// Reads the next pairs from `cursor` on, about `pairs_max` of them.
+    pub fn read(&mut self, table: &Table, cursor: u64, pairs_max: usize) -> splitpoint::Result<()> {
         self.bytes.clear();
         self.ends.clear();
         let mut scan = table.scan_from(cursor);
-        while !self.is_full() || !scan.at_boundary() {
+        while (self.len() < pairs_max && !self.is_full()) || !scan.at_boundary() {
             let Some(pair) = scan.next_ref()? else { break };
             self.push(pair);
             let cursor = scan.cursor();
@@ -95,6 +94,8 @@ impl Pairs {
 struct State {
     pairs: Pairs,
     given: usize,
+    /// Nothing was read yet, and the first pair is the first of the table.
+    begins: bool,
     /// Behind the pairs given so far; `None` at the end.
     cursor: Option<u64>,
 }
@@ -104,12 +105,14 @@ struct State {
 pub struct TableScan {
     table: Py<TableCore>,
     give: Give,
-    state: Mutex<State>,
+    state: Turns<State>,
 }
 
 impl TableScan {
+    /// From a cursor on; 0 is the beginning.
     pub fn new(table: Py<TableCore>, cursor: u64, give: Give) -> Self {
-        TableScan { table, give, state: Mutex::new(State { pairs: Pairs::default(), given: 0, cursor: Some(cursor) }) }
+        let state = State { pairs: Pairs::default(), given: 0, begins: cursor == 0, cursor: Some(cursor) };
+        TableScan { table, give, state: Turns::new(state) }
     }
 }
 
@@ -120,21 +123,18 @@ impl TableScan {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Another thread that has it may wait for the interpreter lock.
-        let mut state = match self.state.try_lock() {
-            Some(state) => state,
-            None => py.detach(|| self.state.lock()),
-        };
-        let State { pairs, given, cursor } = &mut *state;
+        let mut state = self.state.take(py)?;
+        let State { pairs, given, begins, cursor } = &mut *state;
         if *given == pairs.len() {
             let Some(from) = *cursor else { return Ok(None) };
-            let table = self.table.get().table(py)?;
-            let table: &Table = &table;
             *given = 0;
-            if let Err(error) = py.detach(|| pairs.read(table, from)) {
+            let table = self.table.get();
+            let read = if *begins { table.read_first(py, pairs) } else { table.read_from(py, pairs, from) };
+            if let Err(error) = read {
                 *pairs = Pairs::default(); // the next call tries again
-                return Err(error).or_raise(py);
+                return Err(error);
             }
+            *begins = false;
             if pairs.len() == 0 {
                 *cursor = None;
                 return Ok(None);
@@ -148,10 +148,7 @@ impl TableScan {
 
     /// Where a later scan goes on; `None` at the end.
     #[getter]
-    fn cursor(&self, py: Python<'_>) -> Option<u64> {
-        match self.state.try_lock() {
-            Some(state) => state.cursor,
-            None => py.detach(|| self.state.lock().cursor),
-        }
+    fn cursor(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.state.take(py)?.cursor)
     }
 }

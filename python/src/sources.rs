@@ -2,10 +2,11 @@
 //!
 //! Either way they reach a sink in parts, without the interpreter lock, and between two parts Ctrl-C is looked for.
 
-use crate::arrow::{Column, column_number, has_stream, import_stream};
+use crate::arrow::{Arrays, has_tables, pair_columns};
 use crate::bytes::Bytes;
 use crate::error::{OrRaise, invalid, wrong_type};
-use arrow_array::RecordBatchReader;
+use arrow_array::Array;
+use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ pub fn feed(
     sink: impl FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send,
 ) -> PyResult<Option<u64>> {
     let mut feed = Feed { py: source.py(), nulls, progress, sink, count: 0, reported: Instant::now() };
-    let all = if has_stream(source)? { feed.stream(source, columns)? } else { feed.iterable(source)? };
+    let all = if has_tables(source)? { feed.tables(source, columns)? } else { feed.iterable(source)? };
     if let (true, Some(progress)) = (all, progress) {
         progress.call1(("read", feed.count, source.py().None()))?;
     }
@@ -58,20 +59,35 @@ struct Feed<'f, 'py, S> {
 }
 
 impl<S: FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send> Feed<'_, '_, S> {
-    fn stream(&mut self, source: &Bound<'_, PyAny>, (key, value): (Option<&str>, Option<&str>)) -> PyResult<bool> {
-        let py = self.py;
-        let mut reader = import_stream(source)?;
-        let schema = reader.schema();
-        let (key, value) = (column_number(&schema, key, 0)?, column_number(&schema, value, 1)?);
+    fn tables(&mut self, source: &Bound<'_, PyAny>, columns: (Option<&str>, Option<&str>)) -> PyResult<bool> {
+        // A reader of pyarrow is asked for its batches, as its stream would turn an exception into a message.
+        let read_next = match source.hasattr("read_next_batch")? {
+            true => {
+                Arrays::none_of(&source.getattr("schema")?)?.pair_numbers(columns.0, columns.1)?;
+                source.getattr("read_next_batch")?
+            }
+            false => return self.table(Arrays::of(source)?, columns),
+        };
         loop {
-            // The producer takes the interpreter lock if it needs it.
-            let Some(batch) = py.detach(|| reader.next()) else { return Ok(true) };
-            let batch = batch.map_err(|error| invalid(format!("the Arrow stream: {error}")))?;
-            let name = |number: usize| format!("the {:?}", schema.field(number).name());
-            let keys = Column::of(batch.column(key).clone(), &name(key))?;
-            let values = Column::of(batch.column(value).clone(), &name(value))?;
-            for start in (0..batch.num_rows()).step_by(PAIRS) {
-                let rows = start..batch.num_rows().min(start + PAIRS);
+            let batch = match read_next.call0() {
+                Err(end) if end.is_instance_of::<PyStopIteration>(self.py) => return Ok(true),
+                batch => batch?,
+            };
+            if !self.table(Arrays::of(&batch)?, columns)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn table(&mut self, mut arrays: Arrays, (key, value): (Option<&str>, Option<&str>)) -> PyResult<bool> {
+        let py = self.py;
+        let numbers = arrays.pair_numbers(key, value)?;
+        let names = arrays.column_names()?;
+        loop {
+            let Some(batch) = arrays.next(py)? else { return Ok(true) };
+            let (keys, values) = pair_columns(&batch, numbers, &names)?;
+            for start in (0..batch.len()).step_by(PAIRS) {
+                let rows = start..batch.len().min(start + PAIRS);
                 let (sink, nulls, before) = (&mut self.sink, self.nulls, self.count);
                 let count = rows.len() as u64;
                 let more = py.detach(|| -> Result<bool, Refused> {
@@ -103,14 +119,14 @@ impl<S: FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send> Feed<'_, '_, S> {
             ends.clear();
             while ends.len() < PAIRS && bytes.len() < BYTES {
                 let Some(item) = items.next().transpose()? else { break };
-                let (key, value) = pair_of(&item)?;
+                let number = self.count + ends.len() as u64;
+                let (key, value) = pair_of(&item, number)?;
                 bytes.extend_from_slice(&key.extract::<Bytes<'_>>()?);
                 let key_end = bytes.len();
                 let is_pair = !value.is_none();
                 if is_pair {
                     bytes.extend_from_slice(&value.extract::<Bytes<'_>>()?);
                 } else if self.nulls == Nulls::Refused {
-                    let number = self.count + ends.len() as u64;
                     return Err(Refused::Null("value", number).exception(py));
                 }
                 ends.push((key_end, bytes.len(), is_pair));
@@ -149,18 +165,19 @@ impl<S: FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send> Feed<'_, '_, S> {
     }
 }
 
-fn pair_of<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    if let Ok(pair) = item.cast::<PyTuple>()
-        && pair.len() == 2
-    {
-        return Ok((pair.get_item(0)?, pair.get_item(1)?));
+fn pair_of<'py>(item: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    if !item.is_instance_of::<PyTuple>() && !item.is_instance_of::<PyList>() {
+        let class = item.get_type().name()?;
+        return Err(wrong_type(format!(
+            "pair {}: expected a tuple of a key and a value, not {class}; pass an iterable of tuples, a mapping, or an \
+             Arrow table",
+            number + 1
+        )));
     }
-    if let Ok(pair) = item.cast::<PyList>()
-        && pair.len() == 2
-    {
-        return Ok((pair.get_item(0)?, pair.get_item(1)?));
+    match item.len()? {
+        2 => Ok((item.get_item(0)?, item.get_item(1)?)),
+        len => Err(invalid(format!("pair {}: has {len} items; 2 are required, a key and a value", number + 1))),
     }
-    Err(wrong_type("expected pairs of a key and a value: an iterable of tuples, a mapping, or an Arrow table"))
 }
 
 /// Why a part was refused.

@@ -4,33 +4,41 @@
 //! A single lookup that needs no disk and no other thread keeps the interpreter lock, since giving it up costs as much
 //! as the lookup. Everything else gives it up.
 
-use crate::arrow::{export_table, import_columns};
+use crate::arrow::{column_of_items, export_table, import_columns};
 use crate::batch::BatchCore;
 use crate::build::watched;
 use crate::bytes::Bytes;
-use crate::error::{OrRaise, closed, invalid, refuse_pickle};
-use crate::handle::{Handle, InUse};
+use crate::damaged::salvage_into;
+use crate::dictionary::{DictionaryCore, thaw};
+use crate::error::{OrRaise, absent, invalid, refuse_pickle};
+use crate::first::First;
+use crate::handle::{Handle, InUse, detach};
 use crate::long::{Watch, run_long};
-use crate::many::{Lookup, get_columns, get_fixed, get_list};
+use crate::many::{Fixed, Found, get_columns, get_fixed, get_list};
 use crate::options::{BuildOptions, Options};
 use crate::report::{counters_dict, fault_list, survey_dict};
-use crate::scan::{Give, TableScan};
+use crate::scan::{Give, PAIRS, Pairs, TableScan};
 use crate::sources::{self, Pair};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use splitpoint::linear::Position;
 use splitpoint::{Backup, ErrorKind, HashKind, Table, TableOptions};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The part of `splitpoint.Table` that is written in Rust.
 #[pyclass(subclass, frozen, module = "splitpoint._splitpoint", weakref)]
 pub struct TableCore {
     handle: Arc<Handle<Table>>,
+    opened: OnceLock<Opened>,
+    first: First,
+}
+
+/// What is known of a table once it was opened.
+struct Opened {
     path: Option<PathBuf>,
-    readonly: bool,
+    is_readonly: bool,
     hash: (HashKind, u64),
 }
 
@@ -57,22 +65,83 @@ impl TableCore {
         py: Python<'_>,
         work: impl FnOnce(&Table) -> splitpoint::Result<T> + Send,
     ) -> PyResult<T> {
-        let table = self.table(py)?;
-        let table: &Table = &table;
-        py.detach(|| work(table)).or_raise(py)
+        self.handle.detached(py, work)?.or_raise(py)
+    }
+
+    /// What a program may do at its end.
+    fn ending(&self, py: Python<'_>, work: impl FnOnce(&Table) -> splitpoint::Result<()> + Send) -> PyResult<()> {
+        let done = {
+            let table = self.table(py)?;
+            let table: &Table = &table;
+            detach(py, || work(table))
+        };
+        done.or_raise(py)
+    }
+
+    /// A change of `key`.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        work: impl FnOnce(&Table) -> splitpoint::Result<T> + Send,
+    ) -> PyResult<T> {
+        let changed = self.handle.detached(py, work)?;
+        self.first.written(|| self.position(key));
+        changed.or_raise(py)
+    }
+
+    /// A removal. After that of the last pair, later ones need not pass the empty buckets.
+    fn removal<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Table) -> splitpoint::Result<T> + Send,
+    ) -> PyResult<T> {
+        let begun = self.first.begun();
+        let (removed, is_empty) = self.handle.detached(py, |table| (work(table), table.is_empty()))?;
+        if let Some(begun) = begun.filter(|_| is_empty) {
+            self.first.found(begun, u64::MAX);
+        }
+        removed.or_raise(py)
+    }
+
+    /// Notes changes of many keys.
+    pub fn changed(&self) {
+        self.first.written(|| 0);
+    }
+
+    fn position(&self, key: &[u8]) -> u64 {
+        self.opened.get().map_or(0, |Opened { hash: (kind, seed), .. }| Position::of(kind.hash(key, *seed)).0)
+    }
+
+    /// Reads the next pairs from `cursor` on.
+    pub fn read_from(&self, py: Python<'_>, pairs: &mut Pairs, cursor: u64) -> PyResult<()> {
+        self.detached(py, |table| pairs.read(table, cursor, PAIRS))
+    }
+
+    /// Reads the first pair of hash order, and those of the same hash: many iterators are made for one pair only, and
+    /// the next one may be behind many empty buckets.
+    pub fn read_first(&self, py: Python<'_>, pairs: &mut Pairs) -> PyResult<()> {
+        let begun = self.first.begin();
+        self.detached(py, |table| pairs.read(table, begun.position, 1))?;
+        let first = if pairs.len() == 0 { u64::MAX } else { self.position(pairs.pair(0).0) };
+        self.first.found(begun, first);
+        Ok(())
     }
 
     /// The value of `key`; `None` if it is absent.
     #[inline]
     fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let table = self.table(py)?;
-        let table: &Table = &table;
         // Taken out, as making an exception may run code of Python that looks something up too.
         let mut value = VALUE.take();
-        let found = match table.get_ready(key, &mut value) {
-            Some(found) => found,
-            None => py.detach(|| table.get_into(key, &mut value)).or_raise(py)?,
+        let found = {
+            let table = self.table(py)?;
+            let table: &Table = &table;
+            match table.get_ready(key, &mut value) {
+                Some(found) => Ok(found),
+                None => py.detach(|| table.get_into(key, &mut value)),
+            }
         };
+        let found = found.or_raise(py)?;
         let found = found.then(|| PyBytes::new(py, &value));
         if value.capacity() <= KEPT_BYTES {
             VALUE.set(value);
@@ -100,8 +169,8 @@ impl TableCore {
     }
 }
 
-fn lookup(table: &Table) -> impl Lookup {
-    |keys, found| table.get_many_with(keys, |_, value| found.push(value))
+fn lookup(table: &Table, keys: &[&[u8]], found: &mut Found) -> splitpoint::Result<()> {
+    table.get_many_with(keys, |_, value| found.push(value))
 }
 
 /// Opens the table as `flag` says, like `dbm.open`.
@@ -155,35 +224,43 @@ fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
 
 #[pymethods]
 impl TableCore {
+    /// Not open yet: `_open` opens it, so that a subclass chooses the arguments of its `__init__`.
     #[new]
-    #[pyo3(signature = (path, flag, mode, options))]
-    fn new(py: Python<'_>, path: Option<PathBuf>, flag: &str, mode: u32, options: Options) -> PyResult<Self> {
-        let table = match &path {
-            Some(path) => py.detach(|| open(path, flag, mode, options))?,
-            None => options.table_options()?.in_memory(),
-        }
-        .or_raise(py)?;
-        let (hash, seed) = table.hash_function();
-        let hash = (HashKind::from_name(hash).unwrap_or(HashKind::User), seed);
+    fn new() -> Self {
+        TableCore { handle: Arc::default(), opened: OnceLock::new(), first: First::default() }
+    }
+
+    #[pyo3(signature = (path, flag, mode, options, /))]
+    fn _open(&self, py: Python<'_>, path: Option<PathBuf>, flag: &str, mode: u32, options: Options) -> PyResult<()> {
         let name = path.as_ref().map_or_else(|| "(memory)".into(), |path| path.display().to_string());
-        let readonly = path.is_some() && flag == "r";
-        Ok(TableCore { handle: Arc::new(Handle::new(table, name)), path, readonly, hash })
+        self.handle.open(name, || {
+            let table = match &path {
+                Some(path) => py.detach(|| open(path, flag, mode, options))?,
+                None => options.table_options()?.in_memory(),
+            }
+            .or_raise(py)?;
+            let (hash, seed) = table.hash_function();
+            let hash = (HashKind::from_name(hash).unwrap_or(HashKind::User), seed);
+            let is_readonly = path.is_some() && flag == "r";
+            let _ = self.opened.set(Opened { path, is_readonly, hash });
+            Ok(table)
+        })
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes: Bytes<'_> = key.extract()?;
-        self.find(py, &bytes)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+        self.find(py, &bytes)?.ok_or_else(|| absent(key))
     }
 
     fn __setitem__(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {
-        self.detached(py, |table| table.put(&key, &value))
+        self.change(py, &key, |table| table.put(&key, &value))
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         let bytes: Bytes<'_> = key.extract()?;
-        match self.detached(py, |table| table.remove(&bytes))? {
+        match self.removal(py, |table| table.remove(&bytes))? {
             true => Ok(()),
-            false => Err(PyKeyError::new_err(key.clone().unbind())),
+            false => Err(absent(key)),
         }
     }
 
@@ -205,7 +282,7 @@ impl TableCore {
     /// >>> table = splitpoint.memory()
     /// >>> table.get(b"alice"), table.get(b"alice", b"-")
     /// (None, b'-')
-    #[pyo3(signature = (key, default = None, /))]
+    #[pyo3(signature = (key, /, default = None))]
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -223,7 +300,7 @@ impl TableCore {
     /// (True, False, b'1')
     #[pyo3(signature = (key, value, /))]
     fn insert(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<bool> {
-        self.detached(py, |table| table.insert(&key, &value))
+        self.change(py, &key, |table| table.insert(&key, &value))
     }
 
     /// Stores `value` and returns the earlier one, or `None`. Atomic.
@@ -234,7 +311,7 @@ impl TableCore {
     /// (None, b'1')
     #[pyo3(signature = (key, value, /))]
     fn replace<'py>(&self, py: Python<'py>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let old = self.detached(py, |table| table.replace(&key, &value))?;
+        let old = self.change(py, &key, |table| table.replace(&key, &value))?;
         Ok(old.map(|old| PyBytes::new(py, &old)))
     }
 
@@ -248,7 +325,7 @@ impl TableCore {
     /// (6, 12, b'first second')
     #[pyo3(signature = (key, tail, /))]
     fn append(&self, py: Python<'_>, key: Bytes<'_>, tail: Bytes<'_>) -> PyResult<usize> {
-        self.detached(py, |table| table.append(&key, &tail))
+        self.change(py, &key, |table| table.append(&key, &tail))
     }
 
     /// Removes `key`. Returns whether it was present; `del table[key]` raises `KeyError` instead.
@@ -259,12 +336,12 @@ impl TableCore {
     /// False
     #[pyo3(signature = (key, /))]
     fn remove(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
-        self.detached(py, |table| table.remove(&key))
+        self.removal(py, |table| table.remove(&key))
     }
 
     #[pyo3(signature = (key, /))]
     fn _take<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let taken = self.detached(py, |table| {
+        let taken = self.removal(py, |table| {
             loop {
                 let Some(value) = table.get(&key)? else { return Ok(None) };
                 if table.compare_and_set(&key, Some(&value), None)? {
@@ -291,7 +368,7 @@ impl TableCore {
         expected: Option<Bytes<'_>>,
         new: Option<Bytes<'_>>,
     ) -> PyResult<bool> {
-        self.detached(py, |table| table.compare_and_set(&key, expected.as_deref(), new.as_deref()))
+        self.change(py, &key, |table| table.compare_and_set(&key, expected.as_deref(), new.as_deref()))
     }
 
     /// Removes all pairs.
@@ -308,8 +385,8 @@ impl TableCore {
 
     #[pyo3(signature = (keys, default, /))]
     fn _get_list<'py>(&self, keys: &Bound<'py, PyAny>, default: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let table = self.table(keys.py())?;
-        get_list(keys, default, lookup(&table))
+        drop(self.table(keys.py())?);
+        get_list(&self.handle, keys, default, lookup)
     }
 
     /// For an Arrow array, or one in chunks.
@@ -317,13 +394,31 @@ impl TableCore {
     fn _get_column<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = keys.py();
         let keys = import_columns(keys)?;
-        get_columns(py, &keys, lookup(&*self.table(py)?))?.into_python(py)
+        drop(self.table(py)?);
+        get_columns(py, &self.handle, &keys, lookup)?.into_python(py)
     }
 
-    /// For keys of `width` bytes, one behind another.
-    #[pyo3(signature = (keys, width, padded, /))]
-    fn _get_fixed<'py>(&self, py: Python<'py>, keys: &[u8], width: usize, padded: bool) -> PyResult<Bound<'py, PyAny>> {
-        get_fixed(py, keys, width, padded, lookup(&*self.table(py)?))?.into_python(py)
+    /// For keys of `width` bytes, one behind another, where `nulls` has a byte for each that is not 0 for null.
+    #[pyo3(signature = (keys, width, padded, nulls, /))]
+    fn _get_fixed<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &[u8],
+        width: usize,
+        padded: bool,
+        nulls: Option<&[u8]>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        drop(self.table(py)?);
+        let keys = Fixed { bytes: keys, width, is_padded: padded, nulls };
+        get_fixed(py, &self.handle, &keys, lookup)?.into_python(py)
+    }
+
+    /// For an iterable of keys and `None`, as for an Arrow array.
+    #[pyo3(signature = (keys, /))]
+    fn _get_items<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        drop(self.table(py)?);
+        get_columns(py, &self.handle, &[column_of_items(keys)?], lookup)?.into_python(py)
     }
 
     /// Stores the pairs of an iterable, or of what exports an Arrow stream.
@@ -341,9 +436,11 @@ impl TableCore {
             // Taken for each part, so that an iterable may close the table and be told so.
             let Some(table) = self.handle.wait() else { return Ok(false) };
             let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|pair| (pair.0, pair.1.unwrap_or_default())).collect();
-            table.put_many(&pairs).map(|()| true)
+            let put = table.put_many(&pairs);
+            self.changed();
+            put.map(|()| true)
         })?
-        .ok_or_else(|| closed(py, self.handle.name()))
+        .ok_or_else(|| self.handle.closed(py))
     }
 
     /// Appends the tail of each pair of an iterable or an Arrow table. Returns the new lengths.
@@ -359,10 +456,12 @@ impl TableCore {
         sources::feed(pairs, (None, None), sources::Nulls::Refused, None, |pairs: &[Pair<'_>]| {
             let Some(table) = self.handle.wait() else { return Ok(false) };
             let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|pair| (pair.0, pair.1.unwrap_or_default())).collect();
-            lengths.extend(table.append_many(&pairs)?);
+            let appended = table.append_many(&pairs);
+            self.changed();
+            lengths.extend(appended?);
             Ok(true)
         })?
-        .ok_or_else(|| closed(py, self.handle.name()))?;
+        .ok_or_else(|| self.handle.closed(py))?;
         Ok(lengths)
     }
 
@@ -417,7 +516,9 @@ impl TableCore {
     /// >>> table = splitpoint.memory()
     /// >>> table.firstkey()
     fn firstkey(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
-        self.first_from(py, 0, |_| true)
+        let mut pairs = Pairs::default();
+        self.read_first(py, &mut pairs)?;
+        Ok((pairs.len() > 0).then(|| PyBytes::new(py, pairs.pair(0).0).unbind()))
     }
 
     /// The key after `key` in hash order; `None` at the end. `key` may have been removed in the meantime.
@@ -433,8 +534,7 @@ impl TableCore {
     /// [b'alice', b'bob']
     #[pyo3(signature = (key, /))]
     fn nextkey(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<Option<Py<PyBytes>>> {
-        let (kind, seed) = self.hash;
-        let position = Position::of(kind.hash(&key, seed)).0;
+        let position = self.position(&key);
         let key: &[u8] = &key;
         let mut passed = !self.__contains__(py, Bytes::from(key))?;
         self.first_from(py, position, |found| {
@@ -450,7 +550,7 @@ impl TableCore {
     /// >>> table = splitpoint.memory()
     /// >>> table.sync()
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        self.detached(py, Table::sync)
+        self.ending(py, Table::sync)
     }
 
     /// Writes all changes to the file, so that processes that open it for reading see them.
@@ -459,7 +559,7 @@ impl TableCore {
     /// >>> table = splitpoint.memory()
     /// >>> table.checkpoint()
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
-        self.detached(py, Table::checkpoint)
+        self.ending(py, Table::checkpoint)
     }
 
     /// Makes all writes durable and closes the table; raises what failed. A second call does nothing.
@@ -477,11 +577,10 @@ impl TableCore {
 
     #[pyo3(signature = (progress, /))]
     fn _compact(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let table = self.table(py)?;
-        let table: &Table = &table;
         let _busy = self.handle.busy();
-        let watch = Watch::default();
-        run_long(py, "compact", progress, &watch, || table.compact_with(|done, all| watch.report(done, all)).map(drop))
+        let (table, watch) = (self.table(py)?, &Watch::default());
+        let compact = move || table.compact_with(|done, all| watch.report(done, all)).map(drop);
+        run_long(py, "compact", progress, watch, compact)
     }
 
     #[pyo3(signature = (path, overwrite, progress, /))]
@@ -492,13 +591,11 @@ impl TableCore {
         overwrite: bool,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let table = self.table(py)?;
-        let table: &Table = &table;
         let _busy = self.handle.busy();
-        let watch = Watch::default();
-        run_long(py, "backup", progress, &watch, || {
+        let (table, watch) = (self.table(py)?, &Watch::default());
+        run_long(py, "backup", progress, watch, move || {
             let mut backup = Backup::new().overwrite(overwrite).progress(|done, all| watch.report(done, all));
-            backup.save(table, &path).map(drop)
+            backup.save(&table, &path).map(drop)
         })
     }
 
@@ -509,22 +606,21 @@ impl TableCore {
     /// >>> table.verify()
     /// []
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let table = self.table(py)?;
-        let table: &Table = &table;
-        let watch = Watch::default();
-        run_long(py, "verify", None, &watch, || table.verify_while(|| watch.proceed())).map(fault_list)
+        let _busy = self.handle.busy();
+        let (table, watch) = (self.table(py)?, &Watch::default());
+        run_long(py, "verify", None, watch, move || table.verify_while(|| watch.proceed())).map(fault_list)
     }
 
     fn _survey<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let table = self.table(py)?;
-        let table: &Table = &table;
-        let watch = Watch::default();
-        let survey = run_long(py, "stats", None, &watch, || table.survey_while(|| watch.proceed()))?;
+        let _busy = self.handle.busy();
+        let (table, watch) = (self.table(py)?, &Watch::default());
+        let survey = run_long(py, "stats", None, watch, move || table.survey_while(|| watch.proceed()))?;
         survey_dict(py, &survey)
     }
 
     fn _counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        counters_dict(py, &self.table(py)?.counters())
+        let counters = self.table(py)?.counters();
+        counters_dict(py, &counters)
     }
 
     /// Writes the pairs to a dictionary at `path`; gives their number.
@@ -536,18 +632,48 @@ impl TableCore {
         options: BuildOptions,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let table = self.table(py)?;
-        let table: &Table = &table;
         let watch = Arc::new(Watch::default());
         let builder = watched(&options.builder()?, &watch);
         let _busy = self.handle.busy();
-        run_long(py, "write", progress, &watch, || table.freeze(path, &builder))
+        let table = self.table(py)?;
+        run_long(py, "write", progress, &watch, move || table.freeze(path, &builder))
+    }
+
+    /// Stores what can be read of the damaged file at `path`.
+    #[pyo3(signature = (path, only_verified, progress, /))]
+    fn _salvage<'py>(
+        &self,
+        py: Python<'py>,
+        path: PathBuf,
+        only_verified: bool,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let _busy = self.handle.busy();
+        let report = salvage_into(py, path, self.table(py)?, only_verified, progress);
+        self.changed();
+        report
+    }
+
+    /// Stores the pairs of a dictionary.
+    #[pyo3(signature = (dictionary, progress, /))]
+    fn _thaw(
+        &self,
+        py: Python<'_>,
+        dictionary: &Bound<'_, DictionaryCore>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let _busy = self.handle.busy();
+        let dictionary = dictionary.get().shared(py)?;
+        let (table, watch) = (self.table(py)?, &Watch::default());
+        let stored = run_long(py, "thaw", progress, watch, move || thaw(&dictionary, &table, watch));
+        self.changed();
+        stored
     }
 
     /// The path that it was opened at; `None` in memory.
     #[getter]
     fn path(&self) -> Option<&PathBuf> {
-        self.path.as_ref()
+        self.opened.get()?.path.as_ref()
     }
 
     /// Whether it was closed.
@@ -559,13 +685,14 @@ impl TableCore {
     /// Whether it was opened with the flag `r`.
     #[getter]
     fn readonly(&self) -> bool {
-        self.readonly
+        self.opened.get().is_some_and(|opened| opened.is_readonly)
     }
 
     /// The name of its hash function, and the seed.
     #[getter]
-    fn hash_function(&self) -> (&'static str, u64) {
-        (self.hash.0.name(), self.hash.1)
+    fn hash_function(&self, py: Python<'_>) -> PyResult<(&'static str, u64)> {
+        let opened = self.opened.get().ok_or_else(|| self.handle.closed(py))?;
+        Ok((opened.hash.0.name(), opened.hash.1))
     }
 
     #[pyo3(signature = (requested_schema = None))]
@@ -590,8 +717,8 @@ impl Drop for TableCore {
         if self.handle.is_closed() {
             return;
         }
-        let handle = std::mem::replace(&mut self.handle, Arc::new(Handle::closed()));
-        if Python::try_attach(|py| py.detach(|| drop(handle))).is_none() {
+        let handle = std::mem::take(&mut self.handle);
+        if Python::try_attach(|py| detach(py, || drop(handle))).is_none() {
             // The interpreter is ending; the closure was dropped, and the table with it.
         }
     }

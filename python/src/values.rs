@@ -1,11 +1,10 @@
 //! `Values`: what a lookup of an array of keys gives. One buffer with all values, which Arrow takes without a copy.
 
 use crate::arrow::export_array;
-use crate::error::invalid;
+use crate::error::{invalid, out_of_range};
 use crate::many::Found;
 use arrow_array::{Array, LargeBinaryArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -49,8 +48,8 @@ impl ValuesCore {
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let len = self.0.len();
         let from_start = if index < 0 { index.checked_add_unsigned(len) } else { Some(index) };
-        let index = from_start.and_then(|index| usize::try_from(index).ok()).filter(|&index| index < len);
-        let index = index.ok_or_else(|| PyIndexError::new_err("index out of range"))?;
+        let found = from_start.and_then(|index| usize::try_from(index).ok()).filter(|&index| index < len);
+        let index = found.ok_or_else(|| out_of_range(format!("index {index} of {len} values")))?;
         Ok(self.value(index).map(|value| PyBytes::new(py, value)))
     }
 

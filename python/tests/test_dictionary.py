@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections.abc
+import copy
 import os
+import pickle
 import subprocess
 import sys
 
@@ -261,7 +263,7 @@ def test_sources_of_arrow(spd, frame):
             assert words == PAIRS
     table = splitpoint.memory()
     assert table.update_many(frame.select(["key", "value"])) == 5000 and table == PAIRS
-    for names, error in ((("no", "value"), ValueError), (("n", "value"), TypeError), ((None, None), TypeError)):
+    for names, error in ((("no", "value"), ValueError), (("n", "value"), TypeError)):
         with pytest.raises(error):
             Dictionary.build(frame, spd, key=names[0], value=names[1])
     nulls = pa.table({"key": [b"a", b"key 1"], "value": [b"1", None]})
@@ -279,9 +281,212 @@ def test_a_stream_that_fails(spd, frame, tmp_path):
         yield from frame.to_batches()
         raise RuntimeError("the source broke")
 
-    with pytest.raises(ValueError, match="the source broke"):
-        Dictionary.build(pa.RecordBatchReader.from_batches(frame.schema, batches()), spd, key="key")
+    class Wrapped:
+        """Its stream has a message in the place of an exception."""
+
+        def __init__(self, reader):
+            self.reader = reader
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return self.reader.__arrow_c_stream__()
+
+    reader = lambda batches: pa.RecordBatchReader.from_batches(frame.schema, batches)
+    with pytest.raises(RuntimeError, match="the source broke"):
+        Dictionary.build(reader(batches()), spd, key="key", value="value")
+    with pytest.raises(splitpoint.InvalidArgumentError, match="the source broke"):
+        Dictionary.build(Wrapped(reader(batches())), spd, key="key", value="value")
+    for raised in (KeyboardInterrupt(), SystemExit(3), MemoryError("no")):
+
+        def raising(raised=raised):
+            yield from frame.to_batches()
+            raise raised
+
+        for source in (reader(raising()), Wrapped(reader(raising()))):
+            with pytest.raises(type(raised)) as got:
+                Dictionary.build(source, spd, key="key", value="value")
+            if isinstance(raised, SystemExit):
+                assert got.value.code == 3
     assert os.listdir(tmp_path) == []
+
+
+def test_columns_that_nobody_named_are_not_left_out(spd, frame, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(frame, tmp_path / "frame.parquet")
+    sources = [frame, frame.to_reader(), tmp_path / "frame.parquet", pyarrow.parquet.ParquetFile(tmp_path / "frame.parquet")]
+    for library in ("pandas", "polars"):
+        if module := sys.modules.get(library):
+            sources.append(frame.to_pandas() if library == "pandas" else module.from_arrow(frame))
+    for make in (lambda: sources, lambda: [frame.to_reader()]):
+        for source in make():
+            for names in ({}, {"key": "key"}, {"value": "value"}):
+                with pytest.raises(splitpoint.InvalidArgumentError, match="3 columns.*key= and value="):
+                    Dictionary.build(source, spd, **names)
+    two = frame.select(["key", "value"])
+    for names in ({"key": "value"}, {"value": "key"}, {"key": "value", "value": "key"}):
+        for source in (two, two.to_reader(), *([two.to_pandas()] if "pandas" in sys.modules else [])):
+            with Dictionary.build(source, spd, **names) as words:
+                assert words[b"value 49"] == b"key 7" and len(words) == 5000
+    twice = pa.Table.from_arrays([two["key"], two["value"]], ["a", "a"])
+    with pytest.raises(splitpoint.InvalidArgumentError, match="several columns"):
+        Dictionary.build(twice, spd, key="a", value="a")
+
+
+def test_what_is_no_bytes_in_arrow_is_refused_and_nulls_are_nulls(spd):
+    pa = pytest.importorskip("pyarrow")
+
+    class Address(pa.ExtensionType):
+        def __init__(self):
+            super().__init__(pa.binary(8), "some.address")
+
+        def __arrow_ext_serialize__(self):
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage, serialized):
+            return cls()
+
+    table = splitpoint.memory()
+    addresses = pa.ExtensionArray.from_storage(Address(), pa.array([b"8 bytes."], pa.binary(8)))
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0]), addresses)
+    for column in (addresses, encoded):
+        for names in ({"k": column, "v": [b"1"]}, {"k": [b"1"], "v": column}):
+            with pytest.raises(splitpoint.ArgumentTypeError, match="some.address"):
+                table.update(pa.table(names))
+    for keys in (addresses, pa.chunked_array([addresses])):
+        with pytest.raises(splitpoint.ArgumentTypeError, match="some.address"):
+            table.get_many(keys)
+    rows = pa.StructArray.from_arrays([pa.array(["a", "b"]), pa.array(["1", "2"])], ["k", "v"], mask=pa.array([False, True]))
+    for source in (rows, pa.chunked_array([rows])):
+        with pytest.raises(ValueError, match="pair 2: the key is null"):
+            table.update_many(source)
+    assert len(table) == 0
+    table["a"] = "1"
+    for empty in ([], [None], [None, None]):
+        column = pa.DictionaryArray.from_arrays(pa.array(empty, pa.int32()), pa.array([], pa.string()))
+        assert list(table.get_many(column)) == empty
+    assert list(table.get_many(pa.array([b"a" * 16], pa.uuid()))) == [None]
+
+
+def test_what_is_no_bytes_in_polars_is_refused_and_nulls_are_nulls(spd):
+    polars = pytest.importorskip("polars")
+    objects = polars.Series("k", [object(), object()], dtype=polars.Object)
+    table = splitpoint.memory()
+    for frame in (polars.DataFrame({"k": objects, "v": ["1", "2"]}), polars.DataFrame({"k": ["1", "2"], "v": objects})):
+        with pytest.raises(splitpoint.ArgumentTypeError, match="objects"):
+            table.update(frame)
+    with pytest.raises(splitpoint.ArgumentTypeError, match="objects"):
+        table.get_many(objects)
+    assert len(table) == 0
+    assert list(table.get_many(polars.Series([None, None]))) == [None, None]
+    with Dictionary.build({"a": "1", "b": "2"}, spd) as words:
+        assert words.update(polars.DataFrame({"k": ["a"], "v": polars.Series([None])})) == 1 and dict(words) == {b"b": b"2"}
+
+
+def test_what_is_no_bytes_in_numpy_is_refused_and_masked_keys_are_null(store):
+    numpy = pytest.importorskip("numpy")
+    masked = numpy.ma.array([b"key 1", b"key 2", b"none"], mask=[False, True, False])
+    assert list(store.get_many(masked)) == [PAIRS[b"key 1"], None, None]
+    assert list(store.get_many(numpy.ma.array([b"key 1"]))) == [PAIRS[b"key 1"]]
+    numbers = numpy.ma.array([1, 2], mask=[True, True])
+    assert list(store.get_many(numbers)) == [None, None]
+    if hasattr(numpy.dtypes, "StringDType"):
+        texts = numpy.array(["key 1", "none", "key 2"], dtype=numpy.dtypes.StringDType())
+        assert list(store.get_many(texts)) == [PAIRS[b"key 1"], None, PAIRS[b"key 2"]]
+        missing = numpy.array(["key 1", None], dtype=numpy.dtypes.StringDType(na_object=None))
+        assert list(store.get_many(missing)) == [PAIRS[b"key 1"], None]
+        assert list(store.get_many(numpy.ma.array(texts, mask=[1, 0, 0]))) == [None, None, PAIRS[b"key 2"]]
+    for wrong in (
+        numpy.array([b"key 1"], dtype=object),
+        numpy.array([(b"key 1",)], dtype=[("name", object)]),
+        numpy.array([1], dtype=numpy.longdouble),
+    ):
+        with pytest.raises(splitpoint.ArgumentTypeError):
+            store.get_many(wrong)
+
+
+def test_a_record_of_numpy_is_little_endian_as_a_number_is():
+    numpy = pytest.importorskip("numpy")
+    table = splitpoint.memory()
+    table[b"\x01\x00\x00\x00"] = b"found"
+    assert list(table.get_many(numpy.array([(1,)], dtype=[("n", ">i4")]))) == [b"found"]
+
+
+def test_a_dictionary_keeps_what_it_opened_after_a_change_of_directory(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for place, shards in ((here, 2), (there, 2)):
+        place.mkdir()
+        Dictionary.build({place.name: "1"}, place / "words.spd").close()
+        Dictionary.build({place.name: "1"}, place / "shards.spd", shards=shards).close()
+    monkeypatch.chdir(here)
+    for name in ("words.spd", "shards.spd"):
+        monkeypatch.chdir(here)
+        words = Dictionary(name)
+        monkeypatch.chdir(there)
+        assert not words.reload() and dict(words) == {b"here": b"1"}
+        assert words.update({"new": "2"}) == 2 and dict(words) == {b"here": b"1", b"new": b"2"}
+        assert all(Dictionary(shard.path).stats() for shard in words.shards())
+        with Dictionary(there / name) as other:
+            assert dict(other) == {b"there": b"1"}
+        with Dictionary(here / name) as changed:
+            assert len(changed) == 2
+        assert os.fspath(words.path) == str(here / name)
+
+    def moving():
+        monkeypatch.chdir(there)
+        yield "moved", "1"
+
+    monkeypatch.chdir(here)
+    with Dictionary.build(moving(), "built.spd") as built:
+        assert dict(built) == {b"moved": b"1"} and (here / "built.spd").exists()
+    assert not (there / "built.spd").exists()
+    monkeypatch.chdir(here)
+    with splitpoint.open("table.spt") as table:
+        monkeypatch.chdir(there)
+        assert os.fspath(table.path) == str(here / "table.spt")
+
+
+def test_a_dictionary_pickles_as_its_path_and_options(spd):
+    class Counted(Dictionary):
+        def __init__(self, path, base):
+            super().__init__(path, map_data=False)
+            self.base = base
+
+        def __getitem__(self, key):
+            return self.base + int(super().__getitem__(key))
+
+    globals()["Counted"] = Counted
+    Counted.__qualname__ = "Counted"
+    words = Dictionary.build({"a": "1"}, spd)
+    counted = Counted(spd, 10)
+    assert (counted["a"], counted.get("a"), counted.get("b", default=0), list(counted.values())) == (11, 11, 0, [11])
+    for take in (lambda mapping: pickle.loads(pickle.dumps(mapping)), copy.copy, copy.deepcopy):
+        with take(words) as again:
+            assert dict(again) == {b"a": b"1"} and again._arguments() == words._arguments()
+        with take(counted) as again:
+            assert (again["a"], again.base, again._arguments()[1]) == (11, 10, False)
+    program = "import pickle, sys\nprint(dict(pickle.load(sys.stdin.buffer)))"
+    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(words), capture_output=True, timeout=60)
+    assert done.stdout == b"{b'a': b'1'}\n", done.stderr
+    words.close()
+    with pytest.raises(splitpoint.ClosedError):
+        pickle.dumps(words)
+
+
+def test_a_thawed_dictionary_is_a_table(spd, path):
+    with Dictionary.build(PAIRS, spd, hash="siphash13", seed=7) as words:
+        phases = []
+        with words.thaw(path, progress=lambda phase, done, total: phases.append((phase, done, total))) as table:
+            assert table == PAIRS and table.hash_function == ("siphash13", 7) and table.verify() == []
+        assert phases[-1] == ("thaw", 5000, 5000)
+        with splitpoint.open(path) as table:
+            table.clear()
+            table["other"] = "stays"
+        with words.thaw(path) as table:
+            assert len(table) == 5001 and table["other"] == b"stays"
+        with words.thaw(page_bytes=512) as table:
+            assert table == PAIRS and table.path is None
 
 
 def test_sources_of_parquet(spd, frame, tmp_path):

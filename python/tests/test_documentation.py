@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import splitpoint
+import splitpoint.dbm
 import splitpoint.lab
 
 PYTHON_FOLDER = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
@@ -19,6 +20,9 @@ CONFIGURATION = os.path.join(PYTHON_FOLDER, "pyproject.toml")
 
 def public_items():
     """Each public class and function, and the methods of the classes that are ours, by name."""
+    yield "splitpoint.dbm", splitpoint.dbm
+    yield "splitpoint.dbm.open", splitpoint.dbm.open
+    yield "splitpoint.dbm.use_by_default", splitpoint.dbm.use_by_default
     for module in (splitpoint, splitpoint.lab):
         yield module.__name__, module
         for name in module.__all__:

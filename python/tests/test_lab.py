@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import xml.etree.ElementTree
 
 import pytest
@@ -55,6 +56,22 @@ def test_options_and_what_is_wrong():
         lab.hash_functions([5])
     with pytest.raises(KeyError):
         study["nothing"]
+
+
+def test_reports_have_short_representations():
+    keys = [os.urandom(300) for _ in range(200)]
+    study = lab.hash_functions(keys, speed=False)
+    tuning = lab.tune({key: "" for key in keys}, seconds=0)
+    table = splitpoint.memory()
+    table.update((key, key * 100) for key in keys)
+    found = table.get_many(numpy_array(keys))
+    for report in (study, *study.functions, study.functions[0].level, lab.schemes(keys), tuning, table.stats(), found):
+        assert len(repr(report)) < 1500, repr(report)[:2000]
+    assert "200 keys" in repr(study) and "xxh3" in repr(study)
+
+
+def numpy_array(keys):
+    return pytest.importorskip("numpy").array(keys)
 
 
 def test_schemes_and_tuning():

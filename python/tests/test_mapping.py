@@ -96,8 +96,11 @@ def test_update_takes_what_dict_update_takes(table):
     table.update(e="5")
     table.update()
     assert dict(table) == {b"a": b"1", b"b": b"2", b"c": b"3", b"d": b"4", b"k": b"kk", b"e": b"5"}
-    for wrong in (5, [1], ["ab"], [(b"a",)], [(b"a", b"b", b"c")]):
+    for wrong in (5, [1], ["ab"]):
         with pytest.raises(TypeError):
+            table.update(wrong)
+    for wrong in ([(b"a",)], [(b"a", b"b", b"c")], [[]]):
+        with pytest.raises(ValueError, match="pair 1: has . items; 2 are required"):
             table.update(wrong)
 
 
@@ -322,6 +325,99 @@ def test_a_table_may_be_closed_by_what_it_reads(path):
         assert 0 < len(table) < 60_000
 
 
+def test_the_first_pair_is_found_without_passing_emptied_buckets(path):
+    with splitpoint.open(path, expected_len=200_000, cache_bytes=1 << 20, durability="none") as table:
+        table.update((str(i), b"") for i in range(300))
+        before = table.counters().frames_read
+        for key in iter(table.firstkey, None):
+            assert next(iter(table)) == key
+            assert table.popitem() == (key, b"")
+        with pytest.raises(KeyError):
+            table.popitem()
+        # One pass has some 1,000 frames; passes from the beginning would have 1,000 each.
+        assert table.counters().frames_read - before < 5000
+
+
+def test_the_first_pair_is_that_of_hash_order_after_any_change(table):
+    changes = [
+        lambda key: table.__setitem__(key, b""),
+        lambda key: table.insert(key, b""),
+        lambda key: table.replace(key, b""),
+        lambda key: table.append(key, b"x"),
+        lambda key: table.compare_and_set(key, None, b""),
+        lambda key: table.update([(key, b"")]),
+        lambda key: table.append_many([(key, b"")]),
+        lambda key: put_by_batch(table, key),
+        lambda key: table.setdefault(key),
+    ]
+    for round in range(20):
+        for number, change in enumerate(changes):
+            change(f"{round} {number}".encode())
+            first = table.firstkey()
+            assert first == next(iter(table)) == next(iter(table.items()))[0] == min_of_hash_order(table)
+            if number % 3 == 0:
+                assert table.popitem()[0] == first
+    while table:
+        assert table.popitem()[0] is not None
+    assert list(table) == [] and table.firstkey() is None
+    table[b"again"] = b""
+    assert list(table) == [b"again"]
+
+
+def put_by_batch(table, key):
+    with table.batch() as batch:
+        batch[key] = b""
+
+
+def min_of_hash_order(table):
+    """The first key as a scan finds it that begins at a cursor, and so at no bound."""
+    return next(table.scan(1))[0]
+
+
+def test_a_subclass_chooses_its_arguments_and_its_items(path):
+    class Numbers(splitpoint.Table):
+        def __init__(self, path, base):
+            super().__init__(path)
+            self.base = base
+
+        def __getitem__(self, key):
+            return int(super().__getitem__(key), self.base)
+
+        def __setitem__(self, key, value):
+            super().__setitem__(key, format(value, "x"))
+
+    with Numbers(path, 16) as numbers:
+        numbers["a"] = 255
+        numbers.update({"b": 16})
+        numbers |= {"c": 1}
+        assert (numbers["a"], numbers.get("b"), numbers.get("z", default=5)) == (255, 16, 5)
+        assert dict(numbers.items()) == {b"a": 255, b"b": 16, b"c": 1} and sorted(numbers.values()) == [1, 16, 255]
+        assert (numbers.pop("c"), numbers.pop("c", default=None), numbers.setdefault("d", 3)) == (1, None, 3)
+        with pytest.raises(ValueError, match="opens it once"):
+            numbers.__init__(path, 16)
+    with splitpoint.open(path) as table:
+        assert table[b"a"] == b"ff"
+
+
+def test_a_table_that_was_not_opened_refuses():
+    class Forgot(splitpoint.Table):
+        def __init__(self):
+            pass
+
+    forgot = Forgot()
+    assert forgot.closed and "closed" in repr(forgot) and forgot.path is None
+    for use in (lambda: len(forgot), lambda: forgot["a"], lambda: list(forgot), lambda: forgot.hash_function):
+        with pytest.raises(splitpoint.ClosedError):
+            use()
+    forgot.close()
+
+
+def test_defaults_by_name_and_update_by_an_operator(table):
+    table |= {"a": "1"}
+    table |= [("b", "2")]
+    assert (table.get("a", default=b"-"), table.get("c", default=b"-"), len(table)) == (b"1", b"-", 2)
+
+
 def test_stats_and_counters_are_dataclasses(table):
     table.update((str(i), b"v" * 10) for i in range(1000))
     stats, counters = table.stats(), table.counters()
@@ -340,9 +436,14 @@ def test_options_reach_the_table(path):
         ({"hash": "md5"}, ValueError),
         ({"pagebytes": 512}, TypeError),
         ({"page_bytes": "512"}, TypeError),
+        ({"page_bytes": 2**40}, ValueError),
+        ({"seed": -1}, ValueError),
+        ({"hash": 5}, TypeError),
+        ({"publish_counters": "yes"}, TypeError),
     ):
-        with pytest.raises(error):
+        with pytest.raises(error, match=next(iter(options))) as raised:
             splitpoint.memory(**options)
+        assert isinstance(raised.value, splitpoint.Error)
     with pytest.raises(splitpoint.WrongHashError):
         splitpoint.open(path, hash="xxh3")
 

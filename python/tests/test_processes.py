@@ -118,9 +118,8 @@ def test_an_exit_without_close_keeps_everything(path):
         assert dict(table) == {b"a": b"1"}
 
 
-def test_pickling_refuses(table, tmp_path):
-    words = splitpoint.Dictionary.build({"a": "1"}, tmp_path / "words.spd")
-    for handle in (table, words, table.batch()):
+def test_pickling_refuses(table):
+    for handle in (table, table.batch()):
         for take in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="cannot pickle or copy a splitpoint"):
                 take(handle)
@@ -223,6 +222,142 @@ def test_ctrl_c_ends_update_many_and_get_many(table):
     assert table.verify() == []
     keys = [b"%d" % i for i in range(1000)] * 20_000
     assert seconds_to_interrupt(lambda: table.get_many(keys)) < 2
+
+
+def is_refused_during(work, open_, name):
+    """Whether the call ``name`` of what ``open_`` opens was refused by a signal handler that ran within ``work``."""
+    refused = []
+
+    def handler(*_):
+        try:
+            getattr(opened, name)()
+        except splitpoint.InUseError:
+            refused.append(True)
+            raise
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for number in range(400):
+            opened = open_()
+            try:
+                # Signals before and after the work close it, or are too late for it: then it is tried again.
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 * (1 + number % 40))
+                work(opened)
+            except (splitpoint.InUseError, splitpoint.ClosedError):
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            opened.close()
+            if refused:
+                return True
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return False
+
+
+@pytest.mark.parametrize("name", ["get_many", "get_column", "verify", "stats", "compact"])
+def test_a_signal_handler_may_not_close_a_table_at_work(path, name):
+    with splitpoint.open(path) as table:
+        table.update((str(i), bytes(1000)) for i in range(5000))
+    keys = [str(i).encode() for i in range(5000)] * 20
+    column = keys
+    if name == "get_column":
+        column = pytest.importorskip("pyarrow").array(keys)
+    work = (lambda table: table.get_many(column)) if name.startswith("get") else (lambda table: getattr(table, name)())
+    assert is_refused_during(work, lambda: splitpoint.open(path), "close")
+
+
+@pytest.mark.parametrize("call", ["close", "reload"])
+@pytest.mark.parametrize("name", ["get_many", "verify"])
+def test_a_signal_handler_may_not_change_a_dictionary_at_work(tmp_path, name, call):
+    path = tmp_path / "words.spd"
+    splitpoint.Dictionary.build(((str(i), bytes(1000)) for i in range(5000)), path).close()
+    keys = [str(i).encode() for i in range(5000)] * 20
+    work = (lambda words: words.get_many(keys)) if name == "get_many" else (lambda words: words.verify())
+    assert is_refused_during(work, lambda: splitpoint.Dictionary(path), call)
+
+
+def test_an_iterable_of_keys_may_not_close_what_looks_them_up(tmp_path, path):
+    table = splitpoint.open(path)
+    words = splitpoint.Dictionary.build({"a": "1"}, tmp_path / "words.spd")
+
+    class Last:
+        """An object whose end closes a handle."""
+
+        def __init__(self, close):
+            self.close = close
+            self.self = self
+
+        def __del__(self):
+            try:
+                self.close()
+            except splitpoint.InUseError:
+                refused.append(True)
+
+    for handle, calls in ((table, ["close"]), (words, ["close", "reload", "update"])):
+        for name in calls:
+            call = (lambda: words.update({"b": "2"})) if name == "update" else getattr(handle, name)
+            refused: list[bool] = []
+
+            def keys():
+                yield "a"
+                with pytest.raises(splitpoint.InUseError, match="inside of its own operation"):
+                    call()
+                Last(call)
+                gc.collect()
+                yield "b"
+
+            assert len(handle.get_many(keys())) == 2 and not handle.closed
+            assert refused == [True]
+    assert len(words) == 1
+    table.close()
+    words.close()
+
+
+def test_an_iterable_of_keys_may_wait_for_a_thread_that_closes(path):
+    table = splitpoint.open(path)
+
+    def keys():
+        yield "a"
+        thread = threading.Thread(target=table.close)
+        thread.start()
+        thread.join()
+        yield "b"
+
+    with pytest.raises(splitpoint.ClosedError):
+        table.get_many(keys())
+
+
+def test_an_iterator_is_not_advanced_by_its_own_callback(tmp_path):
+    old = splitpoint.Dictionary.build(((str(i), "1") for i in range(1000)), tmp_path / "old.spd")
+    new = splitpoint.Dictionary.build(((str(i), "2") for i in range(1000)), tmp_path / "new.spd")
+
+    def progress(*_):
+        with pytest.raises(splitpoint.InUseError, match="at work already"):
+            next(changes)
+        seen.append(True)
+
+    seen: list[bool] = []
+    changes = old.diff(new, progress=progress)
+    assert len(list(changes)) == 1000 and seen
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="a subinterpreter of Python 3.12 refuses the module")
+@pytest.mark.parametrize("end", ["", "atexit.register(table.close)", "atexit.register(table.sync)"])
+def test_a_subinterpreter_ends_with_the_process(path, end):
+    inner = f"""
+import sys
+sys.path[:] = {sys.path!r}
+import atexit, splitpoint
+table = splitpoint.open({path!r})
+table["a"] = "1"
+{end}
+"""
+    program = "import _xxsubinterpreters as interpreters, sys\n"
+    program += "interpreter = interpreters.create()\ninterpreters.run_string(interpreter, sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, inner], check=True, timeout=50)
+    with splitpoint.open(path) as table:
+        assert dict(table) == {b"a": b"1"}
 
 
 def resident_bytes() -> int:
