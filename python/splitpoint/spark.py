@@ -38,21 +38,25 @@ driver does the work.
 setting ``spark.sql.python.filterPushdown.enabled``, filters such as ``key = X'61'`` become lookups. A schema with fewer
 columns, or with strings for bytes, is passed by ``.schema("key STRING, value STRING")``.
 
-**Modes.** ``overwrite`` replaces a dictionary, or makes one. ``append`` changes one: a row puts its value, and one with a
-null value removes its key; without a dictionary it makes one. A key that comes twice in one DataFrame is an error, as
-rows of a DataFrame have no order; ``duplicates`` chooses ``"first"`` or ``"last"``, in the order in which tasks get
-rows. Spark itself refuses ``error`` and ``ignore`` for every data source in Python; :func:`write` has them.
+**Modes.** ``overwrite`` replaces a dictionary, of one file too, or makes one. ``append`` changes one: a row puts its
+value, and one with a null value removes its key; without a dictionary it makes one. A key that comes twice in one
+DataFrame is an error, as rows of a DataFrame have no order; ``duplicates`` chooses ``"first"`` or ``"last"``, in the
+order in which tasks get rows. Spark itself refuses ``error`` and ``ignore`` for every data source in Python; :func:`write` has them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import itertools
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
+
+from splitpoint import errors
 
 try:
     import pyarrow
@@ -62,7 +66,7 @@ try:
     from pyspark.sql.datasource import EqualTo, In
     from pyspark.sql.types import BinaryType, StringType, StructType
 except ImportError as missing:
-    raise ImportError(f"splitpoint.spark needs PySpark 4.1 or later and pyarrow: {missing}") from missing
+    raise errors.missing_library(f"splitpoint.spark needs PySpark 4.1 or later and pyarrow: {missing}") from missing
 
 from splitpoint._splitpoint import ShardJobCore, position_column, shard_generation, slot_column
 from splitpoint.dictionary import _OPTIONS, Dictionary
@@ -140,7 +144,7 @@ def _udf(function: Any, returns: str) -> Any:
 def _divided(shards: int) -> list[int]:
     """The last slot of each of so many shards."""
     if not 1 <= shards <= _SLOTS:
-        raise ValueError(f"shards is {shards}, expected 1 to {_SLOTS}, the slots of Redis Cluster")
+        raise errors.invalid(f"shards is {shards}, expected 1 to {_SLOTS}, the slots of Redis Cluster")
     return [_SLOTS * (shard + 1) // shards - 1 for shard in range(shards)]
 
 
@@ -170,6 +174,7 @@ def prepare(
     last_slots = None if path is None else _last_slots(path)
     if last_slots is None:
         last_slots = _divided(SHARDS if shards is None else shards)
+    is_named = value is not None
     if key is None:
         key = "key" if "key" in df.columns else df.columns[0]
     if value is None:
@@ -177,9 +182,12 @@ def prepare(
     values = [value] if isinstance(value, str) else list(value)
     for column in [key, *values]:
         if column not in df.columns:
-            raise ValueError(f"no column {column!r}, there are {', '.join(df.columns)}")
+            raise errors.invalid(f"no column {column!r}, there are {', '.join(df.columns)}")
+    others = sorted(set(df.columns) - {key, *values})
+    if others and not is_named:
+        raise errors.invalid(f"the columns {', '.join(others)} would be left out: name those of the value by value=")
     if not values:
-        raise ValueError(f"a column of values is needed beside {key!r}")
+        raise errors.invalid(f"a column of values is needed beside {key!r}")
     content = sql.col(_quoted(values[0])) if len(values) == 1 else sql.to_json(sql.struct(*map(_quoted, values)))
     pairs = df.select(sql.col(_quoted(key)).alias("key"), content.alias("value"))
     pairs = pairs.withColumn("shard", _shard_udf(last_slots)("key"))
@@ -219,13 +227,16 @@ def write(
         write(spark.read.parquet("users.parquet"), "/shared/users.spd", shards=64, key="id", compression="lz4")
         write(changes, "/shared/users.spd", "append")
     """
+    # As of now: the data source works in other processes, and this one may change its directory.
+    path = _local(path)
     if mode not in ("error", "errorifexists", "ignore", "overwrite", "append"):
-        raise ValueError(f'mode is {mode!r}, expected "error", "ignore", "overwrite" or "append"')
+        raise errors.invalid(f'mode is {mode!r}, expected "error", "ignore", "overwrite" or "append"')
     new = mode in ("error", "errorifexists", "ignore")
-    if new and os.path.exists(_local(path)):
+    if new and os.path.exists(path):
         if mode == "ignore":
             return
-        raise FileExistsError(f"{path}: exists. Choose another name, or the mode overwrite or append")
+        message, hint = f"{path}: exists", "Choose another name, or the mode overwrite or append."
+        raise errors.of_kind(errors.ErrorKind.IO, message, hint, errno.EEXIST)
     kept = path if mode == "append" else None
     writer = prepare(df, shards, path=kept, key=key, value=value).write.format("splitpoint")
     if new:
@@ -255,18 +266,25 @@ class DataSource(datasource.DataSource):
     def _path(self) -> str:
         path = self.options.get("path")
         if path is None:
-            raise ValueError("which dictionary? Pass its path to load or save")
+            raise errors.invalid("which dictionary? Pass its path to load or save")
         return _local(path)
 
 
 def _local(path: str) -> str:
     """The path in the file system of all machines."""
-    scheme, colon, rest = path.partition(":")
-    if colon and scheme == "file":
-        return os.path.abspath("/" + rest.lstrip("/"))
-    if colon and rest.startswith("//"):
-        raise ValueError(f"{path}: a dictionary lies in a file system mounted on all machines, not in {scheme}:")
-    return os.path.abspath(path)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
+    if scheme is None:
+        return os.path.abspath(path)
+    name, rest = scheme[1].lower(), path[scheme.end() :]
+    if name != "file":
+        known = {"hdfs": "HDFS", "dbfs": "the file system of Databricks", "s3": "S3", "s3a": "S3", "gs": "Cloud Storage"}
+        hint = "Pass the path of the mount, /dbfs/..." if name == "dbfs" else None
+        there = known.get(name, name + ":")
+        raise errors.invalid(f"{path}: is in {there}; a dictionary is in a file system mounted on all machines", hint)
+    host, slash, below = rest[1:].partition("/") if rest.startswith("/") else ("", "/", rest)
+    if host.lower() not in ("", "localhost") or not slash:
+        raise errors.invalid(f"{path}: names the machine {host!r}; the path of a file begins with three slashes")
+    return os.path.abspath("/" + below)
 
 
 def _job(path: str, options: dict[str, Any], generation: Optional[int], replace: bool, place: str) -> ShardJobCore:
@@ -285,7 +303,13 @@ class _Writer(datasource.DataSourceArrowWriter):
     """A write: made on the driver, which also publishes it; its tasks have copies."""
 
     def __init__(self, path: str, options: Any, schema: StructType, overwrite: bool) -> None:
-        self._path = path
+        #: A dictionary of one file that is overwritten: the new directory is made elsewhere and takes its name.
+        self._one_file = os.path.realpath(path) if overwrite and os.path.isfile(path) else None
+        if self._one_file is not None:
+            Dictionary(path).close()  # nothing else is overwritten
+        parent, name = os.path.split(self._one_file or path)
+        self._unfinished = os.path.join(parent, f".{name}-unfinished-{uuid.uuid4().hex[:16]}")
+        self._path = path if self._one_file is None else os.path.join(self._unfinished, "new")
         self._replace = overwrite
         self._columns, self._options, new = _chosen(options, schema)
         prepared = [field.metadata[_PREPARED] for field in schema.fields if _PREPARED in field.metadata]
@@ -296,14 +320,13 @@ class _Writer(datasource.DataSourceArrowWriter):
         job = self._job("", 0)
         self._shards = len(job.last_slots)
         if self._prepared and prepared[0] != self._shards:
-            raise ValueError(
+            raise errors.invalid(
                 f"{path}: has {self._shards} shards, and the DataFrame was prepared for {prepared[0]}. "
                 f"Use prepare(df, {self._shards})"
             )
         # Fails now rather than after hours, where the end of the job would fail.
-        job.check_directory()
-        parent, name = os.path.split(path)
-        self._unfinished = os.path.join(parent, f".{name}-unfinished-{uuid.uuid4().hex[:16]}")
+        if self._one_file is None:
+            job.check_directory()
         os.mkdir(self._unfinished)
 
     def _job(self, place: str, threads: int) -> ShardJobCore:
@@ -342,8 +365,25 @@ class _Writer(datasource.DataSourceArrowWriter):
                 prefix = os.path.join(self._unfinished, "all")
                 files = job.write(_saved(rows), (0, self._shards), prefix, self._columns, self._updates())
             job.publish(files)
+            if self._one_file is not None:
+                self._replace_file(self._one_file)
         finally:
             self._remove_unfinished()
+
+    def _replace_file(self, path: str) -> None:
+        """Gives the new directory the name of a file: for a moment nothing has that name."""
+        old = os.path.join(self._unfinished, "old")
+        os.rename(path, old)
+        try:
+            os.rename(self._path, path)
+        except BaseException:
+            os.rename(old, path)
+            raise
+        directory = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
     def abort(self, messages: list[Optional[datasource.WriterCommitMessage]]) -> None:
         self._remove_unfinished()
@@ -366,23 +406,29 @@ def _chosen(given: Any, schema: StructType) -> tuple[tuple[str, str], dict[str, 
     key, value = options.pop("key", None), options.pop("value", None)
     for name in options:
         if name not in _OPTIONS:
-            raise ValueError(f"{name!r} is no option; there are key, value, {', '.join(_OPTIONS)}")
+            raise errors.invalid(f"{name!r} is no option; there are key, value, {', '.join(_OPTIONS)}")
     build = {name: text if name in _TEXTS else _number(name, text) for name, text in options.items()}
     names = [field.name for field in schema.fields if _PREPARED not in field.metadata]
     others = len(names) - 2
+    named = key is not None and value is not None
     key = key or ("key" if "key" in names or others else names[0])
     value = value or ("value" if "value" in names or others else names[1])
     for name in (key, value):
         if name not in names:
-            raise ValueError(
+            raise errors.invalid(
                 f"no column {name!r}, there are {', '.join(names)}. Name the columns by the options key and value, or "
                 "make pairs with splitpoint.spark.prepare, which puts several columns into one value"
             )
         if not isinstance(schema[name].dataType, (BinaryType, StringType)):
             kind = schema[name].dataType.simpleString()
-            raise ValueError(
+            raise errors.invalid(
                 f"the column {name!r} is of type {kind}: keys and values are bytes; cast it to string or binary"
             )
+    if others > 0 and not named:
+        raise errors.invalid(
+            f"{len(names)} columns, {', '.join(names)}: name the two to take by the options key and value, or make pairs "
+            "with splitpoint.spark.prepare, which puts several columns into one value"
+        )
     return (key, value), build, new
 
 
@@ -390,7 +436,7 @@ def _number(name: str, text: Any) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"the option {name} is {text!r}, expected a number") from None
+        raise errors.invalid(f"the option {name} is {text!r}, expected a number") from None
 
 
 def _pairs(
@@ -470,7 +516,7 @@ class _Reader(datasource.DataSourceReader):
         self._fields = [(field.name, field.dataType) for field in schema.fields]
         for name, kind in self._fields:
             if name not in ("key", "value") or not isinstance(kind, (BinaryType, StringType)):
-                raise ValueError(
+                raise errors.invalid(
                     f"no column {name} of type {kind.simpleString()}: there are key and value, as binary or string"
                 )
 
@@ -511,7 +557,7 @@ class _Reader(datasource.DataSourceReader):
             dictionary = Dictionary(partition.path)
         except FileNotFoundError as gone:
             message = f"{partition.path}: was replaced by an update while it was read. Read it again"
-            raise RuntimeError(message) from gone
+            raise errors.of_kind(errors.ErrorKind.STALE, message) from gone
         with dictionary:
             if partition.keys is None:
                 whole = partition.parts == 1

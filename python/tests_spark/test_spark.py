@@ -297,3 +297,66 @@ def test_text_that_is_none_is_an_error_of_the_read(spark, path):
     with pytest.raises(Exception, match="(?i)utf"):
         read(spark, path, "key string, value string").collect()
     assert read(spark, path).collect() == [(b"a", b"\xff")]
+
+
+def test_an_overwrite_replaces_a_dictionary_of_one_file(spark, path, tmp_path):
+    for prepared in (True, False):
+        splitpoint.Dictionary.build({"old": "1"}, path).close()
+        df = frame(spark, some(500).items())
+        if prepared:
+            write(df, path, "overwrite", shards=2)
+        else:
+            df.write.format("splitpoint").mode("overwrite").option("shards", 2).save(path)
+        assert content(path) == some(500) and os.path.isdir(path)
+        splitpoint_spark.shutil.rmtree(path)
+    other = tmp_path / "test-letter.txt"
+    other.write_text("Dear reader")
+    with pytest.raises(Exception, match="test-letter.txt"):
+        write(frame(spark, some(5).items()), str(other), "overwrite")
+    assert other.read_text() == "Dear reader"
+
+
+def test_columns_that_nobody_named_are_not_left_out(spark, path):
+    df = spark.createDataFrame([("a", "1", 5)], "key string, value string, age int")
+    with pytest.raises(ValueError, match="age"):
+        write(df, path)
+    with pytest.raises(Exception, match="3 columns.*age"):
+        df.write.format("splitpoint").mode("append").save(path)
+    write(df, path, key="key", value="value")
+    assert content(path) == {b"a": b"1"}
+
+
+def test_a_path_is_that_of_the_directory_at_the_call(spark, tmp_path, monkeypatch):
+    here, there = tmp_path / "test-here", tmp_path / "test-there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    write(frame(spark, [(b"a", b"1")]), "users.spd", "overwrite", shards=1)
+    assert content(here / "users.spd") == {b"a": b"1"}
+    monkeypatch.chdir(there)
+    write(frame(spark, [(b"b", b"2")]), "users.spd", "ignore", shards=1)
+    assert content(there / "users.spd") == {b"b": b"2"}
+    assert content(here / "users.spd") == {b"a": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("hdfs:/users.spd", "HDFS"),
+        ("hdfs://name/users.spd", "HDFS"),
+        ("dbfs:/users.spd", "/dbfs/"),
+        ("DBFS:/users.spd", "Databricks"),
+        ("s3a://bucket/users.spd", "S3"),
+        ("abfss://x@y/users.spd", "abfss:"),
+        ("file://host/users.spd", "'host'"),
+    ],
+)
+def test_other_file_systems_are_refused_as_what_they_are(path, words):
+    with pytest.raises(splitpoint.InvalidArgumentError, match=words):
+        splitpoint_spark._local(path)
+
+
+def test_paths_of_files():
+    assert splitpoint_spark._local("file:/a/b") == splitpoint_spark._local("file:///a/b") == "/a/b"
+    assert splitpoint_spark._local("FILE://localhost/a/b") == "/a/b"
+    assert splitpoint_spark._local("a:b") == os.path.abspath("a:b")
