@@ -30,7 +30,7 @@ def path_of(path: Path) -> str:
 def get_many(core: Any, keys: Any, default: Any) -> Any:
     """``core``'s values of ``keys``: a list for an iterable, ``Values`` for an array."""
     if hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__"):
-        _refuse_objects(keys)
+        refuse_objects(keys)
         return core._get_column(keys)
     if hasattr(keys, "dtype") and hasattr(keys, "tobytes"):
         return _get_numpy(core, keys)
@@ -83,7 +83,7 @@ def pairs_of(source: Any, key: Optional[str], value: Optional[str]) -> Any:
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(source, polars.DataFrame):
         source = source.select(columns_of(source.columns, key, value))
-    _refuse_objects(source)
+    refuse_objects(source)
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         return _pandas(source, key, value)
     is_arrow = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
@@ -95,7 +95,7 @@ def pairs_of(source: Any, key: Optional[str], value: Optional[str]) -> Any:
     )
 
 
-def _refuse_objects(source: Any) -> None:
+def refuse_objects(source: Any) -> None:
     """Refuses objects of a Polars frame or series, which hands over their addresses as binary strings of 8 bytes."""
     polars = sys.modules.get("polars")
     if polars is None or not isinstance(source, (polars.DataFrame, polars.Series)):

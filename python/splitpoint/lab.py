@@ -245,6 +245,7 @@ def hash_functions(
 
 
 def _keys(keys: Any) -> Any:
+    _inputs.refuse_objects(keys)
     # A table has an Arrow stream too, of pairs.
     return iter(keys) if isinstance(keys, Mapping) else keys
 

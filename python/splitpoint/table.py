@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, Optional, TypedDict, TypeVar, Union, overload
 
@@ -52,6 +53,9 @@ def _options(given: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]
     for name in given:
         if name not in known:
             raise errors.wrong_type(f"{name!r} is no option; there are {', '.join(known)}")
+    directory = given.get("temporary_directory")
+    if isinstance(directory, (str, bytes, os.PathLike)):
+        given = {**given, "temporary_directory": _inputs.path_of(directory)}
     return {name: given.get(name) for name in known}
 
 
@@ -164,6 +168,16 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         """
         with _inputs.reporting(progress) as report:
             return self._put_pairs(_inputs.pairs_of(source, key, value), key, value, report)
+
+    def append_many(self, pairs: Any, /) -> list[int]:
+        """Appends the tail of each pair of ``pairs``, which is what :meth:`update_many` takes. Returns the new lengths.
+
+        >>> import splitpoint
+        >>> table = splitpoint.memory()
+        >>> table.append_many([(b"a", b"1"), (b"b", b"2"), (b"a", b"34")])
+        [1, 1, 3]
+        """
+        return self._append_pairs(_inputs.pairs_of(pairs, None, None))
 
     def update(self, other: Any = (), /, **pairs: Bytes) -> None:
         """Stores the pairs of a mapping or an iterable, then those of keyword arguments, as ``dict.update`` does.

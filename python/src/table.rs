@@ -443,14 +443,9 @@ impl TableCore {
         .ok_or_else(|| self.handle.closed(py))
     }
 
-    /// Appends the tail of each pair of an iterable or an Arrow table. Returns the new lengths.
-    ///
-    /// >>> import splitpoint
-    /// >>> table = splitpoint.memory()
-    /// >>> table.append_many([(b"a", b"1"), (b"b", b"2"), (b"a", b"34")])
-    /// [1, 1, 3]
+    /// Appends the tail of each pair of an iterable, or of what exports Arrow. Returns the new lengths.
     #[pyo3(signature = (pairs, /))]
-    fn append_many(&self, pairs: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    fn _append_pairs(&self, pairs: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         let py = pairs.py();
         let mut lengths = Vec::new();
         sources::feed(pairs, (None, None), sources::Nulls::Refused, None, |pairs: &[Pair<'_>]| {

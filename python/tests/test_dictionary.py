@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import splitpoint
+import splitpoint.lab
 from splitpoint import Dictionary
 
 PAIRS = {f"key {i}".encode(): f"value {i * i}".encode() for i in range(5000)}
@@ -376,8 +377,10 @@ def test_what_is_no_bytes_in_polars_is_refused_and_nulls_are_nulls(spd):
     for frame in (polars.DataFrame({"k": objects, "v": ["1", "2"]}), polars.DataFrame({"k": ["1", "2"], "v": objects})):
         with pytest.raises(splitpoint.ArgumentTypeError, match="objects"):
             table.update(frame)
-    with pytest.raises(splitpoint.ArgumentTypeError, match="objects"):
-        table.get_many(objects)
+    appended = polars.DataFrame({"k": objects, "v": ["1", "2"]})
+    for use in (table.get_many, splitpoint.lab.hash_functions, lambda _: table.append_many(appended)):
+        with pytest.raises(splitpoint.ArgumentTypeError, match="objects"):
+            use(objects)
     assert len(table) == 0
     assert list(table.get_many(polars.Series([None, None]))) == [None, None]
     with Dictionary.build({"a": "1", "b": "2"}, spd) as words:
@@ -438,7 +441,8 @@ def test_a_dictionary_keeps_what_it_opened_after_a_change_of_directory(tmp_path,
         yield "moved", "1"
 
     monkeypatch.chdir(here)
-    with Dictionary.build(moving(), "built.spd") as built:
+    (here / "temporary").mkdir()
+    with Dictionary.build(moving(), "built.spd", temporary_directory="temporary") as built:
         assert dict(built) == {b"moved": b"1"} and (here / "built.spd").exists()
     assert not (there / "built.spd").exists()
     monkeypatch.chdir(here)
