@@ -90,13 +90,20 @@ class SalvageReport:
     lost_buckets: int
     losses: int
     conflicts: int
+    #: The log has changes since the last checkpoint, or may have some: they are not salvaged.
+    log_unread: bool
     #: What is damaged, in words.
     faults: list[str]
 
     @property
     def missing(self) -> Optional[int]:
-        """How many pairs are lost; ``None`` where the header is damaged."""
+        """Pairs of the last checkpoint that are lost; ``None`` where the header is damaged."""
         return None if self.counted is None else max(self.counted - self.verified - self.unverified, 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether certainly every pair was found."""
+        return not self.log_unread and self.unverified == 0 and self.counted == self.verified
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,7 +34,7 @@ pub fn counters_dict<'py>(py: Python<'py>, counters: &TableCounters) -> PyResult
 
 pub fn salvage_dict<'py>(py: Python<'py>, report: &SalvageReport, faults: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    set_fields!(dict, report; verified, unverified, counted, lost_buckets, losses, conflicts);
+    set_fields!(dict, report; verified, unverified, counted, lost_buckets, losses, conflicts, log_unread);
     dict.set_item("faults", faults)?;
     Ok(dict)
 }

@@ -168,7 +168,7 @@ def test_salvage_and_restore(tmp_path):
         report = splitpoint.salvage(path, found, progress=lambda *figures: phases.append(figures))
         assert set(found.items()) <= set(pairs.items()) and report.verified + report.unverified == len(found)
         assert report.missing == 2000 - len(found) and bool(report.missing) <= bool(report.faults)
-        assert phases[-1][0] == "salvage"
+        assert phases[-1][0] == "salvage" and report.is_whole == (len(found) == 2000 and report.unverified == 0)
     with pytest.raises(splitpoint.InvalidArgumentError):
         splitpoint.restore(copy, path)
     splitpoint.restore(copy, path, overwrite=True)
