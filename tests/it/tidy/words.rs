@@ -5,9 +5,9 @@
 use super::{File, files, none};
 
 /// Documents with a limit of their own, in words.
-const LIMITS: &[(&str, usize)] = &[("README.md", 1_500)];
+const LIMITS: &[(&str, usize)] = &[("README.md", 1_500), ("docs/architecture.md", 9_000)];
 /// Words of README.md and everything in docs/ together.
-const ALL_WORDS_MAX: usize = 62_000;
+const ALL_WORDS_MAX: usize = 45_000;
 /// Documents whose prose has no figure that a table beside it does not have.
 const PROSE: &[&str] = &["README.md", "docs/guide.md"];
 /// What makes a number a measured figure.
