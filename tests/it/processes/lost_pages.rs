@@ -67,8 +67,8 @@ fn half_in_the_log(place: &Path) -> (Pairs, Table, Pairs) {
 // ---------------------------------------------------------------------------------------------
 // A log that was cut
 
-/// Argument: 0 cuts the log behind its last record, 1 all of it; 2 cuts behind the last record and then syncs; 3 makes a
-/// checkpoint then.
+/// Argument: 0 cuts the log behind its last record, 1 all of it; 2 cuts behind the last record and then syncs; 3 makes
+/// a checkpoint then.
 pub fn cut_log(place: &Path, arguments: &[u64]) {
     let (checkpoint, table, mut pairs) = half_in_the_log(place);
     let bytes = fs::read(log_of(place)).unwrap();
