@@ -33,6 +33,10 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
 
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct GuideExamples;
+
 mod buckets;
 mod checksum;
 mod dictionary;

@@ -7,6 +7,7 @@
 
 mod circles;
 mod hazards;
+mod words;
 
 use std::collections::BTreeSet;
 use std::path::Path;

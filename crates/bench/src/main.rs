@@ -50,7 +50,7 @@ enum Command {
     Run(Run),
     /// Run one case once in this process and print its figures as lines of JSON; also for a profiler
     One(One),
-    /// Write tables of results into README.md, docs/benchmarks.md and docs/scale.md, and a page of plots
+    /// Write tables of results into README.md, docs/ and the pages of results/, and a page of plots
     Report {
         /// Directory of results [default: results/ of the repository]
         #[arg(long)]

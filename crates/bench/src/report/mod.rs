@@ -20,7 +20,7 @@ use std::io::Write;
 use std::path::Path;
 
 /// Documents with tables, by their path in the repository.
-const DOCUMENTS: &[&str] = &["README.md", "docs/benchmarks.md", "docs/scale.md"];
+const DOCUMENTS: &[&str] = &["README.md", "docs/benchmarks.md", "docs/scale.md", "results/amd.md", "results/intel.md"];
 /// The form of a table that names none.
 const FORM: &str = "full";
 
