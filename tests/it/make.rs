@@ -119,7 +119,7 @@ fn a_failed_stage_hides_no_other_and_is_named_with_its_log() {
     assert_eq!(lines[4], "SKIPPED: a part of it", "once: {said}");
     assert!(said.contains("said by bad-two") && said.contains("said by bad-four"), "{said}");
     assert!(!said.contains("said by one"), "{said}");
-    assert_eq!(*lines.last().expect("a line"), "make test: 2 passed, 2 failed: bad-two bad-four");
+    assert_eq!(*lines.last().expect("a line"), "test: 2 passed, 2 failed: bad-two bad-four");
     let (passed, said) = run(&["one", "three"]);
-    assert!(passed && said.ends_with("make test: 2 passed, 0 failed\n"), "{said}");
+    assert!(passed && said.ends_with("test: 2 passed, 0 failed\n"), "{said}");
 }
