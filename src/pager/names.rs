@@ -4,8 +4,8 @@
 //! open        follow symbolic links to the file's own name; refuse a file that may have another name
 //! later       before a log or journal is made or removed: check that the name still refers to this file
 //! ```
+//!
 //! Reasons and remaining risks: docs/architecture.md, "Names".
-//! Why, and what remains possible: docs/architecture.md, "Names".
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
