@@ -13,7 +13,7 @@
 //! and only prefetches use it. A small table has no numbers, since the table itself is in the cache. A table that is
 //! over its memory limit gets no new ones.
 //!
-//! Source: docs/architecture.md, "Cache misses". Not here: who notes and who prefetches (`overflow.rs`).
+//! Source: docs/architecture.md, "Cache misses". Not here: when a number is noted or used (`overflow.rs`).
 
 use crate::linear;
 use std::sync::OnceLock;

@@ -129,7 +129,7 @@ impl Buckets {
     pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
         let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
         let (count, heap_bytes) = (header.slot_count(), header.heap_bytes());
-        // Lines outside the page are prefetched in vain.
+        // Prefetching lines outside the page is harmless.
         let end = address.start + self.page_bytes;
         if let Some(offset) = record {
             frame.prefetch_ends(address.start + offset, bytes);

@@ -37,7 +37,7 @@ impl Limits {
 pub(crate) struct Fill {
     /// Bytes of slots and records, in percent of the primary pages.
     pub percent: u32,
-    /// Pairs a bucket; if set, it replaces the percentage (the paper's *ffactor*).
+    /// Pairs per bucket; if set, it replaces the percentage (the paper's *ffactor*).
     pub pairs: Option<u32>,
 }
 

@@ -502,7 +502,7 @@ fn install_frames(
     file.sync().map(|()| cuts)
 }
 
-/// Installs the journal beside `path` if it is complete, then removes it.
+/// Installs the journal of the table at `path` if it is complete, then removes it.
 pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     if !may_have_journal(path, file)? {
         return Ok(());
@@ -545,7 +545,7 @@ pub(super) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File
     refuse_half_installed(storage, path, file)
 }
 
-/// Whether there may be a complete journal beside `path`. Its magic is written last.
+/// Whether there may be a complete journal for the table at `path`. Its magic is written last.
 pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {

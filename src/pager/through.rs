@@ -356,8 +356,8 @@ impl Pager {
     }
 
     /// Called before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to
-    /// bytes beyond its end. From then on nothing may cut the file, not even for a later writer, so it is extended
-    /// while there is no writer. The caller keeps writers out.
+    /// bytes beyond its end. From then on nothing may cut the file. Setting its length could cut bytes that a writer
+    /// has just added, so the caller keeps writers out.
     pub(super) fn extend_file_for_checkpoint(&self) -> Result<()> {
         if let Some(file) = self.file.as_ref().filter(|_| self.may_be_referred_to()) {
             self.refuse_if_cut()?;

@@ -28,11 +28,11 @@ impl TableOptions {
     /// old name, and the handle refuses writes once it needs another file by that name.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another process or handle has it open for writing;
+    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] if another process or handle has it open for writing;
     /// [`ErrorKind::NotATable`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for the file's content;
-    /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, where `<path>-stats` exists
-    /// and is another file, and for writing a file that has several hard links or is mounted by itself: its log and
-    /// journal would not be found by its other name. Such a file can be read while it is not open for writing;
+    /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, if `<path>-stats` exists and
+    /// is another file, and for writing a file that has several hard links or is itself a mount point: its log and
+    /// journal would not be found under its other name. Such a file can be read while it is not open for writing;
     /// otherwise reading is [`ErrorKind::Locked`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
         self.check()?;

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! ```text
-//! the table's process  <path>-stats: created and locked at open, 512 bytes rewritten again and again, removed at close
+//! the table's process  <path>-stats: created and locked at open, 512 bytes rewritten repeatedly, removed at close
 //! a watcher            reads it; if it is not locked, its process ended without closing the table
 //! ```
 //!

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! With [`Durability::Os`](super::Durability) such a value is copied to the operating system once; the log and a later
-//! checkpoint would be two copies. Values are stored this way only beyond the last checkpoint's end of the file. Frames
-//! of an earlier checkpoint, batches, appends and all other writes use the log.
+//! checkpoint would be two copies. Only room beyond the end of the last checkpoint is used this way. In other room, and
+//! in batches, appends and all other writes, the log has the value.
 //!
 //! Source: docs/architecture.md, "Log". Not here: which bytes of the file may be written at once (`pager/through.rs`).
 
