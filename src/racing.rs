@@ -259,7 +259,7 @@ unsafe fn move_many(mut from: *const u8, mut to: *mut u8, len: usize) {
         // SAFETY: `len >= 64`.
         let first = unsafe { load_own(from) };
         while left > 0 {
-            // SAFETY: the 64 bytes from `left` on end at the end of the range, or where the previously moved bytes begin.
+            // SAFETY: the 64 bytes from `left` on end at the end of the range, or where the bytes moved last begin.
             unsafe { move64(from.offset(left), to.offset(left)) };
             left -= 64;
         }

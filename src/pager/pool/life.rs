@@ -66,8 +66,8 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Spiller {
     Idle,
+    Latched,
     /// It may spill the frame: to the shadow file if true, else to the table's file.
-    /// It may spill the frame; true: to the shadow file.
     Decided(bool),
 }
 
