@@ -86,8 +86,8 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// The length of each record of these slots if all have the same short lengths of key and value and are adjacent; else
-/// 0. The first record ends at `end`.
+/// The length of each record of these slots if all have the same short lengths of key and value and are adjacent;
+/// else 0. The first record ends at `end`.
 #[inline(never)]
 pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
     let Some(raw) = slots.first().and_then(|&slot| page.get(tag_and_offset(slot).1..end)) else { return 0 };

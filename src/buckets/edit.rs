@@ -1,8 +1,8 @@
 //! Edits: what a write does to one pair, under the latch of its bucket.
 //!
 //! Each edit is a type of its own, so the compiler makes specialized copies for the two usual cases: an absent key, and
-//! a key in the primary page. One code path with an enum for the location would pass it through memory. All other cases
-//! are function calls.
+//! a key in the primary page. A single code path would pass the location, an enum, through memory. All other cases are
+//! function calls.
 //!
 //! Not here: how a bucket changes (`bucket.rs`), the gate and the log (`table`).
 

@@ -438,7 +438,8 @@ fn has_key(page: &[u8], offset: usize, head: RecordHead, key: &[u8]) -> bool {
         && equal(&page[offset + head.head_bytes..][..key.len()], key)
 }
 
-/// Whether two keys are equal. Most have 8 to 16 bytes, for which a call of `memcmp` would take longer.
+/// Whether two keys of the same length are equal. Most have 8 to 16 bytes, for which a call of `memcmp` would take
+/// longer.
 #[inline(always)]
 fn equal(a: &[u8], b: &[u8]) -> bool {
     if !(8..=16).contains(&a.len()) {

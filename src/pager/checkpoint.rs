@@ -123,8 +123,7 @@ impl Pager {
         self.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
         self.counts.checkpoints.fetch_add(1, Relaxed);
         self.complete_through_period(frozen.frame_count);
-        // In this order: spilling resumes before the checkpoint gets its number, and then starts with an empty shadow
-        // file.
+        // In this order: no frame is spilled until the checkpoint has its number, and by then the shadow file is empty.
         self.resume_spilling();
         self.sequence.store(frozen.sequence, Release);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))

@@ -71,7 +71,7 @@ fn open_or_create(
     }
 }
 
-/// Adds the error of a failed open.
+/// Converts the error of a failed open.
 fn opened(path: &Path, opened: std::io::Result<Box<dyn File>>) -> Result<Box<dyn File>> {
     match opened {
         Err(e) if e.kind() == std::io::ErrorKind::IsADirectory => {

@@ -2,8 +2,8 @@
 //!
 //! They are beyond the end of the last checkpoint, and buckets have nothing there until the next one begins. Until then
 //! a window's frames may be the file's own pages (`pool/mapped.rs`). Open windows have separate lists of holes and free
-//! frames. So have sealed windows: changing a frame there costs a copy of a large page. So other uses get the room of
-//! sealed windows only if much of the table is free, one large page after another.
+//! frames. Sealed windows do, too, because changing a frame there costs a copy of a large page: other uses get their
+//! room only if much of the table is free, one large page after another.
 
 use super::runs::Runs;
 use super::{ANY_USE, FRAME_UNITS, OPEN, SEALED, Space};
