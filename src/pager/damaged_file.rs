@@ -231,8 +231,8 @@ impl DamagedFile {
         frame >= self.frame_count || end > self.file_bytes && !in_journal
     }
 
-    /// Whether the file ends before the end of this frame and all later ones are absent too. Frames in the journal are
-    /// present.
+    /// Whether this frame and all later ones are absent. With a journal, which may have any of them, returns true only
+    /// from the frame count on.
     pub(crate) fn is_absent_behind(&self, frame: FrameNo) -> bool {
         frame >= self.frame_count || self.journal.is_none() && self.is_absent(frame)
     }

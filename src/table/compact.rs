@@ -6,8 +6,8 @@
 //!              ->  cut the free frames at the end off the file
 //! ```
 //!
-//! A pass packs frames: overflow pages and extents move to the smallest hole before them that is large enough. A thing
-//! that is larger than all holes but has some free room before it is first moved aside, to the end of the file. It
+//! A pass packs frames: overflow pages and extents move to the smallest hole before them that is large enough. One that
+//! is larger than all holes, but has some free room directly before it, first moves aside to the end of the file, and
 //! moves back once the rest has been packed. The table is consistent after every step, and a crash leaves the last
 //! checkpoint and the log, so an interrupted compaction can be repeated.
 //!

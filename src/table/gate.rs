@@ -359,8 +359,8 @@ mod tests {
     #[test]
     fn threads_on_the_shared_slot_lose_no_count() {
         use std::time::{Duration, Instant};
-        // How often a thread must run between another's writes: threads that run one after the other would lose
-        // nothing.
+        // The number of times that a thread must run between another's writes: threads that run one after the other
+        // would lose nothing.
         const TURNS: u32 = 2_000;
         let gate = Gate::new(Totals::default(), 100);
         let load = Load::new(Totals::default());

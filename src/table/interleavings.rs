@@ -33,8 +33,8 @@ fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
 }
 
 thread_local! {
-    /// The number of orders in which the tested situation occurred. It may not: for example, a split gives up if
-    /// another thread holds the latch.
+    /// The number of orders in which the tested situation occurred. It does not occur in all of them: for
+    /// example, a split gives up if another thread holds the latch.
     static HAPPENED: Cell<usize> = const { Cell::new(0) };
 }
 
