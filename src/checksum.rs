@@ -1,12 +1,13 @@
-//! CRC-32C, the checksum of every file: of long inputs by a library, of short ones here.
+//! CRC-32C, the checksum of every file: long inputs by a library, short ones here.
 //!
-//! The library folds by carry-less multiplication, 3 times as fast on a page as the processor's CRC instruction. For a
-//! short input the instruction takes less than the library's choice of a way: 3 ns for a record of 16 bytes, not 14.
+//! The library folds by carry-less multiplication, 3 times as fast on a page as the processor's CRC instruction. For
+//! short inputs the library's choice of an algorithm takes longer than the instruction: 14 ns for a record of 16 bytes,
+//! not 3.
 //!
 //! Source: Castagnoli, Braeuer & Herrmann 1993; parameters as in RFC 3720 (iSCSI).
-//! Unsafe: calls functions that need SSE 4.2, where the processor has it. Tests compare them, and the library, which
-//! other processors use for all lengths, with the definition.
-//! Not here: what is summed, and in which order; each format says that for itself (docs/format.md).
+//! Unsafe: calls functions that need SSE 4.2, if the processor has it. Tests compare them with the definition, and also
+//! the library, which other processors use for all lengths.
+//! Not here: what is summed, and in which order; each format defines that (docs/format.md).
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the processor's instruction for CRC-32C"))]
 
 use crc_fast::{CrcAlgorithm::Crc32Iscsi, Digest};
@@ -19,23 +20,23 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc32c_append(0, bytes)
 }
 
-/// CRC-32C of `bytes` after others with the checksum `before`.
+/// CRC-32C of `bytes`, continuing after bytes with the checksum `before`.
 pub(crate) fn crc32c_append(before: u32, bytes: &[u8]) -> u32 {
     if bytes.len() < LONG_BYTES { crc32c_of_short(before, bytes) } else { by_library(before, bytes) }
 }
 
-/// [`crc32c_append`] for fewer than some hundred bytes, inlined.
+/// [`crc32c_append`] for fewer than a few hundred bytes, inlined.
 #[inline(always)]
 pub(crate) fn crc32c_of_short(before: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has SSE 4.2, as was just asked.
+        // SAFETY: the processor has SSE 4.2, as the test above showed.
         return unsafe { by_instruction(before, bytes) };
     }
     by_library(before, bytes)
 }
 
-/// CRC-32C of `word`, little-endian, after bytes with the checksum `before`.
+/// CRC-32C of `word`, little-endian, continuing after bytes with the checksum `before`.
 #[inline(always)]
 pub(crate) fn crc32c_of_word(before: u32, word: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -44,13 +45,13 @@ pub(crate) fn crc32c_of_word(before: u32, word: u32) -> u32 {
         fn by_instruction(before: u32, word: u32) -> u32 {
             !std::arch::x86_64::_mm_crc32_u32(!before, word)
         }
-        // SAFETY: the processor has SSE 4.2, as was just asked.
+        // SAFETY: the processor has SSE 4.2, as the test above showed.
         return unsafe { by_instruction(before, word) };
     }
     by_library(before, &word.to_le_bytes())
 }
 
-/// CRC-32C of bytes with the checksum `before` and `after_bytes` others with the checksum `after`.
+/// CRC-32C of a concatenation: of bytes with the checksum `before`, then `after_bytes` bytes with the checksum `after`.
 pub(crate) fn crc32c_combine(before: u32, after: u32, after_bytes: u64) -> u32 {
     crc_fast::checksum_combine(Crc32Iscsi, before.into(), after.into(), after_bytes) as u32
 }
@@ -113,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Frames and pages have other lengths than the property test makes, and start at any address.
+    /// Frames and pages have lengths that the property test does not generate, and start at any address.
     #[test]
     fn long_inputs_at_any_alignment_have_the_sum_of_the_definition() {
         let bytes: Vec<u8> = (0..70_000u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();

@@ -24,7 +24,7 @@ pub enum ErrorKind {
     Corrupt = 3,
     /// Not a file of this library.
     NotATable = 4,
-    /// A file of this library, in a version that it does not read.
+    /// A file of this library, in a version that this release does not read.
     Version = 5,
     /// The table was made with another hash function.
     WrongHash = 6,
@@ -105,7 +105,7 @@ impl Error {
         Error::corrupt(message).with_hint("Restore a backup, or salvage what can still be read.")
     }
 
-    /// Adds what to do: whole sentences, without a command-line flag, since callers have other front ends.
+    /// Adds advice on what to do: whole sentences, without a command-line flag, since callers have other front ends.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
@@ -136,13 +136,13 @@ impl Error {
         Error(Box::new(Inner { kind, message, hint, source: Some(source) }))
     }
 
-    /// Adds the operating system's error that callers may ask for. The message says what it means.
+    /// Adds the operating system's error, for callers that ask for it. The message already explains it.
     pub(crate) fn with_source(mut self, source: io::Error) -> Self {
         self.0.source = Some(source);
         self
     }
 
-    /// The error after which a handle takes no more writes: trying again is no advice then.
+    /// Adapts the error after which a handle takes no more writes: "try again" would be wrong advice.
     pub(crate) fn ending_writes(self) -> Self {
         match (self.kind(), &self.0.source) {
             (ErrorKind::DiskFull, Some(source)) => {
@@ -155,7 +155,7 @@ impl Error {
         }
     }
 
-    /// The error of a checkpoint that could not begin: the handle goes on once there is room.
+    /// Adapts the error of a checkpoint that could not begin: the handle works again once there is room.
     pub(crate) fn before_checkpoint(self) -> Self {
         match (self.kind(), &self.0.source) {
             (ErrorKind::DiskFull, Some(source)) => {
@@ -200,8 +200,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The message already ends with it, so a reporter that prints the chain repeats it; a caller that needs the
-        // `io::Error` finds it by downcast.
+        // The message already ends with this error, so a reporter that prints the chain repeats it. A caller that needs
+        // the `io::Error` gets it by downcast.
         self.0.source.as_ref().map(|e| e as _)
     }
 }

@@ -14,10 +14,10 @@ pub struct Fault {
     pub what: String,
 }
 
-/// Asked again and again during a walk whether it goes on.
+/// Called repeatedly during a walk; its result decides whether the walk continues.
 pub(crate) type Proceed<'p> = &'p dyn Fn() -> ControlFlow<()>;
 
-/// An error where a walk is to end.
+/// Returns an error if the walk is to end.
 pub(crate) fn go_on(proceed: Proceed<'_>) -> Result<()> {
     match proceed() {
         ControlFlow::Continue(()) => Ok(()),

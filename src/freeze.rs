@@ -1,8 +1,8 @@
 //! From a table to a dictionary and back.
 //!
-//! A table is scanned in hash order, which is the order of a dictionary, so freezing sorts nothing and writes pairs as
-//! they come. Thawing puts them into a table in that order, which fills one bucket after another. Only this file uses
-//! both `table` and `dictionary`.
+//! A table is scanned in hash order, which is the order of a dictionary, so freezing sorts nothing and writes the pairs
+//! as it reads them. Thawing puts them into a table in that order, which fills one bucket after another. Only this file
+//! uses both `table` and `dictionary`.
 
 use crate::dictionary::{Dictionary, DictionaryBuilder};
 use crate::error::Result;
@@ -13,13 +13,13 @@ use std::path::Path;
 const THAW_BATCH: usize = 256;
 
 impl Table {
-    /// Writes all pairs to a dictionary at `path`, replacing an existing one once it is complete; returns their
-    /// number.
+    /// Writes all pairs to a dictionary at `path`, replacing an existing one once the new one is complete. Returns
+    /// their number.
     ///
-    /// A new file has the owner and permissions of the table's, as far as the process may set them; one that replaces
-    /// another keeps the old owner and permissions. Its hash function is the table's, whatever `builder` sets. One scan
-    /// and one write, no sort, no memory but the index. Writers may go on: a pair that is present throughout is in it;
-    /// one that is added or removed in the meantime may be.
+    /// A new file has the owner and permissions of the table's file, as far as the process may set them; one that
+    /// replaces another keeps the old owner and permissions. Its hash function is the table's, whatever `builder` sets.
+    /// Costs one scan and one write, no sort, and memory only for the index. Writers may continue: a pair that is
+    /// present throughout is in the dictionary; one that is added or removed in the meantime may be.
     ///
     /// # Errors
     /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and
@@ -51,7 +51,7 @@ impl Table {
 }
 
 impl Dictionary {
-    /// Puts all pairs into `table`, replacing values of equal keys; returns their number.
+    /// Puts all pairs into `table`, replacing values of equal keys. Returns their number.
     ///
     /// # Errors
     /// Those of [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].

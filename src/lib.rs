@@ -16,7 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what is there |
+//! | module | content |
 //! |---|---|
 //! | [`hash`] | hash functions by name, and the user's own |
 //! | [`linear`] | which bucket holds a hash, which bucket splits next: the paper's arithmetic |

@@ -1,4 +1,4 @@
-//! Numbers as the files have them: little-endian, whatever the processor.
+//! Reads integers as the files store them: little-endian, whatever the processor.
 
 /// The number at byte `at`. The caller has checked the length.
 #[inline]

@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, to prove that the tests find them.
 //!
-//! Where a slip would cost data, the code asks [`planted`] whether to make it. Outside of the library's own tests the
-//! answer is a constant `false`, and the compiler removes the test. In tests each thread has its own answer, so a
+//! Wherever a slip would cost data, the code asks [`planted`] whether to make it. Outside the library's own tests the
+//! answer is a constant `false`, and the compiler removes the question. In tests each thread has its own answer, so a
 //! planted bug affects no other test.
 //!
 //! Which test finds which bug after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; results:
@@ -11,14 +11,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), expect(dead_code, reason = "bugs of the disk are planted in the simulated one"))]
 pub(crate) enum Bug {
-    // Calls that the simulated disk leaves out, and errors that it keeps to itself (`io/simulated.rs`).
+    // Calls that the simulated disk omits, and errors that it does not report (`io/simulated.rs`).
     /// The checkpoint's journal is not synced.
     JournalUnsynced,
     /// The journal's name is not synced.
     NamesUnsynced,
     /// New frames are not synced before the journal is complete.
     NewFramesUnsynced,
-    /// The frames in place are not synced before the journal goes.
+    /// The frames in place are not synced before the journal is removed.
     InPlaceUnsynced,
     /// A journal that an open finds is installed without a sync.
     FoundJournalUnsynced,
@@ -26,14 +26,14 @@ pub(crate) enum Bug {
     FailedJournalKept,
     /// A sync that failed counts as done.
     FailedSyncIgnored,
-    /// A write that stopped half way counts as done.
+    /// A write that stopped half way counts as complete.
     ShortWriteIgnored,
     /// The log is not synced.
     LogUnsynced,
     /// The name of a new file of the log is not synced.
     LogNameUnsynced,
-    // Of checkpoints and pages.
-    /// New frames go where the last checkpoint still has its own.
+    // Checkpoints and pages.
+    /// New frames overwrite frames that the last checkpoint still needs.
     NewFramesOverOld,
     /// A checkpoint begins without room for its journal.
     JournalUnreserved,
@@ -43,7 +43,7 @@ pub(crate) enum Bug {
     AnyJournalInstalled,
     /// The checksum of a frame that is read is not compared.
     FrameUnchecked,
-    /// After a failed checkpoint the handle goes on.
+    /// After a failed checkpoint the handle continues.
     NotPoisoned,
     /// The header has one bucket less.
     WrongMaxBucket,
@@ -51,18 +51,18 @@ pub(crate) enum Bug {
     SplitDropsRecord,
     /// An extent is freed before the record refers to the new one.
     FreedTooEarly,
-    /// A split frees the old overflow pages before all that can fail is over.
+    /// A split frees the old overflow pages before everything that can fail is done.
     SplitFreesFirst,
-    // Of threads.
+    // Threads.
     /// `view` is not compared again under the latch.
     ViewNotComparedAgain,
     /// A merge keeps the version.
     MergeKeepsVersion,
     /// A group that moves keeps the version.
     MoveKeepsVersion,
-    /// A thread that reads a checksum does not compare the place of the map frame afterwards.
+    /// A thread that reads a checksum does not compare the location of the map frame afterwards.
     MovedMapTrusted,
-    /// A compaction does not wait for another.
+    /// A compaction does not wait for another one to end.
     CompactionsTogether,
     /// An optimistic read is not validated.
     PeekTrusts,
@@ -78,7 +78,7 @@ pub(crate) enum Bug {
     BatchTrustsView,
     /// Closing the gate does not wait for the threads that share a slot.
     SharedSlotPassed,
-    // Of the log.
+    // The log.
     /// A write returns before the log is synced.
     DoneBeforeSynced,
     /// Removals are not logged.
@@ -95,9 +95,9 @@ pub(crate) enum Bug {
     ReplayedUnsynced,
     /// A replay repeats appends.
     AppendedTwice,
-    /// A replay gives the changes of a key to several parts.
+    /// A replay distributes the changes of one key over several parts.
     KeysInSeveralParts,
-    /// A block of records that ends within one ends the log.
+    /// A block of records that ends within a record ends the log.
     BlockEndsLog,
     /// If changes of several parts of a replay fail, the error of the first part counts.
     AnyFailureCounts,
@@ -107,7 +107,7 @@ pub(crate) enum Bug {
     BatchNotUndone,
     /// A sync skips an ended segment with no pending bytes.
     EndedUnsynced,
-    /// A segment is free while another thread is about to write the last of it.
+    /// A segment is freed while another thread is about to write the last of it.
     FreedUnderSync,
     /// A replayed segment is written again after it was freed.
     ReplayedKept,
@@ -115,14 +115,15 @@ pub(crate) enum Bug {
     ReadyUnheld,
     /// All records in pieces have one number.
     PiecesShareNumber,
-    // Of values that are written through (`pager/through.rs`).
+    // Values that are written through (`pager/through.rs`).
     /// A sync does not sync the file before the log.
     ThroughUnsynced,
-    /// Units that the log refers to are used again before the next checkpoint begins.
+    /// Units that the log refers to are reused before the next checkpoint begins.
     ReferredUnitsReused,
     /// A value is stored over one that the log refers to.
     ReferredUnitsOverwritten,
-    /// After a replay, values are written through, and new frames go to their places, as if there had been none.
+    /// After a replay, values are written through, and new frames are written in place, as if nothing had been
+    /// replayed.
     ThroughAfterReplay,
     /// The checksum of a value that the log refers to is not compared.
     ReferenceUnchecked,
@@ -130,14 +131,15 @@ pub(crate) enum Bug {
     ThroughCutOff,
     /// A frame written through counts as in the file although it was changed in memory.
     ThroughTrusted,
-    // Of frames that are spilled (`pager/spill.rs`).
-    /// A frozen frame in no memory is replaced, and what its new memory has is preserved.
+    // Spilled frames (`pager/spill.rs`).
+    /// A frozen frame that is not in memory is replaced, and the bytes of its new memory are preserved instead of its
+    /// content.
     StaleBufferPreserved,
     /// Frames of the last checkpoint are spilled.
     SpillsOverCheckpoint,
     /// Frames are spilled while a checkpoint is written.
     SpillsBesideCheckpoint,
-    /// A checkpoint leaves out the frames of the shadow file.
+    /// A checkpoint omits the frames of the shadow file.
     ShadowForgotten,
     /// After a checkpoint, frames are still read from the shadow file.
     ShadowKept,
@@ -147,7 +149,7 @@ pub(crate) enum Bug {
     SpilledKept,
     /// A change of a frozen frame does not save its content.
     FrozenNotPreserved,
-    /// A frame may be evicted once a checkpoint has copied it, before it is in the file.
+    /// A frame may be evicted once a checkpoint has copied it, although it is not yet in the file.
     EvictedBeforeInFile,
 }
 
@@ -172,7 +174,7 @@ pub(crate) mod tests {
         PLANTED.get() == Some(bug)
     }
 
-    /// Does `work` on this thread with the bug planted.
+    /// Runs `work` on this thread with the bug planted.
     pub(crate) fn with<R>(bug: Bug, work: impl FnOnce() -> R) -> R {
         struct Reset;
         impl Drop for Reset {

@@ -1,16 +1,16 @@
-//! Loads and stores of memory that other threads, or the operating system, may access at the same moment.
+//! Loads and stores of memory that other threads, or the operating system, may access at the same time.
 //!
 //! A frame is changed by the holder of its exclusive latch while optimistic readers load from it; they discard what
 //! they loaded if the frame's version changed (`pager/pool.rs`). Pages of a mapped file can become zeros
-//! (`io/window.rs`). Ordinary accesses that race are undefined behaviour in Rust, and its atomics take whole aligned
-//! words only: a record of 26 bytes at an odd offset is then a dozen shifts and merges. The processor has no such
-//! limit, so on x86-64 each access is one instruction of inline assembly, which the compiler neither splits, repeats
-//! nor assumes anything about.
+//! (`io/window.rs`). In Rust, ordinary accesses that race are undefined behaviour, and atomics access only whole
+//! aligned words: a record of 26 bytes at an odd offset then takes a dozen shifts and merges. The processor has no such
+//! limit. So on x86-64 each access is one instruction of inline assembly, which the compiler neither splits nor
+//! repeats, and about which it assumes nothing.
 //!
-//! What such a load returns is what relaxed atomic loads of its single bytes could return, and a store is what relaxed
-//! atomic stores of its bytes could do. That is all that callers rely on. Other processors take the **portable twin**:
-//! relaxed atomic accesses of the aligned words that the bytes are in. Tests compare the two, and sanitizers run the
-//! twin (`--cfg splitpoint_portable`), as they do not see accesses in assembly.
+//! Such a load returns what relaxed atomic loads of its individual bytes could return, and a store does what relaxed
+//! atomic stores of its bytes could do. Callers rely on nothing more. Other processors use the **portable twin**:
+//! relaxed atomic accesses to the aligned words that contain the bytes. Tests compare the two, and sanitizers run the
+//! twin (`--cfg splitpoint_portable`), since they cannot see accesses in assembly.
 //!
 //! Measured: a lookup of a pair of 24 bytes takes a quarter fewer instructions (docs/benchmarks.md, "What was tried").
 //! Not here: which bytes may be accessed when (`pager/pool.rs`, `pager/words.rs`, `io/window.rs`).
@@ -24,12 +24,12 @@ pub(crate) use x86_64::*;
 /// Copies `len` bytes out of shared memory.
 ///
 /// # Safety
-/// `from` begins `len` bytes of a frame, or of a mapping that begins at a multiple of 8; `to` begins `len` bytes that
-/// only this thread accesses.
+/// `from` is the start of `len` bytes of a frame, or of a mapping that starts at a multiple of 8. `to` is the start of
+/// `len` bytes that only this thread accesses.
 #[inline]
 pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
     if (16..=32).contains(&len) {
-        // SAFETY: `len >= 16`; the two may overlap.
+        // SAFETY: `len >= 16`; the first and the last 16 bytes may overlap.
         unsafe { to.cast::<u128>().write_unaligned(load16(from)) };
         // SAFETY: as above.
         unsafe { to.add(len - 16).cast::<u128>().write_unaligned(load16(from.add(len - 16))) };
@@ -47,7 +47,7 @@ pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
             unsafe { to.add(at).cast::<u128>().write_unaligned(load16(from.add(at))) };
             at += 16;
         }
-        // The last 16 bytes, some of them again.
+        // The last 16 bytes; some of them may be copied twice.
         // SAFETY: `len >= 16`.
         unsafe { to.add(len - 16).cast::<u128>().write_unaligned(load16(from.add(len - 16))) };
     } else if len >= 8 {
@@ -63,14 +63,14 @@ pub(crate) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Bytes of a cache line, which a prefetch brings.
+/// Bytes of a cache line, which is what a prefetch loads.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Begins to bring the cache line of `address` into the processor's cache. Any address will do.
+/// Starts loading the cache line of `address` into the processor's cache. Any address is allowed.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn prefetch(address: *const u8) {
-    // SAFETY: a prefetch may be given any address; it is a hint.
+    // SAFETY: a prefetch is a hint, and any address is allowed.
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) };
 }
 
@@ -79,13 +79,13 @@ pub(crate) fn prefetch(address: *const u8) {
 #[inline]
 pub(crate) fn prefetch(_address: *const u8) {}
 
-/// Begins to bring the cache line of `address` into the processor's cache for a store, away from other processors. Any
-/// address will do.
+/// Starts loading the cache line of `address` into the processor's cache for a store, which takes it from other
+/// processors' caches. Any address is allowed.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux maps the log"))]
 #[inline]
 pub(crate) fn prefetch_to_store(address: *const u8) {
-    // SAFETY: a prefetch may be given any address; it is a hint, which processors without it ignore.
+    // SAFETY: a prefetch is a hint, and any address is allowed; processors without this instruction ignore it.
     unsafe { std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly)) };
 }
 
@@ -98,13 +98,13 @@ pub(crate) fn prefetch_to_store(_address: *const u8) {}
 /// Copies `bytes` into shared memory.
 ///
 /// # Safety
-/// `to` begins as many bytes of a frame, whose exclusive latch this thread holds.
+/// `to` is the start of `bytes.len()` bytes of a frame, whose exclusive latch this thread holds.
 #[inline(always)]
 pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
     let (from, len) = (bytes.as_ptr(), bytes.len());
     if (16..=32).contains(&len) {
-        // Most values, and most keys below: no call for them.
-        // SAFETY: `len >= 16`; the two may overlap.
+        // Covers most values, and the branch below most keys, without a function call.
+        // SAFETY: `len >= 16`; the first and the last 16 bytes may overlap.
         unsafe { store16(to, from.cast::<u128>().read_unaligned()) };
         // SAFETY: as above.
         unsafe { store16(to.add(len - 16), from.add(len - 16).cast::<u128>().read_unaligned()) };
@@ -122,7 +122,7 @@ pub(crate) unsafe fn copy_in(bytes: &[u8], to: *mut u8) {
 /// [`copy_in`] for any length.
 ///
 /// # Safety
-/// As of [`copy_in`].
+/// As for [`copy_in`].
 #[inline(never)]
 unsafe fn copy_in_any(bytes: &[u8], to: *mut u8) {
     let (from, len) = (bytes.as_ptr(), bytes.len());
@@ -168,11 +168,11 @@ unsafe fn copy_in_any(bytes: &[u8], to: *mut u8) {
 /// Moves `len` bytes within shared memory; the two ranges may overlap.
 ///
 /// # Safety
-/// Both ranges lie in a frame whose exclusive latch this thread holds.
+/// Both ranges are in a frame whose exclusive latch this thread holds.
 #[inline(always)]
 pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
     if (16..=32).contains(&len) {
-        // Most records. Both halves are loaded before either is stored.
+        // Covers most records. Both halves are loaded before either is stored.
         // SAFETY: `len >= 16`; only this thread changes the frame.
         let first = unsafe { from.cast::<u128>().read_unaligned() };
         // SAFETY: as above.
@@ -190,7 +190,7 @@ pub(crate) unsafe fn move_within(from: *const u8, to: *mut u8, len: usize) {
 /// [`move_within`] for fewer than 16 bytes.
 ///
 /// # Safety
-/// As of [`move_within`].
+/// As for [`move_within`].
 #[inline(never)]
 unsafe fn move_few(from: *const u8, to: *mut u8, len: usize) {
     let mut bytes = [0u8; 16];
@@ -203,13 +203,13 @@ unsafe fn move_few(from: *const u8, to: *mut u8, len: usize) {
 /// [`move_within`] for more than 32 bytes.
 ///
 /// # Safety
-/// As of [`move_within`].
+/// As for [`move_within`].
 #[inline(never)]
 unsafe fn move_many(mut from: *const u8, mut to: *mut u8, len: usize) {
     /// Moves 64 bytes: loads all of them before it stores the first.
     ///
     /// # Safety
-    /// As of `move_within`, for 64 bytes.
+    /// As for `move_within`, with 64 bytes.
     #[inline(always)]
     unsafe fn move64(from: *const u8, to: *mut u8) {
         // SAFETY: within the range, whose latch this thread holds.
@@ -218,7 +218,7 @@ unsafe fn move_many(mut from: *const u8, mut to: *mut u8, len: usize) {
     /// The 64 bytes at `from`.
     ///
     /// # Safety
-    /// As of `move_within`, for 64 bytes.
+    /// As for `move_within`, with 64 bytes.
     #[inline(always)]
     unsafe fn load_own(from: *const u8) -> [u128; 4] {
         // SAFETY: within the range, which only this thread changes: plain loads suffice.
@@ -234,8 +234,8 @@ unsafe fn move_many(mut from: *const u8, mut to: *mut u8, len: usize) {
         }
         return;
     }
-    // The 64 bytes at the end that is reached last are loaded first, as the loops may overwrite them, and stored last,
-    // some of them again. What a step stores never lies where a later step loads.
+    // The loops start at one end. They may overwrite the 64 bytes at the other end before they reach them, so these are
+    // loaded first and stored last; some of them may be stored twice. No step stores where a later step loads.
     let mut left = len as isize - 64;
     if to.cast_const() <= from {
         // SAFETY: `len >= 64`, here and below.
@@ -253,13 +253,13 @@ unsafe fn move_many(mut from: *const u8, mut to: *mut u8, len: usize) {
             // SAFETY: more than 64 bytes are to be moved from here on.
             unsafe { move64(from, to) };
         }
-        // SAFETY: the last 64 bytes of the place.
+        // SAFETY: the last 64 bytes of the destination.
         unsafe { store64(end, last) };
     } else {
         // SAFETY: `len >= 64`.
         let first = unsafe { load_own(from) };
         while left > 0 {
-            // SAFETY: the 64 bytes from `left` on end where those begin that have been moved, or at the end.
+            // SAFETY: the 64 bytes from `left` on end at the end of the range, or where the bytes moved last begin.
             unsafe { move64(from.offset(left), to.offset(left)) };
             left -= 64;
         }
@@ -278,7 +278,8 @@ mod x86_64 {
             #[doc = concat!("The ", stringify!($type), " at `from`, little-endian, at any alignment.")]
             ///
             /// # Safety
-            /// `from` begins as many bytes of live memory, which other threads access as this file does.
+            /// `from` is the start of that many bytes of live memory, which other threads access only as this file
+            /// does.
             #[inline(always)]
             pub(crate) unsafe fn $name(from: *const u8) -> $type {
                 let loaded: $type;
@@ -300,7 +301,7 @@ mod x86_64 {
             #[doc = concat!("Stores a ", stringify!($type), ", little-endian, at any alignment.")]
             ///
             /// # Safety
-            /// `to` begins as many bytes of live memory, to which no other thread stores.
+            /// `to` is the start of that many bytes of live memory, to which no other thread stores.
             #[inline(always)]
             pub(crate) unsafe fn $name(to: *mut u8, value: $type) {
                 // SAFETY: one store to memory that is live and that only this thread changes, as the caller promises.
@@ -317,17 +318,17 @@ mod x86_64 {
     /// The sixteen bytes at `from`, little-endian, at any alignment.
     ///
     /// # Safety
-    /// `from` begins as many bytes of live memory, which other threads access as this file does.
+    /// `from` is the start of that many bytes of live memory, which other threads access only as this file does.
     #[inline(always)]
     pub(crate) unsafe fn load16(from: *const u8) -> u128 {
         // SAFETY: the caller's promise; both types are sixteen plain bytes.
         unsafe { std::mem::transmute::<__m128i, u128>(load_vector(from)) }
     }
 
-    /// Twice sixteen bytes, one behind another, little-endian, at any alignment.
+    /// Two adjacent sixteen-byte values, little-endian, at any alignment.
     ///
     /// # Safety
-    /// `from` begins as many bytes of live memory, which other threads access as this file does.
+    /// `from` is the start of that many bytes of live memory, which other threads access only as this file does.
     #[inline(always)]
     pub(crate) unsafe fn load32(from: *const u8) -> [u128; 2] {
         let (a, b): (__m128i, __m128i);
@@ -343,12 +344,12 @@ mod x86_64 {
     /// The three words of eight bytes at `from`, little-endian, at any alignment.
     ///
     /// # Safety
-    /// `from` begins as many bytes of live memory, which other threads access as this file does.
+    /// `from` is the start of that many bytes of live memory, which other threads access only as this file does.
     #[inline(always)]
     pub(crate) unsafe fn load24(from: *const u8) -> [u64; 3] {
         let (a, b, c): (u64, u64, u64);
         // SAFETY: three loads of memory that is live, as the caller promises; they change nothing else. The outputs are
-        // written before the last use of the input, so they take other registers.
+        // written before the last use of the input, so they are assigned other registers.
         unsafe {
             asm!("mov {1}, qword ptr [{0}]", "mov {2}, qword ptr [{0} + 8]", "mov {3}, qword ptr [{0} + 16]",
                  in(reg) from, out(reg) a, out(reg) b, lateout(reg) c,
@@ -357,11 +358,11 @@ mod x86_64 {
         [a, b, c]
     }
 
-    /// Which of eight words, the first at `first` and each `stride` bytes behind the one before, are `wanted` in the
-    /// bits of `mask`: bit `2 * i` for word `i`. Takes no branches.
+    /// Compares eight words with `wanted`, in the bits that are set in `mask`. The first word is at `first`, each other
+    /// one `stride` bytes after the one before. Returns bit `2 * i` set if word `i` is equal. Takes no branches.
     ///
     /// # Safety
-    /// Each word is in live memory, which other threads access as this file does.
+    /// Each word is in live memory, which other threads access only as this file does.
     #[cfg_attr(
         not(any(test, target_os = "linux")),
         expect(dead_code, reason = "only mapped files of Linux are searched")
@@ -383,10 +384,10 @@ mod x86_64 {
         equal_halves & equal_halves >> 1 & 0x5555
     }
 
-    /// The words at `from` and `stride` bytes behind it.
+    /// The words at `from` and at `stride` bytes after it.
     ///
     /// # Safety
-    /// As of [`equal_of_8`].
+    /// As for [`equal_of_8`].
     #[inline(always)]
     unsafe fn load_two(from: *const u8, stride: usize) -> __m128i {
         let loaded: __m128i;
@@ -426,17 +427,17 @@ mod x86_64 {
     /// Stores sixteen bytes, little-endian, at any alignment.
     ///
     /// # Safety
-    /// `to` begins as many bytes of live memory, to which no other thread stores.
+    /// `to` is the start of that many bytes of live memory, to which no other thread stores.
     #[inline(always)]
     pub(crate) unsafe fn store16(to: *mut u8, value: u128) {
         // SAFETY: the caller's promise; both types are sixteen plain bytes.
         unsafe { store_vector(to, std::mem::transmute::<u128, __m128i>(value)) }
     }
 
-    /// Stores four times sixteen bytes, one behind another, at any alignment.
+    /// Stores four adjacent sixteen-byte values, at any alignment.
     ///
     /// # Safety
-    /// `to` begins as many bytes of live memory, to which no other thread stores.
+    /// `to` is the start of that many bytes of live memory, to which no other thread stores.
     #[inline(always)]
     pub(crate) unsafe fn store64(to: *mut u8, values: [u128; 4]) {
         // SAFETY: both types are sixteen plain bytes.
@@ -455,12 +456,12 @@ mod x86_64 {
 mod portable {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// The aligned word that has the byte at `at`, and how many bits of it come before that byte.
+    /// The aligned word that contains the byte at `at`, and the number of its bits before that byte.
     #[inline]
     unsafe fn word<'a>(at: *const u8) -> (&'a AtomicU64, u32) {
         let skip = at.addr() % 8;
-        // SAFETY: frames and mappings begin at multiples of 8 and have whole words, so the word is in the frame of the
-        // byte; it is aligned, and all accesses that race with it are atomic.
+        // SAFETY: frames and mappings start at multiples of 8 and consist of whole words, so the word is in the frame
+        // of the byte; it is aligned, and all accesses that race with it are atomic.
         (unsafe { AtomicU64::from_ptr(at.sub(skip).cast_mut().cast()) }, 8 * skip as u32)
     }
 
@@ -476,7 +477,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[cfg_attr(
         not(any(test, target_os = "linux")),
         expect(dead_code, reason = "only mapped files of Linux are searched")
@@ -491,7 +492,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn load1(from: *const u8) -> u8 {
         // SAFETY: the caller's promise.
@@ -500,7 +501,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn load8(from: *const u8) -> u64 {
         // SAFETY: the caller's promise.
@@ -515,7 +516,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn load16(from: *const u8) -> u128 {
         // SAFETY: the caller promises 16 bytes.
@@ -524,7 +525,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn load24(from: *const u8) -> [u64; 3] {
         // SAFETY: the caller promises 24 bytes.
@@ -532,7 +533,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn load32(from: *const u8) -> [u128; 2] {
         // SAFETY: the caller promises 32 bytes.
@@ -557,7 +558,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn store1(to: *mut u8, value: u8) {
         // SAFETY: the caller's promise.
@@ -565,7 +566,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn store2(to: *mut u8, value: u16) {
         // SAFETY: the caller's promise.
@@ -573,7 +574,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn store64(to: *mut u8, values: [u128; 4]) {
         for (i, value) in values.into_iter().enumerate() {
@@ -583,7 +584,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn store4(to: *mut u8, value: u32) {
         // SAFETY: the caller's promise.
@@ -591,7 +592,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn store8(to: *mut u8, value: u64) {
         // SAFETY: the caller's promise.
@@ -599,7 +600,7 @@ mod portable {
     }
 
     /// # Safety
-    /// As of the twin.
+    /// As for the x86-64 twin.
     #[inline]
     pub(crate) unsafe fn store16(to: *mut u8, value: u128) {
         // SAFETY: the caller promises 16 bytes.
@@ -619,7 +620,7 @@ mod tests {
     proptest! {
         #[test]
         fn both_twins_find_the_same_words_among_eight(
-            // Of two values, so that words are equal, or differ in one byte, often.
+            // Only two byte values, so that words are often equal, or differ in one byte.
             bytes in proptest::collection::vec(0..2_u8, LEN),
             stride in 1..20_usize, at in 0..40_usize, like in 0..8_usize, short in 0..=8_u32,
         ) {
@@ -629,7 +630,7 @@ mod tests {
             let word = |i: usize| u64::from_le_bytes(*bytes[at + i * stride..].first_chunk().unwrap());
             let wanted = word(like) & mask;
             let expected = (0..8).fold(0, |all, i| all | u32::from(word(i) & mask == wanted) << (2 * i));
-            // SAFETY: the last of them ends at byte 40 + 7 * 19 + 8 of the words, at most.
+            // SAFETY: the last word ends at byte 40 + 7 * 19 + 8 of the words, at most.
             let found = [equal_of_8, portable::equal_of_8].map(|of_8| unsafe { of_8(first, stride, wanted, mask) });
             prop_assert_eq!(found, [expected; 2]);
         }

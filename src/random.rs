@@ -1,4 +1,4 @@
-//! Random numbers for tests, the same at every run.
+//! Random numbers for tests, the same in every run.
 //!
 //! Source: Steele, Lea & Flood 2014, SplitMix64.
 
@@ -7,7 +7,7 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Different parts make different sequences.
+    /// Seeds the stream: different parts give different sequences.
     pub(crate) fn new(parts: &[u64]) -> Random {
         let mut random = Random(0);
         for &part in parts {
@@ -49,7 +49,7 @@ impl Random {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// Changes one to four of `words`: a bit, or all of them.
+    /// Changes one to four of `words`: one bit, or the whole word.
     pub(crate) fn damage(&mut self, words: &mut [u64]) {
         for _ in 0..=self.up_to(3) {
             let at = self.up_to(words.len() as u64 - 1) as usize;

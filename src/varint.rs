@@ -1,14 +1,14 @@
-//! Variable-length integers: seven bits a byte, the lowest first, the high bit set in all but the last.
+//! Variable-length integers: seven bits per byte, the lowest first, the high bit set in all but the last.
 //!
 //! Used in records of pages, of the log and of dictionaries.
 
-/// Bytes that `n` takes.
+/// The number of bytes that `n` takes.
 #[inline]
 pub(crate) fn varint_bytes(n: u64) -> usize {
     if n < 0x80 { 1 } else { (70 - n.leading_zeros() as usize) / 7 }
 }
 
-/// Writes `n` to the start of `out`; returns the number of bytes.
+/// Writes `n` to the start of `out`. Returns the number of bytes.
 pub(crate) fn put_varint(out: &mut [u8], mut n: u64) -> usize {
     let mut at = 0;
     while n >= 0x80 {
@@ -36,8 +36,8 @@ pub(crate) fn get_varint(bytes: &[u8]) -> Option<(usize, usize)> {
     get_varint_within::<5>(bytes).map(|(n, taken)| (n as usize, taken))
 }
 
-/// The varint at the start of `bytes`, of at most `BYTES_MAX` bytes, and its length. Only one bit of a tenth byte
-/// counts.
+/// The varint at the start of `bytes`, of at most `BYTES_MAX` bytes, and its length. Of a tenth byte only one bit is
+/// used.
 #[inline]
 pub(crate) fn get_varint_within<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;

@@ -1,9 +1,9 @@
 //! Activity of the buckets since the table was opened: splits, merges, and the pages and keys that lookups read.
 //!
-//! One lookup in 512 is sampled: it takes the latch, and its pages and keys are counted in its thread's slot. All
-//! other lookups decrement a number of their thread. The distance to the next sample is drawn evenly from 1 to 1023,
-//! since sampling every 512th would catch only one of two keys that a program looks up in turn. So the figures of
-//! lookups are estimates: for n lookups they are off by about 13 / sqrt(n), 1.3 % at a million.
+//! One lookup in 512 is sampled: it takes the latch, and its pages and keys are counted in its thread's slot. All other
+//! lookups only decrement a thread-local number. The distance to the next sample is drawn evenly from 1 to 1023: if
+//! every 512th lookup were sampled, a program that looks up two keys in turn would only ever have one of them sampled.
+//! So the figures for lookups are estimates: for n lookups they are off by about 13 / sqrt(n), 1.3 % at a million.
 //!
 //! Cost: docs/architecture.md, "Live counters". Not here: the sampled lookup (`sample.rs`), counters of writes
 //! (`table/gate.rs`), the walk over all buckets (`survey.rs`).
@@ -21,7 +21,7 @@ pub(super) struct Touched {
     pub keys: u64,
 }
 
-/// The sums of one thread's samples. Two lines apart, since processors fetch lines in pairs.
+/// The sums of one thread's samples. Two cache lines each, since processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Samples {
@@ -80,7 +80,7 @@ impl Activity {
         self.merges.load(Relaxed)
     }
 
-    /// Buckets now.
+    /// The current number of buckets.
     pub(crate) fn bucket_count(&self) -> u64 {
         (self.buckets_at_first + self.splits()).saturating_sub(self.merges())
     }
@@ -152,10 +152,10 @@ thread_local! {
     static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a lookup. `true`: it may be one to sample, so it must take the latch and call [`was_due`].
+/// Counts a lookup. Returns true if it may be one to sample; it must then take the latch and call [`was_due`].
 #[inline]
 pub(super) fn is_due() -> bool {
-    // Stored before it is compared: the count is far below 2^31, so that one below 0 shows as negative.
+    // Stored before it is compared: the count is far below 2^31, so a value below 0 shows as negative.
     let left = LEFT.get().wrapping_sub(1);
     LEFT.set(left);
     if left as i32 > 0 {
@@ -166,7 +166,7 @@ pub(super) fn is_due() -> bool {
     interleave::task().is_none()
 }
 
-/// Whether to sample the lookup that is ending, under the latch.
+/// Whether to sample the lookup that is ending. Called under the latch.
 #[inline]
 pub(super) fn was_due() -> bool {
     LEFT.get() == 0 && interleave::task().is_none() && begin_interval()
@@ -175,7 +175,8 @@ pub(super) fn was_due() -> bool {
 #[cold]
 fn begin_interval() -> bool {
     if DRAWN.get() == 0 {
-        // Starts within an interval, so that a thread with few lookups counts neither more nor less on average.
+        // Starts within an interval, so that threads with few lookups are not counted too often or too rarely on
+        // average.
         let left = draw().min(draw());
         if left > 1 {
             LEFT.set(left - 1);

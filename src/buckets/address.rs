@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
 /// The number of buckets, and a version that changes when a bucket is merged away or moved, to distinguish it from a
-/// later bucket of the same number. One number, as it is stored, so that two views compare as one.
+/// later bucket of the same number. Packed into one integer, so that two views are compared with one instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct View(u64);
 
@@ -44,20 +44,20 @@ impl View {
     }
 }
 
-/// Bytes of a page that have the header and, in most pages of the usual size, all slots.
+/// The first bytes of a page: they hold the header and, in most pages of the usual size, all slots.
 const SLOTS_BYTES: usize = 256;
 
-/// Bytes of a page to prefetch for the lookup of one key: all of a page of usual size, since its lines are adjacent
-/// and the position of the record need not be known; of a larger page, only the header and the first slots.
+/// Bytes of a page to prefetch for the lookup of one key. A page of usual size is prefetched whole: its lines are
+/// adjacent, and the offset of the record need not be known. Of a larger page, only the header and the first slots are.
 ///
-/// Not for many keys at a time: a processor has few line buffers (10 to 16 in most), and one page takes them all.
+/// Not for batches of keys: a processor has few line buffers (10 to 16 in most), and one page takes them all.
 pub(super) fn prefetch_bytes(page_bytes: usize) -> usize {
     const WHOLE_BYTES_MAX: usize = 1024;
     if page_bytes <= WHOLE_BYTES_MAX { page_bytes } else { SLOTS_BYTES }
 }
 
-/// What a page of this table usually has, by the averages of all pages. Many lookups prefetch no more: a processor has
-/// few line buffers, and each line that is not needed takes the place of one that is.
+/// The average page of this table. Batched lookups prefetch only this much: a processor has few line buffers, and an
+/// unneeded line would displace a needed one.
 #[derive(Clone, Copy)]
 pub(crate) struct UsualPage {
     /// Bytes of the header and the slots.
@@ -83,10 +83,10 @@ impl Buckets {
         View(self.view.load(Acquire))
     }
 
-    /// What a page usually has now.
+    /// The current averages.
     pub(crate) fn usual_page(&self) -> UsualPage {
         let pairs = self.load.pairs().max(1);
-        // Of all pairs of a bucket. Those in overflow pages make up for pages with more than the average.
+        // Counts all pairs of a bucket. Those in overflow pages make up for pages with more than the average.
         let slots = (pairs / (u64::from(self.view().max_bucket()) + 1)).min(SLOTS_BYTES as u64) as usize;
         let head_bytes = page::HEADER_BYTES + (slots + 1) * page::SLOT_BYTES;
         let record_bytes = (self.load.bytes() / pairs) as usize;
@@ -105,13 +105,13 @@ impl Buckets {
         self.pager.pool().split(self.byte_of(bucket))
     }
 
-    /// Where in the file a bucket's primary page begins.
+    /// The byte of the file at which a bucket's primary page begins.
     #[inline]
     fn byte_of(&self, bucket: linear::Bucket) -> u64 {
         let (group, index) = linear::group(bucket);
         step();
-        // A thread that loads a group's new address also sees the earlier stores: the copied pages, or the view
-        // without the group.
+        // A thread that loads a group's new address also sees the earlier stores: the copied pages, or the view without
+        // the group.
         self.groups[group % self.groups.len()].load(Acquire) + u64::from(index) * self.page_bytes as u64
     }
 
@@ -124,13 +124,13 @@ impl Buckets {
         BucketAddress { view, bucket, frame, start }
     }
 
-    /// The frame that has the bucket of `hash` now.
+    /// The frame that currently has the bucket of `hash`.
     #[inline]
     pub(crate) fn frame_of(&self, hash: u64) -> FrameNo {
         self.address(hash).frame
     }
 
-    /// Whether `view` is still right about `bucket`, and `hash` still belongs to it; called under the latch of its
+    /// Whether `view` is still correct for `bucket`, and `hash` still belongs to it. Called under the latch of its
     /// frame.
     #[inline]
     pub(super) fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
@@ -154,7 +154,7 @@ impl Buckets {
         }
     }
 
-    /// Latches the bucket of `hash` for a change; `address` and `place` are recent ones of it.
+    /// Latches the bucket of `hash` for a change. `address` and `place` are recent results for that bucket.
     #[inline(always)]
     pub(super) fn write_bucket<'t>(
         &'t self,
@@ -189,8 +189,8 @@ impl Buckets {
         (address, frame)
     }
 
-    /// Prefetches header and slots of the page of the bucket of `hash`: the first step of many writes, which also store
-    /// behind the last slot.
+    /// Prefetches header and slots of the page of the bucket of `hash`: the first step of batched writes, which may
+    /// also add a slot after the last one.
     #[inline(always)]
     pub(crate) fn prefetch_head(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         let (address, frame) = self.place_of(hash);
@@ -198,7 +198,7 @@ impl Buckets {
         (address, frame)
     }
 
-    /// Prefetches as much of the page of the bucket of `hash` as header and slots usually take: the first step of many
+    /// Prefetches the usual length of header and slots in the page of the bucket of `hash`: the first step of batched
     /// lookups.
     #[inline(always)]
     pub(crate) fn prefetch_slots(&self, hash: u64, usual: UsualPage) {
@@ -226,7 +226,7 @@ impl Buckets {
     }
 
     /// Allocates the pages of the group of `bucket` if it is the group's first bucket. In the last quarter of a group
-    /// it announces the next one, so that its memory is populated in advance.
+    /// it announces the next one, whose memory is then populated in advance.
     pub(super) fn allocate_group(&self, bucket: linear::Bucket) -> Result<()> {
         let (group, index) = linear::group(bucket);
         if index == 0 {

@@ -1,10 +1,10 @@
-//! Keeps groups of buckets and map frames apart from each other and from everything that references lead to.
+//! Checks that groups of buckets and map frames overlap neither each other nor anything that a reference leads to.
 //!
-//! A damaged file may contain anything, with matching checksums. Two things in one place are mostly harmless: both
-//! read nonsense. But a bucket whose overflow page is in its own frame would wait for its own latch. So groups of
-//! buckets and map frames are compared when a table is opened. From then on their frames are **fixed**: the allocator
-//! neither allocates nor frees them (`pager/space.rs`), and a thread that follows a reference does not wait for the
-//! latch of a fixed frame. If no other thread holds the frame, the test costs one load.
+//! A damaged file may contain anything, with matching checksums. Two structures at the same location are mostly
+//! harmless: both read nonsense. But a bucket whose overflow page is in its own frame would wait for its own latch. So
+//! the locations of groups and map frames are compared when a table is opened. From then on their frames are **fixed**:
+//! the allocator neither allocates nor frees them (`pager/space.rs`), and a thread that follows a reference does not
+//! wait for the latch of a fixed frame. If no other thread holds the frame, the test costs one load.
 //!
 //! Not here: bounds against the file's length (`overflow.rs`, `extent.rs`), a full check (`verify.rs`).
 
@@ -15,8 +15,8 @@ use crate::linear;
 use crate::pager::Pager;
 use crate::pager::pool::FrameNo;
 
-/// Checks the places of groups of buckets in a header - apart, and within the file, see docs/format.md, "Buckets" -
-/// and fixes their frames.
+/// Checks the locations of a header's groups of buckets and fixes their frames. Groups must not overlap and must be
+/// within the file, see docs/format.md, "Buckets".
 pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::Bucket, groups: &[u64]) -> Result<()> {
     let frame_bytes = pager.frame_bytes() as u64;
     let in_first_frame = (frame_bytes / page_bytes as u64).trailing_zeros() as usize;
@@ -50,7 +50,7 @@ pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::B
     Ok(())
 }
 
-/// Checks that the file has room for the header's totals: every pair, and every byte, takes a byte or more.
+/// Checks the header's totals against the file's size: every pair, and every byte of payload, takes at least a byte.
 pub(super) fn check_totals(pager: &Pager, totals: Totals) -> Result<()> {
     let file_bytes = u64::from(pager.frame_count()) * pager.frame_bytes() as u64;
     let Totals { pairs, payload_bytes, bucket_bytes } = totals;
@@ -63,10 +63,9 @@ pub(super) fn check_totals(pager: &Pager, totals: Totals) -> Result<()> {
 }
 
 impl Buckets {
-    /// Called before the frame of a reference is latched while a bucket is latched; an error where that could wait
-    /// forever.
+    /// Called before the frame of a reference is latched while a bucket is latched. Fails if that could wait forever.
     pub(super) fn check_apart(&self, frame: FrameNo) -> Result<()> {
-        // If two threads want each other's frame, both hold one, so one of them detects it here.
+        // If two threads each want a frame that the other holds, one of them detects it here.
         if !self.pager.pool().is_latched(frame) || !self.pager.is_fixed(frame) {
             return Ok(());
         }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! An overflow page has the layout of a primary page, but only the size it needs, a few units of a frame. When it is
-//! full it is replaced by a larger one, up to a whole frame; only then another one goes before it. The primary page
-//! has a filter over the tags in overflow pages, so a lookup of an absent key rarely reads one.
+//! full it is replaced by a larger one, up to a whole frame; only then is another page added before it. The primary
+//! page has a filter over the tags in overflow pages, so a lookup of an absent key rarely reads one.
 //!
 //! A bucket is changed under the exclusive latch of the frame of its primary page, which also guards its overflow
 //! pages and extents, since nothing else refers to them. New pages are written before anything refers to them and old
@@ -35,8 +35,8 @@ pub(crate) struct Delta {
     pub payload: i64,
     /// Slots and records in pages.
     pub bucket: i64,
-    /// How often a second overflow page was needed: the table should grow whatever its load. A number as the others, as
-    /// a `bool` would make the whole pass through memory.
+    /// How often a second overflow page was needed: then the table should grow whatever its load. An integer like the
+    /// others: with a `bool`, the struct would be passed through memory.
     pub long_chains: i64,
 }
 
@@ -88,7 +88,7 @@ impl<'t> LatchedBucket<'t> {
         LatchedBucket { buckets, primary: PartGuard::new(frame, start, buckets.page_bytes) }
     }
 
-    /// The bucket. What changes it gets this and not the latch, which then stays in registers.
+    /// The bucket. Code that changes it takes this instead of the latch, which then stays in registers.
     #[inline(always)]
     pub(crate) fn bucket(&mut self) -> Bucket<'_> {
         Bucket { buckets: self.buckets, page: self.primary.bytes_mut() }
@@ -116,7 +116,7 @@ impl Buckets {
         if self.may_be_behind(primary, key.tag) { self.locate_behind(primary, key.bytes, key.hash) } else { Ok(None) }
     }
 
-    /// Whether the overflow pages of a bucket may have a key of this tag, which its primary page has not.
+    /// Whether the overflow pages of a bucket may have a key of this tag. The primary page has none.
     #[inline(always)]
     pub(super) fn may_be_behind(&self, primary: &[u8], tag: u16) -> bool {
         let bits = page::filter_bits(tag);
@@ -187,13 +187,13 @@ impl Buckets {
         }
     }
 
-    /// The extent of the pair at `location`, which has one.
+    /// The extent of the pair at `location`. The pair must have one.
     #[inline(never)]
     fn extent_at(&self, primary: &[u8], location: PairLocation) -> Result<Extent> {
         self.with_record(primary, location, |record| self.parse_extent(record))
     }
 
-    /// Most bytes of slot and record for a pair of these lengths.
+    /// An upper bound of the bytes of slot and record for a pair of these lengths.
     pub(crate) fn bytes_in_page(&self, key_bytes: usize, value_bytes: usize) -> usize {
         const LENGTHS_BYTES: usize = 8;
         let key = if key_bytes > self.limits.key_inline_max { size_of::<u64>() } else { key_bytes };
@@ -201,7 +201,7 @@ impl Buckets {
         page::SLOT_BYTES + LENGTHS_BYTES + key + value
     }
 
-    /// Whether the pair fits in a record, key and value.
+    /// Whether key and value fit in a record.
     pub(super) fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
         key.len() <= self.limits.key_inline_max && key.len() + value_bytes <= self.limits.pair_inline_max
     }
@@ -230,7 +230,8 @@ impl Bucket<'_> {
         self.page.whole()
     }
 
-    /// The same bucket, for a call: its own address would keep it in memory where nothing is called, too.
+    /// Reborrows the bucket for an out-of-line call. Passing `self`'s own address would force it into memory on the
+    /// inlined path, too.
     #[inline(always)]
     fn for_call(&mut self) -> Bucket<'_> {
         Bucket { buckets: self.buckets, page: self.page.whole() }
@@ -297,7 +298,7 @@ impl Bucket<'_> {
         Ok(delta)
     }
 
-    /// Makes `extent`, which is new and has the value, that of `key`.
+    /// Makes `extent`, a new one that has the value, the value of `key`.
     pub(crate) fn set_extent(
         &mut self,
         key: HashedKey<'_>,
@@ -325,13 +326,14 @@ impl Bucket<'_> {
         if page::append_quickly(&mut self.page_mut(), found, tail, pair_bytes_max) {
             return Ok(appended(found, tail, tail.len() as i64));
         }
-        // In parts: the result of the call is in memory, that of the fast path need not be.
+        // Taken apart, so that only the result of this call is in memory and the result of the fast path stays in
+        // registers.
         let (delta, len) = self.for_call().append_again(key.bytes, key.hash, found.slot, tail)?;
         Ok((delta, len))
     }
 
-    /// [`append`](Self::append) to the record of a slot of the primary page where the fast path did not. It reads the
-    /// record again, which the fast path keeps in registers.
+    /// [`append`](Self::append) to the record of a slot of the primary page, after the fast path declined. It reads the
+    /// record again, so that the fast path can keep it in registers.
     #[inline(never)]
     fn append_again(&mut self, key: &[u8], hash: u64, slot: usize, tail: &[u8]) -> Result<(Delta, usize)> {
         let found = Found::at(self.page(), slot).map_err(|d| self.buckets.damaged(d))?;
@@ -347,8 +349,8 @@ impl Bucket<'_> {
         }
     }
 
-    /// Appends `tail` to the value of a key that is not in the primary page, in the usual case: it is in the first
-    /// overflow page, which has room. `None`, with nothing changed, in others.
+    /// Appends `tail` to the value of a key that is not in the primary page. Handles the usual case: the key is in the
+    /// first overflow page, which has room. Otherwise returns `None` and changes nothing.
     pub(super) fn append_behind(&mut self, key: HashedKey<'_>, tail: &[u8]) -> Result<Option<(Delta, usize)>> {
         let buckets = self.buckets;
         let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(None) };
@@ -362,7 +364,7 @@ impl Bucket<'_> {
         Ok(done.then(|| appended(found, tail, tail.len() as i64)))
     }
 
-    /// [`append`](Self::append) where the value is in an extent, or the record cannot grow where it is.
+    /// [`append`](Self::append) if the value is in an extent, or the record cannot grow in place.
     fn append_moving(&mut self, key: &[u8], hash: u64, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
         let key = HashedKey::new(key, hash);
         let (old_extent, old_value_bytes) = self.value_at(location)?;
@@ -427,7 +429,7 @@ impl Bucket<'_> {
         Ok(value)
     }
 
-    /// Cuts the value at `location`, which is in an extent, to `len` bytes.
+    /// Cuts the value at `location` to `len` bytes. The value must be in an extent.
     pub(crate) fn cut(&mut self, key: HashedKey<'_>, location: PairLocation, len: usize) -> Result<()> {
         let (extent, _) = self.value_at(location)?;
         let Some(extent) = extent else { return Ok(()) };
@@ -446,7 +448,7 @@ impl Bucket<'_> {
         }
         let next = page::next(self.page());
         if next != 0 && (location.overflow.is_some() || self.may_absorb(next)) {
-            // The pair is removed; if its overflow page could not be removed too, the next removal or split tries
+            // The pair is removed. If its overflow page could not be removed too, the next removal or split tries
             // again.
             let _ = self.for_call().absorb_overflow();
         }
@@ -478,7 +480,7 @@ impl Bucket<'_> {
         Ok(delta)
     }
 
-    /// Whether `value` is the value at `location`; `None` means no value.
+    /// Whether the value at `location` equals `value`; `None` means no value.
     pub(crate) fn value_equals(&self, location: Option<PairLocation>, value: Option<&[u8]>) -> Result<bool> {
         let (Some(location), Some(value)) = (location, value) else { return Ok(location.is_none() == value.is_none()) };
         let mut now = Vec::new();
@@ -568,8 +570,8 @@ impl Bucket<'_> {
         match self.add(tag, new) {
             Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
             Err(e) => {
-                // Nothing else changed in the page, so the removed record still fits; if not, the file was damaged
-                // before and `e` reports it.
+                // Nothing else changed in the page, so the removed record still fits. If it does not, the file was
+                // damaged before, and `e` reports it.
                 self.change(location, |bytes| page::insert(bytes, tag, old))?;
                 Err(e)
             }
@@ -636,8 +638,8 @@ impl Bucket<'_> {
         Ok(())
     }
 
-    /// Whether the primary page may have room for the records of the overflow page that `next` refers to. One that lost
-    /// records of its own is absorbed then, or later.
+    /// Whether the primary page may have room for the records of the overflow page that `next` refers to. Judges by the
+    /// overflow page's length alone: one that has lost records may fit sooner, and is absorbed later.
     #[inline]
     fn may_absorb(&self, next: u64) -> bool {
         let unit_bytes = self.buckets.pager.unit_bytes();
@@ -676,7 +678,8 @@ impl Bucket<'_> {
         Ok(Delta { bucket: bytes, long_chains, ..Delta::default() })
     }
 
-    /// Adds a record behind the primary page, which is full. `true` where it takes a second overflow page.
+    /// Adds a record to an overflow page, since the primary page is full. Returns true if that took a second overflow
+    /// page.
     #[inline(never)]
     fn add_behind(&mut self, tag: u16, form: u8, key: &[u8], value: &[u8]) -> Result<bool> {
         let (buckets, record) = (self.buckets, Record { form, key, value });
@@ -700,8 +703,8 @@ impl Bucket<'_> {
         Ok(long_chain)
     }
 
-    /// Replaces the first overflow page by a larger one, or, where that would not fit a frame, adds a new one before
-    /// it. `false` for the latter.
+    /// Replaces the first overflow page by a larger one and returns true. If that would not fit a frame, adds a new
+    /// page before it and returns false.
     fn replace_head(&mut self, overflow: OverflowPage, old: &[u8], tag: u16, record: Record<'_>) -> Result<bool> {
         let buckets = self.buckets;
         let needed = page::HEADER_BYTES + page::used_bytes(old) + record.bytes() + page::SLOT_BYTES;

@@ -1,4 +1,4 @@
-//! Builds a page from records of other pages: a rewritten bucket's.
+//! Builds the page of a rewritten bucket from records of other pages.
 //!
 //! Not here: which records (`layout.rs`), other changes of a page (`page.rs`).
 
@@ -18,7 +18,7 @@ impl<'p> Builder<'p> {
         Builder { page, slots_end: HEADER_BYTES, heap_start }
     }
 
-    /// Adds a record; `false` where it does not fit, with nothing changed.
+    /// Adds a record. Returns false, with nothing changed, if it does not fit.
     #[inline(always)]
     pub fn add(&mut self, tag: u16, raw: &[u8]) -> bool {
         if self.heap_start - self.slots_end < raw.len() + SLOT_BYTES {
@@ -33,11 +33,11 @@ impl<'p> Builder<'p> {
         true
     }
 
-    /// Adds those records of `bytes` bytes each whose bits are set in `which`, as long as they fit; see `same_bytes`.
-    /// Returns the bits of the others.
+    /// Adds the records whose bits are set in `which`, as long as they fit. Each has `bytes` bytes, see `same_bytes`.
+    /// Returns the bits of those that did not fit.
     #[inline]
     pub fn add_same(&mut self, page: &[u8], slots: &[Slot], end: usize, bytes: usize, which: u64) -> u64 {
-        // A loop for each kind of copy, with no decision in it.
+        // One loop for each kind of copy, without a branch in it.
         match bytes {
             16..=32 => self.add_same_by(page, slots, end, bytes, which, |from, to| _ = copy_ends::<16>(from, to)),
             8..=15 => self.add_same_by(page, slots, end, bytes, which, |from, to| _ = copy_ends::<8>(from, to)),
@@ -86,8 +86,8 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// The length of each record of these slots, if all have the same, short, lengths of key and value and lie one before
-/// the other; else 0. The first one ends at `end`.
+/// The length of each record of these slots if all have the same short lengths of key and value and are adjacent;
+/// else 0. The first record ends at `end`.
 #[inline(never)]
 pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
     let Some(raw) = slots.first().and_then(|&slot| page.get(tag_and_offset(slot).1..end)) else { return 0 };
@@ -106,7 +106,7 @@ pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
     raw.len()
 }
 
-/// Copies `from` to `to`, of the same length. Most records have 8 to 64 bytes, and no call is made for them.
+/// Copies `from` to `to`, of the same length. Most records have 8 to 64 bytes, which are copied without a call.
 #[inline]
 pub fn copy_record(from: &[u8], to: &mut [u8]) {
     if !copy_ends::<16>(from, to) && !copy_ends::<32>(from, to) && !copy_ends::<8>(from, to) {
@@ -114,7 +114,7 @@ pub fn copy_record(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes. `false`, with nothing copied, where these are not all.
+/// Copies the first and the last `N` bytes. Returns false, with nothing copied, if these do not cover the record.
 #[inline(always)]
 fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     let (Some(&first), Some(&last), true) = (from.first_chunk::<N>(), from.last_chunk::<N>(), to.len() <= 2 * N) else {

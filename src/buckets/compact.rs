@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! merge      the last bucket into another, as long as the load stays within the fill
-//! trim       a bucket's overflow pages and extents to the units they need, where they are
-//! move       an overflow page, an extent or a group of buckets, to room that a pass has left behind it
+//! trim       a bucket's overflow pages and extents, in place, to the units they need
+//! move       an overflow page, an extent or a group of buckets, to room that the pass has already freed
 //! ```
 //!
 //! Each step leaves the table consistent and is made under the latch of one bucket. New pages are written before
 //! anything refers to them, and old ones freed afterwards.
 //!
-//! Not here: the order of the steps, and what is kept out during each (`table/compact.rs`), room (`pager/space`).
+//! Not here: the order of the steps, and what each excludes (`table/compact.rs`), room (`pager/space`).
 
 use super::address::View;
 use super::bucket::LatchedBucket;
@@ -37,7 +37,7 @@ pub(crate) struct Movable {
     pub what: What,
 }
 
-/// What is in them.
+/// What is in these units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// An overflow page or an extent of this bucket.
@@ -55,21 +55,21 @@ enum Reference {
 }
 
 impl Buckets {
-    /// Merges the last bucket into another if the pairs, `totals`, stay within the fill. `false` where they would not.
+    /// Merges the last bucket into another. Returns false if the load by `totals` would then exceed the fill.
     pub(crate) fn merge_within_fill(&self, totals: Totals) -> Result<bool> {
         let mut workspace = lock_without_values(&self.structure)?;
         self.min_max_bucket.store(0, Relaxed);
         let load = if self.fill.pairs.is_some() { totals.pairs } else { totals.bucket_bytes };
         let fits = || {
             let last = self.view().max_bucket();
-            // A table that grows splits as much later, as its threads count in steps.
+            // A growing table may exceed its fill by one step, since its threads count in steps.
             last > 0 && load <= self.load_and_limit(last.into()).1 + self.load_step_bytes() as u64
         };
         while fits() {
             if self.merge_with(&mut workspace)? {
                 return Ok(true);
             }
-            // Another thread has a latch, and may wait for the structure.
+            // Another thread holds a latch, and may be waiting for the structure lock.
             drop(workspace);
             refuse_to_wait_with_values()?;
             if !interleave::wait() {
@@ -114,7 +114,7 @@ impl Buckets {
         Ok((page::kind(bucket.page()) != page::KIND_EMPTY).then_some(bucket))
     }
 
-    /// Whether the overflow pages of a bucket would take as many units if it were laid out again.
+    /// Whether the overflow pages of a bucket would take no fewer units if it were laid out again.
     fn is_tight(&self, primary: &[u8]) -> Result<bool> {
         let gap = page::gap_bytes(primary).map_err(|d| self.damaged(d))?;
         let (mut pages, mut bytes, mut is_tight) = (0, 0, true);
@@ -131,18 +131,18 @@ impl Buckets {
         Ok(is_tight && pages <= bytes.div_ceil(page::capacity(self.pager.frame_bytes())))
     }
 
-    /// Frees the units that extents of the bucket have but do not need.
+    /// Frees the units that the bucket's extents have but do not need.
     fn trim_extents(&self, bucket: &mut LatchedBucket<'_>) -> Result<()> {
         for reference in self.references(bucket.page())? {
             let Reference::ToExtent { from, found, form, extent } = reference else { continue };
             let capacity = self.units_for(extent.content_bytes());
-            // The log may refer to all of it.
+            // The log may refer to all of the extent.
             if capacity >= extent.capacity || self.pager.is_referred_to(extent.unit) {
                 continue;
             }
             self.replace_reference(bucket, from, found, form, Extent { capacity, ..extent })?;
             let (rest, end) = (extent.unit + u64::from(capacity), extent.unit + u64::from(extent.capacity));
-            // Units that do not begin a frame are freed within it.
+            // Units before the first frame boundary are freed separately.
             let frame_end = rest.next_multiple_of(u64::from(FRAME_UNITS)).min(end);
             for part in [rest..frame_end, frame_end..end].iter().filter(|part| !part.is_empty()) {
                 // An error loses their space until the next compaction, but no pair.
@@ -169,8 +169,8 @@ impl Buckets {
                 page::replace_found(&mut page.bytes_mut(), found, form, &extent.to_bytes())
             }
         };
-        // A value of the same length always fits, unless the page changed after it was read: marked free in a damaged
-        // file and overwritten just now.
+        // A value of the same length always fits, unless the page changed after it was read: in a damaged file it may
+        // be marked free as well, and have just been overwritten.
         if replaced == Ok(true) {
             return Ok(());
         }
@@ -213,7 +213,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// The groups of buckets that lie in these frames and can move: those in frames of their own.
+    /// The groups of buckets in these frames that can move: those in frames of their own.
     pub(crate) fn movable_groups(&self, frames: &Range<u32>) -> Vec<Movable> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let units = u64::from(frames.start) * u64::from(FRAME_UNITS)..u64::from(frames.end) * u64::from(FRAME_UNITS);
@@ -228,8 +228,8 @@ impl Buckets {
             .collect()
     }
 
-    /// Moves an overflow page or an extent of a bucket, which begins at unit `first`, to `room`. Returns where it is
-    /// then. `None` where there is no room, or it is gone.
+    /// Moves the overflow page or extent of a bucket that begins at unit `first` to `room`. Returns its new location;
+    /// `None` if there is no room or it no longer exists.
     pub(crate) fn move_of_bucket(&self, number: linear::Bucket, first: u64, room: Room) -> Result<Option<Movable>> {
         let _structure = lock_without_values(&self.structure)?;
         let Some(mut bucket) = self.latch_numbered(number)? else { return Ok(None) };
@@ -275,8 +275,8 @@ impl Buckets {
         copied.map(|()| Some(new))
     }
 
-    /// Moves a group of buckets to `room`. `None` where there is none, or the group is not there any more. The caller
-    /// keeps writers out: the pages of a group are found by arithmetic, so none may be in use while it moves.
+    /// Moves a group of buckets to `room`. Returns `None` if there is no room or the group is no longer there. The
+    /// caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use while it moves.
     pub(crate) fn move_group(&self, group: usize, from: Movable, room: Room) -> Result<Option<Movable>> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let old = self.groups[group].load(Relaxed);
@@ -306,14 +306,14 @@ impl Buckets {
 }
 
 impl Movable {
-    /// The frame in which it begins.
+    /// The frame in which the units begin.
     pub(crate) fn frame(&self) -> u32 {
         (self.first / u64::from(FRAME_UNITS)) as u32 // in the file, as its reference was checked
     }
 }
 
 impl Reference {
-    /// First unit and length of what it refers to.
+    /// The first unit and the length of what it refers to.
     fn place(&self) -> (u64, u32) {
         match self {
             Reference::ToPage { page, .. } => (page.unit, page.len),

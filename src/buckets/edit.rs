@@ -1,7 +1,8 @@
 //! Edits: what a write does to one pair, under the latch of its bucket.
 //!
-//! An edit is a type, so that the two usual cases, an absent key and one in the primary page, each have a copy of it
-//! that is made for them. A location that is one of many would pass through memory. All other cases are called.
+//! Each edit is a type of its own, so the compiler makes specialized copies for the two usual cases: an absent key, and
+//! a key in the primary page. A single code path would pass the location, an enum, through memory. All other cases are
+//! function calls.
 //!
 //! Not here: how a bucket changes (`bucket.rs`), the gate and the log (`table`).
 
@@ -10,20 +11,20 @@ use super::linear_hash::Buckets;
 use super::page::{self, Found, Quick};
 use crate::error::Result;
 
-/// The change of the totals and the answer of an edit; `None` where it changed nothing.
+/// The change of the totals and the answer of an edit; `None` if it changed nothing.
 pub(crate) type Edited<A> = Result<Option<(Delta, A)>>;
 
 /// A change of one pair.
 pub(crate) trait Edit: Sized {
-    /// What the caller learns beside the change of the totals.
+    /// What the edit returns besides the change of the totals.
     type Answer;
     /// Whether the usual case moves other records of the page, and so touches most of its lines.
     const MOVES_RECORDS: bool = true;
-    /// Whether many such edits in a row add a pair each, so that what the next one needs for that is prefetched
-    /// (`expected.rs`).
+    /// Whether a batch of such edits usually adds a pair each. If so, the overflow page that the next edit needs is
+    /// prefetched (`expected.rs`).
     const OFTEN_ADDS: bool = true;
 
-    /// Changes the pair of a key, which is at `location`. `None` where it changes nothing.
+    /// Changes the pair of a key, which is at `location`. Returns `None` if it changes nothing.
     fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<Self::Answer>;
 
     /// [`edit`](Self::edit) of a pair in the primary page.
@@ -32,15 +33,16 @@ pub(crate) trait Edit: Sized {
         self.edit(bucket, Some(PairLocation { overflow: None, found }))
     }
 
-    /// [`edit`](Self::edit) in the cases that are not usual: finds the key first, behind the primary page if
-    /// `is_behind`. The busiest edits take themselves apart, as the usual cases keep their parts in registers.
+    /// [`edit`](Self::edit) in all other cases: finds the key first, in the overflow pages if `is_behind`. The busiest
+    /// edits override it and pass their fields one by one, so that the usual cases keep them in registers.
     #[inline(always)]
     fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<Self::Answer> {
         find_and_edit(bucket, key.bytes, key.hash, is_behind, self)
     }
 }
 
-/// What a call returned. As a whole it would keep the results of the usual cases in memory, too.
+/// The result of a call, copied field by field. Copied as a whole, it would force the results of the usual cases into
+/// memory, too.
 #[inline(always)]
 #[expect(clippy::map_identity, reason = "the parts are copied one by one, to registers")]
 fn in_parts<A>(edited: Edited<A>) -> Edited<A> {
@@ -66,7 +68,7 @@ fn find(bucket: &Bucket<'_>, key: &[u8], hash: u64, is_behind: bool) -> Result<O
     }
 }
 
-/// For writes that are not the busiest.
+/// Any closure is an edit: for all but the busiest writes.
 impl<F> Edit for F
 where
     F: FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>>,
@@ -110,7 +112,7 @@ fn set_elsewhere(bucket: &mut Bucket<'_>, key: &[u8], hash: u64, value: &[u8], i
 pub(crate) struct Append<'a> {
     pub key: HashedKey<'a>,
     pub tail: &'a [u8],
-    /// Nothing is appended where the value would be longer.
+    /// If the value would be longer than this, nothing is appended.
     pub len_max: usize,
 }
 
@@ -195,7 +197,7 @@ fn remove_elsewhere(bucket: &mut Bucket<'_>, key: &[u8], hash: u64, is_behind: b
 }
 
 impl Buckets {
-    /// Makes `edit` with the pair of `key` in a bucket.
+    /// Applies `edit` to the pair of `key` in a bucket.
     #[inline(always)]
     pub(crate) fn edit<E: Edit>(
         &self,

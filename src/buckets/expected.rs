@@ -1,8 +1,8 @@
-//! Where the overflow page of each bucket is expected, so that a write that adds a pair can prefetch it.
+//! Records where each bucket's overflow page probably is, so that a write that adds a pair can prefetch it.
 //!
-//! A full bucket's new pair goes to its overflow page, whose place only the primary page has: two cache misses, one
-//! after the other, for half of the puts of a growing table. A number beside the pages makes them one: four bytes a
-//! bucket, in the cache where the table is not.
+//! A new pair of a full bucket goes to its overflow page. Only the primary page holds that page's location, so half of
+//! the puts of a growing table take two cache misses, one after the other. With a copy of the location outside the
+//! pages the two misses overlap. It takes four bytes per bucket, and stays in the cache when the table does not.
 //!
 //! ```text
 //! bucket   ... 16384 ......... 32768 .................. 65536 ...
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! A number is the page's unit, or 0. It may be out of date: it is noted when a pair is added and when a bucket splits,
-//! and only prefetches use it. A small table has no numbers, since it is in the cache itself, and neither has one
-//! that outgrew its memory.
+//! and only prefetches use it. A small table has no numbers, since the table itself is in the cache. A table that is
+//! over its memory limit gets no new ones.
 //!
-//! Source: docs/architecture.md, "Cache misses". Not here: who notes and who prefetches (`overflow.rs`).
+//! Source: docs/architecture.md, "Cache misses". Not here: when a number is noted or used (`overflow.rs`).
 
 use crate::linear;
 use std::sync::OnceLock;
@@ -36,7 +36,8 @@ impl ExpectedPages {
         bucket >> FIRST_BITS != 0
     }
 
-    /// The doubling to which `bucket` belongs, and the number of its first bucket, which is also how many it has.
+    /// The doubling to which `bucket` belongs, and the number of its first bucket, which is also the length of the
+    /// doubling.
     #[inline]
     fn doubling(&self, bucket: linear::Bucket) -> Option<(&Doubling, usize)> {
         let bits = bucket.checked_ilog2()?;
@@ -51,7 +52,8 @@ impl ExpectedPages {
         (unit != 0).then_some(unit.into())
     }
 
-    /// Notes the first unit of the overflow page of `bucket`, 0 for none. `may_grow`: there is memory for more numbers.
+    /// Notes the first unit of the overflow page of `bucket`, 0 for none. `may_grow` returns whether there is memory
+    /// for more numbers.
     #[inline]
     pub(super) fn note(&self, bucket: linear::Bucket, unit: u64, may_grow: impl FnOnce() -> bool) {
         let Some((doubling, first)) = self.doubling(bucket) else { return };
@@ -70,7 +72,7 @@ impl ExpectedPages {
     }
 }
 
-/// Allocates `count` numbers, whose memory is taken as they are noted; none where there is no memory.
+/// Allocates `count` numbers, or none if memory runs out. Their memory becomes resident as they are noted.
 #[cold]
 #[inline(never)]
 fn new_numbers(doubling: &Doubling, count: usize) -> &[AtomicU32] {

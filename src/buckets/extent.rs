@@ -1,9 +1,9 @@
 //! Extents: values, and keys, too large for a page.
 //!
 //! An extent is a run of units (`pager/space.rs`): small ones share a frame with others, large ones start with a frame
-//! and share their last one. A record refers to it with an [`Extent`]; its content is the key, unless the record has
-//! it, then the value. The capacity grows geometrically when a value is appended to, so most appends write only the
-//! tail.
+//! and share their last one. A record refers to it with an [`Extent`]. Its content is the key, unless the record has
+//! the key, then the value. The capacity grows geometrically when a value is appended to, so most appends write only
+//! the tail.
 //!
 //! Source: replaces the paper's big pairs on chained overflow pages. Size classes as in Kim & Lomet were not needed:
 //! units of a 64th of a frame waste 1.3 % of a 2.5-kB value. Format: docs/format.md, "Extent".
@@ -27,7 +27,7 @@ pub(crate) struct Extent {
     pub unit: u64,
     /// Its length in units.
     pub capacity: u32,
-    /// Bytes of the key at its start; 0 where the record has the key.
+    /// Bytes of the key at its start; 0 if the record has the key.
     pub key_bytes: u32,
     /// Bytes of the value after it.
     pub value_bytes: u32,
@@ -63,7 +63,7 @@ impl Buckets {
             key_bytes: u32_at(bytes, 12),
             value_bytes: u32_at(bytes, 16),
         };
-        // The record or the extent has the whole key.
+        // The key is entirely in the record or entirely in the extent.
         let fits = match record.form {
             VALUE_IN_EXTENT => extent.key_bytes == 0,
             PAIR_IN_EXTENT => extent.key_bytes > 0,
@@ -116,8 +116,8 @@ impl Buckets {
         Ok(extent)
     }
 
-    /// Writes `value` through to a new extent of the file, with the key if its record does not keep it. `None` where
-    /// that may not be done now, and for a pair that its page keeps.
+    /// Writes `value` through to a new extent of the file, with the key if its record does not keep it. Returns `None`
+    /// if that is not allowed now, or if the pair fits in a page.
     pub(crate) fn write_through(&self, key: &[u8], value: &[u8]) -> Result<Option<(Extent, StoredValue)>> {
         if self.fits_inline(key, value.len()) {
             return Ok(None);
@@ -153,8 +153,8 @@ impl Buckets {
         self.pager.refuse_lost_pages()
     }
 
-    /// Passes bytes `at..at + len` of the extent to `use_part`, the part in one frame at a time, until it returns
-    /// false. After an error nothing that it was given may be used.
+    /// Passes bytes `at..at + len` of the extent to `use_part`, frame by frame, until it returns false. After an error
+    /// the caller must use nothing of what `use_part` received.
     pub(super) fn read_extent(
         &self,
         extent: &Extent,
@@ -187,7 +187,7 @@ impl Buckets {
         })
     }
 
-    /// The key, where it is in the extent.
+    /// Reads the key, which must be in the extent.
     pub(super) fn read_extent_key(&self, extent: &Extent) -> Result<Vec<u8>> {
         let mut key = Vec::with_capacity(extent.key_bytes as usize);
         self.read_extent(extent, 0, u64::from(extent.key_bytes), |part| {
@@ -211,23 +211,23 @@ impl Buckets {
         Ok(rest.is_empty())
     }
 
-    /// Overwrites the value where the new one fits and leaves at most half unused.
+    /// Overwrites the value in place if the new one fits and leaves at most half unused.
     pub(super) fn overwrite_extent(&self, extent: &Extent, value: &[u8]) -> Result<Option<Extent>> {
         let new = Extent { value_bytes: value.len() as u32, ..*extent };
         let units = self.units_for(new.content_bytes());
         if units > extent.capacity || units < extent.capacity / 2 {
             return Ok(None);
         }
-        // A replay reads the old value there.
+        // A replay of the log would read the old value there.
         if self.pager.is_referred_to(extent.unit) && !planted(Bug::ReferredUnitsOverwritten) {
             return Ok(None);
         }
-        // A partial overwrite could not be undone. A thread that holds a value may be refused any latch, so it
-        // overwrites nothing in place.
+        // A partial overwrite could not be undone. A thread that holds a value may be refused any latch, so it never
+        // overwrites in place.
         if refuse_to_wait_with_values().is_err() {
             return Ok(None);
         }
-        // Only the frames at its ends may have to be read, so they are read first.
+        // Only the frames at the ends may need to be read, so they are read first.
         for at in [u64::from(extent.key_bytes), new.content_bytes().saturating_sub(1)] {
             self.read_extent(extent, at, 1, |_| false)?;
         }
@@ -237,8 +237,8 @@ impl Buckets {
         Ok(Some(new))
     }
 
-    /// Appends `tail` to the value: in place where there is room, else in a new, larger extent. Returns the extent
-    /// that now has the value; the caller frees the old one if it differs.
+    /// Appends `tail` to the value: in place if there is room, else in a new, larger extent. Returns the extent that
+    /// now has the value. The caller frees the old one if it differs.
     pub(super) fn append_extent(&self, extent: &Extent, tail: &[u8]) -> Result<Extent> {
         let new = Extent { value_bytes: extent.value_bytes + tail.len() as u32, ..*extent };
         if self.units_for(new.content_bytes()) <= extent.capacity {
@@ -256,7 +256,7 @@ impl Buckets {
         Ok(grown)
     }
 
-    /// Copies the content of one extent to another, a part at a time: only one frame is latched at any moment.
+    /// Copies the content of one extent to another, in parts: only one frame is latched at any moment.
     pub(super) fn copy_extent(&self, from: &Extent, to: &Extent) -> Result<()> {
         const PART_BYTES: u64 = 1 << 16;
         let mut part = Vec::new();

@@ -1,4 +1,4 @@
-//! The pages of a bucket in memory, and what a thread that rewrites buckets works with.
+//! In-memory copies of a bucket's pages, and the buffers of a thread that rewrites buckets.
 //!
 //! One thread at a time changes the structure (`split.rs`), so it keeps its buffers from one change to the next.
 //!
@@ -24,7 +24,7 @@ pub(super) struct Place {
 }
 
 impl Gathered {
-    /// Forgets all pages, and keeps the memory unless it is that of an unusually large bucket.
+    /// Removes all pages. Keeps the buffer for the next bucket unless it is unusually large.
     pub(super) fn clear(&mut self) {
         const KEPT_BYTES_MAX: usize = 1 << 20;
         if self.bytes.capacity() > KEPT_BYTES_MAX {
@@ -66,7 +66,7 @@ impl Gathered {
     }
 }
 
-/// A rewritten bucket: the place of its overflow pages.
+/// A rewritten bucket: its overflow pages, and the records in them.
 #[derive(Default)]
 pub(super) struct Layout {
     pub overflow_pages: Vec<OverflowPage>,
@@ -91,11 +91,11 @@ impl Layout {
     }
 }
 
-/// What a thread that changes the structure works with, kept for the next change.
+/// The buffers of a thread that changes the structure, kept for the next change.
 #[derive(Default)]
 pub(super) struct Workspace {
     pub gathered: Gathered,
     pub layouts: [Layout; 2],
-    /// The primary pages of the layouts, one behind the other.
+    /// The primary pages of the layouts, one after another.
     pub primaries: Vec<u8>,
 }

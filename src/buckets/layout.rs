@@ -49,7 +49,7 @@ impl Buckets {
         Ok(u64::from_le_bytes(hash))
     }
 
-    /// Calls `visit` with each gathered record, its bytes and its place.
+    /// Calls `visit` with each gathered record, its bytes and its location.
     #[inline(always)]
     pub(super) fn each_record(
         &self,
@@ -67,7 +67,7 @@ impl Buckets {
     }
 
     /// Calls `visit` with the records of some slots of a page, their bytes, tags and offsets. The first record ends at
-    /// `end`. Returns where the last one begins.
+    /// `end`. Returns the offset of the last one.
     #[inline(always)]
     fn each_of(
         &self,
@@ -78,8 +78,8 @@ impl Buckets {
     ) -> Result<usize> {
         for &slot in slots {
             let (tag, offset) = page::tag_and_offset(slot);
-            // Each record ends where the one before begins. If slots shared a record, a damaged page could expand to a
-            // thousand.
+            // Each record must end where the one before begins. If slots could share a record, a damaged page could
+            // expand to a thousand pages.
             let raw = page.get(offset..end).ok_or_else(|| self.damaged(page::RECORDS_OVERLAP))?;
             let record = page::record_of(raw).map_err(|d| self.damaged(d))?;
             end = offset;
@@ -88,8 +88,8 @@ impl Buckets {
         Ok(end)
     }
 
-    /// Lays all records out in a primary page, which `primary` becomes, and as many overflow pages as they need, and
-    /// writes the latter.
+    /// Lays all records out in a primary page, which replaces the content of `primary`, and in as many overflow pages
+    /// as they need. Writes the overflow pages.
     pub(super) fn lay_out(
         &self,
         gathered: &Gathered,
@@ -110,9 +110,9 @@ impl Buckets {
         Ok(())
     }
 
-    /// Lays the records out in two buckets, those that stay in the source of `split` and those that go to its new
-    /// bucket; `primaries` becomes their primary pages. Calls the hash function; nothing is allocated before it has
-    /// returned for all.
+    /// Lays the records out in two buckets: those that stay in the source of `split` and those that move to its new
+    /// bucket. The two primary pages replace the content of `primaries`. Calls the hash function for every record
+    /// before it allocates anything.
     pub(super) fn divide(
         &self,
         gathered: &Gathered,
@@ -128,8 +128,8 @@ impl Buckets {
         for (start, page) in gathered.pages() {
             let mut end = page.len();
             for slots in page::slots(page).map_err(|d| self.damaged(d))?.chunks(u64::BITS as usize) {
-                // Three loops instead of one keep what each needs in registers; and half of the records move, so that a
-                // branch for each would be mispredicted as often.
+                // Three loops instead of one keep what each needs in registers. A branch per record would be
+                // mispredicted for half of them, since half of the records move.
                 let batch = Batch { page, start, slots, end, same_bytes: same_bytes(page, slots, end) };
                 let moves;
                 (moves, end) = self.moving(&batch, split)?;
@@ -146,7 +146,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Which records move: a bit for each. Also where the last one begins.
+    /// Which records move, one bit for each. Also returns the offset of the last one.
     #[inline(never)]
     fn moving(&self, batch: &Batch<'_>, split: linear::Split) -> Result<(u64, usize)> {
         let note = |moves: u64, hash: u64| moves >> 1 | split.moved(hash) << (u64::BITS - 1);
@@ -172,8 +172,8 @@ impl Buckets {
         bytes
     }
 
-    /// Writes the records that have no room in a primary page to overflow pages, which are freed again after an error.
-    /// Returns the reference to the first.
+    /// Writes the records that do not fit in a primary page to overflow pages. Returns the reference to the first.
+    /// After an error it frees these pages.
     fn lay_out_overflow(&self, gathered: &Gathered, layout: &mut Layout) -> Result<u64> {
         if layout.over.is_empty() {
             return Ok(0);
@@ -222,7 +222,7 @@ impl Buckets {
     }
 }
 
-/// At most 64 records of a page, which are divided at a time.
+/// At most 64 records of a page, divided together.
 struct Batch<'p> {
     page: &'p [u8],
     /// Where the page begins in the gathered bytes.
@@ -230,13 +230,13 @@ struct Batch<'p> {
     slots: &'p [Slot],
     /// Where the first record ends.
     end: usize,
-    /// The length of each, if they are the same in key and value; else 0.
+    /// The length of each record, if all have the same lengths of key and value; else 0.
     same_bytes: usize,
 }
 
 impl Batch<'_> {
-    /// All records, where they have the same lengths and a key: its length, and their bytes, those of the first slot
-    /// last.
+    /// All records, if they have the same lengths and hold their keys: the key length, and the records' bytes, with the
+    /// record of the first slot last.
     #[inline]
     fn same_records(&self) -> Option<(usize, &[u8])> {
         let records = &self.page[self.end - self.same_bytes * self.slots.len()..self.end];
@@ -244,7 +244,8 @@ impl Batch<'_> {
         (head.form != PAIR_IN_EXTENT).then_some((head.key_bytes, records))
     }
 
-    /// Adds the records whose bits are set in `which` to a page, or to those that do not fit it.
+    /// Adds the records whose bits are set in `which` to a page, and those that do not fit to the layout's overflow
+    /// records.
     #[inline(never)]
     fn add_to<'b>(&self, mut page: Builder<'b>, mut which: u64, layout: &mut Layout) -> Builder<'b> {
         if self.same_bytes > 0 {

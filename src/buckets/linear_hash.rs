@@ -1,7 +1,7 @@
-//! The state of one linear hash: how many buckets there are, where each group of them starts, how full they are.
+//! The state of one linear hash: how many buckets exist, where each group of them starts, how full they are.
 //!
-//! The files above add what is done with it: an address (`address.rs`), a lookup (`lookup.rs`), a change of a bucket
-//! (`bucket.rs`), a split or merge (`split.rs`).
+//! Other files implement the operations on it: addresses (`address.rs`), lookups (`lookup.rs`), changes of a bucket
+//! (`bucket.rs`), splits and merges (`split.rs`).
 
 use super::activity::Activity;
 use super::expected::ExpectedPages;
@@ -17,7 +17,7 @@ use crate::pager::Pager;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-/// A number for each group. A power of two of them, so that a mask keeps an index within.
+/// The start of each group. The length is a power of two, so that a mask keeps an index in bounds.
 pub(super) type Groups = [AtomicU64; linear::GROUP_COUNT.next_power_of_two()];
 
 /// The buckets of one table.

@@ -1,6 +1,6 @@
 //! The load: how full the buckets are.
 //!
-//! The load counts bytes of slots and records, or pairs where the fill is set in pairs. Threads add to it in steps of
+//! The load counts bytes of slots and records, or pairs if the fill is set in pairs. Each thread adds to it in steps of
 //! part of a page, so it is off by at most a page per thread.
 //!
 //! Source: Seltzer & Yigit 1991, equation (1); docs/architecture.md, "Load". Not here: when the table grows or shrinks

@@ -15,7 +15,7 @@ use crate::pager::sink::{Fixed, Sink};
 use std::ops::{Deref, Range};
 
 impl Buckets {
-    /// Appends the value of `key` to `value`, which is empty. `false` where the key is absent.
+    /// Appends the value of `key` to `value`, which must be empty. Returns false if the key is absent.
     #[inline]
     pub(crate) fn get(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Result<bool> {
         match self.read_optimistically(key.bytes, key.hash, Some(value)) {
@@ -25,13 +25,14 @@ impl Buckets {
         }
     }
 
-    /// [`get_latched`](Self::get_latched) with a key in parts, which the fast path keeps in registers.
+    /// [`get_latched`](Self::get_latched) with the key's fields passed one by one: the fast path then keeps them in
+    /// registers.
     #[cold]
     fn get_again(&self, key: &[u8], hash: u64, value: &mut Vec<u8>) -> Result<bool> {
         self.get_latched(HashedKey::new(key, hash), value)
     }
 
-    /// [`get`](Self::get) without a latch; `None`, with `value` empty, where it needs the latch.
+    /// [`get`](Self::get) without a latch. Returns `None`, with `value` empty, if it needs the latch.
     #[inline]
     pub(crate) fn get_ready(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Option<bool> {
         match self.read_optimistically(key.bytes, key.hash, Some(value)) {
@@ -41,7 +42,7 @@ impl Buckets {
         }
     }
 
-    /// Copies the value of `key` to `buffer`, if it fits; returns its length. `None` where the key is absent.
+    /// Copies the value of `key` to `buffer`, if it fits. Returns its length, or `None` if the key is absent.
     #[inline]
     pub(crate) fn get_to(&self, key: HashedKey<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
         let mut value = Fixed::new(buffer);

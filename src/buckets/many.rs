@@ -1,8 +1,8 @@
 //! Lookups of many keys at a time, with overlapping cache misses.
 //!
 //! A lookup waits for two or three cache lines, each known only after the one before: the slots of its bucket's page,
-//! then a record; for one pair in six, the slots of an overflow page in between. For many keys, each step is taken for
-//! a whole window, and prefetches the lines of the next step.
+//! then a record; for one pair in six, the slots of an overflow page in between. With many keys, each step runs for a
+//! whole window of keys, and prefetches the lines of the next step.
 //!
 //! ```text
 //! 1  hash the key; prefetch header and slots of its bucket's page

@@ -5,11 +5,11 @@
 //! change   hash -> address -> latch the frame -> Bucket::set, append or remove (bucket.rs) -> adjust (split.rs)
 //! ```
 //!
-//! [`View`], one atomic number, says how many buckets exist. A thread that latched a bucket compares the view again,
-//! and starts over if the bucket was split or merged in between.
+//! [`View`], one atomic number, says how many buckets exist. A thread that has latched a bucket compares the view
+//! again, and starts over if the bucket was split or merged in between.
 //!
-//! Source: Seltzer & Yigit 1991. Not here: the arithmetic (`linear.rs`), frames and files (`pager`), the log, threads
-//! that must be kept out, and durability (`table`).
+//! Source: Seltzer & Yigit 1991. Not here: the arithmetic (`linear.rs`), frames and files (`pager`); the log, mutual
+//! exclusion of threads, and durability (`table`).
 
 mod activity;
 pub(crate) mod address;
@@ -169,7 +169,7 @@ impl Buckets {
         LatchedBucket::new(self, self.pager.write(frame)?, start).bucket().clear()
     }
 
-    /// An error where a key or value is longer than a table can hold.
+    /// Returns an error if a key or value is longer than a table can hold.
     #[inline]
     pub(crate) fn check_lengths(&self, key: &[u8], value_bytes: usize) -> Result<()> {
         if key.len() <= KEY_LEN_MAX && value_bytes <= VALUE_LEN_MAX { Ok(()) } else { Err(too_long(key, value_bytes)) }

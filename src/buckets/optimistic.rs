@@ -11,7 +11,7 @@
 //! validate          the records of these slots, then those of the overflow page -> check view and versions again
 //! ```
 //!
-//! There are two halves so that a lookup of many keys does the first for all before the second for any (`many.rs`).
+//! There are two halves so that a lookup of many keys runs the first half for all of them, then the second (`many.rs`).
 
 use super::activity;
 use super::address::{BucketAddress, UsualPage, View};
@@ -56,8 +56,8 @@ pub(super) struct BucketSnapshot<'t> {
 }
 
 impl Buckets {
-    /// Looks up `key` without a latch; appends its value to `value`, which is empty. The key comes in parts: as a whole
-    /// it would pass through memory.
+    /// Looks up `key` without a latch. Appends its value to `value`, which must be empty. The key's fields are passed
+    /// one by one: a struct would be passed through memory.
     #[inline]
     pub(super) fn read_optimistically(&self, key: &[u8], hash: u64, value: Option<&mut impl Sink>) -> Optimistic {
         let key = HashedKey::new(key, hash);
@@ -93,11 +93,11 @@ impl Buckets {
         key: HashedKey<'_>,
     ) -> Option<PageSnapshot<'t>> {
         let read = frame.read_optimistically()?;
-        // The bytes after a short page, in its frame, do not matter.
+        // A page may be shorter than what is read; the bytes after it are ignored.
         let (words, runs) = read.words_and_runs::<{ page::RUNS_START }, EIGHTS_AT_ONCE>(start)?;
         let header = page::Header::of(words);
         let count = header.slot_count();
-        // A bucket that was always empty has no kind. Pages with very many pairs are read under the latch.
+        // A bucket that was always empty has no kind. Pages with too many slots are read under the latch.
         let other = kind == page::KIND_OVERFLOW && header.kind() != kind;
         if count > SLOTS_AT_ONCE || other {
             return None;
@@ -123,13 +123,13 @@ impl Buckets {
         Some(self.overflow_range(overflow))
     }
 
-    /// Prefetches what a put of a record of `bytes` bytes touches beside header and slots, in a bucket whose head is in
-    /// the cache: the record with the tag, or the place of a new one, or the overflow page.
+    /// Prefetches the lines that a put of a record of `bytes` bytes touches besides header and slots, in a bucket whose
+    /// head is in the cache: the record with the tag, the location of a new record, or the overflow page.
     #[inline]
     pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
         let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
         let (count, heap_bytes) = (header.slot_count(), header.heap_bytes());
-        // What is not within the page is prefetched in vain.
+        // Prefetching lines outside the page is harmless.
         let end = address.start + self.page_bytes;
         if let Some(offset) = record {
             frame.prefetch_ends(address.start + offset, bytes);
@@ -140,13 +140,14 @@ impl Buckets {
         }
     }
 
-    /// Prefetches what an edit that moves records touches beside header and slots, in a bucket whose head is in the
-    /// cache: the record with the tag and those before it in the page, or the overflow page.
+    /// Prefetches the lines that an edit that moves records touches besides header and slots, in a bucket whose head is
+    /// in the cache: the record with the tag and those before it in the page, or the overflow page.
     #[inline]
     pub(crate) fn prefetch_moved(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>) {
         // All of a page of usual size; of a larger one the beginning.
         const BYTES_MAX: usize = 1024;
-        // A line. One more on each side: a record grows towards the first, and its value may reach into the last.
+        // One cache line. One more on each side: a record grows towards the first, and its value may reach into the
+        // last.
         const STEP_BYTES: usize = 64;
         let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
         if let Some(offset) = record {
@@ -158,8 +159,8 @@ impl Buckets {
         }
     }
 
-    /// The header of a bucket's page, and the offset in it of the first record with the tag of `hash`: for prefetches,
-    /// as the page may be changing. `None` where there are many slots, or the frame is not in memory.
+    /// The header of a bucket's page, and the offset in it of the first record with the tag of `hash`. Good only for
+    /// prefetches, as the page may be changing. `None` if there are many slots or the frame is not in memory.
     #[inline]
     fn look_ahead(hash: u64, address: BucketAddress, frame: FrameRef<'_>) -> Option<(page::Header, Option<usize>)> {
         let read = frame.read_optimistically()?;
@@ -176,7 +177,7 @@ impl Buckets {
     }
 
     /// Prefetches what `validate` will read: the first record with the tag, or, without such a record, the slots of the
-    /// overflow page. `true` for the latter: call [`add_overflow`](Self::add_overflow) next.
+    /// overflow page. Returns true for the latter: then call [`add_overflow`](Self::add_overflow) next.
     #[inline]
     pub(super) fn prefetch_next(&self, snapshot: &BucketSnapshot<'_>, usual: UsualPage) -> bool {
         if snapshot.primary.slot.is_some() {
@@ -197,7 +198,7 @@ impl Buckets {
         }
     }
 
-    /// Compares the records of a snapshot; appends the value of `key` to `value`, which is empty.
+    /// Compares the records of a snapshot. Appends the value of `key` to `value`, which must be empty.
     #[inline]
     pub(super) fn validate_snapshot(
         &self,
@@ -221,8 +222,8 @@ impl Buckets {
         if matches!(found, Optimistic::Absent) && primary.next != 0 {
             found = self.find_behind(primary.next, overflow, key.bytes, key.hash, value.as_deref_mut());
         }
-        // The order matters: the loads count if the bucket was still the right one after them, and that test counts if
-        // it was made before the frame changed.
+        // The order matters. The loads are valid if the bucket was still the right one after them. That test in turn is
+        // valid if the frame had not changed before it.
         if !self.still_holds(view, key.hash, bucket) || !primary.read.unchanged() {
             found = Optimistic::Retry;
         }
@@ -255,7 +256,7 @@ impl Buckets {
         match overflow.find(key, value) {
             // A longer chain.
             Optimistic::Absent if overflow.next != 0 => Optimistic::Retry,
-            // The bucket's latch guards its overflow pages, but not against eviction.
+            // The bucket's latch guards its overflow pages against changes, but not against eviction.
             _ if !overflow.read.unchanged() => Optimistic::Retry,
             found => found,
         }
@@ -280,9 +281,9 @@ impl PageSnapshot<'_> {
         }
     }
 
-    /// Compares the record of the first slot with the tag; appends the value of `key` to `value`. Where it has another
-    /// key, the case needs the latch: a second slot may have the tag, and a loop would cost the common lookup its
-    /// registers.
+    /// Compares the record of the first slot with the tag; appends the value of `key` to `value`. If the record has
+    /// another key, the lookup needs the latch: a second slot may have the tag, and a loop here would cost the common
+    /// lookup its registers.
     #[inline]
     fn find(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
         let Some(slot) = self.slot else { return Optimistic::Absent };
@@ -301,7 +302,7 @@ impl PageSnapshot<'_> {
         let end_of_page = self.start + self.len;
         let start = self.start + offset;
         let first = self.read.load_up_to_8(start, 8);
-        // Both lengths below 128, or else up to seven bytes of them: longer ones do not fit a page.
+        // Each length is below 128; or else they take up to seven bytes: longer ones do not fit a page.
         let head = match first & 0x8080 {
             0 => page::RecordHead::short(first),
             _ => match page::long_head(&first.to_le_bytes()) {

@@ -21,13 +21,14 @@ use crate::pager::FRAME_UNITS;
 use crate::pager::pool::part::PartGuard;
 use crate::pager::pool::{FrameNo, FrameRef, ReadGuard};
 
-/// A page grows in steps of this many bytes, so that not every insertion replaces it; the next split trims it. Few
-/// lengths also mean that a freed page is soon used again.
+/// A page grows in steps of this many bytes, so that few insertions replace it; the next split trims it. Also, with few
+/// different lengths, a freed page is soon reused.
 const STEP_BYTES: usize = 256;
-/// Most bytes of a new overflow page that are neither slots nor records, but for the rest of its last unit.
+/// An upper bound of the bytes of a new overflow page that are neither slots nor records, excluding the rest of its
+/// last unit.
 pub(super) const NEW_OVERFLOW_GAP_MAX: usize = page::HEADER_BYTES + STEP_BYTES;
 
-/// Bytes of an overflow page to prefetch for one key, before anything in it is read: most are not longer.
+/// Bytes of an overflow page to prefetch for one key before anything in it is read. Most pages are no longer.
 pub(super) const PREFETCHED_BYTES: usize = 256;
 
 impl Buckets {
@@ -79,7 +80,7 @@ impl Buckets {
         self.write_overflow_here(overflow)
     }
 
-    /// Where a frame with an overflow page is; prefetches the page. An error where its latch could wait forever.
+    /// The place of a frame with an overflow page; prefetches the page. Fails if its latch could wait forever.
     #[inline(always)]
     fn place_apart(&self, frame: FrameNo, range: &std::ops::Range<usize>) -> Result<FrameRef<'_>> {
         let place = self.pager.pool().frame(frame);
@@ -90,14 +91,13 @@ impl Buckets {
         Ok(place)
     }
 
-    /// Calls `visit` for each overflow page after `first`, with its place and bytes, until it returns `Some`.
+    /// Calls `visit` with each overflow page after `first`, its location and bytes, until it returns `Some`.
     pub(super) fn walk_chain<R>(
         &self,
         first: u64,
         mut visit: impl FnMut(OverflowPage, &[u8]) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        // The pages of a chain do not overlap, so together they are no longer than the file, and neither is their
-        // content.
+        // The pages of a chain do not overlap, so together they, and their content, are no longer than the file.
         let mut left = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);
         let mut next = self.parse_overflow(first)?;
         while let Some(overflow) = next {
@@ -152,7 +152,7 @@ impl Buckets {
     /// Units of an overflow page for `used_bytes` of slots and records, at most a frame.
     pub(super) fn overflow_units(&self, used_bytes: usize) -> u32 {
         let bytes = (page::HEADER_BYTES + used_bytes).min(self.pager.frame_bytes());
-        // Lengths within a page have 16 bits: a page of 65536 bytes is legal, its heap is smaller.
+        // Lengths within a page have 16 bits. A page of 65536 bytes is still legal, since its heap is smaller.
         bytes.div_ceil(self.pager.unit_bytes()) as u32
     }
 
@@ -178,7 +178,7 @@ impl Buckets {
     #[inline(never)] // writes that do not need it stay short
     fn prefetch_numbered(&self, bucket: linear::Bucket) {
         let Some(unit) = self.expected.unit(bucket) else { return };
-        // It was within the file when it was noted, and addresses stay reserved.
+        // It was within the file when it was noted, and the addresses of frames stay reserved.
         let (frame, range) = self.overflow_range(OverflowPage { unit, len: 1 });
         self.pager.pool().frame(frame).prefetch(range.start, PREFETCHED_BYTES);
     }
@@ -200,7 +200,8 @@ impl Buckets {
 
 #[cfg(test)]
 impl Buckets {
-    /// How many buckets have numbers, and how many of them an overflow page. Panics where a number is out of date.
+    /// The number of buckets with numbers, and how many of these have an overflow page. Panics if a number is out of
+    /// date.
     pub(crate) fn check_expected(&self) -> (usize, usize) {
         let (mut all, mut with_overflow) = (0, 0);
         for bucket in (0..=self.view().max_bucket()).filter(|bucket| ExpectedPages::has(*bucket)) {
@@ -213,7 +214,7 @@ impl Buckets {
         (all, with_overflow)
     }
 
-    /// Notes nonsense about every bucket.
+    /// Notes a wrong number for every bucket.
     pub(crate) fn note_nonsense(&self) {
         for bucket in 0..=self.view().max_bucket() {
             let unit = u64::from(bucket) * 7919 % (u64::from(self.pager.frame_count()) * 64);

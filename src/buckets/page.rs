@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A slot is {u16 tag, u16 offset}; the tag is 16 bits of the mixed hash, so a lookup compares tags (64 at a time) and
-//! reads a record only where one matches. Records are contiguous and end at the page's end: a change of length moves
-//! the records before it, and a page has no unused bytes among its records. Each slot's record lies before that of the
-//! slot before it, so a move changes the offsets of the last slots and no others. Primary pages and overflow pages of
-//! any size share this layout.
+//! reads a record only where one matches. Records are contiguous and end at the page's end, without unused bytes
+//! between them: a change of a record's length moves the records before it. Each slot's record is directly before that
+//! of the preceding slot, so such a move changes only the offsets of the last slots. Primary pages and overflow pages
+//! of any size share this layout.
 //!
 //! Every function takes untrusted bytes: a length or offset that does not fit is [`Damage`], never a panic.
 //!
@@ -56,7 +56,7 @@ pub fn filter_bits(tag: u16) -> u64 {
     1 << (tag & 63) | 1 << ((tag >> 6) & 63)
 }
 
-/// The place of an overflow page, which [`next`] encodes.
+/// The location of an overflow page, as encoded in [`next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OverflowPage {
     pub unit: u64,
@@ -180,7 +180,7 @@ pub fn set_next(page: &mut impl Bytes, next: u64) {
     page.store_word(8, next.to_le_bytes());
 }
 
-/// The union of [`filter_bits`] over the pairs in this bucket's overflow pages, and some that were removed.
+/// The union of [`filter_bits`] over the pairs in this bucket's overflow pages, and over some removed ones.
 #[inline]
 pub fn filter(page: &[u8]) -> u64 {
     u64_at(page, 16)
@@ -250,7 +250,7 @@ pub fn record_and_bytes(page: &[u8], offset: usize) -> Result<(Record<'_>, usize
     Ok((Record { form, key, value }, head_bytes + key_bytes + value_bytes))
 }
 
-/// The record that has all of `raw`.
+/// The record that fills all of `raw`.
 #[inline(always)]
 pub fn record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
     let Some((lengths, rest)) = raw.split_first_chunk() else { return Err(RECORDS_OVERLAP) };
@@ -306,7 +306,7 @@ impl RecordHead {
     }
 }
 
-/// The lengths at the start of `bytes`, of any number of bytes. Not inlined: it would cost the common lookup its
+/// The lengths at the start of `bytes`, in varints of any length. Not inlined: that would cost the common lookup its
 /// registers.
 #[inline(never)]
 pub fn long_head(bytes: &[u8]) -> Option<RecordHead> {
@@ -361,7 +361,7 @@ fn checked_slots(page: &[u8]) -> Result<&[u8], Damage> {
     page.get(HEADER_BYTES..HEADER_BYTES + slot_count(page) * SLOT_BYTES).ok_or(Damage("slots run over their page"))
 }
 
-/// The slot whose tag is `tag` and whose record `matches`.
+/// The slot that has `tag` and a record for which `matches` returns true.
 pub fn find_by<'a>(
     page: &'a [u8],
     tag: u16,
@@ -373,16 +373,16 @@ pub fn find_by<'a>(
     })
 }
 
-/// What a look at the first record with a tag says.
+/// The result of comparing only the first record with a tag.
 pub enum Quick {
     /// The key is absent.
     Absent,
     At(Found),
-    /// [`find`] knows.
+    /// Only [`find`] can tell.
     Unsure,
 }
 
-/// [`find`] where one look suffices: there is one record with the tag, or none, in a page of the usual size.
+/// A fast [`find`] that compares at most one record, in a page of the usual size with few slots.
 #[inline(always)] // as other parts of the common writes: the result stays in registers
 pub fn find_quickly(page: &[u8], tag: u16, key: &[u8]) -> Quick {
     let Some(head) = page.first_chunk::<{ RUNS_START + RUNS_BYTES }>() else { return Quick::Unsure };
@@ -391,7 +391,7 @@ pub fn find_quickly(page: &[u8], tag: u16, key: &[u8]) -> Quick {
     quick_at(page, first_match(eights_of(runs), count, tag), key)
 }
 
-/// [`find_quickly`] in a page with less room than for all slots that are compared at once: a short overflow page.
+/// [`find_quickly`] in a short overflow page, whose length is less than the slots that are compared at once.
 #[inline]
 fn find_in_short(page: &[u8], tag: u16, key: &[u8]) -> Quick {
     let Some(head) = page.first_chunk::<{ RUNS_START + FIRST_RUNS_BYTES }>() else { return Quick::Unsure };
@@ -402,7 +402,7 @@ fn find_in_short(page: &[u8], tag: u16, key: &[u8]) -> Quick {
     quick_at(page, first_match_of_few(eights_of(runs), count, tag), key)
 }
 
-/// What the record of the first slot with a tag says.
+/// Compares the record of the first slot with a tag.
 #[inline(always)]
 fn quick_at(page: &[u8], slot: Option<usize>, key: &[u8]) -> Quick {
     let Some(slot) = slot else { return Quick::Absent };
@@ -430,7 +430,7 @@ fn find_among(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage
     find_head_among(page, tag, |offset, head| has_key(page, offset, head, key))
 }
 
-/// Whether the record at `offset` has this key in it.
+/// Whether the record at `offset` holds this key.
 #[inline(always)]
 fn has_key(page: &[u8], offset: usize, head: RecordHead, key: &[u8]) -> bool {
     head.key_bytes == key.len()
@@ -438,7 +438,8 @@ fn has_key(page: &[u8], offset: usize, head: RecordHead, key: &[u8]) -> bool {
         && equal(&page[offset + head.head_bytes..][..key.len()], key)
 }
 
-/// Whether two keys of one length are equal. Most have 8 to 16 bytes, for which a call of `memcmp` takes longer.
+/// Whether two keys of the same length are equal. Most have 8 to 16 bytes, for which a call of `memcmp` would take
+/// longer.
 #[inline(always)]
 fn equal(a: &[u8], b: &[u8]) -> bool {
     if !(8..=16).contains(&a.len()) {
@@ -448,7 +449,7 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
     ends(a) == ends(b)
 }
 
-/// The slot whose tag is `tag` and whose record, at an offset and with a head, `matches`.
+/// The slot that has `tag` and a record for which `matches` returns true, given its offset and head.
 fn find_head_among(
     page: &[u8],
     tag: u16,
@@ -467,7 +468,7 @@ fn find_head_among(
     Ok(None)
 }
 
-/// The slots with `tag` among those from `base` on.
+/// The slots with `tag` among up to [`SLOTS_AT_ONCE`] slots from `base` on.
 fn matches_in(slots: &[u8], base: usize, tag: u16) -> Matches {
     let mut bytes = [0; RUNS_BYTES];
     let slots = slots.get(base * SLOT_BYTES..).unwrap_or_default();
@@ -484,7 +485,7 @@ fn eights_of<const BYTES: usize>(runs: &[u8; BYTES]) -> impl Fn(usize) -> [u128;
     move |run| [four(2 * run), four(2 * run + 1)]
 }
 
-/// Adds a record. `Ok(false)` where it does not fit, with nothing changed.
+/// Adds a record. Returns `Ok(false)`, with nothing changed, if it does not fit.
 #[inline(always)]
 pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<bool, Damage> {
     let bytes = record.bytes();
@@ -535,7 +536,7 @@ pub fn remove(page: &mut impl Bytes, found: Found) -> Result<usize, Damage> {
     let (heap_start, slots_end) = spans(page, found)?;
     let last = slot_count(page) - 1;
     if head_at(page, heap_start)?.record_bytes() == bytes {
-        // The last record fills the place, and its tag goes along: nothing else moves.
+        // The last record moves here, and its tag to this slot: nothing else moves.
         page.copy_within(heap_start..heap_start + bytes, found.offset);
         let tag = slot(page, last).0;
         set_slot(page, first, tag, found.offset);
@@ -548,8 +549,8 @@ pub fn remove(page: &mut impl Bytes, found: Found) -> Result<usize, Damage> {
     Ok(bytes + SLOT_BYTES)
 }
 
-/// Changes the value (and form) of the record `found`. Returns the bytes by which the record grew; `Ok(None)` where it
-/// does not fit, with nothing changed.
+/// Changes the value (and form) of the record `found`. Returns the bytes by which the record grew, or `Ok(None)`, with
+/// nothing changed, if it does not fit.
 #[inline(always)]
 pub fn replace_value(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) -> Result<Option<i64>, Damage> {
     if found.form == form && found.value_bytes == value.len() {
@@ -581,8 +582,9 @@ fn replace_other(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) ->
     Ok(Some(growth as i64))
 }
 
-/// Appends `tail` to the inline value of the record `found` in the usual case: there is room, and of the lengths only
-/// one byte changes. `false`, with nothing changed, where [`append_value`] knows. `pair_bytes_max` is as there.
+/// Appends `tail` to the inline value of the record `found` in the usual case: there is room, and only one byte of the
+/// lengths changes. Otherwise returns false and changes nothing: call [`append_value`], which also explains
+/// `pair_bytes_max`.
 #[inline(always)]
 pub fn append_quickly(page: &mut impl Bytes, found: Found, tail: &[u8], pair_bytes_max: usize) -> bool {
     let Some(&header) = page.first_chunk() else { return false };
@@ -592,10 +594,10 @@ pub fn append_quickly(page: &mut impl Bytes, found: Found, tail: &[u8], pair_byt
     let (page_bytes, new_len, end) = (page.len(), value_bytes + tail.len(), offset + found.bytes());
     let usual = form == INLINE
         && key_bytes + new_len <= pair_bytes_max
-        // Only the lowest seven bits of the value's length change, which are its first byte.
+        // Only the lowest seven bits of the value's length change. These are in its first byte.
         && (value_bytes ^ new_len) < 0x80
         && slots_end + heap + tail.len() <= page_bytes
-        // A damaged file may have one overflow page for two buckets, so that it changes after a record was found.
+        // In a damaged file two buckets may share an overflow page, which then changes after a record was found.
         && slot < header.slot_count()
         && offset >= page_bytes - heap
         && end <= page_bytes;
@@ -617,9 +619,9 @@ pub fn append_quickly(page: &mut impl Bytes, found: Found, tail: &[u8], pair_byt
     true
 }
 
-/// Appends `tail` to the inline value of the record `found`. Returns the bytes by which the record grew; `Ok(None)`,
-/// with nothing changed, where it does not fit, where key and value would be longer than `pair_bytes_max`, or where the
-/// value is not inline.
+/// Appends `tail` to the inline value of the record `found`. Returns the bytes by which the record grew. Returns
+/// `Ok(None)`, with nothing changed, if the record does not fit, if key and value together would be longer than
+/// `pair_bytes_max`, or if the value is not inline.
 pub fn append_value(
     page: &mut impl Bytes,
     found: Found,
@@ -634,7 +636,7 @@ pub fn append_value(
     if found.form != INLINE || !fits {
         return Ok(None);
     }
-    // The length of the value takes more bytes now.
+    // The length of the value now takes more bytes.
     let value = [found.record(page).value, tail].concat();
     replace_other(page, found, INLINE, &value)
 }
@@ -644,7 +646,7 @@ pub fn append_value(
 fn spans(page: &[u8], found: Found) -> Result<(usize, usize), Damage> {
     let slots_end = HEADER_BYTES + slot_count(page) * SLOT_BYTES;
     let heap_start = page.len().wrapping_sub(heap_bytes(page));
-    // A damaged file may have one overflow page for two buckets, so that it changes after a record was found.
+    // In a damaged file two buckets may share an overflow page, which then changes after a record was found.
     let gone = found.slot >= slot_count(page) || found.offset < heap_start;
     if heap_start > page.len() || slots_end > heap_start || gone {
         return Err(Damage("slots and records overlap"));
@@ -652,8 +654,8 @@ fn spans(page: &[u8], found: Found) -> Result<(usize, usize), Damage> {
     Ok((heap_start, slots_end))
 }
 
-/// Moves the heap's bytes before `end` by `by` towards the page's start, and adjusts the slots from that of `found` on,
-/// whose records these are. `end` is where the record `found` begins or ends.
+/// Moves the heap's bytes before `end` by `by` towards the page's start, and adjusts the offsets in the slots of the
+/// moved records, from that of `found` on. `end` is where the record `found` begins or ends.
 fn move_records(page: &mut impl Bytes, found: Found, end: usize, by: isize) -> Result<(), Damage> {
     let (heap_start, slots_end) = spans(page, found)?;
     let new_start =
@@ -685,8 +687,8 @@ pub fn copy_records(from: &[u8], to: &mut impl Bytes) -> Result<(), Damage> {
     Ok(())
 }
 
-/// All slots of a page: tag and record. Together the records are no longer than the heap, so that copies of them are
-/// no larger than the page.
+/// All slots of a page: tag and record. The records together are no longer than the heap, so copies of them are no
+/// larger than the page.
 #[inline]
 pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Damage>> {
     let (slots, damage) = match checked_slots(page) {
@@ -703,7 +705,7 @@ pub fn records(page: &[u8]) -> impl Iterator<Item = Result<(u16, Record<'_>), Da
     damage.into_iter().chain(records)
 }
 
-/// The records of a page, one after another, the one of the last slot first, and whether all of them are inline.
+/// The records of a page, contiguous, that of the last slot first, and whether all of them are inline.
 pub fn heap(page: &[u8]) -> Result<(&[u8], bool), Damage> {
     gap_bytes(page)?;
     let heap = &page[page.len() - heap_bytes(page)..];
@@ -713,7 +715,7 @@ pub fn heap(page: &[u8]) -> Result<(&[u8], bool), Damage> {
         let (bytes, before) = (head.record_bytes(), rest.len());
         inline &= head.form == INLINE;
         rest = &rest[bytes..];
-        // Records of the same lengths: where both lengths are short, these are the two bytes of the head.
+        // Fast path for records of the same lengths: if both lengths are short, they are the two bytes of the head.
         if head.head_bytes == 2 {
             while rest.first_chunk() == Some(lengths) {
                 rest = rest.get(bytes..).ok_or(RECORD_RUNS_OVER)?;
@@ -743,11 +745,11 @@ pub fn tag_and_offset(slot: Slot) -> (u16, usize) {
     (slot as u16, slot as usize >> 16)
 }
 
-/// The lengths of the record at `offset`, which is within the page.
+/// The lengths of the record at `offset`, which must be within the page.
 #[inline(always)]
 pub fn head_at(page: &[u8], offset: usize) -> Result<RecordHead, Damage> {
     let bytes = page.get(offset..).ok_or(RECORD_RUNS_OVER)?;
-    // Both lengths are short in most records; where there are no two bytes, they are not.
+    // Both lengths are short in most records. If fewer than two bytes are left, take the slow path.
     let lengths = bytes.first_chunk().map_or(0x8080, |&lengths| u16::from_le_bytes(lengths));
     let head = match lengths & 0x8080 {
         0 => RecordHead::short(lengths.into()),

@@ -1,7 +1,7 @@
 //! Parts of values: lengths, ranges, and overwriting in place, without a copy of the whole value.
 //!
-//! A value of a page is short. One in an extent is read or written where its part lies, a frame at a time, so the cost
-//! is that of the part.
+//! Values in pages are short. A value in an extent is read or written in place, frame by frame, so the cost depends
+//! only on the length of the part.
 //!
 //! Not here: whole values (`lookup.rs`, `bucket.rs`), the extents themselves (`extent.rs`).
 
@@ -13,8 +13,8 @@ use crate::error::Result;
 use std::ops::Range;
 
 impl Buckets {
-    /// Appends a part of the value of `key` to `part`: `choose` gets its length and returns the range, which is cut to
-    /// the value. Returns the length of the value, `None` where the key is absent.
+    /// Appends a part of the value of `key` to `part`. `choose` takes the value's length and returns the range, which
+    /// is cut to the value. Returns the length of the value, `None` if the key is absent.
     pub(crate) fn get_part(
         &self,
         key: HashedKey<'_>,
@@ -53,7 +53,7 @@ impl Buckets {
 }
 
 impl Bucket<'_> {
-    /// Overwrites the value at `location` from byte `at` on. `false`, with nothing changed, where `part` does not lie
+    /// Overwrites the value at `location` from byte `at` on. Returns false, with nothing changed, if `part` is not
     /// within it.
     pub(crate) fn write_part(
         &mut self,

@@ -51,8 +51,8 @@ impl Root {
         bytes
     }
 
-    /// Parses the root; an error, with what is wrong, where it is no table with frames of `frame_bytes`. Does not
-    /// compare the groups with the file: [`bounds`](super::bounds) does.
+    /// Parses the root. Returns an error that says what is wrong if it is not that of a table with frames of
+    /// `frame_bytes`. Does not compare the groups with the file: [`bounds`](super::bounds) does.
     pub(crate) fn parse(bytes: &[u8], frame_bytes: usize) -> Result<Root, String> {
         let page_bytes = u32_at(bytes, 0);
         let fits = PAGE_BYTES.contains(&page_bytes)
@@ -100,7 +100,7 @@ impl Root {
     }
 }
 
-/// The last of the groups that share the first frame: groups 0 to g have 2^g buckets.
+/// The last of the groups that share the first frame. Groups 0 to g together have 2^g buckets.
 pub(crate) fn groups_in_first_frame(frame_bytes: usize, page_bytes: usize) -> usize {
     (frame_bytes / page_bytes).trailing_zeros() as usize
 }

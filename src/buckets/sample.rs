@@ -29,7 +29,7 @@ impl Buckets {
         Ok((found, touched))
     }
 
-    /// Counts one page. A key in an extent is compared by its hash: a sample reads nothing but pages.
+    /// Counts one page. A key in an extent is compared by its hash: a sample reads no extents.
     fn touch(&self, bytes: &[u8], key: HashedKey<'_>, touched: &mut Touched) -> Result<bool> {
         touched.pages += 1;
         let hash = key.hash.to_le_bytes();

@@ -1,17 +1,18 @@
 //! Scans: all pairs, bucket by bucket, resumable by one number.
 //!
 //! Hash order is the order of the reversed hashes (`linear.rs`). In it every bucket is one interval, whatever the
-//! table's size, so a position means the same before and after splits, merges, a close and an open. A scan copies the
-//! records of one bucket at a time and returns them from its position on: a key that is present throughout is returned
+//! table's size, so a position keeps its meaning across splits, merges, a close and an open. A scan copies the records
+//! of one bucket at a time and returns them from its position on. A key that is present throughout the scan is returned
 //! exactly once, however the table changes in the meantime.
 //!
 //! ```text
 //! latch the bucket -> copy the heaps of its pages, check their records -> release -> return one record after another
 //! ```
 //!
-//! A heap has no gaps, so the copy needs no slots. Within a bucket, a scan of the whole table returns the pairs as they
-//! come. Only a scan that may stop and resume between any two pairs puts them in hash order first: it sorts a word for
-//! each, the bits of its position that differ within the bucket and below them the offset of its record.
+//! A heap has no gaps, so the copy needs no slots. Within a bucket, a scan of the whole table returns the pairs in the
+//! order of the heap. Only a scan that may stop and resume between any two pairs sorts them into hash order. It sorts
+//! one word per pair: the high bits are the bits of the pair's position that differ within the bucket, the low bits the
+//! offset of its record.
 
 use super::builder::copy_record;
 use super::linear_hash::Buckets;
@@ -31,7 +32,7 @@ pub struct Scan<'t> {
     position: Option<Position>,
     /// End of the scan, inclusive.
     last: Position,
-    /// Where the current bucket begins, or the part of it that is scanned.
+    /// Start of the current bucket, or of the part of it that is scanned.
     from: Position,
     /// The records of the current bucket, one after another.
     bytes: Vec<u8>,
@@ -39,27 +40,27 @@ pub struct Scan<'t> {
     /// compiler need not consider that a sum of offset and lengths wraps.
     at: u32,
     given: u32,
-    /// The pairs with extents: the offset of the record, and where key and value are in `extents`.
+    /// The pairs with extents: the offset of the record, and the range of key and value in `extents`.
     in_extents: Vec<(usize, Pair)>,
     extents: Vec<u8>,
     large: (Vec<u8>, Vec<u8>),
     sorting: Sorting,
-    /// Whether frames are read together with those around them.
+    /// Whether frames are read together with their neighbours.
     brings_around: bool,
-    /// Whether values in extents are left out.
+    /// Whether values in extents are skipped.
     only_keys: bool,
 }
 
-/// What a scan in hash order sorts with.
+/// The buffers of a scan in hash order.
 #[derive(Default)]
 struct Sorting {
     /// The records as they were copied.
     bytes: Vec<u8>,
-    /// A word for each: position, then offset in `bytes`.
+    /// One word per record: position, then offset in `bytes`.
     places: Vec<u64>,
 }
 
-/// What comes after a pair, other than a short one of the same bucket.
+/// What follows a pair, other than a short pair of the same bucket.
 enum Other {
     Pair,
     Bucket,
@@ -71,7 +72,7 @@ enum Other {
 struct Pair {
     key: usize,
     value: usize,
-    /// Where the value ends; `None`: it is too large to copy in advance, and read when it is next.
+    /// End of the value. `None`: it is too large to copy in advance, and is read when its pair is returned.
     end: Option<usize>,
 }
 
@@ -99,7 +100,7 @@ impl Buckets {
             extents: Vec::new(),
             large: (Vec::new(), Vec::new()),
             sorting: Sorting::default(),
-            // A scan of some positions needs few of the frames around.
+            // A scan of part of the table needs few of the neighbouring frames.
             brings_around: to.is_none() && self.pager.brings_around(),
             only_keys: false,
         }
@@ -107,19 +108,19 @@ impl Buckets {
 }
 
 impl Scan<'_> {
-    /// The scan for a caller that needs only keys: the values that it returns are unspecified, and large ones are not
-    /// read.
+    /// Makes this a scan for keys only: the values that it returns are unspecified, and large ones are not read.
     #[must_use]
     pub fn only_keys(mut self) -> Self {
         self.only_keys = true;
         self
     }
 
-    /// Where to resume after the pairs returned so far; `None` at the end.
+    /// Returns the position from which to resume after the pairs returned so far; `None` at the end.
     ///
-    /// Pairs with equal hashes are never divided, nor, in a [`Table::scan`](crate::Table::scan), the pairs of one
-    /// bucket: if the next pair belongs with the last returned one, the cursor is before both, and a resumed scan
-    /// returns the latter again. To avoid that, take pairs until [`at_boundary`](Self::at_boundary).
+    /// Pairs with equal hashes are never separated, and a [`Table::scan`](crate::Table::scan) never separates the pairs
+    /// of one bucket. If the next pair belongs together with the last returned one, the cursor is before both, and a
+    /// resumed scan returns the last one again. To avoid that, take pairs until [`at_boundary`](Self::at_boundary)
+    /// returns true.
     pub fn cursor(&self) -> Option<u64> {
         let position = match ((self.at as usize) < self.bytes.len(), self.ordered) {
             (false, _) => self.position,
@@ -129,7 +130,7 @@ impl Scan<'_> {
         position.map(|position| position.0)
     }
 
-    /// Whether a scan resumed at the [`cursor`](Self::cursor) returns no pair again.
+    /// Whether a scan resumed at the [`cursor`](Self::cursor) would return no pair a second time.
     pub fn at_boundary(&self) -> bool {
         self.at == 0
             || self.at as usize >= self.bytes.len()
@@ -139,12 +140,13 @@ impl Scan<'_> {
     /// The next pair, borrowed until the next call.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where pages have
-    /// to be read from the file. After an error, the next call goes on after the bucket that caused it.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if pages must be
+    /// read from the file. After an error, the next call continues after the bucket that caused it.
     #[inline]
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            // Most records are short. Nothing passes through memory for them, and others return in parts for that.
+            // Most records are short, and these stay in registers. Other pairs are returned in parts, so that they do
+            // not force the result into memory.
             if let Some((start, key_bytes, end)) = self.next_short() {
                 (self.given, self.at) = (self.at, end as u32); // within the bytes
                 return Ok(Some(self.bytes[start..end].split_at(key_bytes)));
@@ -157,8 +159,8 @@ impl Scan<'_> {
         }
     }
 
-    /// The next pair, if its lengths are short and it has no extent: where it begins, the length of the key, and where
-    /// it ends.
+    /// The next pair, if its lengths are short and it has no extent: the start of the key, its length, and the end of
+    /// the value.
     #[inline]
     fn next_short(&self) -> Option<(usize, usize, usize)> {
         let at = self.at as usize;
@@ -172,7 +174,7 @@ impl Scan<'_> {
         (end <= self.bytes.len()).then_some((start, lengths.key_bytes, end))
     }
 
-    /// Goes to the next pair, if it is a longer one or has an extent, or to the next bucket.
+    /// Advances to the next pair if it is a longer one or has an extent, else to the next bucket.
     #[inline(never)]
     fn next_other(&mut self) -> Result<Other> {
         loop {
@@ -194,11 +196,11 @@ impl Scan<'_> {
             if self.read_large()? {
                 return Ok(Other::Pair);
             }
-            // Removed since: go on.
+            // Removed since the bucket was copied: skip it.
         }
     }
 
-    /// The key of the pair that [`next_other`](Self::next_other) went to.
+    /// The key of the pair that [`next_other`](Self::next_other) advanced to.
     #[inline(never)]
     fn other_key(&self) -> &[u8] {
         self.other_pair().0
@@ -238,7 +240,7 @@ impl Scan<'_> {
         self.buckets.get(self.buckets.key(key), value)
     }
 
-    /// Copies the next bucket; `false` after the last.
+    /// Copies the next bucket. Returns false after the last.
     #[inline(never)]
     fn next_bucket(&mut self) -> Result<bool> {
         let Some(from) = self.position else { return Ok(false) };
@@ -250,12 +252,12 @@ impl Scan<'_> {
         }
         let read = buckets.read_bucket(hash);
         // Under the latch the bucket does not split, so this view is as good as the one that led to it. Advance before
-        // an error can return, so that a caller that goes on reaches the end.
+        // an error can return, so that a caller who continues after errors reaches the end.
         let view = buckets.view().linear();
         let level = view.level(view.bucket_of(hash));
         self.position = from.after_bucket(level).filter(|&next| next <= self.last);
         if let Some(next) = self.position {
-            // While this bucket's pairs are in use.
+            // Prefetched while this bucket's pairs are in use.
             buckets.prefetch_bucket(next.hash());
         }
         let (frame, range) = read?;
@@ -264,7 +266,7 @@ impl Scan<'_> {
         Ok(true)
     }
 
-    /// Copies the records of the bucket with this primary page, those within the scan, and their extents.
+    /// Copies the records of the bucket with this primary page that are within the scan, and their extents.
     fn copy_bucket(&mut self, level: u32, primary: &[u8]) -> Result<()> {
         let buckets = self.buckets;
         let mut inline = add_records(&mut self.bytes, primary).map_err(|d| buckets.damaged(d))?;
@@ -279,7 +281,7 @@ impl Scan<'_> {
                 Ok(None::<()>)
             })?;
         }
-        // `self.position` is where the next bucket begins, if that is still within the scan.
+        // `self.position` is the start of the next bucket, if that is still within the scan.
         let whole = self.from.0 << level == 0 && (self.position.is_some() || self.last.0 == u64::MAX);
         if self.ordered || !whole {
             self.arrange(level, whole)?;
@@ -287,7 +289,7 @@ impl Scan<'_> {
         if inline { Ok(()) } else { self.copy_extents() }
     }
 
-    /// Puts the copied records in hash order, and drops those that are not within the scan.
+    /// Puts the copied records in hash order, and drops those outside the scan.
     fn arrange(&mut self, level: u32, whole: bool) -> Result<()> {
         let buckets = self.buckets;
         let damaged = |damage| buckets.damaged(damage);
@@ -301,14 +303,14 @@ impl Scan<'_> {
             let (record, record_bytes) = page::record_and_bytes(bytes, at).map_err(damaged)?;
             let position = Position::of(buckets.record_hash(record)?);
             if whole || position >= self.from && position <= self.last {
-                // The first `level` bits are those of the bucket.
+                // The first `level` bits are the same for the whole bucket.
                 let kept = (position.0 << (level % u64::BITS)) & (u64::MAX << offset_bits);
                 places.push(kept | at as u64);
             }
             at += record_bytes;
         }
         places.sort_unstable();
-        // Where the offsets displaced low bits of the positions, these may decide.
+        // If offsets displaced low bits of the positions, positions that differ only there are compared in full.
         let lost = offset_bits > level;
         if lost && places.windows(2).any(|two| two[0] >> offset_bits == two[1] >> offset_bits) {
             places.sort_by_cached_key(|&place| (position_in(buckets, bytes, offset_of(place)), place));

@@ -1,4 +1,4 @@
-//! The sizes of a table: limits on keys, values and pages; how full buckets get; what all buckets hold.
+//! The sizes of a table: limits on keys, values and pages; how full buckets get; totals over all buckets.
 
 /// Longest key in bytes.
 pub const KEY_LEN_MAX: usize = u32::MAX as usize;
@@ -10,7 +10,7 @@ pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65536;
 /// The load at which a table grows, in percent of its primary pages.
 pub(crate) const FILL_PERCENT: std::ops::RangeInclusive<u32> = 10..=400;
 
-/// What a record holds in pages of one length; kept, as each operation asks for some of it.
+/// The limits on records in pages of one length; computed once, since every operation needs some of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Longest key that stays in its record.
@@ -37,11 +37,11 @@ impl Limits {
 pub(crate) struct Fill {
     /// Bytes of slots and records, in percent of the primary pages.
     pub percent: u32,
-    /// Pairs a bucket; if set, it replaces the percentage (the paper's *ffactor*).
+    /// Pairs per bucket; if set, it replaces the percentage (the paper's *ffactor*).
     pub pairs: Option<u32>,
 }
 
-/// How many pairs there are, and what they take.
+/// The number of pairs, and the bytes they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub pairs: u64,

@@ -1,15 +1,15 @@
 //! Splits and their reverse: how the table grows and shrinks by one bucket at a time.
 //!
-//! Hybrid growth, as in the paper: a table grows when its load passes the fill factor (controlled), or when a bucket
-//! needs a second overflow page (uncontrolled); always by splitting the next bucket in order, at most one per write.
-//! It shrinks when the load falls below half of the fill factor; the paper's table does not shrink.
+//! Hybrid growth, as in the paper: a table grows when its load exceeds the fill factor (controlled), or when a bucket
+//! needs a second overflow page (uncontrolled). It always splits the next bucket in order, at most one per write. It
+//! shrinks when the load falls below half of the fill factor; the paper's table does not shrink.
 //!
 //! ```text
 //! split  source -> gather its records -> hash each key -> stay or move -> lay out both -> write overflow pages
 //!        -> both primary pages -> max_bucket + 1 -> free the old overflow pages
 //! ```
 //!
-//! Nothing changes until all that can fail, including the user's hash function, has succeeded.
+//! Nothing changes until everything that can fail, including the user's hash function, has succeeded.
 //!
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
@@ -33,7 +33,7 @@ impl Buckets {
         self.adjust_after(delta.pairs < 0, delta.long_chains > 0)
     }
 
-    /// Takes what it needs of a delta, which stays in registers.
+    /// Takes only the fields it needs of a delta, which then stays in registers.
     #[inline(never)]
     fn adjust_after(&self, is_removal: bool, long_chain: bool) -> Result<()> {
         if is_removal {
@@ -46,7 +46,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// [`adjust`](Self::adjust) after `count` changes: that many buckets at most.
+    /// [`adjust`](Self::adjust) after `count` changes: splits or merges at most that many buckets.
     pub(crate) fn adjust_for(&self, mut delta: Delta, count: usize) -> Result<()> {
         let wants_more =
             |delta: Delta| if delta.pairs < 0 { self.wants_merge() } else { self.wants_split(delta.long_chains > 0) };
@@ -55,13 +55,13 @@ impl Buckets {
                 break;
             }
             self.adjust(delta)?;
-            // One bucket for a long chain, however many pages were added to it.
+            // One split for a long chain, however many pages were added to it.
             delta.long_chains = 0;
         }
         Ok(())
     }
 
-    /// Grows the table for pairs that are about to be added, while no latch has to be waited for.
+    /// Grows the table for pairs that are about to be added, as long as no latch is contended.
     pub(crate) fn grow_for(&self, bytes: u64, pairs: u64) {
         let wants_more = || {
             let (load, limit) = self.load_and_limit(self.view().linear().bucket_count());
@@ -81,7 +81,7 @@ impl Buckets {
         }
     }
 
-    /// Splits the next bucket in order. `false` where another thread holds its latch.
+    /// Splits the next bucket in order. Returns false if another thread holds its latch.
     fn split(&self) -> Result<bool> {
         let Some(mut workspace) = self.try_structure() else { return Ok(false) };
         let Workspace { gathered, layouts, primaries } = &mut *workspace;
@@ -107,7 +107,8 @@ impl Buckets {
         self.divide(gathered, split, layouts, primaries)?;
         let (old, added) = primaries.split_at(self.page_bytes);
 
-        // Nothing fails from here on, and under the latches no thread follows the old pages, so the order is free.
+        // Nothing fails from here on. Under the latches no thread follows references to the old pages, so the order of
+        // the steps does not matter.
         source.primary.bytes_mut().store(0, old);
         self.note_expected(number, old);
         self.note_expected(new, added);
@@ -126,7 +127,8 @@ impl Buckets {
 
     /// Prefetches the pages of the next split after `state`.
     fn prefetch_split(&self, mut state: linear::State) {
-        // A larger page is fetched faster than it is split, and would evict others from the cache.
+        // Larger pages are not prefetched: fetching one takes less time than splitting it, and would evict other data
+        // from the cache.
         const PAGE_BYTES_MAX: usize = 4096;
         let Some(linear::Split { source, new }) = state.split() else { return };
         if self.page_bytes > PAGE_BYTES_MAX || linear::group(new).1 == 0 {
@@ -139,7 +141,7 @@ impl Buckets {
         }
     }
 
-    /// Merges the last bucket into the one it was split from. `false` where another thread holds a latch.
+    /// Merges the last bucket into the one it was split from. Returns false if another thread holds a latch.
     fn merge(&self) -> Result<bool> {
         let Some(mut workspace) = self.try_structure() else { return Ok(false) };
         self.merge_with(&mut workspace)
@@ -166,9 +168,9 @@ impl Buckets {
         self.lay_out(gathered, shrunk.level(number), merged, primaries)?;
 
         target.part(target_start..target_start + self.page_bytes).store(0, primaries);
-        // Also for salvage, which knows the frames of buckets by pages that are whole or all zeros.
+        // Also needed by salvage, which recognizes frames of buckets by pages that are either valid or all zeros.
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
-        // A new version: a reader of the removed bucket notices, even if a bucket of that number comes back.
+        // A new version, so that a reader of the removed bucket notices even if a bucket of that number comes back.
         let next = u32::from(!planted(Bug::MergeKeepsVersion));
         self.set_view(View::new(shrunk.max_bucket, view.version().wrapping_add(next)));
         drop((source, target));
@@ -181,7 +183,8 @@ impl Buckets {
 
 /// When the table grows or shrinks.
 impl Buckets {
-    /// Bytes that a thread counts before it adds them to the load: a quarter of a page, or none where pairs count.
+    /// Bytes that a thread counts before it adds them to the load: a quarter of a page, or 0 if the fill is set in
+    /// pairs.
     pub(crate) fn load_step_bytes(&self) -> i64 {
         if self.fill.pairs.is_some() { 0 } else { self.page_bytes as i64 / 4 }
     }
@@ -203,7 +206,7 @@ impl Buckets {
     #[inline]
     pub(super) fn wants_split(&self, long_chain: bool) -> bool {
         let (load, limit) = self.load_and_limit(self.view().linear().bucket_count());
-        // Splits cannot divide a chain of equal hashes: the table grows for one to twice the size, no more.
+        // Splits cannot divide a chain of equal hashes, so long chains at most double the size of the table.
         load > limit || long_chain && load > limit / 2
     }
 
@@ -226,8 +229,8 @@ impl Buckets {
         (bytes * u128::from(limit.saturating_sub(load)) / u128::from(limit.max(1))) as u64 // at most `bytes`
     }
 
-    /// Merges up to `count` buckets while the load needs at most seven eighths of them; returns how many. Ends early
-    /// where another thread is changing the structure.
+    /// Merges up to `count` buckets while the load needs at most seven eighths of them. Returns how many were merged.
+    /// Ends early if another thread is changing the structure.
     pub(crate) fn merge_slack(&self, count: u32) -> Result<u32> {
         let has_slack = || {
             let max_bucket = self.view().max_bucket();

@@ -42,7 +42,7 @@ pub struct TableSurvey {
     pub fill_percent: f64,
     /// The load at which the table grows, unless `fill_factor` is set.
     pub fill_target_percent: f64,
-    /// The load at which it grows, in pairs a bucket, if it was set so.
+    /// The load at which it grows, in pairs per bucket, if set that way.
     pub fill_factor: Option<u32>,
     /// The hash function's name.
     pub hash: String,
@@ -54,7 +54,7 @@ pub struct TableSurvey {
     pub largest_bucket: u64,
     /// Buckets without a pair.
     pub empty_buckets: u64,
-    /// Bytes of memory that pages take now.
+    /// Bytes of memory that pages currently take.
     pub memory_bytes: u64,
     /// Splits since the table was opened.
     pub splits: u64,
@@ -63,8 +63,7 @@ pub struct TableSurvey {
 }
 
 impl Buckets {
-    /// Walks all buckets and measures them. The table may change during the walk; then the figures are not of one
-    /// moment.
+    /// Walks all buckets and measures them. If the table changes during the walk, the figures mix several moments.
     pub(crate) fn survey(&self, totals: Totals, proceed: Proceed<'_>) -> Result<TableSurvey> {
         self.pager.refuse_if_forked()?;
         let unit_bytes = self.pager.unit_bytes() as u64;

@@ -1,9 +1,9 @@
-//! Which slots of a page have a tag: all are compared at once, with the same instructions for any page.
+//! Finds the slots of a page that have a tag: all are compared at once, with the same instructions for any page.
 //!
-//! Without data-dependent branches, the processor can begin the next lookup while this one waits for memory; a loop
-//! over only the slots in use ends at a different place each time, which costs a mispredicted branch.
+//! Without data-dependent branches, the processor can begin the next lookup while this one waits for memory. A loop
+//! over only the slots in use would end after a different number of steps each time, which costs a mispredicted branch.
 //!
-//! Unsafe: calls functions of SSE2, which every x86-64 has. Tests compare it with the safe twin for other processors.
+//! Unsafe: calls SSE2 intrinsics, which every x86-64 has. Tests compare them with the safe twin for other processors.
 //! Not here: where the slots are, and how a tag is made (`page.rs`).
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions of SSE2 are called"))]
 
@@ -11,7 +11,7 @@
 pub const SLOTS_AT_ONCE: usize = 64;
 /// Runs of eight slots in them. A run begins two bytes before its first slot: eight times {u16 offset of the slot
 /// before, u16 tag}, from the low end of each word. With the tag in the upper half of each number, saturating packs
-/// keep the tags' comparisons and drop those of the offsets.
+/// keep the results of comparing tags and drop those of comparing offsets.
 pub const EIGHTS_AT_ONCE: usize = SLOTS_AT_ONCE / 8;
 /// Bytes before the first slot at which its run begins.
 pub const RUN_STARTS_BEFORE: usize = 2;
@@ -27,22 +27,22 @@ pub const FIRST_RUNS_BYTES: usize = RUN_STARTS_BEFORE + 4 * FIRST_SLOTS;
 #[derive(Clone, Copy, Default)]
 pub struct Matches(u64);
 
-/// Few pages have more slots than this, so a branch for them is predicted.
+/// Few pages have more slots than this, so a branch on it is predicted well.
 const USUAL_SLOTS: usize = 48;
 
 /// Slots in runs that begin in the first three lines of a page.
 const THREE_LINES_SLOTS: usize = 40;
 
 /// The first slot with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`EIGHTS_AT_ONCE`] runs;
-/// slots beyond the last do not matter. Where one of the first 24 has the tag, the others are not compared: these are
-/// in the same two cache lines as the page's header.
+/// slots from `count` on are ignored. The first 24 slots are in the same two cache lines as the page's header: if one
+/// of them has the tag, the others are not compared.
 #[inline(always)]
 pub fn first_match(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -> Option<usize> {
     let mut matches = equal_24(&eight, 0, tag);
     if matches == 0 {
         let last = if count > USUAL_SLOTS { equal_sixteen([eight(6), eight(7)], tag) } else { 0 };
-        // The run after them is in a line of its own. Where it has no slot in use, the one before is compared again,
-        // which changes nothing and takes no branch.
+        // The sixth run is in another cache line. If it has no slot in use, the fifth is compared again: that changes
+        // no result and needs no branch.
         let sixth = if count > THREE_LINES_SLOTS { 5 } else { 4 };
         let next = equal_sixteen([eight(3), eight(4)], tag) | equal_eight(eight(sixth), tag) << 16;
         matches = next << 24 | last << 48;
@@ -59,14 +59,14 @@ pub fn first_match_of_few(eight: impl Fn(usize) -> [u128; 2], count: usize, tag:
     first_of(equal_24(&eight, 0, tag), count)
 }
 
-/// Slots beyond the last have what was there before, and come after those in use.
+/// Slots beyond `count` have stale contents; they come after those in use, so a match there is ignored.
 #[inline(always)]
 fn first_of(matches: u64, count: usize) -> Option<usize> {
     let slot = matches.trailing_zeros() as usize;
     (slot < count).then_some(slot)
 }
 
-/// Bit i is set where slot i of three runs from `first` on has the tag.
+/// Bit i is set if slot i of three runs from `first` on has the tag.
 #[inline(always)]
 fn equal_24(eight: &impl Fn(usize) -> [u128; 2], first: usize, tag: u16) -> u64 {
     equal_sixteen([eight(first), eight(first + 1)], tag) | equal_eight(eight(first + 2), tag) << 16
@@ -103,7 +103,7 @@ use {eight_portable as equal_eight, sixteen_portable as equal_sixteen};
 #[cfg(target_arch = "x86_64")]
 use {eight_sse2 as equal_eight, sixteen_sse2 as equal_sixteen};
 
-/// Bit i is set where slot i of sixteen has the tag.
+/// Bit i is set if slot i of sixteen has the tag.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)] // the attribute for SSE2 would forbid it
 fn sixteen_sse2([first, second]: [[u128; 2]; 2], tag: u16) -> u64 {
@@ -112,16 +112,16 @@ fn sixteen_sse2([first, second]: [[u128; 2]; 2], tag: u16) -> u64 {
     unsafe { _mm_movemask_epi8(_mm_packs_epi16(equal_words(first, tag), equal_words(second, tag))) as u64 }
 }
 
-/// Bit i is set where slot i of eight has the tag.
+/// Bit i is set if slot i of eight has the tag.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn eight_sse2(slots: [u128; 2], tag: u16) -> u64 {
     use std::arch::x86_64::*;
-    // SAFETY: as above.
+    // SAFETY: SSE2 is part of x86-64; the functions have no other condition.
     unsafe { _mm_movemask_epi8(_mm_packs_epi16(equal_words(slots, tag), _mm_setzero_si128())) as u64 }
 }
 
-/// Eight words, with all bits set where the tag of a slot is equal.
+/// Eight words, with all bits set if the tag of a slot is equal.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn equal_words(slots: [u128; 2], tag: u16) -> std::arch::x86_64::__m128i {
@@ -129,9 +129,9 @@ fn equal_words(slots: [u128; 2], tag: u16) -> std::arch::x86_64::__m128i {
     // SAFETY: SSE2 is part of x86-64; the functions have no other condition.
     unsafe {
         let tags = _mm_set1_epi16(tag as i16);
-        // Not by `map`, which may become a call.
+        // Not `map`, which may become a call.
         let equal = |four: u128| _mm_cmpeq_epi16(_mm_set_epi64x((four >> 64) as i64, four as i64), tags);
-        // The sign of each number is whether its tag is equal, and saturation keeps it.
+        // The sign of each number shows whether its tag is equal; saturation keeps it.
         _mm_packs_epi32(equal(slots[0]), equal(slots[1]))
     }
 }
@@ -168,9 +168,9 @@ mod tests {
             count in 0..=SLOTS_AT_ONCE,
             wide: bool,
         ) {
-            // Also tags with the high bit set.
+            // Includes tags with the high bit set.
             let tag_of = |n: u16| if wide { n << 14 | n } else { n };
-            // Each number has the offset of the slot before and the tag.
+            // Each number is the offset of the slot before, and the tag.
             let offset_before = |i: usize| if i == 0 { 0 } else { slots[i - 1].1 };
             let slot = |i: usize| u64::from(tag_of(slots[i].0)) << 16 | u64::from(offset_before(i));
             let four = |i: usize| (0..4).map(|n| u128::from(slot(4 * i + n)) << (32 * n)).sum();

@@ -1,4 +1,4 @@
-//! Checking a whole table: every checksum, every page, every reference, every key's place.
+//! Checks a whole table: every checksum, every page, every reference, and that every key is in the right bucket.
 
 use super::linear_hash::Buckets;
 use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::*;
 struct Check<'t> {
     buckets: &'t Buckets,
     faults: Vec<Fault>,
-    /// One bit a unit, set where a reference to it was found.
+    /// One bit per unit, set once a reference to it was found.
     referred: Vec<u64>,
     found: Totals,
 }
@@ -74,7 +74,7 @@ impl Check<'_> {
         let unit_bytes = buckets.pager.unit_bytes() as u64;
         let first = buckets.groups[0].load(Relaxed) / unit_bytes;
         self.refer("bucket groups", first, u64::from(FRAME_UNITS));
-        // There may be one group more than there are buckets for, allocated for a split that did not happen.
+        // There may be one group more than the buckets need, allocated for a split that did not happen.
         for group in buckets.groups_in_first_frame() + 1..linear::GROUP_COUNT {
             let start = buckets.groups[group].load(Relaxed);
             if start == 0 {
@@ -163,7 +163,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares the units that are referred to with those marked as used.
+    /// Compares the units that references use with those marked as used.
     fn space(&mut self) {
         let (mut lost, mut unmarked) = (0u64, 0u64);
         for frame in 0..self.referred.len() {

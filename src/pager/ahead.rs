@@ -1,8 +1,8 @@
 //! Populates memory before growth reaches it.
 //!
-//! The kernel zeroes memory when it is first touched, 2 MiB at a time with large pages: 0.1 ms, and tens of ms on a
-//! virtual machine whose host has to find the memory. A thread touches the memory that a growing table uses next, so
-//! that no write waits for it. It works far enough ahead not to touch the writer's pages, and ends with the pool.
+//! The kernel zeroes memory when it is first touched, 2 MiB at a time with large pages. That takes 0.1 ms, and tens of
+//! ms on a virtual machine whose host must find the memory. A thread touches the memory that a growing table uses next,
+//! so that no write waits for it. It works far enough ahead not to touch the writer's pages, and ends with the pool.
 //!
 //! Not here: how far ahead (`space.rs`).
 #![expect(unsafe_code, reason = "memory is made ready by madvise")]
@@ -19,13 +19,13 @@ struct Range {
     bytes: usize,
 }
 
-// SAFETY: the thread that receives a range touches no byte of it; the kernel does, and changes none.
+// SAFETY: the receiving thread touches no byte of the range; only the kernel does, and it changes no content.
 unsafe impl Send for Range {}
 
 /// What the thread does.
 enum Request {
     Populate(Range),
-    /// Adds to the number those bytes that are populated.
+    /// Also adds the number of bytes that were populated to the counter.
     PopulateAndCount(Range, Arc<AtomicUsize>),
     PopulateToRead(Range),
     Run(Box<dyn FnOnce() + Send>),
@@ -40,9 +40,9 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// `None` where no thread can be started.
+    /// Starts the thread; `None` if no thread can be started.
     pub(super) fn start() -> Option<Ahead> {
-        // A thread that is further behind is of no use.
+        // Further behind than this, the thread would populate memory that is already in use.
         const WAITING_MAX: usize = 16;
         let (sender, requests) = sync_channel(WAITING_MAX);
         let stop = Arc::new(AtomicBool::new(false));
@@ -52,32 +52,32 @@ impl Ahead {
         Some(Ahead { requests: Some(sender), thread: Some(thread), stop, forks: forks() })
     }
 
-    /// Queues `bytes` bytes from `start` on. `false`: the queue is full, or this is a child of the process that
-    /// started the thread.
+    /// Queues `bytes` bytes from `start` on. Returns false if the queue is full, or if this is a child of the process
+    /// that started the thread.
     ///
     /// # Safety
-    /// They are memory of a mapping that outlives this `Ahead`, whatever is mapped over it meanwhile.
+    /// The bytes are memory of a mapping that outlives this `Ahead`, whatever else is mapped over it in the meantime.
     pub(super) unsafe fn request(&self, start: *mut u8, bytes: usize) -> bool {
         self.send(Request::Populate(Range { start, bytes }))
     }
 
-    /// As [`request`](Self::request); adds to `count` those bytes that were populated without an error.
+    /// Like [`request`](Self::request), and adds to `count` the bytes that were populated without an error.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`request`](Self::request).
     pub(super) unsafe fn request_counted(&self, start: *mut u8, bytes: usize, count: Arc<AtomicUsize>) -> bool {
         self.send(Request::PopulateAndCount(Range { start, bytes }, count))
     }
 
-    /// As [`request`](Self::request), for memory that is only read.
+    /// Like [`request`](Self::request), for memory that is only read.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`request`](Self::request).
     pub(super) unsafe fn request_to_read(&self, start: *mut u8, bytes: usize) -> bool {
         self.send(Request::PopulateToRead(Range { start, bytes }))
     }
 
-    /// Queues `work`, which allocates memory that is not the pool's. `false` as above.
+    /// Queues `work`, which allocates memory outside the pool. Returns false as `request` does.
     pub(super) fn run(&self, work: Box<dyn FnOnce() + Send>) -> bool {
         self.send(Request::Run(work))
     }
@@ -103,17 +103,17 @@ impl Drop for Ahead {
     }
 }
 
-/// The advice that populates memory to write to, and to read.
+/// The `madvise` values that populate memory for writing and for reading.
 #[cfg(target_os = "linux")]
 const POPULATE: (libc::c_int, libc::c_int) = (libc::MADV_POPULATE_WRITE, libc::MADV_POPULATE_READ);
 #[cfg(not(target_os = "linux"))]
 const POPULATE: (libc::c_int, libc::c_int) = (0, 0);
 
 fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
-    // A large page at a time, so that closing the pool need not wait long.
+    // One large page per call, so that closing the pool need not wait long.
     const STEP_BYTES: usize = 2 << 20;
-    // Advice starts at a page boundary, as the mapping does. Where pages are larger, the kernel refuses some of it,
-    // which is harmless.
+    // Ranges must start at a page boundary, as the mapping does. If the system's pages are larger, the kernel refuses
+    // some of them, which is harmless.
     const PAGE_BYTES: usize = 4096;
     for request in requests {
         let (Range { start, bytes }, advice, count) = match request {

@@ -1,28 +1,28 @@
-//! Begins to read frames that an open will need, so that the disk works on many at a time.
+//! Starts reading frames that an open will need, so that the disk works on many at a time.
 //!
-//! A replay knows the keys of many records before it makes their changes. Frame after frame, each change would wait for
-//! the disk; announced together, in the order of the file and with near ones joined, they are read as fast as the disk
-//! reads, and a replay that needs most frames reads the file once, from its beginning to its end.
+//! A replay knows the keys of many records before it applies their changes. One frame at a time, each change would wait
+//! for the disk. Announced together, sorted by file offset and with nearby ones joined, the frames are read as fast as
+//! the disk can. A replay that needs most frames reads the file once, from beginning to end.
 //!
-//! Nothing here fails: a frame that cannot be read is an error of the change that needs it.
+//! Errors are ignored here: the change that needs an unreadable frame reports it.
 
 use super::Pager;
 use super::pool::FrameNo;
 use std::sync::atomic::Ordering::*;
 
-/// Frames between two that are needed are read with them if they take no more bytes: less than another request costs.
+/// Gaps between needed frames are read with them if they are no longer than this: that costs less than another request.
 const GAP_BYTES: usize = 64 << 10;
 /// Bytes asked for at once.
 const RUN_BYTES: usize = 2 << 20;
 
 impl Pager {
-    /// Whether `frame` would have to be read from the file.
+    /// Whether using `frame` would read it from the file.
     #[inline]
     pub(crate) fn is_to_be_read(&self, frame: FrameNo) -> bool {
         frame < self.file_frames.load(Relaxed) && !self.pool.is_resident(frame)
     }
 
-    /// Begins to read these frames of the file into the system's cache, unless it seems to have them.
+    /// Starts reading these frames of the file into the system's cache, unless it seems to have them.
     pub(crate) fn announce(&self, frames: &mut Vec<FrameNo>) {
         let Some(file) = self.file.as_ref().filter(|_| !frames.is_empty()) else { return };
         frames.sort_unstable();
@@ -40,8 +40,8 @@ impl Pager {
     }
 }
 
-/// What to ask for, for sorted frames: first frame and number, at most `count_max`. Frames at most `gap` apart are of
-/// one run.
+/// Splits sorted frames into runs: the first frame and the number of frames, at most `count_max`. Frames at most `gap`
+/// apart are in one run.
 fn runs(frames: &[FrameNo], gap: FrameNo, count_max: FrameNo) -> impl Iterator<Item = (FrameNo, FrameNo)> {
     frames.chunk_by(move |&before, &next| next - before <= gap).flat_map(move |run| {
         let end = run[run.len() - 1] + 1;

@@ -1,12 +1,12 @@
 //! Reads a frame and its neighbours together, for scans of a file that is open for reading.
 //!
-//! After each read from such a file the pager asks whether a writer has begun a checkpoint: four system calls, which
-//! cost more than the read. A scan needs every frame once, in hash order, which jumps through the file. So it asks for
-//! the aligned run of frames around the next one, which takes one read and one question, if the cache holds the whole
-//! file. With a smaller cache, frames might be evicted before the scan comes to them.
+//! After each read from such a file the pager checks whether a writer has begun a checkpoint. That takes four system
+//! calls, which cost more than the read. A scan needs every frame once, in hash order, which jumps through the file. If
+//! the cache holds the whole file, the scan reads the aligned run of frames around the next one, with one read and one
+//! check. With a smaller cache, frames might be evicted before the scan reaches them.
 //!
-//! Nothing here fails: frames that cannot be read, or do not have their checksums, stay away, and the read that needs
-//! one says why. Not here: the question itself (`refuse_if_stale`).
+//! Errors are ignored here: frames that cannot be read, or whose checksums do not match, do not become resident, and
+//! the read that needs one reports the error. Not here: the check for a checkpoint (`refuse_if_stale`).
 
 use super::Pager;
 use super::pool::FrameNo;
@@ -16,12 +16,12 @@ use std::sync::atomic::Ordering::*;
 const RUN_BYTES: usize = 64 << 10;
 
 impl Pager {
-    /// Whether [`bring_around`](Self::bring_around) gains anything.
+    /// Whether [`bring_around`](Self::bring_around) is worth calling.
     pub(crate) fn brings_around(&self) -> bool {
         self.read_only && self.file.is_some() && self.has_cache_for(self.file_frames.load(Acquire))
     }
 
-    /// Makes the frames around `frame` resident, if it is not.
+    /// Makes the frames around `frame` resident, if `frame` is not.
     pub(crate) fn bring_around(&self, frame: FrameNo) {
         let file_frames = self.file_frames.load(Acquire);
         if frame < file_frames && !self.pool.is_resident(frame) {
@@ -37,7 +37,7 @@ impl Pager {
         let first = frame - frame % run;
         let end = file_frames.min(first + run);
         let mut bytes = vec![0; bytes_of(end - first)];
-        // The question comes after the read: frames from before a checkpoint only.
+        // The check comes after the read, so that all frames are from before a checkpoint.
         if file.read_at(&mut bytes, first as u64 * self.frame_bytes() as u64).is_err()
             || self.refuse_if_stale(file.as_ref()).is_err()
         {

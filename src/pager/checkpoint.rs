@@ -1,20 +1,20 @@
 //! Checkpoint: dirty frames reach the file together or not at all.
 //!
 //! ```text
-//! reserve     disk space for all that follows (`room.rs`); after an error here nothing has changed
+//! reserve     disk space for all that follows (`room.rs`); an error here leaves everything unchanged
 //! freeze      between two writes: list the dirty frames, encode the header
-//! new frames  write those beyond the end of the last checkpoint to their places; sync
+//! new frames  write those beyond the end of the last checkpoint to their locations; sync
 //! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- the commit point
-//! in place    write the journalled frames to their places in the file; sync
+//! in place    write the journalled frames to their locations in the file; sync
 //! remove      the journal
 //! ```
 //!
-//! A crash before the journal is complete leaves the file unchanged; after that, the next open finds a complete
-//! journal and installs it, any number of times. A journal is complete if the checksums of its header, its index and
-//! every frame match.
+//! A crash before the journal is complete leaves the file unchanged. After a later crash, the next open finds a
+//! complete journal and installs it; installing it repeatedly does no harm. A journal is complete if the checksums of
+//! its header, its index and every frame match.
 //!
-//! Writers go on while the frames are written: one that changes a frozen frame that is not yet copied saves its
-//! content first (`pool.rs`, `mark_dirty`).
+//! Writers continue while the frames are written. A writer that changes a frozen frame that is not yet copied first
+//! saves the frame's content (`pool.rs`, `mark_dirty`).
 //!
 //! Source: docs/architecture.md, "Checkpoint"; the double write is InnoDB's. Format: docs/format.md, "Checkpoint
 //! journal".
@@ -42,32 +42,33 @@ pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
     nonzero(crc32c_append(crc32c(&frame.to_le_bytes()), bytes))
 }
 
-/// The state of the table at one moment between writes, to be written while writers go on.
+/// The state of the table at one moment between writes, to be written while writers continue.
 pub(crate) struct Frozen {
     frames: Vec<FrameNo>,
     frame_count: u32,
-    /// Frames of the file from here on are new since the last checkpoint, whatever their old content.
+    /// Frames of the file from here on are new since the last checkpoint, whatever the file contains there.
     cut: u32,
     /// Frames from here on are not part of the last checkpoint: they need no journal.
     direct_from: FrameNo,
-    /// Records of the log refer to bytes of the file beyond the last checkpoint: they stay until this one is complete.
+    /// Records of the log refer to bytes of the file beyond the last checkpoint: these bytes must stay until this
+    /// checkpoint is complete.
     keep_end: bool,
     /// Bytes that the file must have before this checkpoint is complete.
     bytes_needed: u64,
     header: Vec<u8>,
     sequence: u64,
-    /// Empty so far.
+    /// The journal, still empty.
     journal: Box<dyn File>,
 }
 
 impl Pager {
-    /// Records the state of this moment, with `root` for the header, and begins a new segment of the log with room for
-    /// a record of `log_bytes`. `room` is that of [`reserve_checkpoint`](Self::reserve_checkpoint), under the same
+    /// Records the current state, with `root` for the header, and begins a new segment of the log with room for a
+    /// record of `log_bytes`. `room` comes from [`reserve_checkpoint`](Self::reserve_checkpoint), under the same
     /// checkpoint lock. The caller keeps writers out.
     ///
     /// # Errors
-    /// Those of beginning a segment and of reserving more room, and [`ErrorKind::Io`] where a map frame has to be read;
-    /// nothing has changed.
+    /// Those of beginning a segment and of reserving more room, and [`ErrorKind::Io`] if a map frame must be read.
+    /// Nothing has changed then.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64, mut room: CheckpointRoom) -> Result<Frozen> {
         self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.free_kept()?;
@@ -82,8 +83,8 @@ impl Pager {
             }
             None => self.sequence.load(Relaxed) + 1,
         };
-        // From here on this checkpoint is written, as of this moment, before any later content of these units. Without
-        // it, records still refer to them.
+        // From here on this checkpoint must be written as of this moment, before any later content of these units:
+        // until it is, records of the log still refer to them.
         self.free_quarantined().inspect_err(|e| self.poison(e.message()))?;
         if let Some(log) = self.log.as_ref().filter(|_| planted(Bug::SegmentFreedEarly)) {
             log.release(sequence)?;
@@ -100,8 +101,8 @@ impl Pager {
         Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, bytes_needed, header, sequence, journal })
     }
 
-    /// Writes the frozen state. After an error the file has the last checkpoint, or this one once the journal is
-    /// installed, and the handle is poisoned.
+    /// Writes the frozen state. After an error the handle is poisoned, and the file has the last checkpoint, or this
+    /// one once the journal is installed.
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
         self.write_checkpoint(frozen).map_err(Error::ending_writes).inspect_err(|e| self.poison(e.message()))
     }
@@ -112,7 +113,7 @@ impl Pager {
         frozen.frames.dedup();
         debug_assert!(!self.scratch, "a temporary file has no checkpoints");
         let index = self.write_journalled(&frozen, file.as_ref())?;
-        // Before a frame may be evicted: beyond the file's end it would be read back as zeros.
+        // Before any frame may be evicted: a frame beyond the file's end would be read back as zeros.
         self.file_frames.store(frozen.frame_count, Release);
         self.checkpoint_frames.store(frozen.frame_count, Release);
         for &(frame, _) in &index {
@@ -122,7 +123,7 @@ impl Pager {
         self.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
         self.counts.checkpoints.fetch_add(1, Relaxed);
         self.complete_through_period(frozen.frame_count);
-        // In this order: frames are spilled again once the checkpoint has its number, into an empty shadow file.
+        // In this order: no frame is spilled until the checkpoint has its number, and by then the shadow file is empty.
         self.resume_spilling();
         self.sequence.store(frozen.sequence, Release);
         self.log.as_ref().map_or(Ok(()), |log| log.release(frozen.sequence))
@@ -132,34 +133,35 @@ impl Pager {
         let path = journal_path(&self.path);
         let fail = |what: &'static str| move |e| Error::io(&self.path, what, e);
         let journal = frozen.journal.as_ref();
-        // The name may by now belong to another table's journal.
+        // By now the name may belong to another table's journal.
         let remove_named = || if journal.is_at(&path)? { self.storage.remove(&path) } else { Ok(()) };
-        // The cache may show a complete journal that the disk does not have, so no open may find it, now or after a
-        // power loss.
+        // The cache may show a complete journal that the disk does not have. No open may find such a journal, now or
+        // after a power loss.
         let forget = |_: &Error| drop(remove_named().and_then(|()| self.storage.sync_names(&path)));
         self.refuse_if_moved().inspect_err(forget)?;
         let mut size = FileSize { frame_bytes: self.frame_bytes(), cut: frozen.cut, frame_count: frozen.frame_count };
         if frozen.direct_from != FrameNo::MAX {
             if !frozen.keep_end {
-                // Remove what an interrupted checkpoint left beyond the end before new frames are written there.
+                // Remove what an interrupted checkpoint left beyond the end, before new frames are written there.
                 set_frame_count(file, size.frame_bytes, size.cut, size.frame_count)
                     .map_err(fail("set the length of"))
                     .inspect_err(forget)?;
             }
-            // Writers may be writing through beyond the end of this checkpoint, now and when it is installed.
+            // Writers may be writing through beyond the end of this checkpoint, now and while it is installed.
             size.cut =
                 if self.writes_through() && !planted(Bug::ThroughCutOff) { CUT_NOTHING } else { size.frame_count };
         }
         let (all, index) = self.write_journal(frozen, size, journal, file).inspect_err(forget)?;
         self.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
-        // A crash in what follows leaves a file that is of no use without the journal beside it.
+        // A crash from here on leaves a file that is of no use without the journal.
         self.refuse_if_moved().inspect_err(forget)?;
         let cut = install_frames(journal, file, size, &index).map_err(fail("write a checkpoint to"))?;
         self.space().forget_reserved(cut);
-        // While the journal is there: an open would install it in what is left.
+        // While the journal still exists: the next open would install it in what is left.
         self.refuse_shorter(file, u64::from(frozen.frame_count) * self.frame_bytes() as u64)?;
-        // Unsynced on purpose: installing the journal again changes nothing until the next one replaces it, except that
-        // it may cut off values that are written beyond from now on. Their sync makes the removal durable.
+        // Unsynced on purpose. Until the next journal replaces this one, installing it again changes nothing, except
+        // that it may cut off values that are written beyond the end from now on. The sync of such values makes the
+        // removal durable.
         remove_named().map_err(fail("remove the journal of"))?;
         if size.cut != CUT_NOTHING {
             self.note_removed_journal();
@@ -167,8 +169,8 @@ impl Pager {
         Ok(all)
     }
 
-    /// Writes the frozen frames to the journal, or, if they are new, to their places. Returns all frames, and those in
-    /// the journal.
+    /// Writes the frozen frames to the journal, or, if they are new, to their locations in the file. Returns all
+    /// frames, and those in the journal.
     fn write_journal(
         &self,
         frozen: &Frozen,
@@ -179,7 +181,8 @@ impl Pager {
         let direct = DirectWriter::new(file, self.frame_bytes(), frozen.direct_from);
         let mut writer = JournalWriter::new(journal, direct, self.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
-        // Before the commit point: frames that this checkpoint does not write would be lost.
+        // Must precede the commit point: frames that were cut off and that this checkpoint does not write would be
+        // lost.
         self.refuse_shorter(file, frozen.bytes_needed)?;
         let id = CheckpointId { table_id: self.table_id, sequence: frozen.sequence, base: self.sequence.load(Relaxed) };
         writer.finish(id, size).map_err(|e| self.journal_error(e.into()))
@@ -192,7 +195,8 @@ impl Pager {
         }
     }
 
-    /// Copies the frozen frames, as they were when frozen, to `sink`, then their checksum frames and the header.
+    /// Copies the frozen frames to `sink`, with the content they had when frozen, then their checksum frames and the
+    /// header.
     fn copy_frames(&self, frozen: &Frozen, sink: &mut JournalWriter<'_>) -> std::result::Result<(), JournalError> {
         let mut late = Vec::new();
         for &frame in &frozen.frames {
@@ -216,7 +220,7 @@ impl Pager {
                 FrozenFrame::Preserved => late.push(frame),
             }
         }
-        // Contents that writers saved. All are here by now: every frozen frame has been visited.
+        // Contents that writers saved. The list is complete by now: every frozen frame has been visited.
         let mut preserved: HashMap<FrameNo, Box<[u8]>> = self.pool.take_preserved().into_iter().collect();
         for frame in late {
             let bytes =
@@ -276,7 +280,7 @@ struct JournalWriter<'a> {
     written: u64,
     /// Frames in the journal.
     index: FrameSums,
-    /// All frames, including those written to their places.
+    /// All frames, including those written directly to the file.
     all: FrameSums,
     direct: DirectWriter<'a>,
 }
@@ -306,7 +310,7 @@ impl<'a> JournalWriter<'a> {
 
     /// Writes the index and the header and syncs. Returns all frames, and those in the journal.
     fn finish(mut self, id: CheckpointId, size: FileSize) -> std::io::Result<(FrameSums, FrameSums)> {
-        // Before the journal is complete, since a complete journal implies that they are written.
+        // First, since a complete journal implies that these frames are written.
         self.direct.finish()?;
         self.flush()?;
         let index: Vec<u8> =
@@ -331,7 +335,7 @@ impl<'a> JournalWriter<'a> {
 }
 
 impl JournalWriter<'_> {
-    /// A place for the bytes of `frame`, the next one; `push` or `note` with that frame follows, or neither.
+    /// The buffer for the bytes of `frame`, the next one. Call `push` or `note` with that frame next, or neither.
     fn place(&mut self, frame: FrameNo) -> std::io::Result<&mut [u8]> {
         if frame >= self.direct.from {
             return self.direct.place(frame);
@@ -342,7 +346,7 @@ impl JournalWriter<'_> {
         Ok(&mut self.buffer[self.filled..self.filled + self.frame_bytes])
     }
 
-    /// Adds the frame whose bytes are in its place.
+    /// Adds the frame whose bytes are in the buffer.
     fn push(&mut self, frame: FrameNo) -> std::io::Result<()> {
         if frame >= self.direct.from {
             self.all.push((frame, self.direct.push(frame)));
@@ -355,12 +359,12 @@ impl JournalWriter<'_> {
         Ok(())
     }
 
-    /// Notes the frame whose bytes are in its place, which the file has already.
+    /// Notes the frame whose bytes are in the buffer, and which the file already has.
     fn note(&mut self, frame: FrameNo) {
         self.all.push((frame, self.direct.note(frame)));
     }
 
-    /// Notes a frame with this checksum, which the file has already.
+    /// Notes a frame with this checksum, which the file already has.
     fn note_spilled(&mut self, frame: FrameNo, sum: u32) {
         self.all.push((frame, sum));
         self.direct.wrote = true;
@@ -372,7 +376,7 @@ impl JournalWriter<'_> {
     }
 }
 
-/// Writes new frames to their places, adjacent ones with one call.
+/// Writes new frames to their locations in the file, adjacent ones with one call.
 struct DirectWriter<'a> {
     file: &'a dyn File,
     frame_bytes: usize,
@@ -394,7 +398,7 @@ impl<'a> DirectWriter<'a> {
         DirectWriter { file, frame_bytes, from, run: Vec::new(), filled: 0, next: 0, wrote: false }
     }
 
-    /// A place for the bytes of `frame`, where they are written from.
+    /// The part of the buffer for the bytes of `frame`.
     fn place(&mut self, frame: FrameNo) -> std::io::Result<&mut [u8]> {
         const RUN_BYTES: usize = 1 << 20;
         if frame != self.next || self.filled == self.run.len() {
@@ -411,7 +415,7 @@ impl<'a> DirectWriter<'a> {
         frame_sum(frame, &self.run[self.filled..self.filled + self.frame_bytes])
     }
 
-    /// Adds the frame in its place; returns its checksum.
+    /// Adds the frame in the buffer; returns its checksum.
     fn push(&mut self, frame: FrameNo) -> u32 {
         let sum = self.sum(frame);
         self.filled += self.frame_bytes;
@@ -419,7 +423,7 @@ impl<'a> DirectWriter<'a> {
         sum
     }
 
-    /// The checksum of the frame in its place, which the file has already.
+    /// The checksum of the frame in the buffer, which the file already has.
     fn note(&mut self, frame: FrameNo) -> u32 {
         self.wrote = true;
         self.sum(frame)
@@ -465,8 +469,8 @@ pub(super) struct FileSize {
 /// The `cut` of a checkpoint that cuts nothing off.
 const CUT_NOTHING: u32 = u32::MAX;
 
-/// Copies the frames of a complete journal to their places, sets the file's length, and syncs. Returns whether it cut
-/// the file.
+/// Copies the frames of a complete journal to their locations, sets the file's length, and syncs. Returns whether it
+/// cut the file.
 fn install_frames(
     journal: &dyn File,
     file: &dyn File,
@@ -482,7 +486,7 @@ fn install_frames(
         let bytes = &mut buffer[..chunk.len() * frame_bytes];
         journal.read_at(bytes, at)?;
         at += bytes.len() as u64;
-        // Adjacent frames go in one write.
+        // Adjacent frames are written with one call.
         let mut start = 0;
         while start < chunk.len() {
             let mut end = start + 1;
@@ -497,7 +501,7 @@ fn install_frames(
     file.sync().map(|()| cuts)
 }
 
-/// Installs the journal beside `path` if it is complete, then removes it.
+/// Installs the journal of the table at `path` if it is complete, then removes it.
 pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     if !may_have_journal(path, file)? {
         return Ok(());
@@ -517,7 +521,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?
     {
         check_belongs(&journal_path, file, size, &header)?;
-        // Its writer may have been killed before it synced the file: the bytes may be in the cache alone.
+        // Its writer may have been killed before it synced the journal: the bytes may be in the cache only.
         journal.sync().map_err(|e| Error::io(&journal_path, "sync", e))?;
         storage.sync_names(&journal_path).map_err(|e| Error::io(&journal_path, "sync the directory of", e))?;
         install_frames(journal.as_ref(), file, size, &index)
@@ -540,7 +544,7 @@ pub(super) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File
     refuse_half_installed(storage, path, file)
 }
 
-/// Whether there may be a complete journal beside `path`. Its magic is written last.
+/// Whether there may be a complete journal for the table at `path`. Its magic is written last.
 pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
@@ -551,7 +555,7 @@ pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
     Ok(journal.read_at(&mut magic, 0).is_ok() && magic == MAGIC)
 }
 
-/// An error where a complete journal exists: the table's frames may be from two checkpoints.
+/// Returns an error if a complete journal exists: the table's frames may then be from two checkpoints.
 pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
@@ -568,21 +572,21 @@ pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &d
     ))
 }
 
-/// Whether this is a table, or a file that is becoming one, so that a journal beside it belongs to it. Any other file
-/// is left untouched; the header, which is read next, gives the error.
+/// Whether this is a table, or a file that is becoming one, so that a journal next to it belongs to it. Any other file
+/// is left untouched; the open reads the header next and reports the error.
 pub(super) fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
     let mut start = [0; 12];
     let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     if bytes >= start.len() as u64 {
         file.read_at(&mut start, 0).map_err(|e| Error::io(path, "read the header of", e))?;
     }
-    // Zeros: the first checkpoint set the file's length and had not reached frame 0.
+    // All zeros: the first checkpoint had set the file's length but had not reached frame 0.
     let zeros = start == [0; 12] && (bytes == 0 || bytes >= start.len() as u64);
     Ok(zeros || start[..8] == super::MAGIC && u32_at(&start, 8) == FORMAT_VERSION)
 }
 
-/// Checks that a complete journal makes a table of version 1, and that `file` is its table: one with the checkpoint
-/// before, with this one, or torn.
+/// Checks that a complete journal makes a table of version 1, and that `file` is its table: one with the previous
+/// checkpoint, with this one, or torn.
 pub(super) fn check_belongs(path: &Path, file: &dyn File, size: FileSize, header: &JournalHeader) -> Result<()> {
     let shown = path.display();
     let new = header.table.as_deref().filter(|bytes| bytes[..8] == super::MAGIC);
@@ -624,7 +628,7 @@ fn header_is_intact(bytes: &[u8]) -> bool {
     header_sum(bytes) == u32_at(bytes, super::HEADER_BYTES - 4)
 }
 
-/// A journal apart from its frames: the number of the checkpoint, and its last frame if that is frame 0.
+/// A journal without its frames: the number of the checkpoint, and the content of its last frame if that is frame 0.
 pub(super) struct JournalHeader {
     id: CheckpointId,
     table: Option<Vec<u8>>,

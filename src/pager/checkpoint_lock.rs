@@ -1,7 +1,7 @@
 //! The checkpoint lock: one thread at a time makes a checkpoint.
 //!
-//! Other threads may wait for its end, or until it has begun a new segment of the log. A backup holds the lock for
-//! long; writers beside it behave differently (`table/checkpoint.rs`).
+//! Other threads may wait for its end, or until it has begun a new segment of the log. A backup holds the lock for a
+//! long time; writers behave differently during one (`table/checkpoint.rs`).
 
 use super::interleave;
 use super::pool::refuse_to_wait_with_values;
@@ -21,7 +21,7 @@ enum Holder {
     #[default]
     No,
     Short,
-    /// For longer than a checkpoint takes, by this thread.
+    /// By this thread, for longer than a checkpoint takes.
     Long(HolderId),
 }
 
@@ -80,7 +80,7 @@ impl CheckpointLock {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldDeadlock`] where this thread holds the lock for long.
+    /// [`ErrorKind::WouldDeadlock`] if this thread holds the lock for a long time.
     pub(crate) fn acquire(self: &Arc<Self>) -> Result<CheckpointGuard> {
         loop {
             if let Some(guard) = self.try_acquire() {
@@ -90,10 +90,11 @@ impl CheckpointLock {
         }
     }
 
-    /// Waits until the lock is free or `enough` returns true. Its argument: whether the lock is held for long.
+    /// Waits until the lock is free or `enough` returns true. `enough` is called with whether the lock is held for a
+    /// long time.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldDeadlock`] where this thread holds the lock for long.
+    /// [`ErrorKind::WouldDeadlock`] if this thread holds the lock for a long time.
     pub(crate) fn wait_until(&self, enough: impl Fn(bool) -> bool) -> Result<()> {
         let waits = |holder: Holder| holder != Holder::No && !enough(matches!(holder, Holder::Long(_)));
         let mut holder = self.lock();
@@ -119,7 +120,7 @@ impl CheckpointLock {
         Ok(())
     }
 
-    /// Waits a moment for a long hold to end: a backup may be about to finish; otherwise this slows writers down.
+    /// Waits briefly for a long hold to end: a backup may be about to finish. If not, this slows writers down.
     pub(crate) fn wait_a_moment(&self) {
         const MOMENT: Duration = Duration::from_millis(200);
         let holder = self.lock();

@@ -1,14 +1,14 @@
 //! Copies of a whole file, as of its last checkpoint.
 //!
 //! The holder of the checkpoint lock copies a file that no thread writes ([`Pager::copy_checkpoint`]). Other processes
-//! copy the file, then check whether a checkpoint came between ([`copy_file`]):
+//! copy the file, then check whether a checkpoint was written in the meantime ([`copy_file`]):
 //!
 //! ```text
 //! no complete journal    header A    copy    no complete journal    header A again: the copy is one checkpoint
 //! ```
 //!
-//! A checkpoint writes to frames of the one before only while its journal is complete, and writes the header last. So
-//! if a write fell into the copy, the journal still exists or the header differs.
+//! A checkpoint overwrites frames of the previous one only while its journal is complete, and writes the header last.
+//! So if a write overlapped the copy, the journal still exists or the header differs.
 //!
 //! Zeros are not written: they become holes of the copy.
 
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-/// A file to copy to, and its progress function: bytes copied, bytes in all; `false` cancels.
+/// A file to copy to, and its progress function, called with bytes copied and bytes in all; it returns false to cancel.
 pub(crate) struct Target<'a> {
     pub file: &'a dyn File,
     pub path: &'a Path,
@@ -28,8 +28,8 @@ pub(crate) struct Target<'a> {
 }
 
 impl Pager {
-    /// Copies the file as the last checkpoint left it; the caller prevents another one. `false`: cancelled by
-    /// `target.step`.
+    /// Copies the file as the last checkpoint left it; the caller prevents another one. Returns false if `target.step`
+    /// cancelled it.
     pub(crate) fn copy_checkpoint(&self, target: &mut Target<'_>) -> Result<bool> {
         let Some(file) = &self.file else { return Ok(false) };
         let bytes = u64::from(self.checkpoint_frames.load(Acquire)) * self.frame_bytes() as u64;
@@ -37,10 +37,10 @@ impl Pager {
     }
 }
 
-/// Copies the file at `path` as of its last checkpoint, while another process may be writing it. `false`: cancelled by
-/// `target.step`.
+/// Copies the file at `path` as of its last checkpoint, while another process may be writing it. Returns false if
+/// `target.step` cancelled it.
 pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<'_>) -> Result<bool> {
-    // A writer that makes one checkpoint after another leaves pauses between; the waits are for those.
+    // A writer that makes one checkpoint after another pauses between them; the retries aim for a pause.
     const TRIES: u32 = 50;
     const WAIT: Duration = Duration::from_millis(100);
     let file = super::file::open_to_read(storage, path)?;
@@ -52,7 +52,7 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
         let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
         match copied {
             Ok(Some(copied)) => return Ok(copied),
-            // Without a writer, another try will not help. A half-written header looks corrupt.
+            // Without a writer, retrying does not help. With one, a half-written header looks corrupt.
             Err(e) if !writer || !matches!(e.kind(), ErrorKind::Locked | ErrorKind::Corrupt) => return Err(e),
             Err(e) if tries == TRIES => return Err(e),
             Ok(None) if tries == TRIES => {
@@ -76,7 +76,7 @@ pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
     Ok(!writer && super::wal::has_segments(storage, path))
 }
 
-/// `None` where a checkpoint came between.
+/// Returns `None` if a checkpoint was written during the copy.
 fn copy_once(storage: &dyn Storage, path: &Path, file: &dyn File, target: &mut Target<'_>) -> Result<Option<bool>> {
     refuse_half_installed(storage, path, file)?;
     let before = header_of(path, file)?;
@@ -101,7 +101,7 @@ fn copy_bytes(from: &dyn File, path: &Path, bytes: u64, target: &mut Target<'_>)
     const STEP_BYTES: u64 = 1 << 20;
     /// Shorter runs of zeros are written with their neighbours.
     const HOLE_BYTES: usize = 1 << 16;
-    // The content that an earlier try left would show through the holes.
+    // Emptied first: the content that an earlier try left would show through the holes.
     let sized = target.file.set_len(0).and_then(|()| target.file.set_len(bytes));
     sized.map_err(|e| Error::io(target.path, "set the length of", e))?;
     let mut buffer = vec![0; STEP_BYTES as usize];

@@ -6,13 +6,12 @@
 //!                         Damaged    its checksum is intact and does not match; or the frame cannot be read
 //! ```
 //!
-//! Nothing is written, nothing is cached but checksums, and no frame waits for another. An intact header gives the
-//! places of the checksum frames ([`DamagedFile::header`]); otherwise the caller finds them
-//! ([`DamagedFile::lay_out`]). A single checksum that matches proves its frame even in a damaged checksum frame: 32
-//! bits do not match by chance.
+//! Nothing is written, only checksums are cached, and no frame waits for another. An intact header gives the locations
+//! of the checksum frames ([`DamagedFile::header`]); otherwise the caller finds them ([`DamagedFile::lay_out`]). A
+//! single matching checksum proves its frame even in a damaged checksum frame: 32 bits do not match by chance.
 //!
-//! The frames of a complete checkpoint journal beside the file replace those in the file, as an open for writing would
-//! install it. An incomplete journal is ignored, as in an open.
+//! If there is a complete checkpoint journal, its frames replace those in the file, as when an open for writing
+//! installs it. An incomplete journal is ignored, as by an open.
 //!
 //! Not here: the content of frames (`salvage/`).
 
@@ -42,7 +41,7 @@ pub(crate) enum State {
 /// An intact header.
 pub(crate) struct WholeHeader {
     pub frame_count: u32,
-    /// The table's number and that of the checkpoint, which its log has.
+    /// The table's number, which its log also has, and the number of the checkpoint.
     pub table_id: u64,
     pub sequence: u64,
     pub root: Vec<u8>,
@@ -87,7 +86,7 @@ pub(crate) struct DamagedFile {
 }
 
 impl DamagedFile {
-    /// Opens the file at `path`, and the journal beside it. Frames have the smallest size until
+    /// Opens the file at `path`, and its journal if there is one. Frames have the smallest size until
     /// [`header`](Self::header) or [`lay_out`](Self::lay_out) sets it.
     pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<DamagedFile> {
         let file = open_to_read(storage, path)?;
@@ -143,7 +142,7 @@ impl DamagedFile {
             ));
         }
         checkpoint::check_belongs(&journal_path, self.file.as_ref(), size, &header)?;
-        // Where a frame occurs twice, the later one counts.
+        // If a frame occurs twice, the later one counts.
         let frames = index.iter().enumerate().map(|(i, &(frame, _))| (frame, i as u32)).collect();
         self.frame_bytes = size.frame_bytes;
         self.frame_count = size.frame_count;
@@ -152,8 +151,8 @@ impl DamagedFile {
         Ok(())
     }
 
-    /// Reads the header; if it is intact, lays out the frames. Otherwise returns what is wrong with it. An error where
-    /// the file is of another version.
+    /// Reads the header. If it is intact, lays out the frames; otherwise returns what is wrong with it. Fails if the
+    /// file is of another version.
     pub(crate) fn header(&mut self, path: &Path) -> Result<std::result::Result<WholeHeader, String>> {
         let mut bytes = vec![0; HEADER_BYTES];
         let read = match &self.journal {
@@ -200,7 +199,7 @@ impl DamagedFile {
         }))
     }
 
-    /// Sets the frame size, and the checksum frame of each zone, where no header gives them.
+    /// Sets the frame size, and the checksum frame of each zone, if the header is damaged.
     pub(crate) fn lay_out(&mut self, frame_bytes: usize, sum_frames: BTreeMap<u32, FrameNo>) {
         self.frame_bytes = frame_bytes;
         self.frame_count = u32::try_from(self.file_bytes / frame_bytes as u64).unwrap_or(u32::MAX);
@@ -225,14 +224,15 @@ impl DamagedFile {
         std::mem::take(&mut self.notes)
     }
 
-    /// Whether the file ends before this frame.
+    /// Whether the file ends before the end of this frame.
     pub(crate) fn is_absent(&self, frame: FrameNo) -> bool {
         let end = (u64::from(frame) + 1) * self.frame_bytes as u64;
         let in_journal = self.journal.as_ref().is_some_and(|j| frame >= j.cut || j.frames.contains_key(&frame));
         frame >= self.frame_count || end > self.file_bytes && !in_journal
     }
 
-    /// Whether the file ends before this frame, so that all later ones are absent too, except those in the journal.
+    /// Whether this frame and all later ones are absent. With a journal, which may have any of them, returns true only
+    /// from the frame count on.
     pub(crate) fn is_absent_behind(&self, frame: FrameNo) -> bool {
         frame >= self.frame_count || self.journal.is_none() && self.is_absent(frame)
     }
@@ -285,8 +285,8 @@ impl DamagedFile {
             return State::Unproved;
         };
         let stored = sums[(frame % ZONE_FRAMES) as usize];
-        // A checksum frame of zeros was never written, like all frames of its zone, or is damaged; a frame of zeros is
-        // right either way.
+        // A checksum frame of zeros either was never written, like all frames of its zone, or is damaged. A frame of
+        // zeros is right in both cases.
         let never_written =
             stored == 0 && (zone.holds || sums.iter().all(|&s| s == 0)) && bytes.iter().all(|&b| b == 0);
         if stored == computed || never_written {
@@ -332,14 +332,14 @@ impl DamagedFile {
         Zone { sums: Some((0..ZONE_FRAMES as usize).map(|i| u32_at(&bytes, 4 * i)).collect()), holds }
     }
 
-    /// The frame with the checksums of `zone`; the one before has its used bits.
+    /// The frame with the checksums of `zone`; the frame before it has the zone's used bits.
     pub(crate) fn sum_frame(&self, zone: u32) -> Option<FrameNo> {
         match &self.places {
             _ if zone == 0 => Some(2),
             Places::Header(groups) => {
                 let k = zone.ilog2();
                 let first = groups[k as usize];
-                // Checked when the header was parsed: a group lies within the file.
+                // Checked when the header was parsed: a group is within the file.
                 (first != 0).then(|| first + 2 * (zone - (1 << k)) + 1)
             }
             Places::Found(frames) => frames.get(&zone).copied(),
@@ -354,13 +354,13 @@ impl DamagedFile {
         }
     }
 
-    /// The used bits of `frame`; `None` where they cannot be proved.
+    /// The used bits of `frame`; `None` if they cannot be proved.
     pub(crate) fn used_bits(&mut self, frame: FrameNo, map: &mut UsedMap) -> Option<u64> {
         let zone = frame / ZONE_FRAMES;
         if map.zone != Some(zone) {
             map.zone = Some(zone);
             let bits = self.sum_frame(zone).map(|sums| sums - 1);
-            // Zeros prove nothing: never written, or damaged like the checksums that they match.
+            // Zeros prove nothing: they were never written, or are damaged like the checksums that they match.
             map.proved = bits.is_some_and(|bits| self.read(bits, &mut map.bytes) == State::Proved)
                 && map.bytes.iter().any(|&b| b != 0);
         }
@@ -394,7 +394,7 @@ pub(crate) struct UsedMap {
 
 /// Whether `bytes`, read as `frame`, is a checksum frame whose own checksum matches.
 pub(crate) fn is_sum_frame(frame: FrameNo, bytes: &[u8]) -> bool {
-    // The zeros first: the quickest test that rules out most frames.
+    // The zeros are tested first: that is the quickest test, and rules out most frames.
     (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&bytes.len())
         && bytes[SUM_OF_SUMS + 4..].iter().all(|&b| b == 0)
         && u32_at(bytes, SUM_OF_SUMS) != 0

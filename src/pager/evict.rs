@@ -6,12 +6,12 @@
 use super::Pager;
 use std::sync::atomic::Ordering::*;
 
-/// Frames that the hand passes at once: their states are in one cache line.
+/// Frames that the hand passes at a time: their states are in one cache line.
 const STEP: u32 = 8;
 
 impl Pager {
-    /// Advances the clock hand and evicts a few frames that were not used since it last passed. Where nearly all are
-    /// dirty it looks at few: the cache exceeds its limit by as much until the checkpoint is complete.
+    /// Advances the clock hand and evicts a few frames that were not used since it last passed. If nearly all frames
+    /// are dirty it examines only a few, so the cache exceeds its limit until the checkpoint is complete.
     #[cold]
     pub(super) fn evict_some(&self) {
         const EVICTED: u32 = 4;
@@ -22,7 +22,7 @@ impl Pager {
         let mut evicted = 0;
         for _ in 0..pass / STEP {
             let first = self.clock_hand.fetch_add(STEP, Relaxed) / STEP % count.div_ceil(STEP) * STEP;
-            // Of a table much larger than its cache, the hand passes many frames for each that is in memory.
+            // In a table much larger than its cache, the hand passes many frames for each that is in memory.
             for frame in self.pool.residents(first..count.min(first + STEP)) {
                 let spilled = || self.spilling.on && !self.is_sum_frame(frame) && self.spill(frame);
                 evicted += u32::from(self.pool.evict(frame) || spilled());
@@ -33,7 +33,7 @@ impl Pager {
         }
     }
 
-    /// Frames that the clock hand has passed.
+    /// The number of frames that the clock hand has passed.
     #[cfg(test)]
     pub(crate) fn looked_at(&self) -> u32 {
         self.clock_hand.load(Relaxed)

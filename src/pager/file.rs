@@ -1,13 +1,13 @@
-//! A table's file is opened, or created, and locked.
+//! Opens or creates a table's file and locks it.
 //!
 //! ```text
 //! open or create -> lock -> is it still the file of this name? -> the table in it, or an empty file that becomes one
 //! ```
 //!
-//! A file is empty until its first checkpoint. Such a file is a table that is not made yet: an open that creates makes
-//! it, all others fail as if it were absent.
+//! A file is empty until its first checkpoint. An empty file is a table that is not made yet: an open that may create
+//! makes it, all others fail as if it were absent.
 //!
-//! Not here: which name it is (`names.rs`), what is in it (`mod.rs`).
+//! Not here: which name the table has (`names.rs`), what the file contains (`mod.rs`).
 
 use super::Create;
 use super::names::is_at;
@@ -26,7 +26,7 @@ pub(super) fn open_to_write(
     for _ in 0..TRIES {
         let (file, made) = open_or_create(storage, path, create, permissions)?;
         take_lock(file.as_ref(), path).inspect_err(|e| {
-            // Whoever has the lock makes the table.
+            // Another process that has the lock makes the table.
             if made && e.kind() != ErrorKind::Locked {
                 remove_if_empty(storage, path, file.as_ref());
             }
@@ -45,7 +45,7 @@ pub(super) fn open_to_read(storage: &dyn Storage, path: &Path) -> Result<Box<dyn
     opened(path, storage.open(path, Mode::Read))
 }
 
-/// Opens the file for writing, or creates it as `create` says; returns whether it is new.
+/// Opens the file for writing, or creates it as `create` says. Returns whether it is new.
 fn open_or_create(
     storage: &dyn Storage,
     path: &Path,
@@ -63,7 +63,7 @@ fn open_or_create(
     };
     let is_empty = || storage.open(path, Mode::Read).is_ok_and(|file| matches!(file.len(), Ok(0)));
     match created {
-        // A table that is not made yet.
+        // The file exists but is empty: a table that is not made yet.
         Err(e) if e.kind() == AlreadyExists && is_empty() => {
             opened(path, storage.open(path, Mode::Write)).map(|file| (file, false))
         }
@@ -71,7 +71,7 @@ fn open_or_create(
     }
 }
 
-/// The error of an open that failed.
+/// Converts the error of a failed open.
 fn opened(path: &Path, opened: std::io::Result<Box<dyn File>>) -> Result<Box<dyn File>> {
     match opened {
         Err(e) if e.kind() == std::io::ErrorKind::IsADirectory => {
@@ -96,7 +96,7 @@ pub(super) fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
         .with_hint("Close that one, or open read-only."))
 }
 
-/// Like an absent file: its maker was stopped before the table was made.
+/// The same error as for an absent file: its creator was stopped before the table was made.
 pub(super) fn not_yet_made(path: &Path) -> Error {
     let path = path.display();
     Error::new(ErrorKind::Io, format!("{path}: the file is empty, so no table has been made in it yet"))

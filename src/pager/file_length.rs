@@ -1,23 +1,23 @@
-//! The length that a table's file must have: where it is shorter, another program cut it.
+//! The length that a table's file must have. If it is shorter, another program has cut it.
 //!
-//! A checkpoint sets the file's length, and writes only frames that changed. So it would make a file that was cut long
-//! enough again, with zeros in place of frames that it does not write, and report success. It therefore compares the
-//! length first, and again before its journal and once its frames are in place; so do `sync` and `close`, and whatever
-//! makes the file longer in between.
+//! A checkpoint sets the file's length, and writes only frames that changed. If the file had been cut, the checkpoint
+//! would extend it again, leave zeros in place of frames that it does not write, and report success. So it compares the
+//! length first, again before its journal is written, and once more when its frames are in place. `sync` and `close`
+//! also compare it, and so does everything that makes the file longer in between.
 //!
-//! A program that cuts the file in between goes unnoticed until a frame is read: its checksum does not match.
+//! If a program cuts the file in between, this is noticed only when a frame is read: its checksum does not match.
 
 use super::Pager;
 use crate::error::{Error, Result};
 use crate::io::File;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Bytes of the file beyond its last checkpoint that were written since the last one began.
+/// The end of the bytes that were written beyond the last checkpoint since that checkpoint began.
 #[derive(Default)]
 pub(super) struct WrittenEnd(AtomicU64);
 
 impl Pager {
-    /// Notes that the file has the bytes before `end`, which no checkpoint has.
+    /// Notes that the file has the bytes before `end`, beyond the last checkpoint.
     pub(super) fn note_written_end(&self, end: u64) {
         self.written_end.0.fetch_max(end, Relaxed);
     }
@@ -28,22 +28,22 @@ impl Pager {
         of_checkpoint.max(self.written_end.0.load(Relaxed))
     }
 
-    /// When a checkpoint begins: bytes that the file must have until it is complete. What is written from now on is
-    /// beyond. The caller keeps writers out.
+    /// Called when a checkpoint begins: returns the bytes that the file must have until it is complete. Later writes
+    /// count towards the next checkpoint. The caller keeps writers out.
     pub(super) fn take_bytes_needed(&self) -> u64 {
         let bytes = self.bytes_needed();
         self.written_end.0.store(0, Relaxed);
         bytes
     }
 
-    /// When the file is cut to `bytes`, which the table does not need any more.
+    /// Called when the file is cut to `bytes`, since the table no longer needs the rest.
     pub(super) fn forget_written_beyond(&self, bytes: u64) {
         self.written_end.0.fetch_min(bytes, Relaxed);
     }
 
     /// # Errors
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind) where another program has cut the file. The handle takes no more
-    /// writes then.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) if another program has cut the file. The handle then takes no more
+    /// writes.
     pub(crate) fn refuse_if_cut(&self) -> Result<()> {
         match &self.file {
             Some(file) => self.refuse_shorter(file.as_ref(), self.bytes_needed()),
@@ -51,8 +51,8 @@ impl Pager {
         }
     }
 
-    /// [`refuse_if_cut`](Self::refuse_if_cut), before the bytes up to `end` are written if they make the file longer: a
-    /// hole would be left.
+    /// [`refuse_if_cut`](Self::refuse_if_cut), called before the bytes up to `end` are written. Checks only if they
+    /// make the file longer, which would leave a hole in a cut file.
     pub(super) fn refuse_hole_before(&self, end: u64) -> Result<()> {
         if end > self.bytes_needed() { self.refuse_if_cut() } else { Ok(()) }
     }

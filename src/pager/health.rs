@@ -1,7 +1,7 @@
-//! Whether a handle may still write. A failed write or sync poisons it: what the disk holds is then unknown.
+//! Whether a handle may still write. A failed write or sync poisons it, because the state of the disk is then unknown.
 //!
-//! A checkpoint that finds no room on the disk does not: nothing has changed. If the cache needs one, no write begins
-//! before it does, so that memory stays bounded; each of them tries again.
+//! A checkpoint that finds no room on the disk does not poison the handle: nothing has changed. If the cache needs a
+//! checkpoint, no write begins before one has succeeded, so that memory stays bounded; each write tries again.
 
 use crate::planted::{Bug, planted};
 use std::sync::Mutex;
@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 pub(super) struct Health {
     state: AtomicU8,
     reason: Mutex<String>,
-    /// Writes until a checkpoint that is due, and could not begin, is tried again.
+    /// The number of writes until a checkpoint that is due but could not begin is tried again.
     countdown: AtomicU32,
 }
 
 const SOUND: u8 = 0;
-/// The cache has no room before a checkpoint, for which the disk has none.
+/// The cache needs a checkpoint, for which the disk has no room.
 const NO_ROOM: u8 = 1;
 const POISONED: u8 = 2;
 
 impl Health {
-    /// No more writes from here on. The first reason is kept.
+    /// Makes the handle refuse all further writes. The first reason is kept.
     pub(super) fn poison(&self, reason: &str) {
         if planted(Bug::NotPoisoned) {
             return;
@@ -46,9 +46,9 @@ impl Health {
         self.reason.lock().expect("no panic while held").clone()
     }
 
-    /// A checkpoint that is due could not begin.
+    /// Called if a checkpoint that is due could not begin.
     pub(super) fn put_off_checkpoint(&self, cache_needs_it: bool) {
-        // An attempt creates and removes a file, which takes as long as some hundred writes.
+        // A failed attempt creates and removes a file, which takes as long as several hundred writes.
         const WRITES: u32 = 10_000;
         self.countdown.store(WRITES, Relaxed);
         if cache_needs_it {
@@ -56,12 +56,12 @@ impl Health {
         }
     }
 
-    /// Whether more writes are to come before the next attempt. Counts one.
+    /// Counts one write. Returns true if more writes must come before the next attempt.
     pub(super) fn counts_down(&self) -> bool {
         self.countdown.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// A checkpoint has begun, or the cache has room without one.
+    /// Called when a checkpoint has begun, or the cache has room without one.
     pub(super) fn let_writes_begin(&self) {
         self.countdown.store(0, Relaxed);
         let _ = self.state.compare_exchange(NO_ROOM, SOUND, AcqRel, Relaxed);

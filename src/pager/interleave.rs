@@ -1,4 +1,4 @@
-//! Where threads may switch: for tests that try many interleavings.
+//! The points where threads may switch, for tests that try many interleavings.
 //!
 //! In a test of `table/interleavings.rs`, threads are tasks of `shuttle`. They run one at a time on one system thread;
 //! a scheduler chooses at each [`step`] which task continues. So the code under test is the code that users run, with
@@ -16,22 +16,22 @@ pub(crate) use off::*;
 pub(crate) use on::*;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Locks `mutex`, ignoring a panic under it: one of the user's hash function changed nothing, and one of ours loses at
-/// most some space.
+/// Locks `mutex`, ignoring a panic under it: one in the user's hash function has changed nothing, and one in this
+/// library loses at most some space.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     step();
     until_free(mutex);
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Before a lock: where tasks take turns, lets others run until `mutex` is free, because the holder may be a task
-/// of this very thread.
+/// Called before a lock. If tasks take turns, lets others run until `mutex` is free: the holder may be a task on this
+/// same thread.
 #[inline]
 pub(crate) fn until_free<T>(mutex: &Mutex<T>) {
     while task().is_some() && matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock)) && wait() {}
 }
 
-/// Waits until `changed` is notified, or for no reason; `mutex` is what `guard` locks.
+/// Waits until `changed` is notified, or wakes spuriously. `guard` is a lock of `mutex`.
 pub(crate) fn wait_on<'a, T>(changed: &Condvar, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     if task().is_none() {
         return changed.wait(guard).expect("no panic while held");
@@ -44,32 +44,32 @@ pub(crate) fn wait_on<'a, T>(changed: &Condvar, mutex: &'a Mutex<T>, guard: Mute
 
 #[cfg(not(test))]
 mod off {
-    /// Number of tasks with thread-locals of their own.
+    /// The number of tasks that have their own thread-locals.
     pub(crate) const TASK_COUNT: usize = 1;
 
     /// A point where another thread may run.
     #[inline(always)]
     pub(crate) fn step() {}
 
-    /// Lets another task run. `false`: the caller has to wait by itself.
+    /// Lets another task run. Returns false if the caller must wait by other means.
     #[inline(always)]
     pub(crate) fn wait() -> bool {
         false
     }
 
-    /// The number of the running task, `None` outside of a model.
+    /// The number of the running task, `None` outside a model.
     #[inline(always)]
     pub(crate) fn task() -> Option<usize> {
         None
     }
 
-    /// Does `work` without letting another task run.
+    /// Runs `work` without letting another task run.
     #[inline(always)]
     pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
         work()
     }
 
-    /// Lets a thread of that name do `work`.
+    /// Starts a thread called `name` that runs `work`.
     pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
     }
@@ -79,13 +79,13 @@ mod on {
     use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::cell::Cell;
 
-    /// Number of distinct tasks.
+    /// The number of distinct tasks.
     pub(crate) const TASK_COUNT: usize = 64;
 
     thread_local! {
         /// Whether the tasks of this thread are interleaved.
         static TURNS: Cell<bool> = const { Cell::new(false) };
-        /// Do they share what is left for threads beyond a number?
+        /// Whether all tasks share the last number, which is otherwise left to surplus threads.
         static CROWDED: Cell<bool> = const { Cell::new(false) };
     }
 
@@ -98,7 +98,7 @@ mod on {
         }
     }
 
-    /// Lets another task run. `false`: the caller has to wait by itself.
+    /// Lets another task run. Returns false if the caller must wait by other means.
     pub(crate) fn wait() -> bool {
         let turns = TURNS.get() && !std::thread::panicking();
         if turns {
@@ -107,14 +107,14 @@ mod on {
         turns
     }
 
-    /// The number of the running task, `None` outside of a model.
+    /// The number of the running task, `None` outside a model.
     pub(crate) fn task() -> Option<usize> {
         let number = TURNS.get().then(|| shuttle::current::try_get_current_task().map(usize::from)).flatten()?;
-        // The threads of checkpoints can be many, one after another; with whom they share a number does not matter.
+        // Checkpoints may start many threads, one after another; it does not matter which of them share a number.
         Some(if CROWDED.get() { TASK_COUNT - 1 } else { number % (TASK_COUNT - 1) })
     }
 
-    /// Lets a thread of that name do `work`.
+    /// Starts a thread or task called `name` that runs `work`.
     pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         if TURNS.get() {
             shuttle::thread::spawn(work);
@@ -123,7 +123,7 @@ mod on {
         std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
     }
 
-    /// Does `work` without letting another task run: for a task that nobody waits for, while it holds a lock.
+    /// Runs `work` without letting another task run: for a task that no other waits for, while it holds a lock.
     pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
         let turns = TURNS.replace(false);
         let done = work();
@@ -131,7 +131,7 @@ mod on {
         done
     }
 
-    /// From here on all tasks have the number that is left to threads beyond the last, or no more.
+    /// Turns on or off that all tasks share the number reserved for surplus threads.
     pub(crate) fn crowd(yes: bool) {
         CROWDED.set(yes);
     }

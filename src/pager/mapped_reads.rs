@@ -4,10 +4,10 @@
 //! copy from a mapping 0.7 us (docs/benchmarks.md, "What was tried"). The file is mapped in pieces, each at the first
 //! read in it. The kernel counts the pages it has mapped as memory of the process, and can reclaim them.
 //!
-//! Two kinds of frames are left to `pread`. A frame that directly follows the last one read: the kernel reads ahead,
-//! and a cold scan takes 2.5 us a frame instead of 94 us through this mapping. A frame of more than 4 KiB: a mapping
-//! reads it from the disk in several requests. `pread` also reads whatever the mapping cannot, and reports the error.
-//! Not here: the mapping and what a failing disk does there (`io/window.rs`).
+//! Two kinds of frames are left to `pread`. First, a frame that directly follows the last one read: the kernel reads
+//! ahead, and a cold scan takes 2.5 us per frame instead of 94 us through this mapping. Second, a frame of more than 4
+//! KiB: a mapping reads it from the disk in several requests. `pread` also reads whatever the mapping cannot, and
+//! reports the error. Not here: the mapping itself and how it reacts to a failing disk (`io/window.rs`).
 
 use super::FRAME_BYTES_MIN;
 use crate::io::{File, Window};
@@ -15,9 +15,9 @@ use crate::own_line::OwnLine;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of a piece, which begins at a multiple of them.
+/// Bytes of a piece. Each piece begins at a multiple of this.
 const PIECE_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
-/// Pieces that are mapped; `pread` reads the bytes behind them.
+/// The number of pieces that may be mapped; `pread` reads the bytes after them.
 const PIECE_COUNT: usize = 1024;
 /// The frame size that is read through a mapping.
 const FRAME_BYTES: usize = FRAME_BYTES_MIN;
@@ -34,11 +34,12 @@ pub(super) struct MappedReads {
     ends: OwnLine<[AtomicU64; END_COUNT as usize]>,
 }
 
-/// The mapping of a piece, made when it is first needed; `None`: it cannot be made, or does not pay.
+/// The mapping of a piece, made when it is first needed. `None` if it cannot be made or is not worthwhile.
 type Piece = OnceLock<Option<Box<dyn Window>>>;
 
 impl MappedReads {
-    /// Fills `bytes`, a frame, from byte `at` of `file`, always the same file; `false` if `pread` must read it.
+    /// Fills `bytes`, a frame, from byte `at` of `file`, which must always be the same file. Returns false if `pread`
+    /// must read it.
     pub(super) fn read(&self, file: &dyn File, at: u64, bytes: &mut [u8]) -> bool {
         if bytes.len() != FRAME_BYTES || self.is_in_order(at) {
             return false;
@@ -94,10 +95,10 @@ mod tests {
             frame(n, 7);
             assert_eq!(read(n), Some(7));
         }
-        // The file grows in a piece that is mapped.
+        // The file grows within a piece that is mapped.
         frame(700, 9);
         assert_eq!((read(700), read(650)), (Some(9), Some(0)));
-        // It is cut: this piece needs calls from here on, the others do not.
+        // The file is cut: this piece needs calls from here on, the others do not.
         file.set_len(4096 * 520).unwrap();
         assert_eq!((read(600), read(515), read(3)), (None, None, Some(3)));
         assert_eq!(read(1 << 30), None, "beyond all pieces");
@@ -114,7 +115,7 @@ mod tests {
             println!("SKIPPED: no mappings here");
             return;
         }
-        // Two scans side by side, and reads of other frames in between.
+        // Two interleaved scans, and reads of other frames in between.
         let mapped = (1..200).filter(|n| read(*n, 4096) | read(512 + n, 4096) | !read(1000 - 3 * (n % 70), 4096));
         assert_eq!(mapped.count(), 1, "the first of the second scan");
         assert!(read(199, 4096) && read(199, 4096), "again");

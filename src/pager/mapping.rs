@@ -1,4 +1,4 @@
-//! Memory of a pool: address ranges that the kernel reserves.
+//! Memory of a pool: address ranges reserved from the kernel.
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
 use crate::error::{Error, ErrorKind, Result};
@@ -10,14 +10,14 @@ pub(super) struct Mapping {
     pub bytes: usize,
 }
 
-// SAFETY: a Mapping is a plain range of memory; the state words settle which thread may touch which bytes.
+// SAFETY: a Mapping is a plain range of memory; the frames' state words decide which thread may touch which bytes.
 unsafe impl Send for Mapping {}
 // SAFETY: as for Send; the methods of a shared Mapping only return its address.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(super) fn new(bytes: usize) -> Result<Mapping> {
-        // SAFETY: a fresh anonymous mapping at an address the kernel picks touches nothing that exists.
+        // SAFETY: a fresh anonymous mapping at an address that the kernel picks touches nothing that exists.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -41,25 +41,25 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Makes `bytes` bytes from `start` on as they were when mapped, whatever is mapped over them. `false` where the
+    /// Resets `bytes` bytes from `start` on to fresh zeroed memory, whatever is mapped over them. Returns false if the
     /// system refuses.
     ///
     /// # Safety
-    /// They are whole pages of a mapping that exists, whose content nothing needs any more.
+    /// They are whole pages of an existing mapping, whose content is no longer needed.
     pub(super) unsafe fn renew(start: *mut u8, bytes: usize) -> bool {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: replaces pages of a mapping of the caller's.
+        // SAFETY: replaces pages of the caller's mapping.
         unsafe { libc::mmap(start.cast(), bytes, access, kind, -1, 0) != libc::MAP_FAILED }
     }
 }
 
 impl Mapping {
-    /// Puts plain memory with the same bytes in the place of `bytes` bytes from `start` on, whatever is mapped there,
-    /// in one step, as other threads see it. `false`, with nothing changed, where the system does not do that.
+    /// Replaces whatever is mapped at `bytes` bytes from `start` on with plain memory of the same content. Other
+    /// threads see this as one step. Returns false, with nothing changed, if the system does not support it.
     ///
     /// # Safety
-    /// They are whole pages of a mapping that exists, to which no thread stores meanwhile.
+    /// They are whole pages of an existing mapping, to which no thread stores in the meantime.
     #[cfg(target_os = "linux")]
     pub(super) unsafe fn replace_by_copy(start: *mut u8, bytes: usize) -> bool {
         // Aligned as `start` is, so that large pages can move.
@@ -67,16 +67,16 @@ impl Mapping {
         let Ok(room) = Mapping::new(bytes + ALIGNMENT) else { return false };
         let copy = room.start.wrapping_add(start.addr().wrapping_sub(room.start.addr()) % ALIGNMENT);
         room.advise_huge_pages(0);
-        // SAFETY: `copy` is within the room just made; what is at `start` is readable, and does not change.
+        // SAFETY: `copy` is within the room just made; the bytes at `start` are readable and do not change.
         unsafe { ptr::copy_nonoverlapping(start, copy, bytes) };
-        // The room stays mapped, so that it can be unmapped as a whole. Kernels before 5.7 refuse.
+        // The room stays mapped, so that it can be unmapped as a whole. Kernels before 5.7 do not support this.
         let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         let target = start.cast::<libc::c_void>();
         // SAFETY: moves pages of the room, which nothing else uses, to whole pages of the caller's.
         unsafe { libc::mremap(copy.cast(), bytes, bytes, how, target) != libc::MAP_FAILED }
     }
 
-    /// There are no windows here.
+    /// This system has no windows, so this is never needed.
     #[cfg(not(target_os = "linux"))]
     pub(super) unsafe fn replace_by_copy(_start: *mut u8, _bytes: usize) -> bool {
         false
@@ -100,7 +100,7 @@ impl Mapping {
 impl Mapping {
     /// Asks for no large pages.
     pub(super) fn advise_small_pages(&self) {
-        // SAFETY: as above.
+        // SAFETY: advice about our own mapping; it changes no content.
         #[cfg(target_os = "linux")]
         unsafe {
             libc::madvise(self.start.cast(), self.bytes, libc::MADV_NOHUGEPAGE)

@@ -1,15 +1,15 @@
-//! The pager: frames of one file, or of memory alone: latched, changed, evicted, written out.
+//! The pager: frames of one file, or of memory only. It latches, changes, evicts and writes them.
 //!
-//! Only the pager knows the pool, the maps of used space and the file. It knows nothing of the pages and keys above
-//! it; it keeps the **root**, some bytes of its user, in the header.
+//! Only the pager knows the pool, the maps of used space and the file. It knows nothing of pages and keys. In the
+//! header it stores the **root**, some bytes that its user chooses.
 //!
 //! ```text
 //! frame 0: header | 1: used units of zone 0 | 2: checksums of zone 0 | 3 ...: whatever is allocated
 //! ```
 //!
-//! Every change of a frame goes through [`Pager::write`], which marks it dirty; dirty frames reach the file only in a
-//! checkpoint (`checkpoint.rs`), all together. A frame read from the file is compared with its checksum, which is
-//! stored elsewhere, so a lost or misdirected write is detected as well as a flipped bit.
+//! Every change of a frame goes through [`Pager::write`], which marks it dirty. Dirty frames reach the file only in a
+//! checkpoint (`checkpoint.rs`), all together. A frame read from the file is compared with its checksum. The checksum
+//! is stored in another frame, so a lost or misdirected write is detected as well as a flipped bit.
 //!
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
@@ -82,7 +82,7 @@ pub(crate) const HEADER_BYTES: usize = 4096;
 pub(crate) const ROOT_START: usize = 256;
 /// Bytes the pager's user may keep in the header.
 pub(crate) const ROOT_BYTES: usize = HEADER_BYTES - ROOT_START - 8;
-/// Frames are 4 KiB, or a page where that is larger.
+/// The smallest frame. A table with larger pages has frames of the page size.
 pub(crate) const FRAME_BYTES_MIN: usize = 4096;
 /// Largest frame.
 pub(crate) const FRAME_BYTES_MAX: usize = 65536;
@@ -119,7 +119,7 @@ pub(crate) enum Create {
 /// How to open a file.
 pub(crate) struct OpenOptions {
     pub create: Create,
-    /// Less the umask.
+    /// Before the umask is applied.
     pub permissions_if_new: u32,
     pub frame_bytes_if_new: usize,
     /// A random one if `None`.
@@ -128,8 +128,7 @@ pub(crate) struct OpenOptions {
     pub read_only: bool,
     /// Which failure a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
-    /// Length of a segment of the log in bytes.
-    /// Bytes of the log; `None`: they follow the size of the table.
+    /// The bytes of a segment of the log; `None`: the length follows the size of the table.
     pub log_bytes: Option<u64>,
 }
 
@@ -138,20 +137,21 @@ pub(crate) struct Pager {
     pool: Pool,
     storage: Arc<dyn Storage>,
     path: PathBuf,
-    /// `None`: memory alone.
+    /// `None`: in memory only.
     file: Option<Arc<dyn File>>,
     /// Whether this handle made the file.
     made: bool,
     reads: MappedReads,
     read_only: bool,
-    /// An unlinked temporary file for frames that do not fit in the cache; its content ends with the handle.
+    /// Whether the file is an unlinked temporary file for frames that do not fit in the cache. Its content ends with
+    /// the handle.
     scratch: bool,
     spilling: Spilling,
     space: OwnLine<Mutex<Space>>,
     kept: Kept,
     frame_count: AtomicU32,
     map_groups: [AtomicU32; MAP_GROUP_COUNT],
-    /// Frames of the file at the last checkpoint; a frame beyond reads as zeros.
+    /// Frames of the file at the last checkpoint; a frame beyond them reads as zeros.
     file_frames: AtomicU32,
     /// Frames of the last checkpoint; `file_frames` is smaller once the file was cut.
     checkpoint_frames: AtomicU32,
@@ -168,7 +168,7 @@ pub(crate) struct Pager {
     health: Health,
     /// Identifies this process, see `io::forks`.
     forks: u32,
-    /// Most frames that may be resident.
+    /// The maximum number of resident frames.
     cache_frames: u64,
     clock_hand: OwnLine<AtomicU32>,
     pub(crate) counts: OwnLine<Counts>,
@@ -178,7 +178,7 @@ pub(crate) struct Pager {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub frames_read: AtomicU64,
-    /// Frames that checkpoints wrote to their places in the file.
+    /// Frames that checkpoints wrote to their locations in the file.
     pub frames_written: AtomicU64,
     pub checkpoints: AtomicU64,
 }
@@ -189,7 +189,7 @@ impl FrameSource for Pager {
             return Ok(false);
         };
         let at = u64::from(frame) * self.frame_bytes() as u64;
-        // A reader has another process's writer beside it, and more calls to make for each frame.
+        // A reader uses `pread`: another process may be writing the file, and each frame needs further calls anyway.
         let mapped = self.pool.has_buffers() && !self.read_only;
         if !(mapped && reads.read(file, at, bytes)) {
             file.read_at(bytes, at).map_err(|e| self.unread(file, frame, e))?;
@@ -197,7 +197,7 @@ impl FrameSource for Pager {
         self.counts.frames_read.fetch_add(1, Relaxed);
         let checked = self.check_sum(frame, bytes);
         if self.read_only {
-            // After the read, and before a checksum mismatch is reported as damage.
+            // Must follow the read, and precede the report of a checksum mismatch as damage.
             self.refuse_if_stale(file)?;
         }
         checked?;
@@ -227,12 +227,12 @@ impl Pager {
         Error::io(&self.path, &format!("read frame {frame} of"), e)
     }
 
-    /// Frames in memory alone.
+    /// A pager for frames in memory only.
     pub(crate) fn in_memory(frame_bytes: usize, storage: Arc<dyn Storage>) -> Result<Pager> {
         Self::start(Pool::new(frame_bytes, false)?, storage, PathBuf::from("(memory)"), None, false, u64::MAX)
     }
 
-    /// Frames in memory up to `cache_bytes`, the rest in a temporary file without a name.
+    /// A pager for frames in memory up to `cache_bytes`; the rest go to a temporary file without a name.
     pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache_bytes: u64) -> Result<Pager> {
         let path = std::env::temp_dir().join("splitpoint");
         let file = make_unnamed(storage.as_ref(), &path)?;
@@ -240,13 +240,13 @@ impl Pager {
         let mut pager = Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)?;
         pager.spilling = Spilling::in_temporary_file();
         pager.pool.unpin();
-        // Spilled frames have their checksums there.
+        // Spilled frames have their checksums in this frame.
         drop(pager.write(pager.map_frame(0) + 1)?);
         Ok(pager)
     }
 
     fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
-        // With fewer, one operation could not hold the frames it needs at once.
+        // With fewer frames, one operation could not hold all the frames it needs at once.
         const CACHE_FRAMES_MIN: u64 = if cfg!(test) { 16 } else { 64 };
         (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
     }
@@ -325,14 +325,14 @@ impl Pager {
         }
     }
 
-    /// Removes the file if this handle made it and no table is in it yet.
+    /// Removes the file if this handle made it and it contains no table yet.
     pub(crate) fn remove_if_unmade(&self) {
         if let (true, Some(file)) = (self.made, &self.file) {
             remove_if_empty(self.storage.as_ref(), &self.path, file.as_ref());
         }
     }
 
-    /// Opens what is in the file, which is locked unless it is only read.
+    /// Opens the content of the file. The file is locked unless it is only read.
     fn open_locked(
         storage: Arc<dyn Storage>,
         path: &Path,
@@ -349,8 +349,8 @@ impl Pager {
             checkpoint::install(storage.as_ref(), path, file.as_ref())?;
         }
         // A file is empty if its creator did not complete the first checkpoint. A file that this call created may
-        // contain a table by now: from another process that got the lock first, or from a journal left by a power
-        // loss.
+        // already contain a table: another process may have got the lock first, or a journal may have been left by a
+        // power loss.
         let empty = file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
         if !empty && create == Create::Always {
             let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
@@ -373,7 +373,7 @@ impl Pager {
             pool.outgrow_cache(cache_frames);
         }
         pool.reserve(u64::from(header.frame_count) + 1)?;
-        // A reader replays the log of a dead writer, in memory, and leaves the log of a live one alone.
+        // A reader replays the log of a dead writer, in memory only, and leaves the log of a live one alone.
         let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
         let spilling = if read_only { Spilling::default() } else { Spilling::of_file(false, safety.is_some()) };
         if spilling.on {
@@ -499,7 +499,7 @@ impl Pager {
         self.pool.write(frame, self.pool.frame(frame), self)
     }
 
-    /// Latches a frame whose old content does not matter: its bytes are undefined.
+    /// Latches a frame whose old content is not needed: its bytes are unspecified.
     pub(crate) fn write_fresh(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
         self.pool.write_fresh(frame, self)
     }
@@ -510,7 +510,7 @@ impl Pager {
         self.pool.write(frame, place, self)
     }
 
-    /// Latches a frame for changing; `None` where another thread holds a latch.
+    /// Latches a frame for changing; `None` if another thread holds a latch.
     pub(crate) fn try_write(&self, frame: FrameNo) -> Result<Option<WriteGuard<'_>>> {
         self.pool.try_write(frame, self)
     }
@@ -531,7 +531,7 @@ impl Pager {
         self.pool.frame_bytes() / FRAME_UNITS as usize
     }
 
-    /// Frames the table has, some of them free.
+    /// The number of frames of the table, including free ones.
     #[inline]
     pub(crate) fn frame_count(&self) -> u32 {
         self.frame_count.load(Acquire)
@@ -546,8 +546,8 @@ impl Pager {
     }
 
     fn space(&self) -> MutexGuard<'_, Space> {
-        // The allocator calls no user code; after a panic of ours its lists may lack a hole, which only loses space
-        // until the next open.
+        // The allocator calls no user code. After a panic in our own code its lists may lack a hole, which only loses
+        // space until the next open.
         interleave::lock(&self.space)
     }
 
@@ -555,13 +555,13 @@ impl Pager {
         &self.path
     }
 
-    /// Who may use the table's file, if it has one.
+    /// The owner and permissions of the table's file, if it has one.
     pub(crate) fn access(&self) -> Result<Option<Access>> {
         let access = self.file.as_ref().map_or(Ok(None), |file| file.access());
         access.map_err(|e| Error::io(&self.path, "ask for the permissions of", e))
     }
 
-    /// Lets those use `file`, at `path`, who may use the table's.
+    /// Gives `file`, at `path`, the owner and permissions of the table's file.
     pub(crate) fn share_access(&self, file: &dyn File, path: &Path) -> Result<()> {
         let Some(access) = self.access()? else { return Ok(()) };
         file.take_access(access).map_err(|e| Error::io(path, "set the owner and permissions of", e))
@@ -585,7 +585,7 @@ impl Pager {
         Error::corrupt_table(format!("{path}: {what}"))
     }
 
-    /// An error where another process has begun to write a checkpoint over the file that was opened here for reading.
+    /// Fails if another process has begun to write a checkpoint over the file that was opened here for reading.
     fn refuse_if_stale(&self, file: &dyn File) -> Result<()> {
         self.refuse_if_renamed(file)?;
         // A complete journal exists from before the first write in place until after the last one, that of the header.
@@ -604,8 +604,8 @@ impl Pager {
         .with_hint("Open the table again."))
     }
 
-    /// An error where a file opened for reading has been renamed: its writer has the journal beside the new name, so
-    /// changes would go unnoticed here. A file that has no name any more has no writer.
+    /// Fails if a file opened for reading has been renamed: its writer keeps the journal next to the new name, so
+    /// changes would go unnoticed here. A file that no longer has a name has no writer.
     fn refuse_if_renamed(&self, file: &dyn File) -> Result<()> {
         let links = || file.link_count().map_err(|e| Error::io(&self.path, "count the links of", e));
         if is_at(file, &self.path)? || links()? == 0 {
@@ -616,7 +616,7 @@ impl Pager {
             .with_hint("Open it by its new name."))
     }
 
-    /// An error where the table was moved: called before a log or journal is created, used or removed.
+    /// Fails if the table was moved. Called before a log or journal is created, used or removed.
     fn refuse_if_moved(&self) -> Result<()> {
         match self.file.as_ref().filter(|_| !self.scratch) {
             Some(file) => refuse_if_moved(file.as_ref(), &self.path),
@@ -629,8 +629,8 @@ impl Pager {
         u64::from(frames) <= self.cache_frames
     }
 
-    /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`. Returns for how
-    /// many.
+    /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`. Returns the number
+    /// of frames with space.
     fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<FrameNo> {
         let Some(file) = self.file.as_ref().filter(|_| !self.read_only) else { return Ok(wanted) };
         let reserve = |frames: FrameNo| file.reserve(u64::from(frames) * self.frame_bytes() as u64).map(|()| frames);
@@ -654,7 +654,8 @@ impl Pager {
         Err(self.corrupt(format!("frame {frame}: checksum mismatch, stored {stored:08x}, computed {computed:08x}")))
     }
 
-    /// Clears the checksums of frames `first..end` before the file is cut: if they come back, they are new.
+    /// Clears the checksums of frames `first..end` before the file is cut: frames allocated there later count as never
+    /// written.
     fn forget_sums(&self, first: FrameNo, end: FrameNo) -> Result<()> {
         self.file_frames.fetch_min(first, AcqRel);
         let mut frame = first;
@@ -677,7 +678,7 @@ impl Pager {
             let map = self.map_frame(frame / ZONE_FRAMES);
             let sums = self.read(map + 1);
             step();
-            // A compaction may have moved the map frames, and others may use their old place by now.
+            // A compaction may have moved the map frames, and their old location may already have been reused.
             if self.map_frame(frame / ZONE_FRAMES) == map || planted(Bug::MovedMapTrusted) {
                 return Ok(u32_at(&sums?, 4 * (frame % ZONE_FRAMES) as usize));
             }
@@ -696,8 +697,8 @@ impl Pager {
                 .any(|(k, group)| frame > group && frame - group < 2 << k && (frame - group) % 2 == 1)
     }
 
-    /// Whether enough frames are dirty for a checkpoint to be due: `dirty_bytes_max`, or half of the cache of those
-    /// that cannot be spilled.
+    /// Whether a checkpoint is due: more than `dirty_bytes_max` of frames are dirty, or those that cannot be spilled
+    /// take more than half of the cache.
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
         let most = dirty_bytes_max / self.frame_bytes() as u64;
@@ -710,12 +711,14 @@ impl Pager {
         self.pool.pinned_count() > self.dirty_frames_max()
     }
 
-    /// Dirty frames cannot be evicted: at half the cache, the other half still serves reads and the next checkpoint.
+    /// The maximum number of frames that are dirty and cannot be evicted: half of the cache. The other half still
+    /// serves reads and the next checkpoint.
     fn dirty_frames_max(&self) -> u64 {
         self.cache_frames / 2
     }
 
-    /// Whether this is a child of the process that opened the file. A table in memory belongs to each process.
+    /// Whether this is a child of the process that opened the file. False for a table in memory, which each process has
+    /// its own copy of.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         forked_since(self.forks) && self.file.is_some()
@@ -729,7 +732,7 @@ impl Pager {
 
     /// Whether the file and its log have all changes: nothing is dirty, and no checkpoint is in flight or failed.
     pub(crate) fn is_clean(&self) -> bool {
-        // In this order: a checkpoint sets its number before frames stop counting as dirty.
+        // In this order: a checkpoint sets its number before its frames stop counting as dirty.
         self.pool.dirty_count() == 0
             && self.frozen_sequence.load(Acquire) == self.sequence.load(Acquire)
             && self.checkpoint_frames.load(Acquire) > 0
@@ -748,13 +751,13 @@ impl Pager {
         }
     }
 
-    /// Held by the thread that writes a checkpoint.
+    /// The lock held by the thread that writes a checkpoint.
     pub(crate) fn checkpoint_lock(&self) -> &Arc<CheckpointLock> {
         &self.checkpoint_lock
     }
 
-    /// Makes the handle refuse all further writes: the state of the disk is unknown, or memory holds changes that the
-    /// log does not.
+    /// Makes the handle refuse all further writes. Called if the state of the disk is unknown, or memory holds changes
+    /// that the log does not.
     pub(crate) fn poison(&self, reason: &str) {
         self.health.poison(reason);
     }
@@ -804,7 +807,7 @@ impl Pager {
         for frame in 0..self.file_frames.load(Acquire) {
             go_on(proceed)?;
             if self.spilling.on && self.pool.is_dirty(frame) {
-                // The checksum in memory may be that of the frame that was spilled.
+                // The checksum in memory may be that of a spilled copy of the frame.
                 continue;
             }
             let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);

@@ -1,18 +1,18 @@
-//! The name of a table: its log and journal are found by it alone.
+//! The name of a table. Its log and journal are found only by this name.
 //!
 //! ```text
 //! open        follow symbolic links to the file's own name; refuse a file that may have another name
-//! later       before a log or journal is made or removed: check that the name still leads to this file
+//! later       before a log or journal is made or removed: check that the name still refers to this file
 //! ```
 //!
-//! Why, and what remains possible: docs/architecture.md, "Names".
+//! Reasons and remaining risks: docs/architecture.md, "Names".
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
 use crate::io::{File, Storage};
 use std::path::{Path, PathBuf};
 
-/// The path after which a table's log and journal are named.
+/// The path from which the names of a table's log and journal derive.
 pub(crate) fn resolve(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
     storage.resolve(path).map_err(|e| Error::io(path, "follow the links of", e))
 }
@@ -21,12 +21,12 @@ pub(super) fn journal_path(path: &Path) -> PathBuf {
     with_suffix(path, "-ckpt")
 }
 
-/// Whether `path` names `file` now.
+/// Whether `path` currently names `file`.
 pub(super) fn is_at(file: &dyn File, path: &Path) -> Result<bool> {
     file.is_at(path).map_err(|e| Error::io(path, "look for", e))
 }
 
-/// An error where `path` no longer names `file`.
+/// Fails if `path` no longer names `file`.
 pub(super) fn refuse_if_moved(file: &dyn File, path: &Path) -> Result<()> {
     if is_at(file, path)? {
         return Ok(());
@@ -41,8 +41,8 @@ pub(super) fn refuse_if_moved(file: &dyn File, path: &Path) -> Result<()> {
     .with_hint("Give the file this name again, then open it again."))
 }
 
-/// An error where a file may have another name: a process that opens it by that one looks for another log and journal.
-/// A file that is not open for writing may be read by any name.
+/// Fails if a file may have another name: a process that opens it by that name would look for another log and journal.
+/// A file that is open only for reading may be read by any name.
 pub(crate) fn refuse_other_names(file: &dyn File, path: &Path, read_only: bool) -> Result<()> {
     let links = file.link_count().map_err(|e| Error::io(path, "count the links of", e))?;
     let mounted = || file.is_mounted_alone().map_err(|e| Error::io(path, "ask for the mount of", e));

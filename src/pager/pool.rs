@@ -1,19 +1,19 @@
 //! The buffer pool: frames at fixed addresses in a reserved range, each with a latch.
 //!
-//! Frame `n` has one computed address for as long as the table is open, resident or not, so there is no map from frame
-//! to memory; only a table that has outgrown its cache has one (`pool/buffers.rs`). The range is reserved in segments,
-//! up to the table's end; an address is one load from the segment table and an add. Each frame has a state word
-//! (`pool/state.rs`) with its latch.
+//! Frame `n` has one computed address for as long as the table is open, resident or not, so no map from frames to
+//! memory is needed. Only a table that has outgrown its cache has one (`pool/buffers.rs`). The range is reserved in
+//! segments, up to the table's end; an address takes one load from the segment table and an addition. Each frame has a
+//! state word (`pool/state.rs`) with its latch.
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
 //! **optimistically**, without a latch: note the version, copy the bytes, and discard the copy if the version has
 //! changed. Such a lookup writes nothing that other threads read. A single thread gains little, a twelfth for absent
-//! keys (docs/benchmarks.md, "What was tried"); many threads gain more. Latches spin, then yield: they are held for a
-//! page's work, never across a wait for another writer (a [`ValueRef`](crate::ValueRef) held by the user is the
-//! exception, see `refuse_to_wait_with_values`).
+//! keys (docs/benchmarks.md, "What was tried"); many threads gain more. Waiting for a latch spins, then yields: latches
+//! are held only while one page is processed, never across a wait for another writer. The exception is a
+//! [`ValueRef`](crate::ValueRef) held by the user, see `refuse_to_wait_with_values`.
 //!
-//! Unsafe: only this file maps memory and makes slices of it; the guards are the safe interface. The address range
-//! lets a lookup compute a page's address, and lets cold frames be evicted one by one.
+//! Unsafe: only this file maps memory and makes slices of it; the guards are the safe interface. With the address range
+//! a lookup can compute a page's address, and cold frames can be evicted one by one.
 //!
 //! Not here: what a frame is used for, and when it is written to the file (`mod.rs`, `checkpoint.rs`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
@@ -46,8 +46,8 @@ mod spill;
 mod state;
 mod through;
 
-/// A large page: bytes of a mapping of the file that become plain memory together. Smaller in tests, so that their
-/// tables have windows.
+/// A large page: this many bytes of a file mapping are converted to plain memory together. Smaller in tests, so that
+/// their tables have windows.
 pub(super) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
@@ -55,35 +55,35 @@ pub(crate) type FrameNo = u32;
 
 /// A segment of the address range. Small in tests, so that tests cross its borders.
 const SEGMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
-/// Memory beyond this uses large pages: a small table should not take 2 MiB for its first page.
+/// Memory beyond this uses large pages; below it, a small table need not take 2 MiB for its first page.
 pub(crate) const SMALL_BYTES: usize = 4 << 20;
-/// Segments a table can have, for 2^48 bytes.
+/// The maximum number of segments of a table, for 2^48 bytes.
 const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 
-/// Where a segment's frames and their state words are; null where the segment is not reserved.
+/// The addresses of a segment's frames and their state words; null if the segment is not reserved.
 struct Segment {
     frames: AtomicPtr<u8>,
     states: AtomicPtr<u8>,
 }
 
 thread_local! {
-    /// The bytes of a frame that is being loaded: kept, as an allocation of cleared memory costs as much as the copy.
+    /// A buffer for the frame that is being loaded. Kept, since allocating zeroed memory costs as much as the copy.
     static LOADED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// What `Pool::load` needs to fill a frame that is not resident.
 pub(crate) trait FrameSource {
-    /// Sets `bytes` to the frame's checked content in the file. `false` where the frame is new, and so zero.
+    /// Sets `bytes` to the frame's checked content in the file. Returns false if the frame is new and therefore zero.
     fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool>;
-    /// Called when a frame became resident or dirty: may evict others.
+    /// Called when a frame has become resident or dirty; may evict others.
     fn made_resident(&self);
 }
 
-/// Frames dirtied in the current epoch, as far as they are counted.
+/// A running count of the frames dirtied in the current epoch.
 #[derive(Default)]
 pub(crate) struct DirtyCount {
     pub listed: usize,
-    /// Those below some frame.
+    /// Those below a given frame.
     pub below: u64,
 }
 
@@ -97,14 +97,14 @@ pub(crate) struct Pool {
     table: Mapping,
     /// Declared before the segments, so that its thread has ended when they are dropped.
     ahead: Mutex<Option<Ahead>>,
-    /// As above.
+    /// Declared before the segments, too.
     windows: Mutex<mapped::Windows>,
-    /// Some windows are sealed.
+    /// Whether some windows are sealed.
     has_sealed: AtomicBool,
     segments: Mutex<Vec<Mapping>>,
-    /// The cache has room for the whole table, so far.
+    /// Whether the cache has had room for the whole table so far.
     large_pages: AtomicBool,
-    /// Once the table is larger than the cache.
+    /// Set once the table is larger than the cache.
     buffers: OnceLock<buffers::Buffers>,
     /// Frames whose memory is to be given back.
     unreturned: Mutex<Vec<FrameNo>>,
@@ -113,7 +113,7 @@ pub(crate) struct Pool {
     /// Its parity selects the current dirty bit.
     epoch: AtomicU32,
     dirtied: OwnLine<Dirtied>,
-    /// No frame can be spilled now.
+    /// Whether no dirty frame can be spilled at the moment.
     pinned: AtomicBool,
     /// Frames of the checkpoint that is being written.
     frozen_count: AtomicU64,
@@ -139,7 +139,8 @@ struct Dirtied {
 }
 
 impl Pool {
-    /// A pool of frames of `frame_bytes`, a power of two. `tracked`: there is a file, so dirty frames are listed.
+    /// A pool of frames of `frame_bytes`, a power of two. `tracked` means that there is a file, so dirty frames are
+    /// listed.
     pub(crate) fn new(frame_bytes: usize, tracked: bool) -> Result<Pool> {
         assert!(frame_bytes.is_power_of_two() && (FRAME_BYTES_MIN..=SEGMENT_BYTES).contains(&frame_bytes));
         Ok(Pool {
@@ -171,7 +172,7 @@ impl Pool {
         self.frame_bytes
     }
 
-    /// The frame with byte `address` of the file, and the offset in it.
+    /// The frame with byte `address` of the file, and the offset in that frame.
     #[inline]
     pub(crate) fn split(&self, address: u64) -> (FrameNo, usize) {
         ((address >> self.frame_bits) as FrameNo, address as usize & (self.frame_bytes - 1))
@@ -194,7 +195,7 @@ impl Pool {
         let mut segments = self.segments.lock().expect("no panic while held");
         while (segments.len() as u64) < 2 * needed {
             let index = segments.len() / 2;
-            // States, and behind them the numbers of buffers.
+            // The states, followed by the numbers of buffers.
             let states = Mapping::new((size_of::<FrameState>() + size_of::<AtomicU32>()) << self.segment_bits)?;
             let data = Mapping::new(SEGMENT_BYTES)?;
             if self.large_pages.load(Relaxed) {
@@ -210,12 +211,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Asks the thread that populates memory to run `work`. `false`: its queue is full.
+    /// Asks the thread that populates memory to run `work`. Returns false if its queue is full.
     pub(crate) fn run_ahead(&self, work: impl FnOnce() + Send + 'static) -> bool {
         self.ahead().as_ref().is_some_and(|ahead| ahead.run(Box::new(work)))
     }
 
-    /// The thread that populates memory, which is started for its first request.
+    /// The thread that populates memory, started on first use.
     fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
         let mut ahead = self.ahead.lock().expect("no panic while held");
         if ahead.is_none() {
@@ -224,13 +225,13 @@ impl Pool {
         ahead
     }
 
-    /// Asks the thread that populates memory for that of reserved frames. `false`: its queue is full.
+    /// Asks the thread that populates memory to populate reserved frames. Returns false if its queue is full.
     pub(crate) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
         let ahead = self.ahead();
         let Some(ahead) = ahead.as_ref() else { return false };
         self.parts_in_segments(frames).all(|part| {
             let states = ptr::from_ref(self.state(part.start)).cast_mut().cast();
-            // SAFETY: the frames are of one segment, and so are their states; both go after `ahead` does, as it is
+            // SAFETY: the frames are of one segment, and so are their states; both are dropped after `ahead`, which is
             // declared before them.
             unsafe {
                 ahead.request(self.frame(part.start).address, part.len() << self.frame_bits)
@@ -239,7 +240,7 @@ impl Pool {
         })
     }
 
-    /// Asks that thread for the memory of an open window, if it has time; `count` gets the bytes that it populated.
+    /// Asks that thread to populate an open window, if it has time; it adds the bytes that it populated to `count`.
     pub(crate) fn make_window_ready(&self, frames: Range<FrameNo>, count: &Arc<AtomicUsize>) {
         let ahead = self.ahead();
         let Some(ahead) = ahead.as_ref() else { return };
@@ -250,7 +251,7 @@ impl Pool {
         }
     }
 
-    /// Asks that thread to map those of sealed windows, if it has time.
+    /// Asks that thread to map the pages of sealed windows, if it has time.
     fn make_readable(&self, frames: Range<FrameNo>) {
         let ahead = self.ahead();
         let Some(ahead) = ahead.as_ref() else { return };
@@ -260,7 +261,7 @@ impl Pool {
         }
     }
 
-    /// `frames`, divided where segments end.
+    /// `frames`, divided at segment boundaries.
     fn parts_in_segments(&self, frames: Range<FrameNo>) -> impl Iterator<Item = Range<FrameNo>> {
         let (segment_bits, mut first) = (self.segment_bits, frames.start);
         std::iter::from_fn(move || {
@@ -276,7 +277,7 @@ impl Pool {
         self.frame(frame).state
     }
 
-    /// Where `frame` and its state are.
+    /// The place of `frame`: the addresses of its bytes and its state.
     #[inline]
     pub(crate) fn frame(&self, frame: FrameNo) -> FrameRef<'_> {
         let segment = self.segment((frame >> self.segment_bits) as usize);
@@ -286,13 +287,13 @@ impl Pool {
         // SAFETY: a non-null entry is the start of SEGMENT_BYTES of memory, which is 1 << segment_bits frames, and
         // `index` is below that.
         let address = unsafe { frames.add(index << self.frame_bits) };
-        // SAFETY: beside it is the start of a mapping of as many state words; mappings live as long as the pool. Zero
-        // bytes are a valid FrameState.
+        // SAFETY: the other pointer is the start of a mapping of as many state words; mappings live as long as the
+        // pool. Zero bytes are a valid FrameState.
         let state = unsafe { &*states.cast::<FrameState>().add(index) };
         FrameRef { state, address, bytes: self.frame_bytes() }
     }
 
-    /// The frame with byte `address` of the file, its place, and the offset in it.
+    /// The frame with byte `address` of the file, the frame's place, and the offset in it.
     #[inline]
     pub(crate) fn place(&self, address: u64) -> (FrameNo, FrameRef<'_>, usize) {
         let segment = self.segment((address / SEGMENT_BYTES as u64) as usize);
@@ -308,13 +309,13 @@ impl Pool {
         ((address >> self.frame_bits) as FrameNo, place, start)
     }
 
-    /// Whether a thread holds a latch of `frame` now.
+    /// Whether any thread currently holds a latch of `frame`.
     #[inline]
     pub(crate) fn is_latched(&self, frame: FrameNo) -> bool {
         self.frame(frame).is_latched()
     }
 
-    /// Latches `frame`, which is at `place`, for reading, loading it first where it is not resident.
+    /// Latches `frame`, which is at `place`, for reading. Loads it first if it is not resident.
     #[inline]
     pub(crate) fn read<'a>(
         &'a self,
@@ -330,7 +331,7 @@ impl Pool {
         Ok(ReadGuard { state, address, bytes })
     }
 
-    /// Latches `frame` for reading, loading it first where it is not resident. Returns where its bytes are.
+    /// Latches `frame` for reading; loads it first if it is not resident. Returns the address of its bytes.
     #[cold]
     fn read_slow(&self, frame: FrameNo, state: &FrameState, source: &impl FrameSource) -> Result<*mut u8> {
         let mut spins = Spins::new(self);
@@ -348,8 +349,8 @@ impl Pool {
         }
     }
 
-    /// Latches `frame`, which is at `place`, for changing, loading it first where it is not resident. It counts as
-    /// dirty from here on.
+    /// Latches `frame`, which is at `place`, for changing. Loads it first if it is not resident. It counts as dirty
+    /// from here on.
     #[inline(always)]
     pub(crate) fn write<'a>(
         &'a self,
@@ -367,8 +368,8 @@ impl Pool {
         Ok(latch)
     }
 
-    /// Latches `frame` for changing, loading it first where it is not resident. Returns where its bytes are. The caller
-    /// makes the guard: a result with a guard in it would pass through memory on the fast path too.
+    /// Latches `frame` for changing; loads it first if it is not resident. Returns the address of its bytes. The caller
+    /// makes the guard: a result that contains a guard would be passed through memory on the fast path, too.
     #[cold]
     fn write_slow(&self, frame: FrameNo, source: &impl FrameSource) -> Result<*mut u8> {
         let latch = self.write_latch(frame, source)?;
@@ -377,7 +378,7 @@ impl Pool {
         Ok(address)
     }
 
-    /// [`write`](Self::write), but `None` where another thread holds the latch.
+    /// [`write`](Self::write), but returns `None` if another thread holds the latch.
     pub(crate) fn try_write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<Option<WriteGuard<'a>>> {
         let state = self.state(frame);
         let now = state.look();
@@ -390,8 +391,8 @@ impl Pool {
         Ok(Some(latch))
     }
 
-    /// Latches a frame whose old content does not matter: its bytes are undefined. They are read from a file only where
-    /// a checkpoint still needs them.
+    /// Latches a frame whose old content is not needed: its bytes are unspecified. They are read from a file only if a
+    /// checkpoint still needs them.
     pub(crate) fn write_fresh(&self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
         let mut latch = self.latch_to_replace(frame, true, source)?;
         self.move_to_buffer(frame, &mut latch);
@@ -400,8 +401,8 @@ impl Pool {
         Ok(latch)
     }
 
-    /// Latches a frame exclusively, to replace its `whole` or a part of a new frame. Loads it where its bytes are still
-    /// needed.
+    /// Latches a frame exclusively, to replace either the `whole` frame or a part of a new frame. Loads it if its bytes
+    /// are still needed.
     fn latch_to_replace(&self, frame: FrameNo, whole: bool, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
         let mut latch = self.latch_exclusive(frame)?;
         if !latch.state.load(Relaxed).may_be_replaced_unread(self.parity(), whole) {
@@ -419,8 +420,8 @@ impl Pool {
         }
     }
 
-    /// Latches a frame for a change that the checkpoint itself makes and writes: it does not count as dirty, and is
-    /// not evicted until [`in_file`](Self::in_file).
+    /// Latches a frame for a change that the checkpoint itself makes and writes. The frame does not count as dirty, and
+    /// is not evicted until [`in_file`](Self::in_file).
     pub(crate) fn write_in_checkpoint<'a>(
         &'a self,
         frame: FrameNo,
@@ -477,8 +478,8 @@ impl Pool {
         if self.move_to_buffer(frame, latch) {
             self.load_to_buffer(frame, latch, source)?;
         } else {
-            // To other memory first, then to its place by atomic stores: another thread may be reading the old content
-            // optimistically.
+            // Loaded into other memory first, then copied in with atomic stores: another thread may be reading the old
+            // content optimistically.
             let mut bytes = LOADED.try_with(Cell::take).unwrap_or_default();
             bytes.resize(self.frame_bytes(), 0);
             if source.load(frame, &mut bytes)? {
@@ -523,8 +524,8 @@ impl Pool {
         Parity::of(self.epoch.load(Acquire))
     }
 
-    /// Before a change of the frame's bytes: saves the content that a checkpoint froze, and lists the frame for the
-    /// next one. The caller holds the exclusive latch.
+    /// Called before the frame's bytes change: saves the content that a checkpoint froze, and lists the frame for the
+    /// next checkpoint. The caller holds the exclusive latch.
     #[inline]
     fn mark_dirty(&self, frame: FrameNo, state: &FrameState) {
         if !self.tracked {
@@ -571,9 +572,9 @@ impl Pool {
         self.dirtied.count.load(Acquire)
     }
 
-    /// Counts the frames dirtied since `count`, and those of them below `end`. The caller prevents a new epoch.
+    /// Adds the frames dirtied since `count` to it, and those of them below `end`. The caller prevents a new epoch.
     pub(crate) fn count_dirty(&self, count: &mut DirtyCount, end: FrameNo) {
-        // Few enough that a writer with another frame waits for some microseconds.
+        // Few enough that a writer that dirties another frame waits only for some microseconds.
         const AT_ONCE: usize = 1 << 15;
         let parity = self.parity().index();
         loop {
@@ -587,7 +588,7 @@ impl Pool {
         }
     }
 
-    /// Starts a new epoch: the frames that are dirty now are frozen, and [`copy_frozen`](Self::copy_frozen) copies
+    /// Starts a new epoch: the frames that are dirty now become frozen, and [`copy_frozen`](Self::copy_frozen) copies
     /// them. The caller keeps writers out.
     pub(crate) fn freeze(&self) -> Vec<FrameNo> {
         let parity = self.parity().index();
@@ -601,12 +602,12 @@ impl Pool {
         frozen
     }
 
-    /// Copies a frozen frame's content, as it was when frozen, into `bytes` if it is in memory, and lets writers change
-    /// it. The frame stays in memory until [`in_file`](Self::in_file) is called.
+    /// Copies a frozen frame's content, as it was when frozen, into `bytes` if it is in memory. From then on writers
+    /// may change the frame. It stays in memory until [`in_file`](Self::in_file) is called.
     pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
         let (state, parity) = (self.state(frame), self.parity());
         let latch = loop {
-            // A reader's latch is no obstacle: only a holder of the exclusive latch changes the frozen bits.
+            // Readers' latches are no obstacle: only a holder of the exclusive latch changes the frozen bits.
             let now = state.look();
             if now.shared().is_some_and(|next| state.replace_weak(now, next, Acquire)) {
                 break ReadGuard { state, address: self.bytes_of(frame, now), bytes: self.frame_bytes() };
@@ -621,13 +622,13 @@ impl Pool {
         content
     }
 
-    /// Unfreezes a frame that the checkpoint does not write, because it lies beyond the new end of the file.
+    /// Unfreezes a frame that the checkpoint does not write, because it is beyond the new end of the file.
     pub(crate) fn thaw(&self, frame: FrameNo) {
         let parity = self.parity();
         self.change_unwritten(frame, |now| now.thawed(parity));
     }
 
-    /// Makes a transition that only a writer keeps from happening.
+    /// Makes a transition that is blocked only by a writer.
     fn change_unwritten(&self, frame: FrameNo, transition: impl Fn(Word) -> Option<Word>) {
         let state = self.state(frame);
         loop {
@@ -752,8 +753,8 @@ impl Deref for ReadGuard<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `address` is the start of a frame of `bytes` bytes that lives as long as the pool, which the
-        // borrowed state word pins; while the shared latch is held no thread writes to it.
+        // SAFETY: `address` is the start of a frame of `bytes` bytes. The frame lives as long as the pool, which the
+        // borrowed state word keeps alive; while the shared latch is held no thread writes to it.
         unsafe { std::slice::from_raw_parts(self.address, self.bytes) }
     }
 }
@@ -791,9 +792,9 @@ impl WriteGuard<'_> {
                 && range.start.is_multiple_of(8)
                 && range.end.is_multiple_of(8)
         );
-        // SAFETY: the range lies in the frame (asserted), which lives as long as the pool; the exclusive latch keeps
-        // all other threads out except optimistic readers, which use atomic loads; `&mut self` makes this the only
-        // borrowed part of the frame.
+        // SAFETY: the range is in the frame (asserted), which lives as long as the pool; the exclusive latch keeps all
+        // other threads out except optimistic readers, which use atomic loads; `&mut self` makes this the only borrowed
+        // part of the frame.
         unsafe { FrameBytes::new(self.address.add(range.start), range.end - range.start) }
     }
 
@@ -811,7 +812,7 @@ impl Drop for WriteGuard<'_> {
     }
 }
 
-/// Where a frame and its state are: computed once, for a prefetch and the read after it.
+/// The addresses of a frame and its state, computed once for a prefetch and the read after it.
 #[derive(Clone, Copy)]
 pub(crate) struct FrameRef<'a> {
     state: &'a FrameState,
@@ -820,7 +821,7 @@ pub(crate) struct FrameRef<'a> {
 }
 
 impl<'a> FrameRef<'a> {
-    /// Whether a thread holds a latch of the frame now.
+    /// Whether any thread currently holds a latch of the frame.
     #[inline]
     pub(crate) fn is_latched(self) -> bool {
         self.state.load(Relaxed).is_latched()

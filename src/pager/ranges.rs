@@ -4,7 +4,7 @@ use super::pool::FrameNo;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// By the first frame of each.
+/// Maps the first frame of each range to its end.
 #[derive(Default)]
 pub(super) struct Ranges(BTreeMap<FrameNo, FrameNo>);
 
@@ -13,7 +13,7 @@ impl Ranges {
         self.0.is_empty()
     }
 
-    /// Adds a range that overlaps none.
+    /// Adds a range that overlaps no other.
     pub(super) fn add(&mut self, frames: Range<FrameNo>) {
         self.0.insert(frames.start, frames.end);
     }
@@ -28,7 +28,7 @@ impl Ranges {
         self.0.range(..frames.end).next_back().is_some_and(|(_, &end)| end > frames.start)
     }
 
-    /// Removes `frames`; what they had of the ranges, the last first.
+    /// Removes `frames` from the ranges. Returns the parts that were removed, the last first.
     pub(super) fn remove(&mut self, frames: &Range<FrameNo>) -> Vec<Range<FrameNo>> {
         let mut removed = Vec::new();
         while let Some((&start, &end)) = self.0.range(..frames.end).next_back()
@@ -46,7 +46,7 @@ impl Ranges {
         removed
     }
 
-    /// The first frames of `frames`, all in a range or all in none, and whether they are in one.
+    /// The longest prefix of `frames` that is entirely in one range or entirely in none, and whether it is in one.
     pub(super) fn first_part(&self, frames: Range<FrameNo>) -> (Range<FrameNo>, bool) {
         if let Some(around) = self.around(frames.start) {
             return (frames.start..frames.end.min(around.end), true);

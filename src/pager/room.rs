@@ -1,18 +1,18 @@
 //! Room for a checkpoint: reserved before anything changes, so that a full disk is an error without consequences.
 //!
 //! ```text
-//! gate open     cut off what an interrupted checkpoint left -> reserve the places of new frames in the table's file
+//! gate open     cut off what an interrupted checkpoint left -> reserve space for new frames in the table's file
 //!               -> create the journal -> count the dirty frames -> reserve its length
 //! gate closed   count those dirtied since; reserve more if they need it
 //! freeze        from here on a failed write poisons the handle
 //! ```
 //!
-//! Most frames beyond the end of the file have their places already: a table that grows reserves them (`space.rs`).
-//! The count is an upper bound: a zone with a dirty frame may have its checksum frame in the journal, too. The file
-//! keeps its length, so a journal ends after its index, as without a reservation.
+//! Most frames beyond the end of the file already have space: a growing table reserves it (`space.rs`). The count is an
+//! upper bound: the journal may also need the checksum frame of each zone with a dirty frame. A reservation does not
+//! change the journal's length, so a journal still ends after its index.
 //!
-//! Nothing is reserved where the file system cannot; there a full disk is an error of a write. So it is for writes in
-//! place where the file system copies on write.
+//! If the file system cannot reserve, nothing is reserved, and a full disk becomes an error of a write. The same holds
+//! for writes in place on a file system that copies on write.
 //!
 //! Not here: writing the checkpoint (`checkpoint.rs`), when one is tried again (`table/checkpoint.rs`).
 
@@ -31,7 +31,7 @@ pub(super) const JOURNAL_HEADER_BYTES: u64 = 64;
 /// Bytes of a frame in the index of a journal.
 const INDEX_ENTRY_BYTES: u64 = 8;
 
-/// A journal to be, with room for all frames of a checkpoint. Removed when dropped.
+/// A journal to be written, with room for all frames of a checkpoint. Removed when dropped.
 pub(crate) struct CheckpointRoom {
     storage: Arc<dyn Storage>,
     path: PathBuf,
@@ -50,7 +50,7 @@ impl CheckpointRoom {
 
 impl Drop for CheckpointRoom {
     fn drop(&mut self) {
-        // The name may by now belong to another table's journal. One that stays is incomplete, which is harmless.
+        // By now the name may belong to another table's journal. A journal that stays is incomplete, which is harmless.
         if let Some(journal) = self.journal.take()
             && journal.is_at(&self.path).unwrap_or(false)
         {
@@ -60,12 +60,13 @@ impl Drop for CheckpointRoom {
 }
 
 impl Pager {
-    /// Reserves disk space for a checkpoint of what is dirty now. The caller holds the checkpoint lock; writers go on.
+    /// Reserves disk space for a checkpoint of what is dirty now. The caller holds the checkpoint lock; writers
+    /// continue.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; nothing has changed.
     pub(crate) fn reserve_checkpoint(&self) -> Result<CheckpointRoom> {
-        // The journal of a checkpoint that failed in part may be needed by the next open.
+        // A poisoned handle keeps the journal of its failed checkpoint, since the next open may need it.
         self.refuse_if_poisoned()?;
         self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
         self.refuse_if_cut()?;
@@ -84,29 +85,29 @@ impl Pager {
     /// The first frame that needs no journal, as it is not part of the last checkpoint.
     pub(super) fn direct_from(&self) -> FrameNo {
         let (cut, last) = (self.file_frames.load(Acquire), self.checkpoint_frames.load(Acquire));
-        // If the file was cut, the last checkpoint still needs the frames beyond the cut. The first checkpoint of all
-        // is journalled as a whole, so that the file is empty until it is complete.
+        // If the file was cut, the last checkpoint still needs the frames beyond the cut. The very first checkpoint is
+        // journalled completely, so that the file stays empty until it is complete.
         let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
         if safe && last > 0 { last } else { FrameNo::MAX }
     }
 
-    /// Reserves the places in the table's file that are not yet reserved.
+    /// Reserves space for frames in the table's file that have none yet.
     fn reserve_places(&self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        // With the allocator's lock, under which others reserve.
+        // Under the allocator's lock, as other threads reserve under it, too.
         let mut space = self.space();
         let (frame_count, in_file) = (self.frame_count(), self.file_frames.load(Acquire));
         let fail = |e| Error::io(&self.path, "set the length of", e);
         if self.direct_from() != FrameNo::MAX && !self.keeps_end() {
-            // What an interrupted checkpoint left beyond the end is cut off here, as this frees its blocks and all
-            // that are reserved after them.
+            // What an interrupted checkpoint left beyond the end is cut off here: cutting also frees all blocks that
+            // are reserved after it.
             let cut = set_frame_count(file.as_ref(), self.frame_bytes(), in_file, 0).map_err(fail)?;
             space.forget_reserved(cut);
         }
         if frame_count <= space.reserved_frames() {
             return Ok(());
         }
-        // Growth reserves all frames from the first on. So holes are left only in a table that has not grown: a copy.
+        // Growth reserves all frames in order, so only a table that has not grown has holes: a copy.
         let has_holes = || file.has_holes().map_err(|e| Error::io(&self.path, "ask for the blocks of", e));
         if frame_count > in_file || has_holes()? {
             self.reserve_on_disk(frame_count, frame_count).map_err(Error::before_checkpoint)?;
@@ -129,12 +130,12 @@ impl Pager {
             reserved_bytes: 0,
             counted: DirtyCount::default(),
         };
-        // Another table may be opened by this name, should this one be renamed now.
+        // If this table is renamed now, another table may be opened by this name.
         super::file::take_lock(room.journal.as_deref().expect("just made"), &room.path)?;
         Ok(room)
     }
 
-    /// Reserves the length of the journal for the frames that are dirty now and for `waiting` more map frames.
+    /// Reserves the length of the journal for the frames that are dirty now and for `waiting` additional map frames.
     fn reserve_journal(&self, room: &mut CheckpointRoom, waiting: u64) -> Result<()> {
         self.pool.count_dirty(&mut room.counted, self.direct_from());
         let zones = u64::from(self.frame_count().div_ceil(ZONE_FRAMES));
@@ -151,7 +152,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Releases disk space that was reserved ahead of growth. Best effort, when the handle is closed.
+    /// Releases disk space that was reserved ahead of growth. Best effort; called when the handle is closed.
     pub(crate) fn release_reserved(&self) {
         if let (Some(file), false, false) = (&self.file, self.read_only, self.scratch) {
             // Setting a file's length to its current length frees the blocks reserved beyond it.
@@ -159,25 +160,25 @@ impl Pager {
         }
     }
 
-    /// Whether a write may begin. Otherwise the handle is poisoned, or the cache has no room before a checkpoint, for
-    /// which the disk has none.
+    /// Whether a write may begin. If not, the handle is poisoned, or the cache needs a checkpoint for which the disk
+    /// has no room.
     #[inline]
     pub(crate) fn takes_writes(&self) -> bool {
         self.health.is_sound()
     }
 
-    /// A checkpoint that was due could not begin. If the cache needs it, no write begins before it does; otherwise it
-    /// is put off.
+    /// Called if a checkpoint that was due could not begin. If the cache needs it, no write begins before it succeeds;
+    /// otherwise it is put off.
     pub(crate) fn put_off_checkpoint(&self) {
         self.health.put_off_checkpoint(self.must_checkpoint());
     }
 
-    /// Whether a checkpoint that is due is not to be tried yet, as the last attempt failed and the cache has room.
+    /// Whether a checkpoint that is due must not be tried yet, since the last attempt failed and the cache has room.
     pub(crate) fn has_put_off_checkpoint(&self) -> bool {
         !self.must_checkpoint() && self.health.counts_down()
     }
 
-    /// The cache has room again.
+    /// Called when the cache has room again.
     pub(crate) fn let_writes_begin(&self) {
         self.health.let_writes_begin();
     }

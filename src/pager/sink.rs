@@ -1,18 +1,18 @@
-//! Where the bytes of a value go: to a vector, which grows, or to a buffer of the caller, which may be too small.
+//! Destinations for the bytes of a value: a vector, which grows, or a buffer of the caller, which may be too small.
 #![expect(unsafe_code, reason = "a value is written to memory that is not initialized yet")]
 
 use std::mem::MaybeUninit;
 
-/// A place for bytes.
+/// A destination for bytes.
 pub(crate) trait Sink {
-    /// Appends `len` bytes, which `write` writes. Where they do not fit they are counted, and `write` is not called.
+    /// Appends `len` bytes, which `write` writes. If they do not fit they are only counted, and `write` is not called.
     ///
     /// # Safety
-    /// `write` initializes every byte of the place it is given, which has `len` bytes.
+    /// `write` initializes all `len` bytes of the slice that it is called with.
     unsafe fn append_with(&mut self, len: usize, write: impl FnOnce(&mut [MaybeUninit<u8>]));
-    /// The bytes appended and counted.
+    /// The number of bytes appended or counted.
     fn len(&self) -> usize;
-    /// Forgets all bytes.
+    /// Removes all bytes.
     fn clear(&mut self);
 }
 
@@ -20,7 +20,7 @@ impl Sink for Vec<u8> {
     #[inline]
     unsafe fn append_with(&mut self, len: usize, write: impl FnOnce(&mut [MaybeUninit<u8>])) {
         self.reserve(len);
-        // SAFETY: as many bytes are reserved; without a comparison that each lookup would make.
+        // SAFETY: `len` bytes were just reserved. Unchecked, to save each lookup a comparison.
         write(unsafe { self.spare_capacity_mut().get_unchecked_mut(..len) });
         // SAFETY: `write` has initialized the `len` bytes after the present ones, as the caller promises.
         unsafe { self.set_len(self.len() + len) };
@@ -54,8 +54,8 @@ impl Sink for Fixed<'_> {
     #[inline]
     unsafe fn append_with(&mut self, len: usize, write: impl FnOnce(&mut [MaybeUninit<u8>])) {
         if let Some(place) = self.buffer.get_mut(self.len..).and_then(|rest| rest.get_mut(..len)) {
-            // SAFETY: bytes may be viewed as bytes that may be uninitialized, and `write` leaves none that are, as the
-            // caller promises.
+            // SAFETY: initialized bytes may be viewed as possibly uninitialized ones, and `write` leaves none
+            // uninitialized, as the caller promises.
             write(unsafe { &mut *(std::ptr::from_mut(place) as *mut [MaybeUninit<u8>]) });
         }
         self.len += len;

@@ -1,16 +1,16 @@
-//! Which parts of the file are in use: one bit for each **unit**, a 64th of a frame.
+//! The allocator of the file: one bit for each **unit**, a 64th of a frame, says whether it is in use.
 //!
 //! Groups of buckets take whole frames, overflow pages and small extents take a few units within one frame, large
-//! extents take frames and share the last one. One allocator serves them all: the bits of a frame are one `u64`, so
-//! any freed hole serves any kind.
+//! extents take frames and share the last one. One allocator serves them all: the bits of a frame are one `u64`, and a
+//! freed hole can be reused for any of them.
 //!
 //! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first with its bits, the second with
 //! its checksums (`mod.rs`). Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 are adjacent from
 //! `map_groups[k]`, allocated when the file first reaches zone 2^k.
 //!
-//! Free space is found in memory: frames with a hole, by the length of the longest, and runs of free frames, by
-//! length. Neither list is in the file; after an open, allocations fill them zone by zone, so an open costs the same
-//! whatever the file's size.
+//! Free space is found in memory: frames with a hole, by the length of the longest, and runs of free frames, by length.
+//! Neither list is in the file. After an open, allocations fill them zone by zone, so an open costs the same whatever
+//! the file's size.
 //!
 //! Differs from the paper's buddy-in-waiting: overflow pages are not tied to a split point and may be of any size
 //! (docs/architecture.md, "Space").
@@ -30,61 +30,61 @@ pub(super) mod kept;
 mod runs;
 pub(super) mod windows;
 
-/// Frames a pair of map frames describes.
+/// The number of frames that a pair of map frames describes.
 pub(crate) const ZONE_FRAMES: u32 = 512;
 /// Units in a frame.
 pub(crate) const FRAME_UNITS: u32 = 64;
-/// Map groups a file can have: 2^32 frames are 2^23 zones.
+/// The maximum number of map groups: 2^32 frames are 2^23 zones.
 pub(crate) const MAP_GROUP_COUNT: usize = 24;
 
 /// The free space known so far.
 pub(crate) struct Space {
-    /// Frames with a hole: those for any use, those in open windows, those in sealed ones, those that a compaction has
-    /// passed.
+    /// Frames with a hole, in four kinds of lists: for any use, in open windows, in sealed windows, passed by a
+    /// compaction.
     lists: [Lists; 4],
     /// Each frame's links in its list, by zone.
     links: Vec<Option<ZoneLinks>>,
-    /// Links for zones to come, made by the thread that populates memory.
+    /// Links for later zones, made by the thread that populates memory.
     spare_links: Arc<Mutex<Vec<ZoneLinks>>>,
     /// Runs of free frames for any use.
     runs: Runs,
-    /// Units in the holes and runs so far, those of open windows apart.
+    /// Units in the known holes and runs, except those of open windows.
     free_units: u64,
     windows: windows::Windows,
     /// Zones below this one are in the lists.
     zones_known: u32,
     /// Frames for which disk space is reserved.
     reserved_frames: u32,
-    /// Frames whose memory is populated, or being populated.
+    /// Frames whose memory is populated or being populated.
     ready_frames: u32,
     /// Frames of the next large allocation.
     expected_frames: u32,
-    /// Header, map frames, groups of buckets: no reference in the file makes these frames be allocated or freed. First
-    /// -> count.
+    /// Header, map frames, groups of buckets: references in the file cannot cause these frames to be allocated or
+    /// freed. First -> count.
     fixed: BTreeMap<FrameNo, u32>,
-    /// During a compaction: allocate nearest the start.
+    /// Set during a compaction: allocate as near the start as possible.
     compacting: bool,
-    /// Frames that a compaction has passed, from the start on.
+    /// The frames below this one were passed by a compaction.
     passed: FrameNo,
     /// Freed extents that the log refers to: first unit, length. The map frames show them as used.
     quarantined: Vec<(u64, u32)>,
-    /// Units in them.
+    /// The total of their units.
     quarantined_units: u64,
 }
 
-/// Frames with a hole, by the length of their longest.
+/// Frames with a hole, by the length of their longest hole.
 #[derive(Clone, Copy)]
 struct Lists {
     /// The first frame of the list of each length; 0 ends a list.
     first: [FrameNo; FRAME_UNITS as usize],
-    /// Bit n is set where list n is not empty.
+    /// Bit n is set if list n is not empty.
     filled: u64,
 }
 
 impl Lists {
     const EMPTY: Lists = Lists { first: [0; FRAME_UNITS as usize], filled: 0 };
 
-    /// A frame with the shortest hole of at least `len`.
+    /// A frame whose longest hole is the shortest that has at least `len` units.
     fn find(&self, len: u32) -> Option<FrameNo> {
         let lists = self.filled & (u64::MAX << len);
         (lists != 0).then(|| self.first[lists.trailing_zeros() as usize])
@@ -98,16 +98,16 @@ fn new_links() -> ZoneLinks {
     Box::new([Link::default(); ZONE_FRAMES as usize])
 }
 
-/// Lists for any use.
+/// Index of the lists for any use.
 const ANY_USE: usize = 0;
-/// Lists of open windows.
+/// Index of the lists of open windows.
 const OPEN: usize = 1;
-/// Lists of sealed windows.
+/// Index of the lists of sealed windows.
 const SEALED: usize = 2;
-/// Lists of frames that a compaction has passed.
+/// Index of the lists of frames that a compaction has passed.
 const PASSED: usize = 3;
 
-/// A frame's links in the list of its longest hole; list 0 means in no list.
+/// A frame's links in the list for its longest hole; list 0 means no list.
 #[derive(Clone, Copy, Default)]
 struct Link {
     /// Its used units while it is in a list.
@@ -165,20 +165,20 @@ impl Space {
         self.reserved_frames = self.reserved_frames.max(frames);
     }
 
-    /// If the file was `cut`, what was reserved beyond its end is free again.
+    /// If the file was `cut`, the space reserved beyond its end is free again.
     pub(super) fn forget_reserved(&mut self, cut: bool) {
         if cut {
             self.reserved_frames = 0;
         }
     }
 
-    /// The links of `frame`, of none where its zone has none.
+    /// The links of `frame`; empty links if its zone has none.
     fn link_of(&self, frame: FrameNo) -> Link {
         let zone = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
         zone.map_or_else(Link::default, |links| links[(frame % ZONE_FRAMES) as usize])
     }
 
-    /// Which lists `frame` belongs to.
+    /// The lists that `frame` belongs to.
     fn lists_of(&self, frame: FrameNo) -> usize {
         match self.windows.lists_of(frame) {
             ANY_USE if frame < self.passed => PASSED,
@@ -206,7 +206,7 @@ impl Space {
         }
     }
 
-    /// Takes `frame` out of its list, one of `lists`.
+    /// Removes `frame` from its list, one of `lists`.
     fn take_out(&mut self, frame: FrameNo, link: Link, lists: usize) {
         if link.list == 0 {
             return;
@@ -236,7 +236,8 @@ impl Space {
         *self.link(frame) = Link { used, list, before: 0, after: first };
     }
 
-    /// Moves the frames that are in one of the lists `from` to those that they belong to now. Returns their free units.
+    /// Moves the frames that are in one of the lists `from` to the lists that they now belong to. Returns their free
+    /// units.
     fn move_from_lists(&mut self, frames: Range<FrameNo>, from: usize) -> u64 {
         let mut free = 0;
         for frame in frames {
@@ -258,7 +259,7 @@ impl Space {
         self.windows.add_sealed_free(first..first + len, &mut self.runs);
     }
 
-    /// Removes frames of a run.
+    /// Removes `frames` from their run.
     fn remove_free(&mut self, frames: &Range<FrameNo>) {
         self.free_units -= frames.len() as u64 * u64::from(FRAME_UNITS);
         self.runs.remove(frames);
@@ -339,8 +340,8 @@ fn best_fit(free: u64, len: u32) -> u32 {
 }
 
 impl Pager {
-    /// Allocates `len` units: within one frame up to [`FRAME_UNITS`], else from the start of a frame on. Returns the
-    /// first unit's number.
+    /// Allocates `len` units: within one frame if fewer than [`FRAME_UNITS`], else from the start of a frame on.
+    /// Returns the first unit's number.
     pub(crate) fn allocate(&self, len: u32) -> Result<u64> {
         assert!(len > 0);
         if len < FRAME_UNITS
@@ -350,7 +351,7 @@ impl Pager {
         }
         let mut space = self.space();
         let frames = len.div_ceil(FRAME_UNITS);
-        // Twice: the second time with room of sealed windows.
+        // Two attempts, the second with the room of sealed windows.
         for _ in 0..2 {
             if len < FRAME_UNITS
                 && let Some(unit) = self.allocate_in_hole(&mut space, len)?
@@ -368,7 +369,7 @@ impl Pager {
         self.use_run(&mut space, first, len)
     }
 
-    /// Marks `len` units from frame `first` on as used; returns the first one's number.
+    /// Marks `len` units from frame `first` on as used; returns the number of the first one.
     fn use_run(&self, space: &mut Space, first: FrameNo, len: u32) -> Result<u64> {
         let frames = len.div_ceil(FRAME_UNITS);
         self.set_run_used(space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
@@ -376,13 +377,13 @@ impl Pager {
     }
 
     fn allocate_in_hole(&self, space: &mut Space, len: u32) -> Result<Option<u64>> {
-        // Of those, there are some only during a compaction.
+        // These lists are empty except during a compaction.
         if let Some(frame) = space.lists[PASSED].find(len) {
             return self.take_hole(space, frame, len).map(Some);
         }
         let mut found = space.lists[ANY_USE].find(len);
         if found.is_none() && self.learn_zone(space)? {
-            // No known hole fits: learn one more zone, at most one a call.
+            // No known hole fits: scan one more zone, at most one per call.
             found = space.lists[ANY_USE].find(len);
         }
         let Some(frame) = found else { return Ok(None) };
@@ -402,7 +403,7 @@ impl Pager {
         Ok(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start))
     }
 
-    /// Adds `count` adjacent frames at the end of the file. They are not yet marked used.
+    /// Adds `count` adjacent frames at the end of the file. They are not yet marked as used.
     fn extend(&self, space: &mut Space, count: u32) -> Result<FrameNo> {
         loop {
             let first = self.frame_count();
@@ -416,7 +417,7 @@ impl Pager {
             }
             let zones_mapped = self.zones_mapped();
             let missing = end.div_ceil(u64::from(ZONE_FRAMES)) > u64::from(zones_mapped);
-            // Map frames first: zones from 2^k on need group k, which starts at the end of the file of that moment.
+            // Map frames first: zones from 2^k on need group k, which starts where the file ended at that moment.
             let wanted = if missing { 2 * zones_mapped } else { count };
             let end = first + wanted;
             self.make_room(space, end)?;
@@ -439,7 +440,7 @@ impl Pager {
     fn make_room(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         self.pool().reserve(u64::from(end) + 1)?;
         if end > space.reserved_frames {
-            // A step ahead, so that reservations are rare; a sixteenth, so that little of it stays unused.
+            // Reserves a step ahead, so that reservations are rare, but only a sixteenth, so that little stays unused.
             const STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
             let frame_bytes = self.frame_bytes() as u64;
             let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
@@ -481,7 +482,7 @@ impl Pager {
         }
     }
 
-    /// Has links made for the zones below `zones` that have none.
+    /// Has links made in advance for the zones below `zones` that have none.
     fn make_links_ahead(&self, space: &Space, zones: u32) {
         let spare = space.spare_links.clone();
         let there = space.links.len() + spare.lock().expect("no panic while held").len();
@@ -497,7 +498,7 @@ impl Pager {
         }
     }
 
-    /// Marks the units of `count` frames from `first` as used, of the last frame only the first `last_units`.
+    /// Marks the units of `count` frames from `first` on as used; of the last frame only the first `last_units`.
     fn set_run_used(&self, space: &mut Space, first: FrameNo, count: u32, last_units: u32) -> Result<()> {
         self.fill_used_bits(first, count - 1, 0xFF)?;
         let last = first + count - 1;
@@ -509,8 +510,9 @@ impl Pager {
     /// Frees `len` units from `unit` on.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] where they are not in use: some page refers to space that it does not own. Of a hole that
-    /// is kept, this is found when it is freed for other threads, and loses its space (`space/kept.rs`).
+    /// [`ErrorKind::Corrupt`] if they are not in use: some page refers to space that it does not own. If the hole is
+    /// kept for this thread, this is detected only when it is freed for other threads, and then loses its space
+    /// (`space/kept.rs`).
     pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
         if self.keep(unit, len) {
             return Ok(());
@@ -528,28 +530,28 @@ impl Pager {
         }
     }
 
-    /// Units that may wait for a checkpoint before one is due.
+    /// The number of units that may wait for a checkpoint before one becomes due.
     fn quarantined_units_max(&self) -> u64 {
         let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
         (bytes / 16).max(1 << 20) / self.unit_bytes() as u64
     }
 
-    /// Whether so much space waits for the next checkpoint that no more should.
+    /// Whether so much space waits for the next checkpoint that no more should be added.
     fn has_full_quarantine(&self, space: &Space) -> bool {
         space.quarantined_units > 2 * self.quarantined_units_max()
     }
 
-    /// Frees what waits for a checkpoint, which begins now. The caller keeps writers out.
+    /// Frees the units that wait for a checkpoint, which begins now. The caller keeps writers out.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; the rest waits for the next one.
+    /// [`ErrorKind::Io`]; the remaining units wait for the next checkpoint.
     pub(super) fn free_quarantined(&self) -> Result<()> {
         self.want_checkpoint(false);
         let mut space = self.space();
         while let Some((unit, len)) = space.quarantined.pop() {
             space.quarantined_units -= u64::from(len);
             match self.free_in(&mut space, unit, len) {
-                // In a damaged file; the space is lost.
+                // The file is damaged; the space is lost.
                 Err(e) if e.kind() == ErrorKind::Corrupt => {}
                 done => done?,
             }
@@ -557,7 +559,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Most map frames that change when quarantined units are freed.
+    /// An upper bound of the map frames that change when quarantined units are freed.
     pub(super) fn maps_of_quarantined(&self) -> u64 {
         let zone_units = u64::from(ZONE_FRAMES * FRAME_UNITS);
         self.space().quarantined.iter().map(|&(_, len)| u64::from(len) / zone_units + 2).sum()
@@ -590,7 +592,7 @@ impl Pager {
         }
         let left = len % FRAME_UNITS;
         if left > 0 {
-            // A length below FRAME_UNITS lies within one frame, at any unit; a longer one starts with a frame.
+            // A length below FRAME_UNITS is within one frame, at any unit; a longer one starts with a frame.
             let start = if frames > 0 { 0 } else { (unit % u64::from(FRAME_UNITS)) as u32 };
             self.free_within(space, first + frames, start, left)?;
         }
@@ -628,7 +630,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Adds the next unknown zone to the lists. `false` where all are known.
+    /// Adds the next unknown zone to the lists. Returns false if all are known.
     fn learn_zone(&self, space: &mut Space) -> Result<bool> {
         let zone = space.zones_known;
         let first = zone.saturating_mul(ZONE_FRAMES);
@@ -646,7 +648,7 @@ impl Pager {
                 return Err(self.corrupt(format!("frame {frame}: primary pages or a map, marked free")));
             }
             if used == 0 {
-                // A frame may be in `runs` already because it was freed since the open.
+                // A frame may already be in `runs` because it was freed since the open.
                 if space.runs.around(frame).is_none() && !space.windows.has_sealed_free(frame) {
                     space.add_run(frame, 1);
                 }
@@ -687,13 +689,13 @@ impl Pager {
         self.space().has_fixed(frame, 1)
     }
 
-    /// Header and map frames: (first, count).
+    /// The header and the map frames: (first, count).
     pub(crate) fn fixed_frames(&self) -> impl Iterator<Item = (FrameNo, u32)> {
         let groups = self.map_groups().iter().enumerate().map(|(k, g)| (g.load(Acquire), 2 << k));
         std::iter::once((0, 3)).chain(groups.filter(|&(first, _)| first != 0))
     }
 
-    /// Makes the file end at frame `end`.
+    /// Cuts the file to end at frame `end`.
     fn cut(&self, space: &mut Space, end: FrameNo) -> Result<()> {
         let old = self.frame_count();
         self.stop_writing_through();
@@ -720,8 +722,8 @@ impl Pager {
         Ok(free)
     }
 
-    /// Bytes that are free, as far as is known without reading map frames: all of them in memory, and in a file once
-    /// allocations have looked there.
+    /// Free bytes, as far as known without reading map frames. Exact in memory; for a file it includes only zones that
+    /// allocations have already scanned.
     pub(crate) fn free_bytes_known(&self) -> u64 {
         let space = self.space();
         (space.free_units + space.quarantined_units + self.kept.units()) * self.unit_bytes() as u64
@@ -750,7 +752,7 @@ impl Pager {
         self.map_groups()[group as usize].load(Acquire) + 2 * (zone - (1 << group))
     }
 
-    /// Zones that have map frames: 1, then doubling.
+    /// The number of zones that have map frames: 1, then doubling.
     pub(crate) fn zones_mapped(&self) -> u32 {
         1 << self.map_groups().iter().take_while(|g| g.load(Acquire) != 0).count()
     }

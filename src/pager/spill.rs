@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! latch a dirty frame -> write it -> store its checksum in memory -> free its memory
-//! in its place          a table in memory: its temporary file need not survive a crash
-//!                       beyond the end of the last checkpoint, if this handle created the file: a crash leaves these
-//!                       frames unused. The checkpoint syncs them with the other new ones, and writes them no more
+//! in place              a table in memory: its temporary file need not survive a crash
+//!                       a table whose file this handle created: frames beyond the last checkpoint's end, which a crash
+//!                       leaves unused. The checkpoint only syncs them, with the other new ones
 //! in the shadow file    all others, whatever the durability: an unnamed file, which ends with the handle. The
 //!                       checkpoint copies them from there, as it copies others from memory
 //! ```
 //!
-//! So the table's file has the last checkpoint until the next one is complete, whatever was spilled. The shadow file
-//! has frame n at the place it has in the table's file, and holes for all that were not spilled; it is emptied by each
-//! checkpoint. Where it cannot be written, a checkpoint makes room in the cache instead.
+//! So the table's file has the last checkpoint until the next one is complete, whatever was spilled. In the shadow file
+//! a frame has the same offset as in the table's file; frames that were not spilled are holes. Each checkpoint empties
+//! it. If it cannot be written, a checkpoint makes room in the cache instead.
 //!
-//! Checksum frames are not spilled, so that there is always one to store a checksum in: of a table that spills, up to
-//! a 512th stays in memory. Nothing is spilled while a checkpoint is written.
+//! Checksum frames are not spilled, so that a checksum can always be stored in memory. In a table that spills, these
+//! take up to a 512th of its size. Nothing is spilled while a checkpoint is written.
 //!
 //! Source: the paper's buffer manager, which writes a page when it needs its buffer. Not here: the states of a frame
 //! (`pool/state.rs`), when a checkpoint is due (`mod.rs`).
@@ -31,27 +31,27 @@ use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
-/// Which dirty frames may be spilled, and to where.
+/// Which dirty frames may be spilled, and where to.
 #[derive(Default)]
 pub(super) struct Spilling {
-    /// Any may.
+    /// Whether any frame may be spilled.
     pub(super) on: bool,
-    /// Those beyond the end of the last checkpoint, to their places.
+    /// Whether frames beyond the end of the last checkpoint are spilled to their locations in the file.
     pub(super) in_place: bool,
-    /// Made for the first frame.
+    /// Created when the first frame is spilled to it.
     shadow: OnceLock<Arc<dyn File>>,
     shadow_reads: MappedReads,
-    /// It could not be written since the last checkpoint.
+    /// Whether a write to it has failed since the last checkpoint.
     shadow_failed: AtomicBool,
 }
 
 impl Spilling {
-    /// Of a table in a file, which this handle `created` or not, with a log or without one.
+    /// For a table in a file, `created` by this handle or not, and `logged` or not.
     pub(super) fn of_file(created: bool, logged: bool) -> Spilling {
         Spilling { on: true, in_place: created && !logged, ..Spilling::default() }
     }
 
-    /// Of a table in memory.
+    /// For a table in memory.
     pub(super) fn in_temporary_file() -> Spilling {
         Spilling { on: true, in_place: true, ..Spilling::default() }
     }
@@ -65,23 +65,23 @@ enum Target<'a> {
 
 impl Pager {
     /// Writes a dirty frame to a file and frees its memory, if it may be spilled and was not used lately. Never waits
-    /// for a latch of another writer. Where the table's file cannot be written, the frame stays, and the handle takes
-    /// no more writes.
+    /// for another writer's latch. If the table's file cannot be written, the frame stays in memory, and the handle
+    /// takes no more writes.
     pub(super) fn spill(&self, frame: FrameNo) -> bool {
         let Some(latch) = self.pool.latch_to_spill(frame) else { return false };
         let sum_frame = self.map_frame(frame / ZONE_FRAMES) + 1;
         if !self.pool.is_resident(sum_frame) {
             drop(latch);
-            // For the next time the clock hand passes.
+            // Loaded for the next time that the clock hand passes.
             let _ = self.pool.read(sum_frame, self.pool.frame(sum_frame), &WithoutEviction(self));
             return false;
         }
-        // The allocator cuts the file only with this lock held.
+        // The allocator cuts the file only while it holds this lock.
         let Ok(_space) = self.space.try_lock() else { return false };
         if self.map_frame(frame / ZONE_FRAMES) + 1 != sum_frame {
             return false; // a compaction moved it
         }
-        // In this order: a checkpoint sets the frames it has before its number.
+        // In this order: a checkpoint sets its number of frames before its sequence number.
         let checkpoint = self.sequence.load(Acquire) != self.frozen_sequence.load(Acquire);
         if checkpoint && !planted(Bug::SpillsBesideCheckpoint) || frame >= self.frame_count() {
             return false;
@@ -98,7 +98,7 @@ impl Pager {
             self.counts.frames_written.fetch_add(1, Relaxed);
             shadowed = matches!(target, Target::Shadow(_));
         }
-        // Before the latch is released: a checkpoint that waits for it finds the checksum.
+        // Stored before the latch is released, so that a checkpoint that waits for the latch finds the checksum.
         self.pool.discard_spilled(frame, latch, shadowed);
         true
     }
@@ -114,7 +114,7 @@ impl Pager {
             return None;
         }
         if self.spilling.shadow.get().is_none() {
-            // One thread at a time: the caller holds the allocator's lock.
+            // Only one thread at a time, since the caller holds the allocator's lock.
             match make_unnamed(self.storage.as_ref(), &self.path) {
                 Ok(file) => drop(self.spilling.shadow.set(file)),
                 Err(_) => self.give_up_shadow(),
@@ -127,7 +127,7 @@ impl Pager {
         let at = u64::from(frame) * self.frame_bytes() as u64;
         match target {
             Target::Place(file) => {
-                // Otherwise the frames in memory would become more and more, without an error.
+                // Without this, ever more frames would stay in memory, and no error would be reported.
                 let poison = |e| self.poison(Error::io(&self.path, "write a frame of", e).message());
                 let end = at + bytes.len() as u64;
                 let written = self.refuse_hole_before(end).is_ok() && file.write_at(bytes, at).map_err(poison).is_ok();
@@ -140,13 +140,13 @@ impl Pager {
         }
     }
 
-    /// No frame is spilled before the next checkpoint, which is due once half of the cache is dirty.
+    /// Stops spilling until the next checkpoint, which is due once half of the cache is dirty.
     fn give_up_shadow(&self) {
         self.spilling.shadow_failed.store(true, Relaxed);
         self.pool.pin();
     }
 
-    /// The file that has the bytes of a frame which is not resident, and how to read it; `None` where none has.
+    /// The file that has the bytes of a frame that is not resident, and how to read it; `None` if no file has them.
     pub(super) fn file_of(&self, frame: FrameNo) -> Option<(&dyn File, &MappedReads)> {
         if self.pool.is_shadowed(frame) {
             return Some((self.spilling.shadow.get()?.as_ref(), &self.spilling.shadow_reads));
@@ -163,8 +163,8 @@ impl Pager {
         self.check_sum(frame, bytes)
     }
 
-    /// Before frames from `end` on are cut off: the file has zeros there, should they come back. The caller keeps
-    /// writers out and holds the allocator's lock.
+    /// Called before frames from `end` on are cut off: makes the file zero there, in case such frames are allocated
+    /// again. The caller keeps writers out and holds the allocator's lock.
     pub(super) fn cut_spilled(&self, end: FrameNo) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.spilling.in_place) else { return Ok(()) };
         let last = self.checkpoint_frames.load(Acquire);
@@ -174,18 +174,18 @@ impl Pager {
         if file.len().map_err(fail)? > bytes { file.set_len(bytes).map_err(fail) } else { Ok(()) }
     }
 
-    /// When a checkpoint begins, and until it is complete, nothing is spilled.
+    /// Called when a checkpoint begins: nothing is spilled until it is complete.
     pub(super) fn stop_spilling(&self) {
         self.pool.pin();
     }
 
-    /// When a checkpoint is complete, so that no frame is in the shadow file.
+    /// Called when a checkpoint is complete, so that the shadow file is no longer needed.
     pub(super) fn resume_spilling(&self) {
         if !self.spilling.on {
             return;
         }
         if let Some(shadow) = self.spilling.shadow.get() {
-            // If it fails, the space is free a little later.
+            // If this fails, the space is freed later.
             let _ = shadow.set_len(0);
         }
         self.spilling.shadow_failed.store(false, Relaxed);

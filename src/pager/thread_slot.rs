@@ -1,4 +1,4 @@
-//! A number for each thread, so that it can have cache lines of its own.
+//! A slot number for each thread, so that each thread can have its own cache lines.
 //!
 //! Numbers are reused when threads end. Threads beyond [`SLOT_COUNT`] share the last slot.
 
@@ -7,16 +7,16 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Number of slots; every thread but the first 63 uses the last one.
+/// The number of slots. All threads but the first 63 share the last one.
 pub(crate) const SLOT_COUNT: usize = 64;
-/// The slot that threads share.
+/// The slot that the other threads share.
 pub(crate) const SHARED: usize = SLOT_COUNT - 1;
 
 /// Slot numbers of ended threads.
 static FREE_SLOTS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static NEXT_SLOT: AtomicU32 = AtomicU32::new(0);
 
-/// A thread's slot number, equal in all tables.
+/// A thread's slot number, the same for all tables.
 struct SlotNumber(usize);
 
 impl SlotNumber {

@@ -1,21 +1,23 @@
-//! Write-through: a large value goes to its place in the file at once, and the log has a reference to it.
+//! Write-through: a large value goes to its location in the file at once, and the log only refers to it.
 //!
 //! ```text
 //! write       allocate units beyond the end of the last checkpoint -> write the file -> write the frames in memory
 //!             -> append {key, place, length, checksum} to the log
 //! sync        the file, then the log
-//! freed       units that the log refers to are not used again before the next checkpoint begins
-//! checkpoint  freeze: the end moves, so later values go beyond this checkpoint; frames that the file has are not
-//!             written again
+//! freed       units that the log refers to are not reused before the next checkpoint begins
+//! checkpoint  freeze: the end moves, so later values go beyond this checkpoint; frames that the file already has are
+//!             not written again
 //! replay      read the file, compare the checksum, put the pair again
 //! ```
 //!
-//! Frames beyond the end of the last checkpoint are not part of it, so writing them changes no state that a crash could
-//! leave. Until the next checkpoint is complete, the log may refer to them: nothing cuts them off, and a checkpoint
-//! writes only what they had when it began, which has the same bytes where the log refers to.
+//! Frames beyond the end of the last checkpoint are not part of it, so writing them cannot damage the state that a
+//! crash leaves. Until the next checkpoint is complete, the log may refer to them: nothing cuts them off, and the
+//! checkpoint writes only the content they had when it began. That content has the same bytes wherever the log refers
+//! to.
 //!
-//! Off after an open that replayed records, until a checkpoint is complete: the pairs put again may have other places
-//! in memory than their values have in the file, which a second replay would need. Off after the file was cut, too.
+//! Off after an open that replayed records, until a checkpoint is complete: pairs that were put again may be elsewhere
+//! in memory than their values are in the file, and a second replay would need the file's copy. Also off after the file
+//! was cut.
 //!
 //! Source: docs/architecture.md, "Log". Not here: the record (`table/wal_record.rs`), which values (`table/stored.rs`).
 
@@ -32,36 +34,37 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-/// Fewer bytes are written through only where a window is mapped: in the log they cost less than by a call
+/// Shorter values are written through only if a window is mapped: writing them to the log costs less than a system call
 /// (docs/benchmarks.md, "Values that go to the file at once").
 const CALL_BYTES_MIN: u64 = if cfg!(test) { 600 } else { 16 << 10 };
 
-/// Windows of a smaller table would be much of it.
+/// In a smaller table, windows would take too large a part.
 const WINDOWS_FROM_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 
-/// No frame is written through.
+/// The value of `from` if no frame is written through.
 const OFF: FrameNo = FrameNo::MAX;
 
-/// Where values may be written through, and what of them is not yet safe.
+/// Where values may be written through, and what is not yet safe.
 pub(super) struct Through {
     /// Frames from here on are written through.
     from: AtomicU32,
-    /// The log may refer, or soon will, to bytes beyond the last checkpoint. Set under the allocator's lock, as that is
-    /// held where such bytes are cut off.
+    /// Whether the log refers, or may soon refer, to bytes beyond the last checkpoint. Set under the allocator's lock,
+    /// which is also held when such bytes are cut off.
     used: AtomicBool,
-    /// Bytes were written since the file was last synced.
+    /// Whether bytes were written since the file was last synced.
     unsynced: AtomicBool,
-    /// The last window could not be mapped.
+    /// Whether the last window could not be mapped.
     unmapped: AtomicBool,
-    /// Much room waits for a checkpoint.
+    /// Whether much room waits for a checkpoint.
     checkpoint_due: AtomicBool,
-    /// The table is being closed: the next checkpoint is its last one.
+    /// Whether the table is being closed: the next checkpoint is then its last one.
     closing: AtomicBool,
-    /// A journal was removed, now or by an earlier process, that would cut these bytes off if it were installed again.
+    /// Whether a journal was removed, now or by an earlier process, that would cut these bytes off if it reappeared and
+    /// were installed again.
     journal_may_return: AtomicBool,
-    /// Held during that sync.
+    /// Held during the sync of these bytes.
     syncing: Mutex<()>,
-    /// The replay at the open put values again that records refer to. No checkpoint has them yet.
+    /// Whether the replay at the open put values again that records refer to. No checkpoint has them yet.
     replayed: AtomicBool,
 }
 
@@ -100,20 +103,20 @@ impl StoredValue {
 }
 
 impl Through {
-    /// No more windows are mapped.
+    /// Stops mapping windows.
     pub(super) fn give_up_windows(&self) {
         self.unmapped.store(true, Relaxed);
     }
 }
 
 impl Pager {
-    /// Whether values may be written through now.
+    /// Whether values may currently be written through.
     #[inline]
     pub(crate) fn writes_through(&self) -> bool {
         self.through.from.load(Relaxed) != OFF
     }
 
-    /// Whether values of `bytes` bytes may be written through now.
+    /// Whether values of `bytes` bytes may currently be written through.
     #[inline]
     pub(crate) fn writes_this_through(&self, bytes: usize) -> bool {
         self.writes_through() && (bytes as u64 >= CALL_BYTES_MIN || self.may_map_windows())
@@ -124,7 +127,7 @@ impl Pager {
         bytes >= WINDOWS_FROM_BYTES && !self.through.unmapped.load(Relaxed)
     }
 
-    /// Turns write-through on after an open that replayed nothing, if nothing is in the file beyond its checkpoint.
+    /// Turns write-through on after an open that replayed nothing, if the file ends with its checkpoint.
     pub(crate) fn begin_writing_through(&self) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.may_write_through()) else { return Ok(()) };
         let end = self.checkpoint_frames.load(Acquire);
@@ -136,14 +139,14 @@ impl Pager {
     }
 
     fn may_write_through(&self) -> bool {
-        // With Safety::Disk a write would wait for a sync of two files.
+        // With Safety::Disk a write would wait for the sync of two files.
         let logs = self.log.as_ref().is_some_and(|log| log.safety() == Some(Safety::Process));
         logs && !self.read_only && !self.scratch
     }
 
-    /// Allocates `len` units that may be written through, for `bytes` bytes. `None` where other room should be used, or
-    /// too much of it waits for the next checkpoint, or the bytes are too few for a call. The caller is inside the
-    /// gate.
+    /// Allocates `len` units that may be written through, for `bytes` bytes. Returns `None` if other room should be
+    /// used, if too much room waits for the next checkpoint, or if the bytes are too few for a system call. The caller
+    /// is inside the gate.
     pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<Room>> {
         if !self.writes_this_through(bytes as usize) {
             return Ok(None);
@@ -151,8 +154,8 @@ impl Pager {
         self.allocate_in_window(len, self.may_map_windows(), bytes < CALL_BYTES_MIN)
     }
 
-    /// Maps frames that are new and at the end of the file. `false` where that cannot be done, or should not; it is not
-    /// tried again then.
+    /// Maps frames that are new and at the end of the file. Returns false if that is not possible or not useful; it is
+    /// then not tried again.
     pub(super) fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
         if self.through.unmapped.load(Relaxed) {
             return Ok(false);
@@ -165,14 +168,14 @@ impl Pager {
     fn try_map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
         let Some(file) = self.file.as_ref().filter(|_| self.has_cache_for(frames.end)) else { return Ok(false) };
         self.refuse_if_cut()?;
-        // No page beyond the end of a file can be stored to.
+        // Stores to pages beyond the end of a file fail.
         set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, frames.end)
             .map_err(|e| Error::io(&self.path, "set the length of", e))?;
         Ok(self.pool.open_window(frames, file.as_ref()))
     }
 
-    /// When a checkpoint begins that has the frames of all windows: they may have other content in memory than in the
-    /// file from here on. The caller keeps writers out.
+    /// Called when a checkpoint begins that includes the frames of all windows: from here on their content in memory
+    /// may differ from the file. The caller keeps writers out.
     pub(super) fn seal_windows(&self) -> Result<()> {
         let Some(file) = self.file.as_ref() else { return Ok(()) };
         self.give_up_next_window()?;
@@ -183,7 +186,7 @@ impl Pager {
         self.close_windows()
     }
 
-    /// Where the file is cut by `frames`.
+    /// Called when `frames` are cut off the file.
     pub(super) fn unmap_windows(&self, frames: Range<FrameNo>) -> Result<()> {
         if self.pool.unmap_windows(frames) {
             return Ok(());
@@ -192,7 +195,7 @@ impl Pager {
     }
 
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind) where a page of a value in the file could not be read or stored to: what was
+    /// [`ErrorKind::Io`](crate::ErrorKind) if a page of a value in the file could not be read or stored to: what was
     /// just read or stored is not the value.
     #[inline]
     pub(crate) fn refuse_lost_pages(&self) -> Result<()> {
@@ -208,8 +211,8 @@ impl Pager {
         error
     }
 
-    /// Writes `parts`, one after the other, to `room`, which [`allocate_through`](Self::allocate_through) returned: to
-    /// the file and to the frames in memory.
+    /// Writes `parts`, one after the other, to the file and to the frames in memory. `room` is what
+    /// [`allocate_through`](Self::allocate_through) returned.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the units may be freed.
@@ -220,13 +223,13 @@ impl Pager {
             self.refuse_hole_before(address + bytes)?;
         }
         self.write_to_both(address, parts, room.mapped).and_then(|()| self.refuse_lost_pages()).inspect_err(|_| {
-            // The file may have a part of the bytes, where memory has none or others.
+            // The file may have some of the bytes, while memory has none or others.
             let (first, _) = self.pool.split(address);
             let (last, _) = self.pool.split(address + bytes.max(1) - 1);
             (first..=last).for_each(|frame| self.pool.differs_from_file(frame));
         })?;
         self.note_written_end(address + bytes);
-        // After the write, so that the sync that resets it includes the bytes.
+        // Set after the write, so that the sync that resets it includes the bytes.
         self.through.unsynced.store(true, Release);
         Ok(())
     }
@@ -254,7 +257,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Whether much room waits for a checkpoint.
+    /// Sets whether so much room waits for a checkpoint that one is due.
     pub(super) fn want_checkpoint(&self, due: bool) {
         self.through.checkpoint_due.store(due, Relaxed);
     }
@@ -264,7 +267,7 @@ impl Pager {
         self.through.checkpoint_due.load(Relaxed)
     }
 
-    /// Has the next checkpoint give back the room at the end of the file that values did not need.
+    /// Makes the next checkpoint release the room at the end of the file that values did not need.
     pub(crate) fn begin_closing(&self) {
         self.through.closing.store(true, Relaxed);
     }
@@ -280,14 +283,14 @@ impl Pager {
             && self.pool.is_written_through((unit / u64::from(FRAME_UNITS)) as FrameNo)
     }
 
-    /// Makes the bytes that were written through durable; to be done before the log is synced.
+    /// Makes the bytes that were written through durable. Must be called before the log is synced.
     pub(crate) fn sync_through(&self) -> Result<()> {
         if planted(Bug::ThroughUnsynced) {
             return Ok(());
         }
         super::interleave::until_free(&self.through.syncing);
         let _syncing = self.through.syncing.lock().expect("no panic while held");
-        // Another thread's sync may have failed, and reset the flag.
+        // Another thread's sync may have failed after it reset the flag.
         self.refuse_if_poisoned()?;
         let Some(file) = self.file.as_ref().filter(|_| self.through.unsynced.swap(false, AcqRel)) else {
             return Ok(());
@@ -298,8 +301,8 @@ impl Pager {
             .inspect_err(|e| self.poison(e.message()))
     }
 
-    /// Makes the removal of the last journal durable: a power loss that undoes it has the next open install the journal
-    /// again, which cuts the file where that checkpoint ended.
+    /// Makes the removal of the last journal durable. If a power loss undid it, the next open would install the journal
+    /// again, which would cut the file where that checkpoint ended.
     fn sync_removal_of_journal(&self) -> Result<()> {
         if self.through.journal_may_return.swap(false, AcqRel) {
             self.refuse_if_moved()?;
@@ -308,16 +311,16 @@ impl Pager {
         Ok(())
     }
 
-    /// After a journal was removed that sets the file's length, and before values may be written beyond that length.
+    /// Called after a journal was removed that sets the file's length, before values may be written beyond that length.
     pub(super) fn note_removed_journal(&self) {
         self.through.journal_may_return.store(true, Release);
     }
 
-    /// The bytes of a value that a record of the log refers to. `None` where the file does not have them: it was not
-    /// synced before a power loss.
+    /// Reads the bytes of a value that a record of the log refers to. Returns `None` if the file does not have them:
+    /// the value was not synced before a power loss.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind) where no writer would have put the value; those of reading.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) if no writer would have put the value there; errors of reading.
     pub(crate) fn read_stored(&self, stored: StoredValue) -> Result<Option<Vec<u8>>> {
         let Some(file) = &self.file else { return Ok(None) };
         let end = u64::from(self.checkpoint_frames.load(Acquire)) * self.frame_bytes() as u64;
@@ -340,21 +343,21 @@ impl Pager {
             return Ok(Some(value));
         }
         if self.read_only {
-            // A process that opened the table in the meantime may have written a checkpoint there.
+            // A process that has opened the table in the meantime may have written a checkpoint there.
             self.refuse_if_stale(file.as_ref())?;
         }
         Ok(None)
     }
 
-    /// Whether records refer to bytes that may be in the operating system's cache alone, and whose pairs have other
-    /// places in memory.
+    /// Whether records refer to bytes that may be only in the operating system's cache, and whose pairs are now
+    /// elsewhere in memory.
     pub(crate) fn has_replayed_references(&self) -> bool {
         self.through.replayed.load(Relaxed) && !planted(Bug::ThroughAfterReplay)
     }
 
-    /// Before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to bytes
-    /// beyond its end. Nothing may cut the file then, also in the future of a writer, so it is extended while there are
-    /// none. The caller keeps writers out.
+    /// Called before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to
+    /// bytes beyond its end. From then on nothing may cut the file. Setting its length could cut bytes that a writer
+    /// has just added, so the caller keeps writers out.
     pub(super) fn extend_file_for_checkpoint(&self) -> Result<()> {
         if let Some(file) = self.file.as_ref().filter(|_| self.may_be_referred_to()) {
             self.refuse_if_cut()?;
@@ -368,18 +371,18 @@ impl Pager {
         self.writes_through() || self.through.used.load(Relaxed)
     }
 
-    /// Whether bytes of the file beyond the last checkpoint must stay: records of the log refer to them, or frames were
-    /// spilled there.
+    /// Whether bytes of the file beyond the last checkpoint must stay, since records of the log refer to them or frames
+    /// were spilled there.
     pub(super) fn keeps_end(&self) -> bool {
         self.may_be_referred_to() || self.spilling.in_place
     }
 
-    /// Before room beyond the last checkpoint is mapped or allocated, under the allocator's lock.
+    /// Called before room beyond the last checkpoint is mapped or allocated, under the allocator's lock.
     pub(super) fn keep_end(&self) {
         self.through.used.store(true, Relaxed);
     }
 
-    /// When a checkpoint of `frame_count` frames begins: values go beyond its end from here on.
+    /// Called when a checkpoint of `frame_count` frames begins: from here on values go beyond its end.
     pub(super) fn begin_through_period(&self, frame_count: u32) {
         self.through.used.store(false, Relaxed);
         if self.writes_through() {
@@ -387,7 +390,7 @@ impl Pager {
         }
     }
 
-    /// When that checkpoint is complete: the file ends with it, except for values written through.
+    /// Called when that checkpoint is complete: the file ends with it, except for values written through.
     pub(super) fn complete_through_period(&self, frame_count: u32) {
         if self.may_write_through() {
             self.through.from.store(frame_count, Release);
@@ -395,7 +398,7 @@ impl Pager {
         self.through.replayed.store(false, Relaxed);
     }
 
-    /// When frames are cut off the end: their numbers are used again before the file is cut.
+    /// Called when frames are cut off the end: their numbers may be reused before the file is cut.
     pub(crate) fn stop_writing_through(&self) {
         self.through.from.store(OFF, Release);
     }

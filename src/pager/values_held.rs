@@ -1,4 +1,4 @@
-//! Values that a thread has borrowed from a table: while it holds one, it must not wait for another thread.
+//! Values that a thread has borrowed from a table. While it holds one, it must not wait for another thread.
 //!
 //! The value keeps its frame latched, and the other thread may be waiting for that latch.
 
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 thread_local! {
-    /// Value guards this thread holds: while there are any, it must not wait for a latch.
+    /// The number of value guards that this thread holds. Above 0, the thread must not wait for a latch.
     static VALUES_HELD: [Cell<u32>; interleave::TASK_COUNT] =
         const { [const { Cell::new(0) }; interleave::TASK_COUNT] };
 }
@@ -33,7 +33,7 @@ impl Drop for ValueHeld {
     }
 }
 
-/// An error if this thread holds a value guard that the thread it is about to wait for may be waiting for.
+/// Fails if this thread holds a value guard, for which the thread that it is about to wait for may be waiting.
 pub(crate) fn refuse_to_wait_with_values() -> Result<()> {
     if values_held(|held| held.get()) == 0 {
         return Ok(());
@@ -45,7 +45,7 @@ pub(crate) fn refuse_to_wait_with_values() -> Result<()> {
     .with_hint("Drop the ValueRef first, or copy the value."))
 }
 
-/// Locks `mutex`; an error if that would mean waiting while this thread holds a value guard.
+/// Locks `mutex`. Fails if that would mean waiting while this thread holds a value guard.
 pub(crate) fn lock_without_values<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
     step();
     match mutex.try_lock() {

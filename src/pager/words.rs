@@ -1,7 +1,7 @@
 //! Changes bytes that other threads may be reading.
 //!
 //! An optimistic read takes no latch and checks afterwards that the page is unchanged (`pool.rs`). It discards what it
-//! read beside a write, but it did read, so the stores here are those of `racing.rs`.
+//! read during a write, but it did read it, so the stores here must be those of `racing.rs`.
 //!
 //! Code that changes pages uses [`Bytes`]. It has two implementations: memory of a frame ([`FrameBytes`]), and a plain
 //! vector, the safe twin that tests compare it with.
@@ -12,7 +12,7 @@ use crate::racing;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
-/// Bytes to read as a slice and to change as a whole or in part.
+/// Bytes that can be read as a slice and changed as a whole or in part.
 pub(crate) trait Bytes: Deref<Target = [u8]> {
     /// Replaces the bytes from `at` on.
     fn store(&mut self, at: usize, bytes: &[u8]);
@@ -26,15 +26,15 @@ pub(crate) trait Bytes: Deref<Target = [u8]> {
     fn store_half_word(&mut self, at: usize, bytes: [u8; WORD / 2]);
     /// Replaces the byte at `at`.
     fn store_byte(&mut self, at: usize, byte: u8);
-    /// Replaces the bytes from `at` on by `head`, little-endian, `key` and `value`.
+    /// Replaces the bytes from `at` on with `head`, little-endian, `key` and `value`.
     fn store_record(&mut self, at: usize, head: u16, key: &[u8], value: &[u8]) {
         self.store(at, &head.to_le_bytes());
         self.store(at + 2, key);
         self.store(at + 2 + key.len(), value);
     }
-    /// Adds `n` to each number of four bytes in `range`, whose length is a multiple of 4; little-endian, wrapping.
+    /// Adds `n` to each four-byte number in `range`, whose length is a multiple of 4; little-endian, wrapping.
     fn add_to_half_words(&mut self, range: Range<usize>, n: u32);
-    /// Replaces each number of four bytes in `range` by the one after it and `n`; the last one keeps any value.
+    /// Replaces each four-byte number in `range` with the next one plus `n`; the last one's value is unspecified.
     fn shift_half_words(&mut self, range: Range<usize>, n: u32);
 }
 
@@ -88,23 +88,23 @@ pub(crate) struct FrameBytes<'a> {
 }
 
 const WORD: usize = size_of::<u64>();
-/// Bytes of the numbers that slots are.
+/// Bytes of a slot, taken as one number.
 const HALF: usize = WORD / 2;
 
 impl FrameBytes<'_> {
-    /// The sixteen bytes from `at` on.
+    /// The sixteen bytes from `at` on, as a number.
     ///
     /// # Safety
-    /// They are within the part.
+    /// The sixteen bytes are within the part.
     #[inline(always)]
     unsafe fn four_at(&self, at: usize) -> u128 {
         // SAFETY: within the part, as the caller promises; no other thread changes it.
         u128::from_le(unsafe { self.start.add(at).cast::<u128>().read_unaligned() })
     }
 
-    /// Replaces each number of four bytes from `at` up to `end` by the one that begins `FROM` bytes after it and `n`.
-    /// Each step loads before it stores, and stores below where later steps load. Returns where the last numbers begin,
-    /// which are fewer than four.
+    /// Replaces each four-byte number from `at` up to `end` with the one that begins `FROM` bytes after it, plus `n`.
+    /// Each step loads before it stores, and stores below where later steps load. Returns where the remaining numbers,
+    /// fewer than four, begin.
     ///
     /// # Safety
     /// `at..end + FROM` is within the part.
@@ -126,7 +126,7 @@ impl FrameBytes<'_> {
         at
     }
 
-    /// Replaces each number of four bytes from `at` up to `end` by the one that begins `from` bytes after it and `n`.
+    /// Replaces each four-byte number from `at` up to `end` with the one that begins `from` bytes after it, plus `n`.
     #[inline(always)]
     fn add_one_by_one(&mut self, at: usize, end: usize, from: usize, n: u32) {
         for at in (at..end).step_by(HALF) {
@@ -135,15 +135,15 @@ impl FrameBytes<'_> {
         }
     }
 
-    /// The same bytes.
+    /// Reborrows the same bytes.
     #[inline(always)]
     pub(crate) fn whole(&mut self) -> FrameBytes<'_> {
         FrameBytes { start: self.start, len: self.len, latch: PhantomData }
     }
 
     /// # Safety
-    /// `start` is aligned to 8 and the start of `len` bytes of memory, `len` a multiple of 8, that live for `'a`, that
-    /// no other code writes during `'a`, and that other code reads only as `racing.rs` does.
+    /// `start` is aligned to 8 and is the start of `len` bytes of memory, a multiple of 8, that live for `'a`. During
+    /// `'a` no other code writes them, and other code reads them only as `racing.rs` does.
     pub(super) unsafe fn new(start: *mut u8, len: usize) -> Self {
         debug_assert!(start.addr().is_multiple_of(WORD) && len.is_multiple_of(WORD));
         FrameBytes { start, len, latch: PhantomData }
@@ -166,7 +166,7 @@ impl Bytes for FrameBytes<'_> {
         assert!(bytes.len() <= self.len && at <= self.len - bytes.len());
         step();
         if interleave::task().is_some() && bytes.len() > WORD {
-            // Where the order of steps is explored, readers may see the first part without the second.
+            // If the order of steps is explored, readers may see the first part without the second.
             let (first, second) = bytes.split_at(WORD);
             // SAFETY: within the part (asserted), whose exclusive latch is held, by the contract of `new`.
             unsafe { racing::copy_in(first, self.start.add(at)) };
@@ -236,7 +236,7 @@ impl Bytes for FrameBytes<'_> {
         if odd > 0 {
             step();
             if fours >= 16 {
-                // With those before them, which stay as they are.
+                // Together with the numbers before them, which keep their values.
                 // SAFETY: within the part (asserted and compared), whose exclusive latch is held.
                 unsafe {
                     let sums = racing::add_to_last(self.four_at(fours - 16), n, odd / HALF);

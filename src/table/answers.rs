@@ -1,7 +1,8 @@
-//! What an answer promises with [`Durability::Sync`]: a power loss cannot revoke it.
+//! Tests what an answer promises with [`Durability::Sync`]: a power loss cannot revoke it.
 //!
-//! A write that changes nothing also answers: the key was present, or absent. The answer may depend on another
-//! thread's write that waits for the disk. The disk here syncs when the test lets it.
+//! A write that changes nothing also returns an answer: the key was present, or absent. The answer may depend on
+//! another thread's write that is still waiting for the disk. In these tests, syncs of the disk block until the test
+//! lets them pass.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::{Durability, Table, TableOptions};
@@ -23,7 +24,7 @@ const PATH: &str = "/disk/t.spt";
 struct Dam {
     closed: Mutex<bool>,
     opened: Condvar,
-    /// Blocked syncs.
+    /// The number of blocked syncs.
     waiting: AtomicU32,
 }
 
@@ -122,13 +123,13 @@ fn open(storage: Arc<dyn Storage>) -> Table {
     options.open(PATH).unwrap()
 }
 
-/// The value of `key` after a power loss at this moment.
+/// The value of `key` after a power loss at this point.
 fn left_of(disk: &Simulated, key: &[u8]) -> Option<Vec<u8>> {
     let left = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[1]), &mut Tally::default());
     open(Arc::new(Simulated::new(left))).get(key).unwrap()
 }
 
-/// Lets `first` wait for the disk, then calls `second` on another thread. It must not return before the write of
+/// Makes `first` wait for the disk, then calls `second` on another thread. `second` must not return before the write of
 /// `first` is durable.
 fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {
     let disk = Simulated::new(State::default());
@@ -145,7 +146,7 @@ fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {
         let (table, dam) = (&table, &dam);
         scope.spawn(move || sender.send(second(table)).unwrap());
         let early = receiver.recv_timeout(Duration::from_millis(200));
-        // Before any assertion, or the threads would wait forever.
+        // Must precede any assertion: after a failed one the threads would wait forever.
         dam.set(false);
         assert!(early.is_err(), "it returned {early:?} before the other write was durable");
         assert!(receiver.recv().unwrap());
@@ -185,8 +186,7 @@ fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_d
         let disk = Simulated::new(State::default());
         let table = open(Arc::new(disk.clone()));
         table.put(b"there", b"1").unwrap();
-        // The second pair needs more room in the log: the first call asks for the log's length, the next makes it
-        // longer.
+        // The second pair needs more room in the log: the first call reads the log's length, the next one extends it.
         disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls() + 1, lasting: false }));
         let pairs = [("a", vec![1]), ("large", vec![7; 3 << 20]), ("b", vec![2])];
         let mut appended = Vec::new();

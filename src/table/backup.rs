@@ -1,14 +1,14 @@
 //! Backups: a table in use copied to one complete file, and restored from it.
 //!
 //! ```text
-//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers go on
-//! a file, read only       a copy, repeated if a checkpoint came between (`pager/copy.rs`)
-//! a table in memory       its pairs put into a new table; writers wait
+//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue
+//! a file, read only       a copy, repeated if a checkpoint was written in the meantime (`pager/copy.rs`)
+//! a table in memory       its pairs are put into a new table; writers wait
 //! ```
 //!
-//! The copy is written to a file with a temporary name beside its destination, synced, then renamed: a reader of the
-//! destination finds the old file or the complete new one. A backup is a table like any other, and can be opened where
-//! it is.
+//! The copy is written to a file with a temporary name in the directory of its destination, synced, then renamed: a
+//! reader of the destination finds the old file or the complete new one. A backup is an ordinary table, and can be
+//! opened in place.
 //!
 //! Not here: copying a file that is being written (`pager/copy.rs`), checkpoints (`pager/checkpoint.rs`).
 
@@ -45,8 +45,8 @@ pub struct Backup<'f> {
     progress: Box<dyn FnMut(u64, u64) -> ControlFlow<()> + 'f>,
 }
 
-/// Suffixes of the files beside a table, in the order of their removal: see [`Backup::restore`].
-// The names are on disk.
+/// Suffixes of the files that belong to a table, in the order of their removal: see [`Backup::restore`].
+// These names are on disk.
 const SIDECARS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
 
 impl Default for Backup<'_> {
@@ -68,15 +68,15 @@ impl<'f> Backup<'f> {
         self
     }
 
-    /// Options for opening the backup when [`restore`](Self::restore) checks it: with a user's hash function, for
-    /// example. [`expected_len`](TableOptions::expected_len) also sizes the copy of a table in memory.
+    /// Options for opening the backup when [`restore`](Self::restore) checks it, such as a user's hash function.
+    /// [`expected_len`](TableOptions::expected_len) also sizes the copy of a table in memory.
     pub fn options(mut self, options: TableOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Calls `progress` from time to time with the bytes copied, and the bytes in all. A break cancels the copy and
-    /// removes it.
+    /// Calls `progress` from time to time with the bytes copied, and the bytes in all. If it returns a break, the copy
+    /// is cancelled and removed.
     pub fn progress(mut self, progress: impl FnMut(u64, u64) -> ControlFlow<()> + 'f) -> Self {
         self.progress = Box::new(progress);
         self
@@ -85,16 +85,16 @@ impl<'f> Backup<'f> {
     /// Copies an open table to `path`, in its state at one moment between two writes. Returns `false` if the progress
     /// function cancelled it.
     ///
-    /// A table in a file is synced first; its other threads go on while it is copied, until they need a checkpoint.
+    /// A table in a file is synced first. Its other threads continue while it is copied, until they need a checkpoint.
     /// Writers of a table in memory wait. A read-only handle copies the file's last checkpoint.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] where a file exists at `path` and may not be replaced; [`ErrorKind::Locked`]
-    /// where that file is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and the copy is removed;
+    /// [`ErrorKind::InvalidArgument`] if a file exists at `path` and may not be replaced; [`ErrorKind::Locked`] if that
+    /// file is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and the copy is removed;
     /// [`ErrorKind::Forked`] in a child of the process that opened the table; those of [`Table::sync`].
     pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
-        // First: in a child, the locks may be held by threads that do not exist there.
+        // Checked first: in a child, the locks may be held by threads that do not exist there.
         table.pager.refuse_if_forked()?;
         if table.pager.is_read_only() && table.replayed() == 0 {
             return self.save_file(table.pager.path(), path);
@@ -117,9 +117,8 @@ impl<'f> Backup<'f> {
     /// if the progress function cancelled it.
     ///
     /// # Errors
-    /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] where
-    /// checkpoints follow each other too fast for a copy, or an interrupted one has to be completed by an open for
-    /// writing.
+    /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if checkpoints
+    /// follow each other too fast for a copy, or if an interrupted one must first be completed by an open for writing.
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
@@ -134,17 +133,17 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Replaces the table at `path` by a backup: copies it, checks the whole copy, and renames it to `path`. The old
+    /// Replaces the table at `path` with a backup: copies it, checks the whole copy, and renames it to `path`. The old
     /// table is kept until then. Returns `false` if the progress function cancelled it.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] where the backup has a fault, and nothing changed; else those of
-    /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also where the table is open for writing.
+    /// [`ErrorKind::Corrupt`] if the backup has a fault, with nothing changed; else those of
+    /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also if the table is open for writing.
     pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
         let storage = self.options.storage.clone();
         let backup = &resolve(storage.as_ref(), backup.as_ref())?;
         let options = self.options.clone().read_only(true);
-        // Reports what is wrong with the backup, before anything is copied.
+        // Reports what is wrong with the backup before anything is copied.
         drop(options.clone().open(backup)?);
         self.replace(Some(backup), path.as_ref(), |progress, new| {
             let mut step = |done, all| progress(done, all).is_continue();
@@ -163,7 +162,7 @@ impl<'f> Backup<'f> {
     fn save_pairs(&mut self, table: &Table, path: &Path) -> Result<bool> {
         let (storage, expected_len) = (self.options.storage.clone(), self.options.expected_len);
         self.replace(None, path, |progress, new| {
-            // A scan without the gate closed is not of one moment.
+            // With the gate open, a scan would mix several moments.
             let _alone = table.gate.close()?;
             let options = TableOptions {
                 page_bytes: table.buckets.page_bytes() as u32, // at most 65536
@@ -192,8 +191,8 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Creates a file beside `path`, calls `fill` to write it, and renames it to `path`. Those may use it who may use
-    /// the old file at `path`, or else the one at `from`.
+    /// Creates a file in the directory of `path`, calls `fill` to write it, and renames it to `path`. It gets the owner
+    /// and permissions of the old file at `path`, or else of the one at `from`.
     fn replace(
         &mut self,
         from: Option<&Path>,
@@ -201,10 +200,10 @@ impl<'f> Backup<'f> {
         fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &AtomicFile) -> Result<bool>,
     ) -> Result<bool> {
         let storage = self.options.storage.clone();
-        // The target of a link is replaced, not the link: the log and journal to remove are beside the target.
+        // The target of a link is replaced, not the link: the log and journal to remove are next to the target.
         let path = &resolve(storage.as_ref(), path)?;
-        // The lock is held to the end, so that no process opens the old file for writing and writes to a file without
-        // a name.
+        // The lock is held to the end. Otherwise a process could open the old file for writing, and would then write to
+        // a file without a name.
         let old = self.may_replace(storage.as_ref(), path)?;
         let access_at =
             |path: &Path| storage.access_at(path).map_err(|e| Error::io(path, "ask for the permissions of", e));
@@ -226,10 +225,10 @@ impl<'f> Backup<'f> {
         Ok(true)
     }
 
-    /// Returns the file at `path`, locked, or `None`; an error where it may not be replaced.
+    /// Returns the file at `path`, locked, or `None` if there is none. Fails if it may not be replaced.
     fn may_replace(&self, storage: &dyn Storage, path: &Path) -> Result<Option<Box<dyn File>>> {
         let shown = path.display();
-        // For writing, as NFS locks no other; for reading, where the file may be replaced and not changed.
+        // Opened for writing, since NFS locks no other files; for reading if the file may be replaced but not changed.
         let opened = match storage.open(path, Mode::Write) {
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => storage.open(path, Mode::Read),
             opened => opened,
@@ -268,12 +267,14 @@ fn target_of<'a>(new: &'a AtomicFile, step: &'a mut dyn FnMut(u64, u64) -> bool)
     Target { file: new.file().as_ref(), path: new.unfinished_path(), step }
 }
 
-/// Removes the logs and the journal beside the table at `path`, which is to be replaced by a complete and durable file.
+/// Removes the logs and the journal of the table at `path`, which is about to be replaced by a complete and durable
+/// file.
 ///
-/// This order never leaves an old journal or log beside the new file, which would take it for its own (a journal's
-/// checkpoint number may match): remove them, make the removal durable, then rename. A crash in between leaves the old
-/// file without them; it may have lost its last changes, but was to be replaced: restore again. The logs go before the
-/// journal, because they apply on top of it: a crash in between leaves a complete checkpoint.
+/// An old journal or log must never stay next to the new file: an open would use it (a journal's checkpoint number may
+/// match). So they are removed, the removal is made durable, and then the new file is renamed. A crash in between
+/// leaves the old file without them. It may have lost its last changes, but was about to be replaced: restore again.
+/// The logs are removed before the journal, because they apply on top of it: a crash in between leaves a complete
+/// checkpoint.
 fn remove_sidecars(storage: &dyn Storage, path: &Path) -> Result<()> {
     let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
     sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(storage, sidecar))?;
@@ -283,7 +284,7 @@ fn remove_sidecars(storage: &dyn Storage, path: &Path) -> Result<()> {
     storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e))
 }
 
-/// An error where a table that had this name before, and is still open by another, writes the log or journal at
+/// Fails if a table that had this name before, and is still open under another name, writes the log or journal at
 /// `path`.
 fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
     let locked = match storage.open(path, Mode::Read) {

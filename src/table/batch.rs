@@ -1,13 +1,13 @@
-//! Batches: several changes that are atomic.
+//! Batches: several changes made atomically.
 //!
 //! ```text
-//! commit   grow for the new pairs -> latch all buckets, or none and try again -> change after change
-//!          -> one record in the log -> release all; wait for the disk if the options ask
+//! commit   grow for the new pairs -> latch all buckets, or none and retry -> make one change after another
+//!          -> one record in the log -> release all; wait for the disk if the options ask for it
 //! ```
 //!
 //! No thread sees a part of a batch: its buckets stay latched until all changes are made. After an error the changes
-//! so far are undone; if that fails too, the handle is poisoned, and an open finds the table without the batch, since
-//! the log has no record of it.
+//! made so far are undone. If that fails too, the handle is poisoned; the next open finds the table without the batch,
+//! since the log has no record of it.
 //!
 //! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
 
@@ -23,7 +23,7 @@ use crate::pager::wal::Lsn;
 use crate::planted::{Bug, planted};
 use std::collections::BTreeMap;
 
-/// Changes to make as one; see [`Table::batch`]. Dropping it without [`commit`](Batch::commit) discards them.
+/// Changes to be made atomically; see [`Table::batch`]. Dropping it without [`commit`](Batch::commit) discards them.
 pub struct Batch<'t> {
     table: &'t Table,
     changes: Changes,
@@ -57,7 +57,7 @@ impl<'t> Batch<'t> {
         self.changes.add(self.table, WalRecord::Put { key, value })
     }
 
-    /// A [`Table::append`] when the batch is committed.
+    /// Adds a [`Table::append`].
     ///
     /// # Errors
     /// Those of [`put`](Self::put). A value that would become too long is an error of [`commit`](Self::commit).
@@ -65,7 +65,7 @@ impl<'t> Batch<'t> {
         self.changes.add(self.table, WalRecord::Append { key, tail })
     }
 
-    /// A [`Table::remove`] when the batch is committed. An absent key is no error.
+    /// Adds a [`Table::remove`]. An absent key is no error.
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] for a key that no table can have.
@@ -83,8 +83,8 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
-    /// Adds a [`Table::update`]: `f` sees the value that the changes before it in this batch leave. It runs at the
-    /// commit, and again if another thread changed the value in the meantime.
+    /// Adds a [`Table::update`]. `f` is called with the value that the earlier changes in this batch leave. It runs at
+    /// the commit, and again if another thread changed the value in the meantime.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -101,7 +101,7 @@ impl<'t> Batch<'t> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`], as no table has such a key. If what `f` returns is too long, the commit returns the
+    /// [`ErrorKind::TooLong`] for a key that no table can have. If what `f` returns is too long, the commit returns the
     /// error.
     pub fn update(&mut self, key: &[u8], f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't) -> Result<()> {
         self.table.buckets.check_lengths(key, 0)?;
@@ -118,17 +118,18 @@ impl<'t> Batch<'t> {
         self.changes.len() + self.deferred.len()
     }
 
-    /// Whether it has no change.
+    /// Whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes the changes, in order, as one.
+    /// Makes the changes, in order, as one atomic write.
     ///
-    /// O(changes), and a copy of each value that is replaced or removed. Threads that need one of its buckets wait.
+    /// O(changes), and a copy of each value that is replaced or removed. Threads that need one of the batch's buckets
+    /// wait.
     ///
     /// # Errors
-    /// Those of [`Table::put`]; nothing has changed then, or the handle is poisoned and an open finds the table
+    /// Those of [`Table::put`]. Nothing has changed then, or the handle is poisoned and the next open finds the table
     /// without the batch.
     pub fn commit(mut self) -> Result<()> {
         let table = self.table;
@@ -152,8 +153,8 @@ impl<'t> Batch<'t> {
 }
 
 impl Table {
-    /// Makes the changes as one if the keys of `expected` have these values. `None` if one has another; nothing has
-    /// changed then.
+    /// Makes the changes atomically if the keys of `expected` have these values. Otherwise returns `None`, with nothing
+    /// changed.
     fn commit_changes(&self, changes: &Changes, expected: &Expected) -> Result<Option<Lsn>> {
         let record = WalRecord::Batch(changes.bytes());
         let decoded = changes.decode();
@@ -185,11 +186,11 @@ struct Latched<'t> {
     buckets: linear::State,
 }
 
-/// How a change is undone.
+/// How to undo a change.
 enum Undo<'a> {
     Remove(HashedKey<'a>),
     Put(HashedKey<'a>, Vec<u8>),
-    /// Undoes an append to a value in an extent: the length before.
+    /// Undoes an append to a value in an extent: cuts it to the length before.
     Cut(HashedKey<'a>, usize),
 }
 
@@ -201,9 +202,9 @@ impl<'t> Latched<'t> {
             let place = |&hash: &u64| table.buckets.location(view.linear().bucket_of(hash)).0;
             let mut frames: BTreeMap<FrameNo, Option<WriteGuard<'t>>> =
                 hashes.iter().map(|hash| (place(hash), None)).collect();
-            // In order, so that two batches seldom wait for each other; and never waiting for a latch while holding
-            // others: if a group of buckets has moved, a frame may now have overflow pages, for which other threads
-            // wait under their latches.
+            // In order, so that two batches seldom wait for each other. Never waits for a latch while it holds others:
+            // after a group of buckets has moved, a frame may contain overflow pages, for which other threads wait
+            // while they hold their latches.
             for frame in frames.keys().copied().collect::<Vec<_>>() {
                 let guard = table.pager.try_write(frame)?;
                 if guard.is_none() {
@@ -264,7 +265,7 @@ impl<'t> Latched<'t> {
         })
     }
 
-    /// Undoes changes in reverse order. Nothing was counted yet.
+    /// Undoes changes in reverse order. None of them has been counted yet.
     fn undo(&mut self, undo: Vec<Undo<'_>>) -> Result<()> {
         let outcome = undo.into_iter().rev().try_for_each(|change| match change {
             Undo::Remove(key) => self.with_bucket(key, |bucket, place| match place {
@@ -304,7 +305,7 @@ impl<'t> Latched<'t> {
     }
 }
 
-/// The undo of a change of the pair at `location`.
+/// How to undo a change of the pair at `location`.
 fn undo_of<'k>(bucket: &Bucket<'_>, key: HashedKey<'k>, location: PairLocation, append: bool) -> Result<Undo<'k>> {
     let (extent, value_bytes) = bucket.value_at(location)?;
     if append && extent.is_some() {
@@ -315,7 +316,7 @@ fn undo_of<'k>(bucket: &Bucket<'_>, key: HashedKey<'k>, location: PairLocation, 
 
 #[cfg(test)]
 thread_local! {
-    /// The change of a batch that a test makes fail.
+    /// The index of the change that a test makes fail.
     static FAIL_AT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 
@@ -456,7 +457,7 @@ mod tests {
             });
             scope.spawn(|| {
                 while !done.load(Relaxed) {
-                    // Later reads see the same batch or a later one, whatever the key.
+                    // Later reads must see the same batch or a later one, whatever the key.
                     let mut last = 0;
                     for i in 0..20u8 {
                         let n = u64::from_le_bytes(table.get(&[i]).unwrap().unwrap().try_into().unwrap());

@@ -1,15 +1,15 @@
-//! The changes of a batch, as the log has them.
+//! The changes of a batch, encoded as in the log.
 
 use super::handle::Table;
 use super::wal_record::{WalRecord, decode_batch, encode_in_batch};
 use crate::error::Result;
 
-/// Changes in the form in which the log has them.
+/// Changes encoded as in the log.
 #[derive(Default)]
 pub(super) struct Changes {
     bytes: Vec<u8>,
     count: usize,
-    /// Bytes that their pairs take in pages, at most.
+    /// An upper bound of the bytes that their pairs take in pages.
     page_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl Changes {
         &self.bytes
     }
 
-    /// Most bytes that their pairs take in pages.
+    /// An upper bound of the bytes that their pairs take in pages.
     pub(super) fn page_bytes(&self) -> u64 {
         self.page_bytes
     }

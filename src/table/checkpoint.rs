@@ -5,11 +5,11 @@
 //!   takes the checkpoint lock -> reserves disk space
 //!   -> closes the gate -> freezes, begins the next segment -> opens the gate
 //!   -> a thread writes the frozen frames
-//! other writers go on at once; one that fills the next segment before the checkpoint is complete waits for it
+//! other writers continue at once; one that fills the next segment before the checkpoint is complete waits for it
 //! ```
 //!
-//! Where the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the
-//! next one that needs it tries again; those that have room in the log and the cache go on.
+//! If the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the next
+//! one that needs it tries again. Writers that still have room in the log and the cache continue.
 //!
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
 
@@ -26,13 +26,13 @@ impl Table {
     /// Makes all earlier writes durable.
     ///
     /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log, and before that the file if it has values
-    /// that the log refers to; with [`Durability::None`] it makes a checkpoint. So it does after an open that replayed
-    /// such values.
+    /// that the log refers to. With [`Durability::None`], or after an open that replayed such values, it makes a
+    /// checkpoint.
     ///
     /// # Errors
-    /// [`ErrorKind::DiskFull`], with nothing changed: make room and call it again. [`ErrorKind::Io`], which may end the
-    /// writes of this handle: they return [`ErrorKind::Poisoned`] then. So may a full disk where the file system cannot
-    /// reserve space or copies on write.
+    /// [`ErrorKind::DiskFull`], with nothing changed: make room and call it again. [`ErrorKind::Io`], after which this
+    /// handle may refuse writes with [`ErrorKind::Poisoned`]. A full disk may have the same effect if the file system
+    /// cannot reserve space or copies on write.
     pub fn sync(&self) -> Result<()> {
         self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {
@@ -41,7 +41,7 @@ impl Table {
         self.pager.refuse_if_poisoned()?;
         self.pager.refuse_if_cut()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            // The values that replayed records refer to may be in the cache alone.
+            // The values that replayed records refer to may be only in the cache.
             Some(_) if self.pager.has_replayed_references() => self.checkpoint(),
             Some(log) => {
                 self.pager.sync_through()?;
@@ -59,8 +59,8 @@ impl Table {
 
     /// Makes all writes durable and closes the table.
     ///
-    /// The handle is gone also after an error. The next open replays what the log has; with [`Durability::None`] the
-    /// writes since the last [`sync`](Self::sync) are lost. To try again after an error, call `sync` first.
+    /// The handle is gone even after an error. The next open replays the log; with [`Durability::None`] the writes
+    /// since the last [`sync`](Self::sync) are lost. To be able to retry after an error, call `sync` first.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays
@@ -73,7 +73,7 @@ impl Table {
         if self.closed.swap(true, Relaxed) {
             return Ok(());
         }
-        // While this handle has the table's lock: its next owner may publish at once.
+        // Dropped while this handle holds the table's lock: the lock's next owner may publish at once.
         drop(self.publisher.lock().unwrap_or_else(|e| e.into_inner()).take());
         // A forked child writes, removes and unlocks nothing: the files belong to its parent.
         self.pager.refuse_if_forked()?;
@@ -100,7 +100,7 @@ impl Table {
     /// Writes all changes to the file, as a checkpoint, so that the next open has no log to replay, and other
     /// processes that open the file for reading see them.
     ///
-    /// O(changes since the last one). Other threads go on. Checkpoints also happen automatically as the log fills.
+    /// O(changes since the last one). Other threads continue. Checkpoints also happen automatically as the log fills.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync).
@@ -119,7 +119,7 @@ impl Table {
         self.pager.write_frozen(frozen)
     }
 
-    /// A full disk is an error here, and nothing has changed.
+    /// A full disk is reported here, with nothing changed.
     pub(super) fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
         let room = self.pager.reserve_checkpoint()?;
         let _alone = self.gate.close()?;
@@ -127,7 +127,7 @@ impl Table {
         self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes, room)
     }
 
-    /// After a write: makes a checkpoint if one is due.
+    /// Called after a write: makes a checkpoint if one is due.
     #[inline]
     pub(super) fn checkpoint_if_due(&self) {
         if self.pager.has_dirty_frames() {
@@ -140,8 +140,8 @@ impl Table {
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
         if self.pager.wants_checkpoint(dirty_bytes_max) && !self.replaying && !self.pager.has_put_off_checkpoint() {
-            // The write is made and logged. A checkpoint that could not begin is tried again, before the next write if
-            // the cache needs it; one that failed has poisoned the handle, which is an error of the next write.
+            // The write is made and logged. If the checkpoint could not begin, it is tried again, and before the next
+            // write if the cache needs it. If it failed, the handle is poisoned, and the next write returns the error.
             if let Err(e) = self.begin_due_checkpoint()
                 && e.kind() != ErrorKind::WouldDeadlock
             {
@@ -165,7 +165,7 @@ impl Table {
         match self.pager.checkpoint_lock().try_acquire() {
             Some(guard) => self.checkpoint_beside(guard, 0),
             None if !self.pager.must_checkpoint() => Ok(()),
-            // The cache may exceed its limit beside a backup, but slowly.
+            // During a backup the cache may exceed its limit, but it must grow slowly.
             None if self.pager.checkpoint_lock().is_held_long() => {
                 self.pager.checkpoint_lock().wait_a_moment();
                 Ok(())
@@ -183,7 +183,7 @@ impl Table {
             // Another thread may have made room already.
             Some(_) if log.has_room(bytes) => Ok(()),
             Some(guard) => self.checkpoint_beside(guard, bytes),
-            // A backup may take hours, so the log grows beyond its limit, up to another.
+            // A backup may take hours, so the log may grow beyond its limit, up to a higher one.
             None if self.pager.checkpoint_lock().is_held_long() => {
                 let extended = {
                     let _alone = self.gate.close()?;
@@ -195,7 +195,7 @@ impl Table {
         }
     }
 
-    /// Gives a backup a moment to end; an error if the log still has no room.
+    /// Waits briefly for a backup to end. Fails if the log still has no room.
     fn wait_beside_backup(&self, has_room: impl Fn() -> bool) -> Result<()> {
         self.pager.checkpoint_lock().wait_a_moment();
         if !self.pager.checkpoint_lock().is_held_long() || has_room() {
@@ -209,14 +209,14 @@ impl Table {
         .with_hint("Nothing was changed. Try again when the backup is done."))
     }
 
-    /// Freezes the table and lets another thread write it.
+    /// Freezes the table and lets another thread write the frozen frames.
     fn checkpoint_beside(&self, guard: CheckpointGuard, log_bytes: u64) -> Result<()> {
         let frozen = self.freeze_frames(log_bytes)?;
         guard.notify();
         if self.inline_checkpoints {
             return self.pager.write_frozen(frozen);
         }
-        // A thread that cannot be started drops its closure, so the job is shared.
+        // If the thread cannot be started, its closure is dropped, so the job is shared.
         let job = Arc::new(Mutex::new(Some((self.pager.clone(), frozen, guard))));
         let theirs = job.clone();
         let run = move |job: &Mutex<Option<(Arc<Pager>, Frozen, CheckpointGuard)>>| {
@@ -225,7 +225,7 @@ impl Table {
             if catch_unwind(AssertUnwindSafe(|| pager.write_frozen(frozen))).is_err() {
                 pager.poison("the thread that wrote a checkpoint panicked");
             }
-            // The file first: a thread that waits for the lock may be about to open the file again.
+            // The pager is dropped first: a thread that waits for the lock may be about to open the file again.
             drop(pager);
             drop(guard);
         };

@@ -1,15 +1,15 @@
-//! Compaction: makes the file as small as its content allows, while others read and write.
+//! Compaction: makes the file as small as its content allows, while other threads read and write.
 //!
 //! ```text
 //! merge the buckets that the load does not need
-//! each pass:   trim every bucket  ->  from the start of the file to its end, move what comes into the room behind
+//! each pass:   trim every bucket  ->  from the start of the file to its end, move everything into room that was passed
 //!              ->  cut the free frames at the end off the file
 //! ```
 //!
-//! A pass packs frames: overflow pages and extents go to the smallest hole behind them that is large enough. What is
-//! larger than all holes but has some room before it is moved aside, to the end of the file, and back from there once
-//! the rest has closed up. The table is consistent after every step, and a crash leaves the last checkpoint and the
-//! log, so a compaction that was interrupted can be repeated.
+//! A pass packs frames: overflow pages and extents move to the smallest hole before them that is large enough. One that
+//! is larger than all holes, but has some free room directly before it, first moves aside to the end of the file, and
+//! moves back once the rest has been packed. The table is consistent after every step, and a crash leaves the last
+//! checkpoint and the log, so an interrupted compaction can be repeated.
 //!
 //! Source: the *service* of the uDatabase library; sliding compaction as in mark-compact collectors (Saunders 1974).
 //! Not here: the steps themselves (`buckets/compact.rs`), room (`pager/space/compaction.rs`).
@@ -23,27 +23,29 @@ use crate::planted::{Bug, planted};
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
 
-/// Whether to go on: the caller's function can stop a compaction.
+/// Whether to continue: the caller's function can stop a compaction.
 type Flow = ControlFlow<()>;
 
 /// One pass over the file.
 struct Pass {
-    /// Free units behind it.
+    /// Free units in the part that was passed.
     free_units: u64,
-    /// Nothing is moved before more are free: one free frame at the start is no reason to move all others.
+    /// Nothing is moved until more units than this are free: one free frame at the start is no reason to move all
+    /// others.
     slack_units: u64,
-    /// More were free.
+    /// Whether more were free.
     moves: bool,
-    /// What begins before this frame may be moved aside.
+    /// Whatever begins before this frame may be moved aside.
     aside_before: u32,
 }
 
 impl Table {
     /// Shrinks the table to what its pairs need, and the file to what the table needs.
     ///
-    /// O(file): reads all pages, and rewrites those of buckets and what lies behind free space, up to the whole file,
-    /// which can grow by the largest value. Other threads go on; each waits for at most one bucket, or for one group of
-    /// buckets, a 32nd of the table, to be moved. A second compaction waits for the first.
+    /// O(file): reads all pages, and rewrites those of buckets and everything that is behind free space, up to the
+    /// whole file. The file can temporarily grow by the largest value. Other threads continue; each waits for at most
+    /// one bucket, or for one group of buckets, a 32nd of the table, to be moved. A second compaction waits for the
+    /// first.
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
@@ -52,8 +54,8 @@ impl Table {
     }
 
     /// [`compact`](Self::compact) that calls `progress` from time to time with how much of the current step is done,
-    /// and of how much. A break ends it: the table has become as small as it got so far. Returns whether it was
-    /// completed.
+    /// and of how much. If `progress` returns a break, the compaction ends, and the table keeps the size that it has
+    /// reached. Returns whether the compaction was completed.
     ///
     /// # Errors
     /// Those of [`compact`](Self::compact).
@@ -63,7 +65,8 @@ impl Table {
         let _only = (!planted(Bug::CompactionsTogether)).then_some(only);
         let _compacting = self.pager.begin_compaction();
         if self.pager.has_written_through() {
-            // Until it is complete, extents that the log refers to cannot be freed, and the file not be cut.
+            // Until a checkpoint is complete, extents that the log refers to cannot be freed, and the file cannot be
+            // cut.
             self.checkpoint()?;
         }
         let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
@@ -88,7 +91,7 @@ impl Table {
         Ok(Flow::Continue(()))
     }
 
-    /// Moves what can be moved toward the start, in passes as long as they help, and cuts the file.
+    /// Moves what can be moved towards the start, in passes as long as they help, and cuts the file.
     fn passes(&self, progress: &mut impl FnMut(u64, u64) -> Flow) -> Result<Flow> {
         const PASSES_MAX: u32 = 8;
         for number in 0..PASSES_MAX {
@@ -97,12 +100,12 @@ impl Table {
                 return Ok(Flow::Break(()));
             }
             {
-                // A checkpoint in flight must not see the end of the file move.
+                // The end of the file must not move while a checkpoint is in flight.
                 let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
                 let _alone = self.gate.close()?;
                 self.pager.trim()?;
             }
-            // The first one leaves map frames where they are that a smaller file does not need.
+            // The first pass does not move map frames that a smaller file does not need.
             if number > 0 && self.pager.frame_count() >= before || self.pager.free_units()? <= self.slack_units()? {
                 break;
             }
@@ -136,7 +139,7 @@ impl Table {
                 return Ok(Flow::Break(()));
             }
         }
-        // What was moved aside.
+        // Then sweep what was moved aside.
         self.sweep(end..self.pager.frame_count().max(end), map_end, &mut pass, progress)
     }
 
@@ -179,7 +182,7 @@ impl Table {
         }
     }
 
-    /// Moves what lies in these frames into the room behind.
+    /// Moves everything that begins in these frames into room that was passed.
     fn sweep(
         &self,
         frames: Range<u32>,
@@ -230,9 +233,10 @@ impl Table {
         })
     }
 
-    /// Moves what begins in a frame, the longest first, into the room behind; or aside, where that makes room.
+    /// Moves everything that begins in a frame, the longest first, into room that was passed; or aside, if that makes
+    /// room.
     fn move_frame(&self, frame: u32, in_frame: &[Movable], pass: &mut Pass) -> Result<()> {
-        // A frame with fewer units outside of its longest hole is left as it is.
+        // A frame with at most this many units outside its longest hole is left as it is.
         const SCATTERED_MAX: u32 = 2;
         let mut stay = Vec::new();
         for &movable in in_frame {
@@ -244,7 +248,7 @@ impl Table {
         let is_worth = if longest.units < FRAME_UNITS {
             self.pager.scattered_units(frame) > SCATTERED_MAX
         } else {
-            // A long extent is not moved twice for a gap of less than a 32nd of it.
+            // A long extent is not moved twice for a gap of less than a 32nd of its length.
             self.pager.free_frames_before(frame) > longest.units / FRAME_UNITS / 32
         };
         let mut room = Room::AtEnd;
@@ -256,7 +260,7 @@ impl Table {
         Ok(())
     }
 
-    /// Moves something to `room`. Returns where it is now, or `None` where there is no room or it was gone.
+    /// Moves something to `room`. Returns its new location, or `None` if there is no room or it no longer exists.
     fn move_to(&self, movable: Movable, room: Room) -> Result<Option<Movable>> {
         let moved = match movable.what {
             What::OfBucket(number) => {
@@ -268,7 +272,7 @@ impl Table {
                 self.buckets.move_group(group, movable, room)?
             }
             What::Maps(group) => {
-                // A checkpoint in flight writes checksums to them.
+                // A checkpoint in flight writes checksums to map frames.
                 let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
                 let _alone = self.gate.close()?;
                 let first = self.pager.move_map_group(group, movable.frame(), room)?;
@@ -280,14 +284,14 @@ impl Table {
     }
 }
 
-/// Whether the caller's function is called with this number.
+/// Whether `progress` is called for this number.
 fn is_reported(number: u64) -> bool {
     number.is_multiple_of(256)
 }
 
 /// The next frames to be swept together: whole zones, with a bounded number of overflow pages and extents.
 fn window(counts: &[u32], from: u32, end: u32) -> Range<u32> {
-    // 24 bytes each.
+    // Each takes 24 bytes.
     const MOVABLES_MAX: u64 = if cfg!(test) { 64 } else { 1 << 21 };
     let first = from / ZONE_FRAMES;
     let mut count = 0;

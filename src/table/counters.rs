@@ -1,9 +1,9 @@
-//! Counters of a table in use, available at any moment without a walk and without waiting.
+//! Counters of a table in use, which can be read at any time without a walk and without waiting.
 //!
 //! ```text
 //! writes      each is counted, in the writer's own slot (`gate.rs`)
 //! lookups     one in 512 is sampled (`buckets/activity.rs`)
-//! the rest    counted where it happens, which is rare: splits, frames read and written, waits for a latch
+//! the rest    counted where it happens, since it is rare: splits, frames read and written, waits for a latch
 //! ```
 //!
 //! Not here: the walk over all buckets (`buckets/survey.rs`), other processes (`publish.rs`).
@@ -13,22 +13,22 @@ use crate::buckets::Activity;
 use crate::pager::Pager;
 use std::sync::atomic::Ordering::*;
 
-/// Activity of a table since it was opened, and its size now; made by [`Table::counters`](crate::Table::counters).
+/// Activity of a table since it was opened, and its current size; made by [`Table::counters`](crate::Table::counters).
 ///
 /// Lookups, hits, misses, and their pages and keys are estimates from samples, multiples of 512; the rest is counted
 /// exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableCounters {
-    /// Pairs stored now.
+    /// Pairs currently stored.
     pub pairs: u64,
     /// Bytes of their keys and values.
     pub payload_bytes: u64,
-    /// Buckets now.
+    /// The current number of buckets.
     pub buckets: u64,
     /// Bytes of the file, or that it would have.
     pub file_bytes: u64,
-    /// Bytes of memory that pages take now.
+    /// Bytes of memory that pages currently take.
     pub memory_bytes: u64,
     /// Lookups that found their key. Estimated.
     pub hits: u64,
@@ -73,7 +73,7 @@ impl TableCounters {
         self.hits.saturating_add(self.misses)
     }
 
-    /// The share of lookups that found their key, 0 to 1; 0 where there were none.
+    /// The share of lookups that found their key, 0 to 1; 0 if there were none.
     pub fn hit_share(&self) -> f64 {
         ratio(self.hits, self.lookups())
     }
@@ -88,12 +88,12 @@ impl TableCounters {
         ratio(self.miss_pages, self.misses)
     }
 
-    /// Keys compared by a lookup that finds its key: 1 where no tags match by chance.
+    /// Keys compared by a lookup that finds its key: 1 if no tags match by chance.
     pub fn keys_per_hit(&self) -> f64 {
         ratio(self.hit_keys, self.hits)
     }
 
-    /// Keys compared by a lookup whose key is absent: 0 where no tags match by chance.
+    /// Keys compared by a lookup whose key is absent: 0 if no tags match by chance.
     pub fn keys_per_miss(&self) -> f64 {
         ratio(self.miss_keys, self.misses)
     }
@@ -103,7 +103,7 @@ impl TableCounters {
         ratio(self.overflow_lookups, self.lookups())
     }
 
-    /// The activity since `earlier`, with the sizes of now.
+    /// The activity since `earlier`, with the current sizes.
     #[must_use]
     pub fn since(&self, earlier: &TableCounters) -> TableCounters {
         // The first five are sizes, not counters.
@@ -162,7 +162,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 impl TableCounters {
-    /// The counters at this moment.
+    /// The current counters.
     pub(super) fn now(activity: &Activity, counted: &Counted, pager: &Pager) -> TableCounters {
         let lookups = activity.lookups();
         let (totals, (puts, removals)) = (counted.totals(), counted.puts_and_removals());

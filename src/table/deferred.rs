@@ -1,8 +1,8 @@
 //! Changes of a batch that depend on the value of their key: inserts and updates.
 //!
-//! A commit reads the values they depend on, without a latch, and works out plain puts and removals, which are what
-//! the log records. The commit compares the values again under the latches of all its buckets, and starts over if one
-//! has changed.
+//! A commit reads the values they depend on, without a latch, and resolves the changes to plain puts and removals,
+//! which are what the log records. The commit compares the values again under the latches of all its buckets, and
+//! starts over if one has changed.
 //!
 //! Not here: latches, the log (`batch.rs`).
 
@@ -12,9 +12,9 @@ use super::wal_record::WalRecord;
 use crate::error::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A change to be worked out at the commit.
+/// A change that is resolved at the commit.
 pub(super) struct Deferred<'t> {
-    /// How many plain changes come before it.
+    /// The number of plain changes before it.
     pub after: usize,
     pub key: Vec<u8>,
     pub edit: Edit<'t>,
@@ -25,20 +25,20 @@ pub(super) enum Edit<'t> {
     Update(Box<UpdateFn<'t>>),
 }
 
-/// From the value of a key, or `None`, to its new value; `None` removes the key.
+/// Maps the value of a key, or `None`, to its new value; `None` removes the key.
 pub(super) type UpdateFn<'t> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't;
 
 /// The values that keys must have for the resolved changes to hold; `None` for an absent key.
 pub(super) type Expected = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A batch without deferred changes.
+/// A batch whose deferred changes are resolved.
 pub(super) struct Resolved {
-    /// `None`: the batch has no deferred changes, so its own are complete.
+    /// `None`: the batch has no deferred changes, so its plain changes are complete.
     pub changes: Option<Changes>,
     pub expected: Expected,
 }
 
-/// Works out the deferred changes from the values of this moment.
+/// Resolves the deferred changes with the current values.
 pub(super) fn resolve(table: &Table, plain: &Changes, deferred: &mut [Deferred<'_>]) -> Result<Resolved> {
     if deferred.is_empty() {
         return Ok(Resolved { changes: None, expected: Expected::new() });
@@ -81,10 +81,10 @@ pub(super) fn resolve(table: &Table, plain: &Changes, deferred: &mut [Deferred<'
     Ok(Resolved { changes: Some(changes), expected: values.expected })
 }
 
-/// Values as the changes so far leave them.
+/// The values that the changes so far leave.
 struct Values<'t> {
     table: &'t Table,
-    /// Those that were read from the table.
+    /// The values that were read from the table.
     expected: Expected,
     changed: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }

@@ -1,12 +1,12 @@
-//! The gate that writers pass: what they count, and how to keep them out for a moment.
+//! The gate that writers pass: what they count, and how to keep them out briefly.
 //!
-//! Each thread has a slot in each table, on cache lines that no other thread writes: the numbers of pairs and bytes
-//! that it added, and whether it is in a write. So counting costs no atomic read-modify-write, and entering costs one.
-//! A checkpoint or a verification needs the table between two writes: it closes the gate and waits for the writers
-//! inside.
+//! Each thread has a slot in each table, on cache lines that no other thread writes. It has the numbers of pairs and
+//! bytes that the thread added, and whether the thread is in a write. So counting costs no atomic read-modify-write,
+//! and entering costs one. A checkpoint or a verification needs the table between two writes: it closes the gate and
+//! waits for the writers inside.
 //!
-//! The load, which decides about growth, is one shared number; a thread adds its own counts whenever they come to a
-//! good part of a page.
+//! The load, which decides about growth, is one shared number. A thread adds its own counts to it once they amount to a
+//! large part of a page.
 
 use crate::buckets::{Delta, Load, Totals};
 use crate::error::Result;
@@ -17,11 +17,11 @@ use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Two lines apart, since processors fetch lines in pairs.
+/// Two cache lines each, since processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot {
-    /// Whether several threads use it.
+    /// Whether several threads use this slot.
     is_shared: bool,
     inside: AtomicU32,
     pairs: AtomicI64,
@@ -30,10 +30,10 @@ struct Slot {
     /// The part of the counts that is not yet in the shared load.
     pairs_pending: AtomicI64,
     bytes_pending: AtomicI64,
-    /// Changes made, and how many of them removed a pair.
+    /// Changes made, and the number of them that removed a pair.
     changes: AtomicI64,
     removals: AtomicI64,
-    /// The last change added a pair, so the next one probably does.
+    /// Whether the last change added a pair, so that the next one probably does, too.
     has_added: AtomicBool,
 }
 
@@ -83,8 +83,8 @@ impl Gate {
     pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
         let number = slot_of_thread();
         loop {
-            // Sequentially consistent, as is `closed`: either this thread sees the gate closed, or the closer sees it
-            // inside.
+            // Sequentially consistent, like `closed`: either this thread sees the gate closed, or the closing thread
+            // sees this one inside.
             step();
             let inside = self.enter_slot(number);
             step();
@@ -131,14 +131,14 @@ impl Gate {
             match count {
                 0..SPINS => std::hint::spin_loop(),
                 SPINS..YIELDS => std::thread::yield_now(),
-                // With more threads than cores, spinning would take the time of the thread that is waited for.
+                // With more threads than cores, spinning would take CPU time from the thread that is waited for.
                 _ => std::thread::sleep(std::time::Duration::from_micros(50)),
             }
         }
         Ok(())
     }
 
-    /// The totals at this moment.
+    /// The current totals.
     pub(super) fn totals(&self) -> Totals {
         self.slots.totals()
     }
@@ -166,13 +166,13 @@ impl Counted {
 
     fn sum(&self, part: fn(&Slot) -> &AtomicI64) -> u64 {
         let sum: i64 = self.0.iter().map(|s| part(s).load(Relaxed)).sum();
-        // A removal may be counted before the put that it undoes, which another thread made.
+        // A removal may be counted before the put that it undoes, if another thread made the put.
         u64::try_from(sum).unwrap_or(0)
     }
 }
 
 impl<'g> ClosedGate<'g> {
-    /// Lets in the thread that closed the gate, alone.
+    /// Lets in only the thread that closed the gate.
     pub(super) fn enter(&self) -> WriterGuard<'g> {
         self.gate.enter_slot(slot_of_thread())
     }
@@ -185,7 +185,7 @@ impl WriterGuard<'_> {
         self.slot.is_shared
     }
 
-    /// Whether this thread's last change added a pair. Once for each.
+    /// Whether this thread's last change added a pair. Returns true only once per change.
     #[inline(always)]
     pub(super) fn take_added(&self) -> bool {
         let added = self.slot.has_added.load(Relaxed);
@@ -201,12 +201,12 @@ impl WriterGuard<'_> {
         self.slot.has_added.store(true, Relaxed);
     }
 
-    /// Counts `changes` changes, of which `removals` removed a pair. `true` if it also added to `load`, which may now
-    /// call for a split.
+    /// Counts `changes` changes, of which `removals` removed a pair. Returns true if it also added to `load`, which may
+    /// now call for a split.
     #[inline]
     pub(super) fn count(&self, delta: Delta, (changes, removals): (usize, usize), load: &Load) -> bool {
         let slot = self.slot;
-        // The changes are fewer than bytes of memory.
+        // No lossy cast: there are fewer changes than bytes of memory.
         let (changes, removals) = (changes as i64, removals as i64);
         let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs, changes];
         let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending, &slot.changes];
@@ -300,8 +300,8 @@ mod tests {
     fn on_shared_slot(count: usize, work: impl Fn() + Sync) {
         let (done, start) = (AtomicBool::new(false), std::sync::Barrier::new(count + 1));
         std::thread::scope(|scope| {
-            // These threads hold a slot of their own until the end. Other tests run in the same process, so their
-            // number may differ from that of the slots.
+            // These threads each hold a slot until the end. Other tests run in the same process, so fewer threads than
+            // slots may suffice.
             let (sender, receiver) = std::sync::mpsc::channel();
             loop {
                 let (sender, done) = (sender.clone(), &done);
@@ -319,7 +319,7 @@ mod tests {
                 .map(|_| {
                     let (start, work) = (&start, &work);
                     scope.spawn(move || {
-                        // A thread of another test may have returned its slot just now.
+                        // Explicitly, since a thread of another test may have returned its slot just now.
                         thread_slot::use_shared();
                         start.wait();
                         work();
@@ -343,7 +343,7 @@ mod tests {
                     let inside = gate.enter().unwrap();
                     assert!(inside.is_shared());
                     is_in.wait();
-                    // Long enough for a gate that closes without waiting.
+                    // Long enough that a gate that closes without waiting would be noticed.
                     std::thread::sleep(std::time::Duration::from_millis(100));
                     has_left.store(true, SeqCst);
                     drop(inside);
@@ -359,7 +359,8 @@ mod tests {
     #[test]
     fn threads_on_the_shared_slot_lose_no_count() {
         use std::time::{Duration, Instant};
-        // Times that a thread must run between another's writes: one after the other, they would lose nothing anyway.
+        // The number of times that a thread must run between another's writes: threads that run one after the other
+        // would lose nothing.
         const TURNS: u32 = 2_000;
         let gate = Gate::new(Totals::default(), 100);
         let load = Load::new(Totals::default());
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(gate.slots.puts_and_removals(), (writes, writes));
         let shared = &gate.slots.0[SHARED];
         assert_eq!(shared.inside.load(SeqCst), 0, "writers that have left are counted as inside");
-        // The slot has what is not yet added to the load.
+        // The slot has the counts that are not yet added to the load.
         let pending = (shared.pairs_pending.load(Relaxed) as u64, shared.bytes_pending.load(Relaxed) as u64);
         assert_eq!((load.pairs() + pending.0, load.bytes() + pending.1), (writes, 3 * writes));
     }

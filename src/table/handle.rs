@@ -1,6 +1,6 @@
 //! The handle: what a table consists of, and how a write enters it.
 //!
-//! The other files add what is done with it: open and replay (`open.rs`), reads and writes (`mod.rs`, `many.rs`,
+//! Other files implement the operations: open and replay (`open.rs`), reads and writes (`mod.rs`, `many.rs`,
 //! `batch.rs`), checkpoints (`checkpoint.rs`).
 
 use super::gate::{Gate, WriterGuard};
@@ -34,16 +34,16 @@ pub struct Table {
     pub(super) gate: Gate,
     pub(super) durability: Durability,
     pub(super) publisher: Mutex<Option<Publisher>>,
-    /// Held by the thread that compacts.
+    /// Locked by the thread that compacts.
     pub(super) compaction: Mutex<()>,
     pub(super) closed: AtomicBool,
-    /// During the replay at an open: nothing is logged.
+    /// Set during the replay at an open: nothing is logged.
     pub(super) replaying: bool,
     /// Changes replayed at the open.
     pub(super) replayed: u64,
-    /// For tests, in which the order of I/O matters: the thread that begins a checkpoint also writes it.
+    /// For tests in which the order of I/O matters: the thread that begins a checkpoint also writes it.
     pub(super) inline_checkpoints: bool,
-    /// Shorter values of puts go to the log.
+    /// Puts of shorter values go to the log.
     pub(super) stored_bytes_min: usize,
 }
 
@@ -71,7 +71,7 @@ impl Table {
         self.enter_anyway()
     }
 
-    /// Enters the gate to go on with a change that has begun, even if the cache has no room for more.
+    /// Enters the gate to continue a change that has begun, even if the cache has no room for more.
     pub(super) fn enter_anyway(&self) -> Result<WriterGuard<'_>> {
         let inside = self.gate.enter()?;
         self.pager.refuse_if_poisoned()?;
@@ -94,7 +94,7 @@ impl Table {
         (self.buckets.hash().name(), self.buckets.hash().seed())
     }
 
-    /// Who may use the table's file, if it has one.
+    /// The owner and permissions of the table's file, if it has one.
     pub(crate) fn access(&self) -> Result<Option<Access>> {
         self.pager.access()
     }

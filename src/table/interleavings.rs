@@ -1,12 +1,11 @@
-//! Orders in which threads can meet in a table, tried one after another.
+//! Tests the orders in which threads can meet in a table, one order after another.
 //!
 //! Each scenario is a few operations of two to four threads on a small table. `shuttle` runs them as tasks that switch
-//! at every atomic step of the protocol of latches, views and the gate (`pager/interleave.rs`), in random orders and
-//! in those of PCT, where one task runs as long as it can, which finds errors that need one thread to pause while
-//! another does a lot. Each scenario asserts what must hold in every order; `verify` checks the table at the end of
-//! each.
+//! at every atomic step of the protocol of latches, views and the gate (`pager/interleave.rs`). It uses random orders,
+//! and those of PCT, where one task runs as long as it can: these find errors that need one thread to pause while
+//! another does a lot. Each scenario asserts what must hold in every order, and `verify` checks the table at the end.
 //!
-//! That the scenarios detect errors is shown by [`mistakes_are_noticed`].
+//! [`mistakes_are_noticed`] shows that the scenarios detect errors.
 //!
 //! Keys are hashed to their first byte, so that a scenario knows which bucket each is in.
 
@@ -22,10 +21,10 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// Runs `scenario` in `orders` orders of each kind. It returns whether the situation it is about occurred.
+/// Runs `scenario` in `orders` orders of each kind. `scenario` returns whether the situation that it tests occurred.
 fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
     HAPPENED.set(0);
-    // Number of times that PCT preempts the running task.
+    // The number of times that PCT preempts the running task.
     const DEPTH: usize = 3;
     run(RandomScheduler::new_from_seed(seed, orders), scenario);
     run(PctScheduler::new_from_seed(seed, DEPTH, orders), scenario);
@@ -34,8 +33,8 @@ fn try_orders(seed: u64, orders: usize, scenario: fn() -> bool) {
 }
 
 thread_local! {
-    /// Number of orders in which the situation of a scenario occurred: a split gives up where another thread holds the
-    /// latch.
+    /// The number of orders in which the tested situation occurred. It does not occur in all of them: for
+    /// example, a split gives up if another thread holds the latch.
     static HAPPENED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -43,7 +42,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 18;
     config.silence_warnings = true;
-    // A scenario takes a few thousand steps; one that waits forever takes them all.
+    // A scenario takes a few thousand steps; one that waits forever reaches this limit.
     config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
     shuttle::Runner::new(scheduler, config).run(move || {
         take_turns(false);
@@ -52,7 +51,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
     });
 }
 
-/// Runs the tasks at the same time.
+/// Runs the tasks concurrently.
 fn together(tasks: &[&(dyn Fn() + Sync)]) {
     take_turns(true);
     shuttle::thread::scope(|scope| {
@@ -70,7 +69,7 @@ fn options(page_bytes: u32, fill_factor: u32) -> TableOptions {
 
 /// Pages so small that eight share a frame and a latch.
 const SHARED: u32 = 512;
-/// Pages that each have a frame.
+/// Pages that each have their own frame.
 const APART: u32 = 4096;
 
 fn table(page_bytes: u32, fill_factor: u32, keys: impl IntoIterator<Item = u8>) -> Table {
@@ -87,7 +86,7 @@ fn remove(table: &Table, keys: impl IntoIterator<Item = u8>) {
     keys.into_iter().for_each(|key| assert!(table.remove(&[key]).unwrap()));
 }
 
-/// Looks up keys that are present throughout, and some that never are, in every way there is.
+/// Looks up keys that are present throughout, and some that never are, in every available way.
 fn check_present(table: &Table, keys: &[u8]) {
     const NEVER: u8 = 128;
     for &key in keys {
@@ -145,7 +144,7 @@ fn lookups_beside_a_bucket_that_goes_and_comes() -> bool {
     table.buckets.location(1) != place && table.buckets.view().max_bucket() == 1
 }
 
-/// Writers of one bucket, of one key, and of buckets that split.
+/// Writers write to one bucket, to one key, and to buckets that split.
 fn writers_beside_writers(page_bytes: u32) -> bool {
     let table = table(page_bytes, 2, 0..4);
     let write = |keys: [u8; 3], letter: u8| {
@@ -168,7 +167,7 @@ fn writers_beside_writers(page_bytes: u32) -> bool {
     true
 }
 
-/// Records of one page change, grow, shrink, move and go while others are read; some are in its overflow page.
+/// Records of one page change, grow, shrink, move and are removed while others are read; some are in its overflow page.
 fn lookups_beside_changes_of_their_page() -> bool {
     let table = options(SHARED, 60).in_memory().unwrap();
     // Values long enough that some are in an overflow page. The first byte gives the length.
@@ -214,7 +213,7 @@ fn a_scan_beside_splits_and_merges(page_bytes: u32) -> bool {
     true
 }
 
-/// A table whose last group of buckets has free space before it.
+/// Makes a table whose last group of buckets has free space before it.
 fn with_a_hole() -> Table {
     let table = options(APART, 2).in_memory().unwrap();
     table.put(&[100], &[1; 5 * 4096]).unwrap();
@@ -256,12 +255,12 @@ fn a_value_held_beside_compaction() -> bool {
 fn lookups_beside_map_frames_that_move() -> bool {
     let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
     table.put(&[100], &[1; 20 * 4096]).unwrap();
-    // So that there is a second zone, with map frames behind the value that is removed.
+    // So large that there is a second zone, with map frames behind the value that is removed.
     table.put(&[101], &vec![2; 520 * 4096]).unwrap();
     let value = |key: u8| [key; 3000];
     (0..8).for_each(|key| table.put(&[key], &value(key)).unwrap());
     remove(&table, [100]);
-    // The cache has no room for anything else.
+    // Fills the cache.
     table.get(&[101]).unwrap();
     let maps = table.pager.movable_maps(u32::MAX);
     let look = |keys: std::ops::Range<u8>| {
@@ -273,7 +272,8 @@ fn lookups_beside_map_frames_that_move() -> bool {
     table.pager.movable_maps(u32::MAX) != maps
 }
 
-/// One of two compactions waits for the other: until both have ended, nothing is kept, and all allocate near the start.
+/// Two compactions exclude each other: until both have ended, no holes are kept, and all threads allocate near the
+/// start.
 fn two_compactions() -> bool {
     let table = with_a_hole();
     let compact = || {
@@ -291,7 +291,7 @@ fn two_compactions() -> bool {
     true
 }
 
-/// Behind the closed gate nothing changes.
+/// Nothing changes while the gate is closed.
 fn a_closed_gate_beside_writers() -> bool {
     let table = table(SHARED, 2, 0..4);
     together(&[
@@ -313,7 +313,7 @@ fn a_closed_gate_beside_writers() -> bool {
     true
 }
 
-/// The gate with more threads than it has slots.
+/// Closes the gate with more threads than it has slots.
 fn a_closed_gate_beside_writers_that_share_a_slot() -> bool {
     crowd(true);
     let happened = a_closed_gate_beside_writers();
@@ -321,7 +321,7 @@ fn a_closed_gate_beside_writers_that_share_a_slot() -> bool {
     happened
 }
 
-/// Batches of buckets that split while they are latched, one after another.
+/// Commits batches to buckets that split one after another while they are latched.
 fn batches_beside_splits(page_bytes: u32) -> bool {
     let table = table(page_bytes, 2, 0..8);
     let splits = table.survey().unwrap().splits;
@@ -336,7 +336,7 @@ fn batches_beside_splits(page_bytes: u32) -> bool {
     table.survey().unwrap().splits > splits
 }
 
-/// Threads that hold a value and want to write where another holds one: an error for one of them, no deadlock.
+/// Threads that hold a value write where another thread holds one: one of them gets an error, and there is no deadlock.
 fn writers_that_hold_values() -> bool {
     let table = table(APART, 2, 0..4);
     let hold_and_put = |held: u8, written: u8| {
@@ -369,7 +369,7 @@ fn lookups_beside_eviction() -> bool {
     true
 }
 
-/// Writers go on while a checkpoint copies what they change.
+/// Writers continue while a checkpoint copies what they change.
 fn a_checkpoint_beside_writers() -> bool {
     let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
     put(&table, 0..4);
@@ -380,14 +380,14 @@ fn a_checkpoint_beside_writers() -> bool {
         &|| check_present(&table, &[2, 3]),
     ]);
     table.checkpoint().unwrap();
-    // So that the next reads come from the file.
+    // Evicts all frames, so that the next reads come from the file.
     (0..2 * table.pager.frame_count()).for_each(|turn| _ = table.pager.pool().evict(turn / 2));
     check_present(&table, &[1, 2, 3, 8, 9, 10]);
     whole(&table);
     true
 }
 
-/// A table with a log on a simulated disk.
+/// Opens a table with a log on a simulated disk.
 fn logged(disk: &Simulated, log_bytes: u64) -> Table {
     let mut options = options(APART, 2).durability(Durability::Os).cache_bytes(4 << 20).log_bytes(log_bytes);
     options.storage = Arc::new(disk.clone());
@@ -398,14 +398,14 @@ fn survivors(disk: &Simulated, crash: Crash) -> Simulated {
     Simulated::new(disk.state().survivors(crash, &mut Random::new(&[1]), &mut Tally::default()))
 }
 
-/// Records so long that the log has them in pieces, those of one between those of another.
+/// Two records are so long that the log has them in pieces, which are interleaved.
 fn long_records_beside_each_other() -> bool {
     let disk = Simulated::new(State::default());
     let table = logged(&disk, 4 << 20);
-    // Of two buckets, as a bucket's latch is held while a record is logged.
+    // In two buckets, since a bucket's latch is held while a record is logged.
     put(&table, 0..4);
     let value = |key: u8| vec![key; 140_000];
-    // The log has the value of a replacement, while a put would write it to the file.
+    // A replacement's value is in the log; a put would write it to the file.
     let replace = |key: u8| drop(table.replace(&[key], &value(key)).unwrap());
     together(&[&|| replace(1), &|| replace(2)]);
     let after = logged(&survivors(&disk, Crash::Kill), 1);
@@ -414,12 +414,12 @@ fn long_records_beside_each_other() -> bool {
     after.replayed() == 6
 }
 
-/// What a crash left in several segments is synced while a checkpoint makes their files free.
+/// A sync of several replayed segments runs while a checkpoint frees their files.
 fn a_sync_of_what_was_replayed_beside_a_checkpoint() -> bool {
     static KILLED: LazyLock<State> = LazyLock::new(|| {
         let disk = Simulated::new(State::default());
         let table = logged(&disk, 1);
-        // Without checkpoints the log goes on through segment after segment.
+        // Without checkpoints the log grows segment after segment.
         let guard = table.pager.checkpoint_lock().acquire().unwrap().hold_long();
         (0..5).for_each(|key| drop(table.replace(&[key], &[key; 44_000]).unwrap()));
         let killed = disk.state();
@@ -435,7 +435,7 @@ fn a_sync_of_what_was_replayed_beside_a_checkpoint() -> bool {
     table.replayed() == 5
 }
 
-/// The log goes on through segment after segment while a backup is held; then checkpoints do.
+/// The log grows segment after segment while a backup is held; then checkpoints continue.
 fn writers_extend_the_log_beside_a_backup() -> bool {
     let table = logged(&Simulated::new(State::default()), 1);
     let guard = Mutex::new(Some(table.pager.checkpoint_lock().acquire().unwrap().hold_long()));
@@ -468,7 +468,7 @@ fn bytes_made_ready_beside_writers_and_checkpoints() -> bool {
     segments >= 2
 }
 
-/// How many orders a scenario is tried in, random and PCT each, and its name.
+/// A scenario: its name, and how many orders of each kind, random and PCT, it is tried in.
 type Scenario = (&'static str, usize, fn() -> bool);
 
 const SCENARIOS: &[Scenario] = &[
@@ -542,7 +542,7 @@ const MISTAKES: &[Mistake] = &[
 
 #[test]
 fn mistakes_are_noticed() {
-    // Most need one; the rarest about ten.
+    // Most errors need one seed; the rarest need about ten.
     const SEEDS: u64 = 100;
     const ORDERS: usize = 100;
     for &(plant, scenario) in MISTAKES {

@@ -1,15 +1,16 @@
 //! Reads and writes of many pairs.
 //!
 //! ```text
-//! write   hash the key of a later pair, and prefetch header and slots of its page -> of a nearer one, prefetch what
-//!         they show to be needed: a processor has few line buffers -> change the bucket of this one
-//!           put             the record with the tag, or the place of a new one, or the overflow page
-//!           append, remove  the record with the tag and those that move for it, or the overflow page
+//! write   hash the key of a later pair, and prefetch header and slots of its page
+//!         -> for a nearer pair, prefetch only what these show to be needed: a processor has few line buffers
+//!         -> change the bucket of the current pair
+//!           put             the record with the tag, or the location of a new one, or the overflow page
+//!           append, remove  the record with the tag and those that move with it, or the overflow page
 //! run     enter the gate, reserve room in the log for 32 changes -> write each -> count, split -> leave
 //! ```
 //!
-//! The writes are made in order, each under the latch of its bucket; all wait for the disk once, together. What each
-//! write does by itself and many can do together is done once a run. Lookups of many keys: `buckets/many.rs`.
+//! The writes are made in order, each under the latch of its bucket; all wait for the disk once, together. Work that
+//! single writes would repeat is done once per run. Lookups of many keys: `buckets/many.rs`.
 
 use super::handle::Table;
 use super::wal_record::WalRecord;
@@ -21,10 +22,10 @@ use crate::pager::pool::FrameRef;
 use crate::pager::wal::Lsn;
 
 impl Table {
-    /// The values of `keys`, in their order; `None` for a key that is absent.
+    /// The values of `keys`, in the order of the keys; `None` for an absent key.
     ///
-    /// Faster than a [`get`](Self::get) for each: the cache misses of many keys overlap. Each key is looked up by
-    /// itself, so beside writers the values may be of different moments.
+    /// Faster than a [`get`](Self::get) for each: the cache misses of many keys overlap. Each key is looked up
+    /// separately, so if other threads write, the values may be of different moments.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -59,10 +60,10 @@ impl Table {
         self.buckets.get_many(keys, take)
     }
 
-    /// [`put`](Self::put) for each pair, in their order. Faster than one by one: cache misses overlap, and with
-    /// [`Durability::Sync`](crate::Durability) all wait for the disk once.
+    /// [`put`](Self::put) for each pair, in order. Faster than single puts: cache misses overlap, and with
+    /// [`Durability::Sync`](crate::Durability) all pairs wait for the disk once.
     ///
-    /// Not atomic: other threads see the pairs one by one, and after an error or a crash those up to some pair are
+    /// Not atomic: other threads see the pairs one by one, and after an error or a crash a prefix of the pairs is
     /// stored. For all or nothing see [`batch`](Self::batch).
     ///
     /// ```
@@ -74,7 +75,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`put`](Self::put), the first that occurs; the pairs before it are stored, as durably as without an
-    /// error. If making them durable fails, that is the error, and the handle refuses further writes.
+    /// error. If making them durable fails, that error is returned, and the handle refuses further writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         let put_at = |index: usize| {
             let (key, value) = &pairs[index];
@@ -84,8 +85,8 @@ impl Table {
         self.write_many(pairs.len(), put_at, set_at, |_, _| ())
     }
 
-    /// [`append`](Self::append) for each pair, in their order. Returns the new length of each value. Faster than one
-    /// by one, for the reasons of [`put_many`](Self::put_many).
+    /// [`append`](Self::append) for each pair, in order. Returns the new length of each value. Faster than single
+    /// appends, for the reasons given at [`put_many`](Self::put_many).
     ///
     /// # Errors
     /// Those of [`append`](Self::append), the first that occurs; the pairs before it are appended.
@@ -95,9 +96,9 @@ impl Table {
         Ok(lens)
     }
 
-    /// [`append_many`](Self::append_many) with a limit for each value: calls `take` with the index of each pair, in
-    /// order, and the new length of its value. `None`: that would exceed `len_max(index)`, and nothing was appended.
-    /// No latch is held during the calls.
+    /// [`append_many`](Self::append_many) with a limit for each value. Calls `take` with the index of each pair, in
+    /// order, and the new length of its value, or `None` if that would exceed `len_max(index)` and nothing was
+    /// appended. No latch is held during the calls.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -124,8 +125,8 @@ impl Table {
         self.write_many(pairs.len(), append_at, edit_at, take)
     }
 
-    /// [`remove`](Self::remove) for each key, in their order: calls `take` with the index of each and whether it was
-    /// present. Faster than one by one, for the reasons of [`put_many`](Self::put_many).
+    /// [`remove`](Self::remove) for each key, in order. Calls `take` with the index of each key and whether it was
+    /// present. Faster than single removals, for the reasons given at [`put_many`](Self::put_many).
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove), the first that occurs; `take` was called for the keys before it, which are
@@ -136,8 +137,8 @@ impl Table {
         self.write_many(keys.len(), remove_at, edit_at, |index, removed| take(index, removed.is_some()))
     }
 
-    /// Makes the changes that `change_at` returns for each index below `count`, by the edits of `edit_at`, up to the
-    /// first error. Calls `take` with the answer of each, in order; `None` where an edit changed nothing.
+    /// Makes the changes that `change_at` returns for each index below `count`, with the edits of `edit_at`, up to the
+    /// first error. Calls `take` with the answer of each, in order; `None` if an edit changed nothing.
     fn write_many<'k, E: Edit<Answer: Copy>>(
         &self,
         count: usize,
@@ -147,12 +148,13 @@ impl Table {
     ) -> Result<()> {
         let mut last = 0;
         let written = self.write_unsynced(count, change_at, edit_at, take, &mut last);
-        // After an error too: the pairs before it must be as durable as the caller may assume.
+        // Also after an error: the pairs before it must be as durable as the caller may assume.
         self.wait_durable(last)?;
         written
     }
 
-    /// [`write_many`](Self::write_many) without waiting. `last` becomes the log position of the last change.
+    /// [`write_many`](Self::write_many) without waiting for the disk. Sets `last` to the log position of the last
+    /// change.
     pub(super) fn write_unsynced<'k, E: Edit<Answer: Copy>>(
         &self,
         count: usize,
@@ -210,7 +212,7 @@ impl Table {
         Ok(())
     }
 
-    /// A put of a value that may be written through; nobody asks for its answer.
+    /// A put of a value that may be written through; its answer is not used. Other changes are made as usual.
     fn write_alone<E: Edit<Answer: Copy>>(
         &self,
         key: HashedKey<'_>,
@@ -225,7 +227,7 @@ impl Table {
         self.change_unsynced(key, change, edit)
     }
 
-    /// The changes from `first` on that are made together: at least one, which is allowed.
+    /// The changes from `first` on that are made together: at least one. Fails if that one is not allowed.
     #[inline]
     fn run_from<'k>(&self, first: usize, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> Result<Run> {
         let is_logged = self.is_logged();
@@ -251,20 +253,20 @@ impl Table {
     }
 }
 
-/// Most changes that are made in one visit of the gate.
+/// The maximum number of changes made in one visit of the gate.
 const RUN_MAX: usize = 32;
-/// Bytes of the log for a run of more than one change.
+/// The maximum bytes in the log of a run of more than one change.
 const RUN_LOG_BYTES: u64 = 1 << 14;
 
-/// Changes that are made in one visit of the gate, with one reservation in the log and one look at the load.
+/// Changes made in one visit of the gate, with one reservation in the log and one check of the load.
 struct Run {
     end: usize,
     log_bytes: u64,
-    /// One put, of a value that may be written through.
+    /// Whether the run is a single put, of a value that may be written through.
     alone: bool,
 }
 
-/// Places of the next changes, whose cache lines are on their way.
+/// The places of the next changes, whose cache lines are being fetched.
 struct Ahead<'t> {
     buckets: &'t Buckets,
     places: [(u64, Place<'t>); PAGES_AHEAD],
@@ -273,12 +275,12 @@ struct Ahead<'t> {
 /// A bucket's page.
 type Place<'t> = (BucketAddress, FrameRef<'t>);
 
-/// Far enough ahead for memory to respond, near enough for the line to be still in the cache.
+/// Far enough ahead for memory to respond, near enough that the line is still in the cache.
 const PAGES_AHEAD: usize = 16;
 const PLACES_AHEAD: usize = 8;
 
 impl<'t> Ahead<'t> {
-    /// `None` where there is no change.
+    /// Starts fetching for the first changes; `None` if there is no change.
     fn begin<'k, E: Edit>(
         buckets: &'t Buckets,
         count: usize,
@@ -295,7 +297,7 @@ impl<'t> Ahead<'t> {
         Some(ahead)
     }
 
-    /// The hash and the place of change `index`. Begins to fetch those of later ones.
+    /// The hash and the place of change `index`. Starts fetching for later changes.
     #[inline(always)]
     fn take<'k, E: Edit>(
         &mut self,

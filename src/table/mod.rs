@@ -4,7 +4,7 @@
 //! put(k, v)   enter the gate -> latch and change the bucket -> append to the log under the latch -> count
 //!             -> split or merge
 //! get(k)      Buckets::get: no gate, no log
-//! open        Pager::open installs a complete journal -> replay the log through put, append, remove (open.rs)
+//! open        Pager::open installs a complete journal -> replay the log with put, append, remove (open.rs)
 //! ```
 //!
 //! Source: Seltzer & Yigit 1991. Not here: pages and buckets (`buckets`), frames, the log's bytes, the journal
@@ -66,16 +66,16 @@ impl Table {
     /// another thread's write that is not durable yet.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where the page has to be read from the file.
+    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] if the page must be read from the file.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Copies the value of `key` to `value`, replacing its content. `false`, and an empty `value`, if the key is
-    /// absent.
+    /// Copies the value of `key` to `value`, replacing its content. Returns `false`, with an empty `value`, if the key
+    /// is absent.
     ///
-    /// Allocates only where `value` is too small.
+    /// Allocates only if `value` is too small.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -85,8 +85,9 @@ impl Table {
         self.buckets.get(self.buckets.key(key), value)
     }
 
-    /// [`get_into`](Self::get_into) if it needs neither the disk nor a latch; `None`, and an empty `value`, if it may.
-    /// For callers that hold a lock of their own while they look: most keys of a table in memory have an answer.
+    /// [`get_into`](Self::get_into) without waiting for the disk or a latch. Returns `None`, with an empty `value`, if
+    /// it might have to. For callers that hold their own lock during the lookup: for most keys of a table in memory
+    /// there is an answer.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -106,7 +107,7 @@ impl Table {
     }
 
     /// Copies the value of `key` to the start of `buffer`, and returns its length; `None` if the key is absent. If the
-    /// value is longer than the buffer, what the buffer holds then is unspecified.
+    /// value is longer than the buffer, the buffer's content is unspecified.
     ///
     /// Allocates only for values in extents, for pairs behind more than one overflow page, and for one lookup in 512.
     ///
@@ -152,8 +153,8 @@ impl Table {
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX);
     /// [`ErrorKind::ReadOnly`]; [`ErrorKind::DiskFull`] and [`ErrorKind::Busy`], with nothing changed;
-    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] where a page has to be read from the file; [`ErrorKind::Poisoned`]
-    /// after a failed checkpoint, but for one that found no room on the disk and so did not begin.
+    /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] if a page must be read from the file; [`ErrorKind::Poisoned`] after
+    /// a failed checkpoint, except one that found no room on the disk and so did not begin.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
@@ -182,7 +183,7 @@ impl Table {
     /// Stores `value` under `key` if the key is absent. Returns whether it stored the value.
     ///
     /// With [`Durability::Sync`] both answers are durable: the earlier value may come from another thread whose sync is
-    /// still in flight, so `false` waits for it too. So do [`remove`](Self::remove) and
+    /// still in flight, so `false` waits for it too. The same holds for [`remove`](Self::remove) and
     /// [`compare_and_set`](Self::compare_and_set).
     ///
     /// # Errors
@@ -197,9 +198,10 @@ impl Table {
         Ok(self.change(key, WalRecord::Put { key: key.bytes, value }, insert)?.is_some())
     }
 
-    /// Appends `tail` to the value of `key`, which is empty if the key is absent. Returns the new length of the value.
+    /// Appends `tail` to the value of `key`; an absent key counts as an empty value. Returns the new length of the
+    /// value.
     ///
-    /// O(length of `tail`), amortized: a value in an extent moves when it outgrows its room; the new room is a quarter
+    /// O(length of `tail`), amortized: a value in an extent moves when it outgrows its room, to room that is a quarter
     /// larger than needed.
     ///
     /// # Errors
@@ -273,8 +275,8 @@ impl Table {
         }
     }
 
-    /// One write, as durable as the options ask when it returns. `None` where `edit` changes nothing, once the writes
-    /// on which that answer depends are durable.
+    /// Makes one write, which is as durable as the options ask when it returns. Returns `None` if `edit` changes
+    /// nothing, once the writes on which that answer depends are durable.
     #[inline]
     fn change<E: Edit>(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: E) -> Result<Option<E::Answer>> {
         let (answer, lsn) = self.change_unsynced(key, record, edit)?;
@@ -299,7 +301,7 @@ impl Table {
         self.change_inside(writer, key, address, record, edit)
     }
 
-    /// [`change_unsynced`](Self::change_unsynced) by a writer inside the gate with room in the log for `record`;
+    /// [`change_unsynced`](Self::change_unsynced) for a writer inside the gate with room in the log for `record`.
     /// `address` is that of the bucket.
     #[inline]
     fn change_inside<E: Edit>(
@@ -343,7 +345,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
-    /// writes; an open finds the table unchanged.
+    /// writes; the next open finds the table unchanged.
     pub fn clear(&self) -> Result<()> {
         let lsn = {
             let (_alone, mut writer) = self.enter_alone_to(WalRecord::Clear)?;
@@ -370,10 +372,10 @@ impl Table {
         self.buckets.scan()
     }
 
-    /// Scans the pairs in hash order from `cursor` on, which [`Scan::cursor`] returned in this or an earlier run; 0 is
-    /// the beginning.
+    /// Scans the pairs in hash order from `cursor` on. [`Scan::cursor`] returned it in this or an earlier run; 0 is the
+    /// beginning.
     ///
-    /// What [`scan`](Self::scan) says of keys that stay, are added or are removed holds for all runs together.
+    /// The guarantees of [`scan`](Self::scan) for keys that stay, are added or are removed hold for all runs together.
     pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
         self.buckets.scan_from(linear::Position(cursor), None)
     }
@@ -395,7 +397,7 @@ impl Table {
         self.buckets.scan_from(linear::Position(prefix & !rest), Some(linear::Position(prefix | rest)))
     }
 
-    /// Walks all buckets and measures the table. Other threads may go on; then the figures are not of one moment.
+    /// Walks all buckets and measures the table. If other threads write, the figures mix several moments.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -403,7 +405,7 @@ impl Table {
         self.survey_while(|| ControlFlow::Continue(()))
     }
 
-    /// [`survey`](Self::survey), which `proceed` may break at every bucket.
+    /// [`survey`](Self::survey) that calls `proceed` at every bucket, which may stop it.
     ///
     /// # Errors
     /// Those of [`get`](Self::get); [`ErrorKind::Stopped`].
@@ -417,12 +419,12 @@ impl Table {
     /// Writers wait. Memory: 1/8000 of the file.
     ///
     /// # Errors
-    /// Only those that end the walk; faults are in the result.
+    /// Only errors that end the walk; faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         self.verify_while(|| ControlFlow::Continue(()))
     }
 
-    /// [`verify`](Self::verify), which `proceed` may break at every page.
+    /// [`verify`](Self::verify) that calls `proceed` at every page, which may stop it.
     ///
     /// # Errors
     /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
@@ -430,17 +432,17 @@ impl Table {
         self.pager.refuse_if_forked()?;
         // A poisoned handle's file differs from its memory, which is not damage.
         self.pager.refuse_if_poisoned()?;
-        // While a checkpoint is written, the file has only a part of it.
+        // While a checkpoint is being written, the file has only a part of it.
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;
         self.buckets.verify(self.gate.totals(), &proceed)
     }
 
-    /// The table's activity since it was opened, and its size now.
+    /// The table's activity since it was opened, and its current size.
     ///
-    /// O(1): it walks nothing and waits for nothing, so it suits a reading each second under full load.
-    /// [`survey`](Self::survey) walks the whole table instead. Other threads may go on, so the figures are not of one
-    /// moment. An open that replays a log counts the changes as puts and removals.
+    /// O(1): it walks nothing and waits for nothing, so it suits one reading per second under full load.
+    /// [`survey`](Self::survey) walks the whole table instead. If other threads write, the figures mix several moments.
+    /// An open that replays a log counts the changes as puts and removals.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;

@@ -28,11 +28,11 @@ impl TableOptions {
     /// old name, and the handle refuses writes once it needs another file by that name.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] where another process or handle has it open for writing;
+    /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] if another process or handle has it open for writing;
     /// [`ErrorKind::NotATable`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for the file's content;
-    /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, where `<path>-stats` exists
-    /// and is another file, and for writing a file that has several hard links or is mounted by itself: its log and
-    /// journal would not be found by its other name. Such a file can be read while it is not open for writing;
+    /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, if `<path>-stats` exists and
+    /// is another file, and for writing a file that has several hard links or is itself a mount point: its log and
+    /// journal would not be found under its other name. Such a file can be read while it is not open for writing;
     /// otherwise reading is [`ErrorKind::Locked`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
         self.check()?;
@@ -124,7 +124,8 @@ impl Table {
     /// A new, empty table in an empty file.
     fn make_in_file(pager: Arc<Pager>, options: &TableOptions) -> Result<Table> {
         let mut table = Table::make(pager, options)?;
-        // Frames of the first checkpoint are not spilled to their places, and none of the buckets has a pair.
+        // A frame that the first checkpoint has is never spilled in place. So if frames will be spilled, the buckets,
+        // still without pairs, are made after that checkpoint.
         let spills = options.durability == Durability::None;
         if !spills {
             table.presize(options)?;
@@ -178,13 +179,13 @@ impl Table {
         let pager = self.pager.clone();
         let Some(log) = pager.log() else { return Ok(()) };
         self.replaying = true;
-        // If it fails, nothing may be written: the log has the only copy of the changes not yet replayed.
+        // If the replay fails, nothing may be written: the log has the only copy of the changes not yet replayed.
         *self.closed.get_mut() = true;
         self.replayed = self.replay_log(log, plan)?;
         *self.closed.get_mut() = false;
         self.replaying = false;
         if pager.has_replayed_references() && log.waits() {
-            // The file may have the values in the cache alone, and nothing here refers to them there.
+            // The file may have the values only in the cache, and after the replay nothing refers to them there.
             self.checkpoint()?;
         } else if self.replayed == 0 || planted(Bug::ThroughAfterReplay) {
             pager.begin_writing_through()?;
@@ -199,7 +200,7 @@ impl Table {
     }
 }
 
-/// The function the file was made with; an error if the options name another.
+/// Returns the function that the file was made with. Fails if the options name another.
 fn choose_hash(pager: &Pager, options: &TableOptions, root: &Root) -> Result<HashFunction> {
     let path = pager.path().display();
     let &Root { hash_id: id, seed, check_value, .. } = root;

@@ -1,6 +1,6 @@
-//! Tables opened while another process creates them, or after one died doing so.
+//! Tests of tables that are opened while another process creates them, or after one died while creating them.
 //!
-//! On real files, with a hook between the calls. Every crash at every call, on a simulated disk: `crash/`.
+//! They use real files, with a hook between the calls. Every crash at every call, on a simulated disk: `crash/`.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::{Table, TableOptions};
@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// The disk with a hook: it is called after a file is created, before one is removed, and after a directory is synced.
+/// The disk with a hook, which is called after a file is created, before one is removed, and after a directory is
+/// synced.
 struct HookedDisk(Box<Hook>);
 
 type Hook = dyn Fn(Call, &Path) + Send + Sync;
@@ -60,7 +61,7 @@ fn a_table_that_another_made_first_is_not_made_anew() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
         let theirs = path.clone();
-        // The file is ours and not yet locked: another process creates the table and closes it.
+        // This process has created the file but not locked it yet: another process creates the table and closes it.
         let options = hooked(move |call, path| {
             if (call, path) == (Call::Created, &*theirs) {
                 let table = Table::open(path).unwrap();
@@ -87,7 +88,7 @@ fn a_table_that_is_replaced_before_it_is_locked_is_not_written_without_a_name() 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
     let (theirs, replaced) = (path.clone(), AtomicBool::new(false));
-    // The file is made and not locked yet: another process takes it away, and makes a table of its own.
+    // The file is created but not locked yet: another process replaces it with its own table.
     let options = hooked(move |call, path| {
         if (call, path) == (Call::Created, &*theirs) && !replaced.swap(true, Relaxed) {
             std::fs::remove_file(path).unwrap();
@@ -107,7 +108,7 @@ fn a_first_journal_without_its_file_is_no_obstacle_wherever_the_next_process_die
     let directory = tempfile::tempdir().unwrap();
     let (made, left) = (directory.path().join("made.spt"), directory.path().join("left.spt"));
     let journal_of = |path: &Path| path.with_extension("spt-ckpt");
-    // The journal of a table's first checkpoint. Power fails before the name of the table's file is on the disk.
+    // The file's first journal exists. Power fails before the name of the table's file is on the disk.
     let (journal, kept) = (journal_of(&made), journal_of(&left));
     hooked(move |call, path| {
         if call == Call::Removing && path == journal && path.exists() {
@@ -118,7 +119,8 @@ fn a_first_journal_without_its_file_is_no_obstacle_wherever_the_next_process_die
     .unwrap();
     assert!(journal_of(&left).exists() && !left.exists());
 
-    // The next process dies after each sync of a directory and before each removal: the disk as it is then.
+    // The next process dies after each sync of a directory and before each removal: copy the disk at each of these
+    // points.
     let copies = Arc::new(Mutex::new(Vec::new()));
     let (copied, table) = (copies.clone(), left.clone());
     let options = hooked(move |_, _| {

@@ -11,14 +11,14 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Writes reach the file with the next checkpoint, [`Table::sync`](crate::Table::sync) or close: for bulk loads.
-    /// After a crash the file has the last of these.
+    /// After a crash the file has the state of the last one of these.
     None,
     /// Survives the end of the process, however it ends.
     #[default]
     Os,
-    /// Survives a power loss once the call has returned. So do answers: `insert`, `remove` and `update` that change
-    /// nothing wait until the writes that they depend on are durable. Lookups and scans do not wait, and may see
-    /// another thread's write before it has returned.
+    /// Survives a power loss once the call has returned. The same holds for answers: an `insert`, `remove` or `update`
+    /// that changes nothing waits until the writes that it depends on are durable. Lookups and scans do not wait, and
+    /// may see another thread's write before that write has returned.
     Sync,
 }
 
@@ -33,16 +33,16 @@ impl Durability {
     }
 }
 
-/// Shorter values go to the log. Most of them have room in their page anyway.
+/// Shorter values go to the log. Most of them fit in their page anyway.
 const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 256 };
 
 /// How an open replays the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReplayPlan {
     pub block: BlockLimits,
-    /// Parts of a block, a power of two; `None`: as many as the machine has threads, up to a limit.
+    /// The number of parts of a block, a power of two; `None`: as many as the machine has threads, up to a limit.
     pub parts: Option<usize>,
-    /// Changes of a block from which on each part has a thread.
+    /// The number of changes in a block from which on each part gets its own thread.
     pub threads_from: usize,
 }
 
@@ -129,15 +129,15 @@ impl TableOptions {
 
     /// Average number of pairs in a bucket at which the table grows (the paper's *ffactor*).
     ///
-    /// Close to the best choice is `(average pair length + 4) * fill_factor >= page_bytes`, the paper's equation (1).
-    /// Without this option the table counts bytes instead ([`fill_percent`](Self::fill_percent)), which meets that
-    /// equation by itself.
+    /// A choice close to the best is `(average pair length + 4) * fill_factor >= page_bytes`, the paper's equation (1).
+    /// Without this option the table counts bytes instead ([`fill_percent`](Self::fill_percent)), which satisfies that
+    /// equation automatically.
     pub fn fill_factor(mut self, pairs: u32) -> Self {
         self.fill_factor = Some(pairs);
         self
     }
 
-    /// The load to keep: bytes of the pairs in percent of the primary pages, 10 to 400; 92 by default.
+    /// The load at which the table grows: bytes of the pairs in percent of the primary pages, 10 to 400; 92 by default.
     ///
     /// A higher load takes less memory and makes more overflow pages: see docs/architecture.md, "Load".
     pub fn fill_percent(mut self, percent: u32) -> Self {
@@ -145,19 +145,19 @@ impl TableOptions {
         self
     }
 
-    /// The expected number of pairs: the table starts with buckets for them and saves the splits.
+    /// The expected number of pairs: the table starts with enough buckets for them, which saves the splits.
     pub fn expected_len(mut self, pairs: u64) -> Self {
         self.expected_len = pairs;
         self
     }
 
-    /// Bytes of pages kept in memory; half of the machine's memory by default. A table in memory with this option
-    /// moves the rest to an unlinked temporary file. A table in a file moves changed pages to an unnamed file beside
-    /// it, until the next checkpoint; that takes as much disk space as they do.
+    /// Bytes of pages kept in memory; half of the machine's memory by default. A table in memory with this option moves
+    /// the rest to an unlinked temporary file. A table in a file moves changed pages to an unnamed file in the same
+    /// directory until the next checkpoint; that takes as much disk space as these pages do.
     ///
-    /// At least 64 frames. Memory may exceed the limit by 512 KiB, in which evicted pages and new ones lie. The log is
-    /// mapped, and so is on Linux the file of a table that is larger than the limit but not than half of the machine's
-    /// memory: what the system keeps of them in its cache, and can take back, counts as memory of the process.
+    /// At least 64 frames. Memory may exceed the limit by 512 KiB, for evicted pages and new ones. The log is mapped.
+    /// On Linux the file of a table is mapped, too, if it is larger than the limit but not than half of the machine's
+    /// memory. The system's cache of mapped files counts as memory of the process, although the system can reclaim it.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = Some(bytes);
         self
@@ -169,11 +169,11 @@ impl TableOptions {
         self
     }
 
-    /// The user's own hash function. The file records its hash of a fixed key; a function with another hash is an
-    /// error.
+    /// The user's own hash function. The file records its hash of a fixed key; opening it with a function that returns
+    /// another hash is an error.
     ///
-    /// It may be slow, uneven or panic without harm to the table. It must return the same hash for the same key each
-    /// time.
+    /// If it is slow or uneven or panics, the table is not harmed. It must always return the same hash for the same
+    /// key.
     pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
         self.hash = Some(HashKind::User);
         self.user_hash = Some(HashFunction::user(name, function));
@@ -198,13 +198,14 @@ impl TableOptions {
         self
     }
 
-    /// Creates the file; an error if it exists and is not empty.
+    /// Creates the file; opening fails if it exists and is not empty.
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
         self
     }
 
-    /// Permissions of a file that is created, less the umask; 0o666 by default. Its log and journal have the same.
+    /// Permissions of a file that is created, before the umask is applied; 0o666 by default. Its log and journal have
+    /// the same.
     pub fn permissions(mut self, permissions: u32) -> Self {
         self.permissions = permissions;
         self
@@ -216,17 +217,17 @@ impl TableOptions {
         self
     }
 
-    /// Most bytes of the write-ahead log; by default as many as the table has, at least 256 MiB. When half of it is
+    /// Maximum size of the write-ahead log; by default the size of the table, at least 256 MiB. When half of it is
     /// full, a checkpoint is made.
     ///
-    /// A larger log means fewer checkpoints and a longer replay after a crash. A single write that is larger makes the
-    /// log larger.
+    /// A larger log means fewer checkpoints and a longer replay after a crash. A single larger write makes the log
+    /// exceed this.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = Some(bytes);
         self
     }
 
-    /// Writes the table's counters to a file beside it, `<path>-stats`, a few times a second while it is open, so that
+    /// Writes the table's counters to a file next to it, `<path>-stats`, a few times a second while it is open, so that
     /// other processes can watch it: [`PublishedCounters`](crate::PublishedCounters). Off by default.
     ///
     /// A separate thread writes them, and ignores errors. Only for tables in files that are open for writing.
@@ -235,8 +236,8 @@ impl TableOptions {
         self
     }
 
-    /// The number by which a new table knows its journal and its log; random by default. For golden files, which must
-    /// have the same bytes each time: tables with equal numbers may take each other's log.
+    /// The number by which a new table recognizes its journal and its log; random by default. Set it only for golden
+    /// files, which must have the same bytes each time: tables with equal numbers may use each other's log.
     #[doc(hidden)]
     pub fn table_id(mut self, id: u64) -> Self {
         self.table_id = Some(id);

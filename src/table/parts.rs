@@ -1,4 +1,4 @@
-//! Parts of values: their length, a range, a part overwritten, at the cost of the part.
+//! Parts of values: read their length or a range, or overwrite a range, at a cost that depends on the range only.
 //!
 //! Not here: the bytes themselves (`buckets/parts.rs`).
 
@@ -19,8 +19,8 @@ impl Table {
         self.get_to(key, &mut [])
     }
 
-    /// Copies a part of the value of `key` to `part`, replacing its content. `choose` gets the length of the value and
-    /// returns the range, which is cut to the value. Returns the length of the value; `None`, and an empty `part`, if
+    /// Copies a part of the value of `key` to `part`, replacing its content. `choose` takes the length of the value and
+    /// returns the range, which is cut to the value. Returns the length of the value; `None`, with an empty `part`, if
     /// the key is absent.
     ///
     /// Reads only the part.
@@ -46,10 +46,11 @@ impl Table {
         self.buckets.get_part(self.buckets.key(key), choose, part)
     }
 
-    /// Overwrites the value of `key` from byte `at` on with `part`. `false`, with nothing changed, if the key is
-    /// absent or its value does not reach so far.
+    /// Overwrites the value of `key` from byte `at` on with `part`. Returns `false`, with nothing changed, if the key
+    /// is absent or its value is too short.
     ///
-    /// In memory it writes only the part. In a file it reads and writes the whole value, since the log has whole ones.
+    /// In memory it writes only the part. In a file it reads and writes the whole value, since the log records whole
+    /// values.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -74,7 +75,7 @@ impl Table {
             fits = bucket.write_part(key, location, at, part)?;
             Ok(fits.then(Delta::default))
         };
-        // A table in memory has no log, which alone needs the record.
+        // Only the log needs a complete record, and a table in memory has no log.
         self.change(key, WalRecord::Put { key: key.bytes, value: part }, write)?;
         Ok(fits)
     }

@@ -1,7 +1,8 @@
-//! Counters for other processes: a small file beside the table, written a few times a second if the options ask.
+//! Counters for other processes: a small file next to the table, written a few times a second if the options ask for
+//! it.
 //!
 //! ```text
-//! the table's process  <path>-stats: created and locked at open, 512 bytes rewritten again and again, removed at close
+//! the table's process  <path>-stats: created and locked at open, 512 bytes rewritten repeatedly, removed at close
 //! a watcher            reads it; if it is not locked, its process ended without closing the table
 //! ```
 //!
@@ -46,27 +47,27 @@ fn path_of(table: &Path) -> PathBuf {
     with_suffix(table, "-stats")
 }
 
-/// What the process that has a table open publishes; see
+/// What the process that has a table open has published; see
 /// [`TableOptions::publish_counters`](crate::TableOptions::publish_counters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublishedCounters {
-    /// Its counters, as [`Table::counters`](crate::Table::counters) returned them.
+    /// The table's counters, as returned by [`Table::counters`](crate::Table::counters).
     pub counters: TableCounters,
     /// The process's id.
     pub process: u32,
-    /// Number of times it has written them.
+    /// The number of times that it has written them.
     pub tick: u64,
     /// Milliseconds from the open of the table to the last write.
     pub open_ms: u64,
-    /// Whether the process still has the table open. If not, it ended without closing it.
+    /// Whether the process still has the table open. If not, it ended without closing the table.
     pub is_open: bool,
 }
 
 impl PublishedCounters {
     /// The counters published for the table at `path`; `None` if there are none. Does not open the table.
     ///
-    /// O(1). Delays no other process.
+    /// O(1). Does not delay other processes.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] and [`ErrorKind::Version`] for a file `<path>-stats` that cannot be read as counters;
@@ -178,7 +179,7 @@ impl Publisher {
     /// Publishes the counters of a table until it is dropped.
     ///
     /// # Errors
-    /// The file cannot be created, or exists and is not a file of counters.
+    /// Fails if the file cannot be created, or exists and is not a file of counters.
     pub(super) fn start(activity: Arc<Activity>, counted: Counted, pager: Arc<Pager>) -> Result<Publisher> {
         let path = path_of(pager.path());
         let file = take_file(pager.storage().as_ref(), &path)?;
@@ -208,7 +209,7 @@ impl Publisher {
 
 /// Creates and locks the file, or takes over one that a dead process left.
 fn take_file(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
-    // A watcher tests the lock by taking it for a moment.
+    // A watcher tests the lock by taking it briefly.
     const TRIES: usize = 20;
     for _ in 0..TRIES {
         let opened = open_locked(storage, path, PRIVATE).map_err(|e| Error::io(path, "make", e))?;

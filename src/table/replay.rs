@@ -1,17 +1,17 @@
-//! Replays the log at an open: many records at a time, by several threads.
+//! Replays the log at an open, many records at a time, with several threads.
 //!
 //! ```text
-//! prepare   read a block of records -> decode each, hash its key, give the change to the part of its hash
+//! prepare   read a block of records -> decode each, hash its key, add the change to the part of its hash
 //!           -> announce the frames that are not in memory
-//! apply     each part by a thread, change after change, as `put_many` makes them; beside it prepare the next block
+//! apply     each part by one thread, change after change, as `put_many` does; meanwhile prepare the next block
 //! ```
 //!
 //! A key belongs to one part, so each key's changes keep their order. Changes of different keys do not depend on each
-//! other; those of a batch may be made one by one, as no thread sees the table before the replay is done. A record
-//! that removes all pairs ends a block. If several changes fail, the error of the first record counts, as if they had
+//! other. Those of a batch may be made one by one, as no thread sees the table before the replay is done. A record that
+//! removes all pairs ends a block. If several changes fail, the error of the first record is returned, as if they had
 //! been made one after another.
 //!
-//! Not here: reading the log (`pager/wal/replay.rs`), what an open does before and afterwards (`open.rs`).
+//! Not here: reading the log (`pager/wal/replay.rs`), the steps of an open before and after a replay (`open.rs`).
 
 use super::handle::Table;
 use super::options::ReplayPlan;
@@ -29,7 +29,7 @@ use std::thread::{Builder, available_parallelism, scope};
 
 impl ReplayPlan {
     fn parts(self) -> usize {
-        // More were not measured.
+        // More parts were not measured.
         const PARTS_MAX: usize = 4;
         let of_machine = || available_parallelism().map_or(1, |threads| threads.get().min(PARTS_MAX));
         let parts = self.parts.unwrap_or_else(|| if interleave::task().is_some() { 1 } else { of_machine() });
@@ -54,24 +54,24 @@ enum Kind {
     Remove,
 }
 
-/// Records whose changes can be made.
+/// Records that were decoded, and whose changes can be made.
 #[derive(Default)]
 struct Prepared {
     block: Block,
     parts: Vec<Vec<Change>>,
     changes: usize,
-    /// All pairs are removed after these changes.
+    /// Whether all pairs are removed after these changes.
     clears: bool,
-    /// The error of the record after them.
+    /// The error of the record after these changes.
     failed: Option<Error>,
-    /// No records follow, and there are none here.
+    /// Whether the log has ended: there are no records here, and none follow.
     at_end: bool,
-    /// Frames to be read; empty between two uses.
+    /// Frames to be read; empty between two blocks.
     frames: Vec<FrameNo>,
 }
 
 impl Table {
-    /// Makes the changes of the log again. Returns the number of its records.
+    /// Makes the changes in the log again. Returns the number of the log's records.
     pub(super) fn replay_log(&self, log: &Log, plan: ReplayPlan) -> Result<u64> {
         let mut reader = log.reader()?;
         let (mut now, mut next) = (Prepared::default(), Prepared::default());
@@ -127,7 +127,7 @@ impl Table {
         prepared.frames.clear();
     }
 
-    /// Adds the changes of a record. `false`, with nothing added, where the file does not have its value.
+    /// Adds the changes of a record. Returns false, with nothing added, if its value is missing from the file.
     fn prepare_record(&self, prepared: &mut Prepared, index: usize, of_hash: PartOfHash) -> Result<bool> {
         let Prepared { block, parts, changes, clears, frames, .. } = prepared;
         let (kind, body) = block.record(index);
@@ -152,7 +152,7 @@ impl Table {
                         add(&*block, Kind::Append, place(key), place(tail));
                     }
                 }
-                // No table has a longer key.
+                // No table has a longer key, so such a removal changes nothing.
                 WalRecord::Remove { key } if key.len() <= KEY_LEN_MAX => {
                     add(&*block, Kind::Remove, place(key), Place::default());
                 }
@@ -177,7 +177,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Makes the changes of each part in a thread of its own, and does `beside` in this one.
+    /// Makes the changes of each part in its own thread, and meanwhile calls `beside` in this one.
     fn apply_in_threads(&self, now: &Prepared, beside: impl FnOnce()) -> Result<()> {
         let mut results = Vec::with_capacity(now.parts.len());
         scope(|scope| {
@@ -201,7 +201,7 @@ impl Table {
         self.finish_block(now, results)
     }
 
-    /// The error of the first record that failed; otherwise removes all pairs if that comes next.
+    /// Returns the error of the first record that failed. Without one, removes all pairs if that comes next.
     fn finish_block(&self, now: &Prepared, results: Vec<std::result::Result<(), Failed>>) -> Result<()> {
         let failed = results.into_iter().filter_map(std::result::Result::err);
         let order = |failed: &Failed| if planted(Bug::AnyFailureCounts) { 0 } else { failed.record };
@@ -233,7 +233,7 @@ struct Failed {
     error: Error,
 }
 
-/// Which part of a block the changes of a hash belong to.
+/// Assigns hashes to the parts of a block.
 #[derive(Clone, Copy)]
 struct PartOfHash {
     shift: u32,
@@ -242,8 +242,8 @@ struct PartOfHash {
 
 impl PartOfHash {
     fn new(table: &Table, parts: usize) -> PartOfHash {
-        // Low bits of a hash name its bucket. Those of one frame differ in the lowest, so that two parts seldom change
-        // the same frame; the highest are not yet in use for each bucket.
+        // The low bits of a hash name its bucket. Buckets in one frame differ in the lowest bits, so these are skipped:
+        // then two parts seldom change the same frame. The highest bits are not used by every bucket yet.
         const SHIFT_MAX: u32 = 12;
         let generation = table.buckets.view().linear().generation();
         PartOfHash { shift: generation.saturating_sub(3).min(SHIFT_MAX), mask: parts - 1 }
@@ -292,7 +292,7 @@ fn unanswered<A>(edited: Edited<A>) -> Edited<()> {
 
 impl Edit for Redo<'_> {
     type Answer = ();
-    // Most are puts.
+    // Most changes are puts.
     const MOVES_RECORDS: bool = false;
 
     #[inline(always)]

@@ -1,13 +1,13 @@
-//! Puts of large values, which are written to their places in the file at once and not to the log.
+//! Puts of large values, which are written to their locations in the file at once and not to the log.
 //!
 //! ```text
 //! put   enter the gate -> write the value through to a new extent -> latch the bucket, refer to the extent
 //!       -> append {key, place, length, checksum} to the log -> release
 //! ```
 //!
-//! With [`Durability::Os`](super::Durability) a value is copied to the operating system once, where the log and a later
-//! checkpoint would be two copies. Only where the file ends: where an earlier checkpoint has the frames, and in
-//! batches, appends and all other writes, the log has the value.
+//! With [`Durability::Os`](super::Durability) such a value is copied to the operating system once; the log and a later
+//! checkpoint would be two copies. Only room beyond the end of the last checkpoint is used this way. In other room, and
+//! in batches, appends and all other writes, the log has the value.
 //!
 //! Source: docs/architecture.md, "Log". Not here: which bytes of the file may be written at once (`pager/through.rs`).
 
@@ -18,7 +18,8 @@ use crate::error::Result;
 use crate::pager::wal::Lsn;
 
 impl Table {
-    /// Puts a value whose bytes go to the file at once. `None`, with nothing changed, where they may not.
+    /// Puts a value by writing its bytes to the file at once. Returns `None`, with nothing changed, if that is not
+    /// allowed.
     #[inline(never)]
     pub(super) fn put_stored(&self, key: HashedKey<'_>, value: &[u8]) -> Result<Option<Lsn>> {
         if !self.pager.writes_this_through(value.len()) || self.replaying {

@@ -1,4 +1,4 @@
-//! The table against a model: a BTreeMap and its last durable copy.
+//! Tests the table against a model: a BTreeMap and its last durable copy.
 #![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
 mod checkpoints;
@@ -89,7 +89,7 @@ fn open(options: &TableOptions, place: &Place) -> Table {
 
 fn same(table: &Table, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     assert_eq!(table.len(), model.len() as u64);
-    // Every key and as many absent ones, in one call.
+    // Every key, and as many absent ones, in one call.
     let asked: Vec<Vec<u8>> = model.keys().flat_map(|key| [key.clone(), [key, &b"?"[..]].concat()]).collect();
     let values = table.get_many(&asked).unwrap();
     assert_eq!(values.len(), asked.len());
@@ -126,7 +126,7 @@ fn run(options: TableOptions, place: Place, ops: Vec<Op>) {
             }
             Op::Remove(k) => assert_eq!(table.remove(&key(k)).unwrap(), model.remove(&key(k)).is_some()),
             Op::Update(k) => {
-                // Reverses a value; removes the key of an absent or empty one.
+                // Reverses a value; removes the key if it is absent or its value is empty.
                 let reversed = |old: Option<&[u8]>| {
                     old.filter(|v| !v.is_empty()).map(|v| v.iter().rev().copied().collect::<Vec<u8>>())
                 };
@@ -263,7 +263,7 @@ pub(super) fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
     let mut panics = 0;
     for i in 0..3000u32 {
         let key = i.to_le_bytes();
-        // If this put splits, the split is under way at the third call of the function.
+        // If this put splits, a split is in progress at the third call of the function.
         countdown.store(1 + i as usize % 7, Relaxed);
         let put = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.put(&key, b"a value of some length")));
         countdown.store(usize::MAX, Relaxed);
@@ -288,7 +288,7 @@ fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
     (0u32..)
         .take_while(|_| table.buckets.view().max_bucket() != 31)
         .for_each(|i| table.put(&i.to_le_bytes(), &[7; 30]).unwrap());
-    // From here on only these keys panic, so only splits do, and none completes.
+    // From here on only these keys panic, so only splits panic, and no split completes.
     panics.store(true, Relaxed);
     for i in 0..2000u64 {
         let put = || table.put(&i.to_le_bytes(), &[7; 30]);
@@ -519,7 +519,7 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
     const KEYS: u32 = 40;
     const ROUNDS: u32 = 20_000;
     let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
-    // A value repeats one byte: a mix of two would show, and so would a key that is missing.
+    // Each value repeats one byte, so a mix of two values would be noticed, and so would a missing key.
     let write = |round: u32| {
         for i in 0..KEYS {
             table.put(&i.to_le_bytes(), &vec![round as u8; 1 + (i + 7 * round) as usize % 60]).unwrap();
@@ -570,7 +570,7 @@ fn lookups_beside_writers_give_only_values_that_were_there() {
 fn writes_of_many_are_the_writes_one_by_one() {
     let (one, many) = (TableOptions::new().page_bytes(512), TableOptions::new().page_bytes(512));
     let (one, many) = (one.in_memory().unwrap(), many.in_memory().unwrap());
-    // Keys that repeat within a call, and values of all kinds of places.
+    // Keys repeat within a call, and values are stored in every kind of place.
     let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..3000u32)
         .map(|i| (format!("key {}", i * i % 700).into_bytes(), vec![i as u8; (i as usize * 37) % 900]))
         .collect();
@@ -598,7 +598,7 @@ fn limited_appends_and_removals_of_many_are_those_one_by_one() {
     let key = |i: u32| format!("key {}", i * i % 300).into_bytes();
     let limit = |i: usize| if i.is_multiple_of(7) { 100 } else { 2000 };
     for round in 0..20u32 {
-        // Keys that repeat within a call; a value that is exactly as long as its limit is allowed.
+        // Keys repeat within a call; a value that is exactly as long as its limit is allowed.
         let pairs: Vec<_> = (0..97).map(|i| (key(round * 97 + i), vec![b'x'; (i * 37 % 500) as usize])).collect();
         let expected: Vec<Option<usize>> = (0..97)
             .map(|i| {
@@ -677,7 +677,7 @@ fn parts_of_hash_order_are_apart_and_together_the_whole_table() {
 fn a_lookup_that_is_ready_has_the_answer_of_one_that_waits() {
     let table = TableOptions::new().page_bytes(512).fill_factor(40).in_memory().unwrap();
     for i in 0..5000u32 {
-        // Overflow pages, and now and then an extent.
+        // Overflow pages, and an extent for every 50th key.
         table.put(&i.to_le_bytes(), &vec![i as u8; if i % 50 == 0 { 3000 } else { 20 }]).unwrap();
     }
     let (mut ready, mut waited) = (b"old".to_vec(), Vec::new());

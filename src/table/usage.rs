@@ -1,13 +1,13 @@
 //! The memory that the pairs of a table take, for callers that keep a limit.
 //!
 //! ```text
-//! frames in memory = in use + free again: later pairs use them
-//! in use           = needed by the pairs + slack: room of buckets that the load does not need
+//! frames in memory = in use + free: later pairs reuse the free ones
+//! in use           = needed by the pairs + slack: room in buckets that the load does not need
 //! ```
 //!
-//! A table keeps the memory of removed pairs for later ones, so a limit is for what is in use. Removing pairs lowers
-//! `needed` at once. Slack goes as the table grows again, as buckets merge by themselves at half the load, or by
-//! [`Table::merge_slack`].
+//! A table keeps the memory of removed pairs for later ones, so a limit should apply to what is in use. Removing pairs
+//! lowers `needed` at once. Slack shrinks when the table grows again, when buckets merge automatically at half the
+//! load, or with [`Table::merge_slack`].
 
 use super::handle::Table;
 use crate::error::Result;
@@ -16,9 +16,9 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableUsage {
-    /// Bytes of memory, or of the file where it is smaller, that are in use.
+    /// Bytes in use: of memory, or of the file if that is smaller.
     pub used_bytes: u64,
-    /// Bytes of them that are room in buckets beyond what the load needs.
+    /// The part of `used_bytes` that is room in buckets beyond what the load needs.
     pub slack_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl Table {
 
     /// Merges up to `count` buckets, while the load needs at most seven eighths of them. Returns how many it merged.
     ///
-    /// Other threads may go on; each waits for at most one bucket.
+    /// Other threads may continue; each waits for at most one bucket.
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).
@@ -65,7 +65,7 @@ mod tests {
         let merged = table.usage();
         assert!(merged.used_bytes < full.used_bytes * 7 / 10, "{full:?} {merged:?}");
         assert_eq!(table.len(), 50_000);
-        // Values of another size use what is free.
+        // Values of another size reuse the free memory.
         let memory = table.counters().memory_bytes;
         for number in 50_000..100_000u32 {
             table.remove(&number.to_le_bytes()).unwrap();

@@ -1,11 +1,11 @@
-//! The log's records of changes, and how recovery makes the changes again.
+//! The log's records of changes, and how recovery repeats the changes.
 //!
 //! ```text
 //! put, append   kind, length of the key, key, value
 //! remove        kind, key
 //! clear         kind
 //! batch         kind, then for each change its kind, length, and length and bytes of key and value
-//! put, stored   kind, length of the key, key, place, length and checksum of the value in the table's file
+//! put, stored   kind, length of the key, key, offset, length and checksum of the value in the table's file
 //! ```
 //!
 //! A record holds the requested change, not its effect on pages: splits, overflow pages and used space follow from it
@@ -33,7 +33,7 @@ const CLEAR: u8 = 4;
 pub(super) const BATCH: u8 = 5;
 const PUT_STORED: u8 = 6;
 
-/// Most bytes that a length takes.
+/// The maximum number of bytes of an encoded length.
 const VARINT_BYTES_MAX: usize = 5;
 
 /// One change of the table.
@@ -60,7 +60,7 @@ pub(super) enum WalRecord<'a> {
     },
 }
 
-/// The place of a value in the table's file: byte u64, length u32, CRC-32C u32. On disk.
+/// The location of a value in the table's file: byte u64, length u32, CRC-32C u32. On disk.
 pub(super) type Reference = [u8; 16];
 
 pub(super) fn encode_reference(stored: StoredValue) -> Reference {
@@ -98,7 +98,7 @@ impl<'a> WalRecord<'a> {
         }
     }
 
-    /// Bytes of the log that its record takes.
+    /// The length of its record in the log.
     #[inline]
     pub(super) fn log_bytes(self) -> u64 {
         let (key, rest) = self.parts();
@@ -124,7 +124,7 @@ impl<'a> WalRecord<'a> {
         })
     }
 
-    /// The key, and the length of what is stored under it.
+    /// The key, and the length of the value of this change.
     pub(super) fn key_and_value_bytes(self) -> (&'a [u8], usize) {
         match self.parts() {
             (Some(key), value) => (key, value.len()),
@@ -132,8 +132,8 @@ impl<'a> WalRecord<'a> {
         }
     }
 
-    /// What an open that replays a record has to do at once before it takes the next: bytes of a value to read. All
-    /// that it can where it removes all pairs.
+    /// The bytes that replay needs for this record in addition to the record itself: a stored value, which it must
+    /// read. `usize::MAX` for a record that removes all pairs, so that it ends its block.
     pub(super) fn replay_room(kind: u8, body: &[u8]) -> usize {
         match (kind, body.last_chunk()) {
             (PUT_STORED, Some(reference)) => decode_reference(reference).bytes as usize,
@@ -142,7 +142,7 @@ impl<'a> WalRecord<'a> {
         }
     }
 
-    /// The key it is about, if it is about one.
+    /// The key of the change, if it has a single one.
     pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {
             WalRecord::Put { key, .. }
@@ -166,7 +166,7 @@ pub(super) fn encode_in_batch(change: WalRecord<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The changes of a batch; `None` where its bytes are malformed.
+/// The changes of a batch; `None` if its bytes are malformed.
 pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<WalRecord<'_>>> {
     fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
         let (len, head) = get_varint(bytes)?;
@@ -190,8 +190,8 @@ pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<WalRecord<'_>>> {
 
 /// A writer inside the gate, with room in the log for its change.
 pub(super) struct Writer<'t> {
-    /// First, so that it is dropped first: unused room is returned before the writer leaves the gate, as the next
-    /// segment begins once all have left and relies on that.
+    /// First, so that it is dropped first: unused room must be returned before the writer leaves the gate. The next
+    /// segment begins once all writers have left, and relies on that.
     room: Option<Room<'t>>,
     pub inside: WriterGuard<'t>,
 }
@@ -200,7 +200,8 @@ impl Table {
     /// Lets in a writer that will make `change`.
     #[inline(always)]
     pub(super) fn enter_to(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
-        // In parts: the result of the call is in memory, that of the fast path need not be.
+        // Taken apart, so that only the result of the call is in memory and the result of the fast path stays in
+        // registers.
         let (inside, room) = if self.log_in_use().is_none() {
             (self.enter()?, None)
         } else {
@@ -216,7 +217,7 @@ impl Table {
         if self.is_logged() { self.enter_to_log(bytes) } else { Ok(Writer { room: None, inside: self.enter()? }) }
     }
 
-    /// Whether changes are logged now.
+    /// Whether changes are currently logged.
     #[inline]
     pub(super) fn is_logged(&self) -> bool {
         self.log_in_use().is_some()
@@ -236,7 +237,7 @@ impl Table {
         }
     }
 
-    /// [`enter_to`](Self::enter_to) with all other writers kept out. Drop the closed gate last.
+    /// [`enter_to`](Self::enter_to) with all other writers kept out. The caller drops the closed gate last.
     pub(super) fn enter_alone_to(&self, change: WalRecord<'_>) -> Result<(ClosedGate<'_>, Writer<'_>)> {
         loop {
             drop(self.enter()?);
@@ -269,8 +270,8 @@ impl Table {
         }
     }
 
-    /// Puts the record of a change together if it is short, before the bucket is latched: the processor does that while
-    /// the bucket is fetched from memory.
+    /// Assembles the record of a change if it is short. This is done before the bucket is latched: the processor does
+    /// it while the bucket is fetched from memory.
     #[inline(always)]
     pub(super) fn put_record_together(&self, writer: &Writer<'_>, change: WalRecord<'_>) -> Option<Short> {
         let log = self.pager.log().filter(|_| writer.room.is_some())?;
@@ -285,9 +286,9 @@ impl Table {
         }
     }
 
-    /// [`log`](Self::log) for the last change of a writer, with what
-    /// [`put_record_together`](Self::put_record_together) returned. Takes the room, which would be in memory if it
-    /// stayed.
+    /// [`log`](Self::log) for the last change of a writer, with the result of
+    /// [`put_record_together`](Self::put_record_together). Takes the room out of the writer, which need not be kept in
+    /// memory then.
     #[inline]
     pub(super) fn log_last(
         &self,
@@ -310,7 +311,7 @@ impl Table {
         if planted(Bug::RemovalUnlogged) && kind == REMOVE {
             return Ok(0);
         }
-        // The change is made and cannot be undone, but is lost in a crash.
+        // The change was made and cannot be undone, but would be lost in a crash.
         log.append_short(&mut room, short).inspect_err(|e| self.pager.poison(e.message()))
     }
 
@@ -319,7 +320,7 @@ impl Table {
         self.append_parts(log, &mut room, kind, key, rest)
     }
 
-    /// Appends a record in its parts, which stay in registers until here.
+    /// Appends a record whose fields are passed one by one, so that they stay in registers until here.
     #[inline(never)]
     fn append_to(&self, log: &Log, room: &mut Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
         self.append_parts(log, room, kind, key, rest)
@@ -338,7 +339,7 @@ impl Table {
             }
             None => log.append(room, kind, &[rest]),
         };
-        // The change is made and cannot be undone, but is lost in a crash.
+        // The change was made and cannot be undone, but would be lost in a crash.
         appended.inspect_err(|e| self.pager.poison(e.message()))
     }
 
@@ -355,8 +356,9 @@ impl Table {
         }
     }
 
-    /// The log position that an answer without a change waits for: it depends on other threads' writes in the bucket
-    /// whose latch the caller holds. Their records were appended under that latch, so they end before this position.
+    /// The log position that an answer without a change must wait for: it depends on other threads' writes in the
+    /// bucket whose latch the caller holds. Their records were appended under that latch, so they end before this
+    /// position.
     #[inline]
     pub(super) fn position_seen(&self) -> Lsn {
         self.log_in_use().filter(|log| log.waits()).map_or(0, Log::position)

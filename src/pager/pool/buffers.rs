@@ -1,13 +1,13 @@
-//! Buffers: memory that one frame after another uses, in a table that is larger than its cache.
+//! Buffers: memory that is reused for one frame after another, in a table that is larger than its cache.
 //!
-//! At its own address a frame costs a page fault when it is loaded, and its share of a call when its memory goes back
-//! to the kernel: together as much as the read itself (docs/architecture.md, "Frames and pages"). So frames that are
-//! loaded once the table has outgrown the cache are put into buffers, which keep their memory. A bit of the frame's
-//! state says that its bytes are in one, and an array beside the states which. There are as many buffers as the cache
-//! has frames; where none is free, a frame is loaded to its own address.
+//! At its own address a frame costs a page fault when it is loaded, and a share of a system call when its memory is
+//! returned to the kernel. Together these cost as much as the read itself (docs/architecture.md, "Frames and pages").
+//! So once the table has outgrown the cache, frames are loaded into buffers, which keep their memory. A bit of the
+//! frame's state says that its bytes are in a buffer, and an array next to the states says in which. There are as many
+//! buffers as the cache has frames. If none is free, a frame is loaded to its own address.
 //!
-//! A frame in a buffer is accessed under a latch only, never optimistically: the buffer may have another frame's bytes
-//! by the time a version is compared. It takes and leaves its buffer under its exclusive latch.
+//! A frame in a buffer is accessed only under a latch, never optimistically: by the time a version is compared, the
+//! buffer may have another frame's bytes. A frame enters and leaves its buffer under its exclusive latch.
 #![expect(unsafe_code, reason = "buffers are memory reserved with mmap")]
 
 use super::{FrameNo, FrameSource, FrameState, Mapping, Pool, SMALL_BYTES, Word, WriteGuard};
@@ -24,9 +24,9 @@ pub(super) struct Buffers {
 }
 
 struct Unused {
-    /// Buffers that frames have left; the last one is likely still in the processor's cache.
+    /// Buffers that frames have left. The last one is likely still in the processor's cache.
     left: Vec<u32>,
-    /// No frame has used this buffer, nor those behind it.
+    /// No frame has used this buffer or any after it.
     next: u32,
 }
 
@@ -46,10 +46,10 @@ impl Buffers {
 }
 
 impl Pool {
-    /// From here on, frames are loaded into buffers: a cache of `frames` frames has no room for the table. Without
-    /// memory for them, frames stay at their addresses.
+    /// Makes all later loads use buffers, since a cache of `frames` frames has no room for the table. If no memory for
+    /// the buffers can be reserved, frames stay at their addresses.
     pub(super) fn use_buffers(&self, frames: u64) {
-        // More frames than the cache has are resident while others are evicted.
+        // While some frames are being evicted, more frames are resident than the cache allows.
         const BEYOND: u64 = 64;
         let count = frames.saturating_add(BEYOND).min(u32::MAX.into());
         let Ok(memory) = Mapping::new((count as usize) << self.frame_bits) else { return };
@@ -58,7 +58,7 @@ impl Pool {
         let _ = self.buffers.set(Buffers { memory, count: count as u32, unused });
     }
 
-    /// The number of the buffer of `frame`, if it is in one.
+    /// The number of the buffer of `frame`, meaningful if it is in one.
     fn buffer_of(&self, frame: FrameNo) -> &AtomicU32 {
         let index = frame as usize & ((1 << self.segment_bits) - 1);
         let states = self.segment((frame >> self.segment_bits) as usize).states.load(Acquire);
@@ -68,12 +68,12 @@ impl Pool {
         unsafe { &*states.add(size_of::<FrameState>() << self.segment_bits).cast::<AtomicU32>().add(index) }
     }
 
-    /// Whether the table is larger than its cache, or was.
+    /// Whether the table is, or ever was, larger than its cache.
     pub(crate) fn has_buffers(&self) -> bool {
         self.buffers.get().is_some()
     }
 
-    /// Where the bytes of a latched frame are, whose state is `now`.
+    /// The address of the bytes of a latched frame whose state is `now`.
     #[inline]
     pub(super) fn bytes_of(&self, frame: FrameNo, now: Word) -> *mut u8 {
         if now.is_buffered() { self.buffer_address(frame) } else { self.frame(frame).address }
@@ -83,12 +83,12 @@ impl Pool {
         let buffers = self.buffers.get().expect("a frame is in a buffer");
         let buffer = self.buffer_of(frame).load(Relaxed);
         assert!(buffer < buffers.count);
-        // SAFETY: the mapping has `count` buffers of the size of a frame, and lives as long as the pool.
+        // SAFETY: the mapping has `count` buffers of one frame each, and lives as long as the pool.
         unsafe { buffers.memory.start.add((buffer as usize) << self.frame_bits) }
     }
 
-    /// Puts a frame that is not resident into a buffer, if there is one; its bytes are then undefined. `latch` is its
-    /// exclusive latch. A frame that still has memory of its own uses that.
+    /// Puts a frame that is not resident into a buffer, if one is free; its bytes are then unspecified. `latch` is its
+    /// exclusive latch. A frame that still has its own memory keeps using that.
     #[inline]
     pub(super) fn move_to_buffer(&self, frame: FrameNo, latch: &mut WriteGuard<'_>) -> bool {
         self.buffers.get().is_some_and(|buffers| self.move_to_one_of(buffers, frame, latch))
@@ -104,7 +104,7 @@ impl Pool {
         true
     }
 
-    /// Loads a frame that has just been put into a buffer. After an error it is in none.
+    /// Loads a frame that has just been put into a buffer. After an error it is in no buffer.
     #[cold]
     pub(super) fn load_to_buffer(
         &self,
@@ -112,7 +112,7 @@ impl Pool {
         latch: &mut WriteGuard<'_>,
         source: &impl FrameSource,
     ) -> Result<()> {
-        // SAFETY: the buffer has `frame_bytes` bytes and is this frame's alone, whose exclusive latch is held; no
+        // SAFETY: the buffer has `frame_bytes` bytes and belongs to this frame alone, whose exclusive latch is held; no
         // thread reads a buffer without the latch.
         let bytes = unsafe { slice::from_raw_parts_mut(latch.address, self.frame_bytes) };
         match source.load(frame, bytes) {
@@ -143,7 +143,7 @@ impl Pool {
     /// Frees the buffer of a frame whose exclusive latch is held, and releases the latch by setting `absent`.
     pub(super) fn release_buffer(&self, frame: FrameNo, state: &FrameState, absent: Word) {
         let buffers = self.buffers.get().expect("a frame is in a buffer");
-        // While the latch is held: later the frame may be in another one.
+        // Read while the latch is held: afterwards the frame may be in another buffer.
         let buffer = self.buffer_of(frame).load(Relaxed);
         state.set_and_release(absent);
         self.resident.fetch_sub(1, Relaxed);
@@ -160,7 +160,7 @@ mod tests {
 
     const FRAMES: u32 = 300; // more than a segment has in tests
 
-    /// Frames have what was written last, and at first their number in each byte.
+    /// Frames have what was written last; before that, each byte is their number.
     struct Written(HashMap<FrameNo, u8>);
 
     impl FrameSource for Written {
@@ -211,7 +211,7 @@ mod tests {
                     assert!(found.iter().all(|&byte| byte == expected), "step {step}, frame {frame}: {}", found[0]);
                 }
             }
-            // What it has from here on, whether it is written or not.
+            // The content from here on, whether it was written or not.
             let now = pool.read(frame, pool.frame(frame), &source).unwrap()[0];
             source.0.insert(frame, now);
             if !resident && step >= 1000 {
@@ -248,7 +248,7 @@ mod tests {
         pool.use_buffers(36);
         drop(pool.read(6, pool.frame(6), &source).unwrap());
         assert!(peek(5) && !peek(6) && is_buffered(&pool, 6));
-        // A read that began at the address is discarded once the frame has been in a buffer.
+        // A read that began at the frame's address is discarded once the frame has been in a buffer.
         let begun = pool.frame(5).read_optimistically().unwrap();
         assert!(evict(&pool, 5));
         (0..FRAMES).filter(|&frame| frame != 5).for_each(|frame| {

@@ -1,8 +1,9 @@
-//! Gives the memory of evicted frames back to the kernel, that of many frames with one call.
+//! Returns the memory of evicted frames to the kernel, many frames with one call.
 //!
-//! An evicted frame keeps its memory, with bytes that count no more, until 256 KiB of frames have been evicted; then
-//! the older half goes. If it is loaded before, it has its memory: no page is given back, fetched again and zeroed,
-//! which costs more than to read it from the kernel's cache. So the cache exceeds its limit by up to 256 KiB.
+//! An evicted frame keeps its memory, with bytes that are no longer valid, until 256 KiB of frames have been evicted;
+//! then the older half is returned. A frame that is loaded before then still has its memory. Returning it, faulting it
+//! in again and zeroing it would cost more than reading the frame from the kernel's cache. So the cache exceeds its
+//! limit by up to 256 KiB.
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
 use super::{FrameNo, Mapping, Pool};
@@ -13,7 +14,7 @@ use std::sync::atomic::Ordering::*;
 const UNRETURNED_BYTES: usize = 256 << 10;
 
 impl Pool {
-    /// Gives the memory of an evicted frame back before long.
+    /// Queues the memory of an evicted frame to be returned.
     pub(super) fn return_later(&self, frame: FrameNo) {
         self.resident.fetch_sub(1, Relaxed);
         let most = UNRETURNED_BYTES / self.frame_bytes;
@@ -36,23 +37,24 @@ impl Pool {
         self.return_run(run);
     }
 
-    /// Buffers from here on, and no large pages elsewhere: the table is larger than a cache of `frames` frames. The
-    /// first change of any frame would take 2 MiB, which go only when all frames in them have been evicted.
+    /// Called when the table is larger than a cache of `frames` frames: from here on uses buffers, and no large pages
+    /// elsewhere. With large pages the first change of any frame would take 2 MiB, which are freed only once all frames
+    /// in them have been evicted.
     pub(crate) fn outgrow_cache(&self, frames: u64) {
         if !self.large_pages.load(Relaxed) {
             return;
         }
-        // With the lock held, so that no segment is added in between.
+        // Under the lock, so that no segment is added in between.
         let segments = self.segments.lock().expect("no panic while held");
         self.large_pages.store(false, Relaxed);
         segments.iter().skip(1).step_by(2).for_each(Mapping::advise_small_pages);
         self.use_buffers(frames);
     }
 
-    /// Latches `frame`, and those between it and the frames of `run`, which are latched. Returns the run with `frame`,
-    /// or a new one once `run` is given back.
+    /// Adds `frame` to `run`, whose frames are latched: latches it and the frames between. If that fails, returns the
+    /// memory of `run` to the kernel and starts a new run.
     fn join(&self, run: Range<FrameNo>, frame: FrameNo) -> Range<FrameNo> {
-        // Frames that are not resident may lie between; to latch one costs a hundredth of a call.
+        // Frames in between that are not resident are included: latching one costs a hundredth of a call.
         const GAP_MAX: u32 = 16;
         let mut run = run;
         if run.end <= frame && frame - run.end <= GAP_MAX && !run.is_empty() {
@@ -74,7 +76,7 @@ impl Pool {
         now.latch_absent().is_some_and(|next| state.replace(now, next, Acquire))
     }
 
-    /// Gives the memory of latched frames back, and releases their latches.
+    /// Returns the memory of latched frames to the kernel, and releases their latches.
     fn return_run(&self, run: Range<FrameNo>) {
         self.return_memory(run.clone());
         for frame in run {
@@ -83,12 +85,12 @@ impl Pool {
         }
     }
 
-    /// Gives the memory of latched frames back.
+    /// Returns the memory of latched frames to the kernel.
     pub(super) fn return_memory(&self, run: Range<FrameNo>) {
         for part in self.parts_in_segments(run) {
             let bytes = part.len() << self.frame_bits;
-            // SAFETY: the range is that of frames of one segment, a private mapping; their contents are not needed any
-            // more, and the caller keeps all other threads away from them by exclusive latches.
+            // SAFETY: the range is memory of frames of one segment, a private mapping; their contents are no longer
+            // needed, and the caller keeps all other threads away from them by exclusive latches.
             unsafe { libc::madvise(self.frame(part.start).address.cast(), bytes, libc::MADV_DONTNEED) };
         }
     }
@@ -101,7 +103,7 @@ mod tests {
     use crate::pager::pool::FrameSource;
     use crate::pager::words::Bytes;
 
-    /// Frames below this one have their number in each byte, all others are new.
+    /// Each byte of a frame below this one is the frame's number; all other frames are new.
     struct Numbers(FrameNo);
 
     impl FrameSource for Numbers {

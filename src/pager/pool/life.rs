@@ -1,14 +1,15 @@
 //! Explores the life of a frame: every state that `state.rs` allows, in every order, with contents compared.
 //!
-//! One frame, with its memory, its place in the file, in the shadow file and in a checkpoint's journal. Contents are
-//! tokens, two to a frame, as a change may be of a part. A step is what one thread does under one hold of the frame's
-//! latch, or between two accesses to what threads share; the transitions are those of [`Word`]. Writers, a reader, the
-//! clock hand, the spiller, a checkpoint, and a compaction that cuts the file take their steps in any order. Backups,
-//! readers in other processes and power losses need no steps: after each step the file must be the last complete
-//! checkpoint, once its complete journal is installed, and must have what the log refers to.
+//! The model has one frame, with its memory, its location in the file, in the shadow file and in a checkpoint's
+//! journal. Contents are tokens, two per frame, since a change may affect only a part. A step is what one thread does
+//! under one hold of the frame's latch, or between two accesses to shared state; the transitions are those of [`Word`].
+//! Writers, a reader, the clock hand, the spiller, a checkpoint, and a compaction that cuts the file take their steps
+//! in any order. Backups, readers in other processes and power losses need no steps of their own: after each step the
+//! file must equal the last complete checkpoint, once its complete journal is installed, and must have what the log
+//! refers to.
 //!
-//! Not here: how the steps are made of memory and calls (`pool.rs`, `pager/`), which `table/interleavings.rs` and
-//! `tests/it/contents.rs` run.
+//! Not here: how the steps are implemented (`pool.rs`, `pager/`); `table/interleavings.rs` and `tests/it/contents.rs`
+//! run those.
 
 use super::state::{Change, FrozenFrame, Parity, Unused, Word};
 use crate::planted::{Bug, planted, tests::with};
@@ -18,19 +19,19 @@ type Token = u8;
 type Content = [Token; 2];
 
 const ZERO: Token = 0;
-/// What undefined memory has, and what no one may see.
+/// The content of undefined memory, which no one may see.
 const GARBAGE: Token = 254;
-/// What may be anything: the room is free.
+/// A content that does not matter: the room is free.
 const ANY: Token = 255;
 
-/// What can be done to a table of a kind.
+/// What a kind of table can do.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    /// Values may be written through.
+    /// Whether values may be written through.
     through: bool,
-    /// New frames are spilled to their places in the file.
+    /// Whether new frames are spilled to their locations in the file.
     in_place: bool,
-    /// It has checkpoints.
+    /// Whether the table has checkpoints.
     checkpoints: bool,
 }
 
@@ -40,33 +41,33 @@ const KINDS: [Kind; 3] = [
     Kind { through: false, in_place: true, checkpoints: false },
 ];
 
-/// How far a checkpoint is.
+/// The progress of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Idle,
     /// It has a number, so nothing is spilled any more.
     Numbered,
     Frozen,
-    /// The frame is in the shadow file, and is to be read there.
+    /// The frame is in the shadow file, and must be read from there.
     ToReadShadow,
     /// The frame's content has been saved by a writer.
     ToTakePreserved,
     Copied,
-    /// Its journal is complete: it counts from here on.
+    /// Its journal is complete: from here on this is the last checkpoint.
     Complete,
     Installed,
-    /// Frames have been told that the file has them.
+    /// The frame is marked as being in the file.
     Told,
     /// The shadow file is empty.
     Emptied,
 }
 
-/// How far the spiller is.
+/// The progress of the spiller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Spiller {
     Idle,
     Latched,
-    /// It may spill, to the shadow file or not.
+    /// It may spill the frame: to the shadow file if true, else to the table's file.
     Decided(bool),
 }
 
@@ -76,36 +77,36 @@ struct State {
     epoch: u32,
     /// The frame's own memory.
     memory: Content,
-    /// The buffer that it is in.
+    /// The buffer that the frame is in.
     buffer: Content,
     file: Content,
     shadow: Content,
-    /// What writers have stored, as far as the room is in use.
+    /// What writers have stored; `ANY` for parts that are free.
     live: Content,
-    /// The frame is part of the table.
+    /// Whether the frame is part of the table.
     in_table: bool,
-    /// The frame is below the end of the file, as reads see it.
+    /// Whether the frame is below the end of the file, as reads see it.
     in_file_frames: bool,
-    /// In the list of frames for the next checkpoint, and for the running one.
+    /// Whether the frame is in the list for the next checkpoint, and in that for the running one.
     listed: [bool; 2],
     /// The last complete checkpoint, if it has the frame.
     last: Option<Content>,
-    /// The running one.
+    /// The running checkpoint.
     phase: Phase,
     frozen: Option<Content>,
-    /// What it writes, and whether to the journal. `None`: the frame did not change.
+    /// What the running checkpoint writes, and whether to the journal. `None`: the frame did not change.
     copied: Option<(Content, bool)>,
     preserved: Option<Content>,
     spiller: Spiller,
-    /// What a reader with a shared latch found.
+    /// What a reader that holds a shared latch found.
     held: Option<Content>,
-    /// Tokens that the log refers to, of this period and of the one before the running checkpoint.
+    /// Tokens that the log refers to: those of this period, and those of the period before the running checkpoint.
     referred: [[Option<Token>; 2]; 2],
-    /// Frames may be written through in this period.
+    /// Whether frames may be written through in this period.
     through_on: bool,
 }
 
-/// Whether `found` is what `expected` says, where that says something.
+/// Whether `found` equals `expected`, except for parts that may be anything.
 fn fits(found: Content, expected: Content) -> bool {
     found.iter().zip(expected).all(|(&found, expected)| expected == ANY || found == expected)
 }
@@ -143,7 +144,7 @@ impl State {
         if self.word.is_buffered() { &mut self.buffer } else { &mut self.memory }
     }
 
-    /// A token that is nowhere.
+    /// An unused token.
     fn new_token(&self) -> Token {
         let all = self.tokens();
         (1..GARBAGE).find(|token| !all.contains(token)).expect("fewer tokens than that")
@@ -156,8 +157,8 @@ impl State {
         contents.into_iter().chain(optional.into_iter().flatten()).flatten().chain(referred).collect()
     }
 
-    /// One of all states that differ only in what no step can find: versions, second chances, the names of tokens, and
-    /// what is left where nothing is.
+    /// The representative of all states that differ only in what no step can observe: versions, second chances, the
+    /// names of tokens, and leftover bytes in places that are not in use.
     fn canonical(mut self) -> State {
         if self.word.has_old_memory() && (!self.word.is_resident() || self.word.is_buffered()) {
             self.memory = [GARBAGE; 2];
@@ -192,7 +193,7 @@ impl State {
         self
     }
 
-    // What steps are made of: as `pool.rs` has them.
+    // The parts of steps, as in `pool.rs`.
 
     /// Takes the exclusive latch.
     fn latch(mut self) -> Option<State> {
@@ -205,7 +206,7 @@ impl State {
         self
     }
 
-    /// `Pool::move_to_buffer`, where a buffer is to be had.
+    /// `Pool::move_to_buffer`; `buffers`: a buffer is free.
     fn move_to_buffer(mut self, buffers: bool) -> State {
         if let Some(next) = self.word.to_buffer().filter(|_| buffers) {
             self.word = next;
@@ -234,7 +235,7 @@ impl State {
         self
     }
 
-    /// `Pool::latch_to_replace`, with the latch taken.
+    /// `Pool::latch_to_replace`, after it has taken the latch.
     fn load_to_replace(self, whole: bool, buffers: bool) -> State {
         if self.word.may_be_replaced_unread(self.now(), whole) { self } else { self.load(buffers) }
     }
@@ -267,7 +268,7 @@ impl State {
         Some((self, latched))
     }
 
-    /// Gives up its memory or its buffer, by setting `absent`.
+    /// Gives up the frame's memory or its buffer, by setting `absent`.
     fn leave_memory(mut self, absent: Word) -> State {
         if self.word.is_buffered() {
             self.buffer = [GARBAGE; 2]; // another frame's, from here on
@@ -282,7 +283,7 @@ impl State {
 
     // The steps.
 
-    /// All that can happen next.
+    /// All steps that are possible next.
     fn steps(&self, kind: Kind) -> Vec<(&'static str, State)> {
         let mut steps = Vec::new();
         let mut add = |name, next: Option<State>| {
@@ -315,7 +316,7 @@ impl State {
         steps
     }
 
-    /// `Pager::write_fresh`, then the whole frame.
+    /// `Pager::write_fresh`, then a change of the whole frame.
     fn replace(self, buffers: bool) -> Option<State> {
         if !self.in_table || self.referred[0] != [None; 2] && !planted(Bug::ReferredUnitsReused) {
             return None;
@@ -329,9 +330,9 @@ impl State {
         Some(next.release())
     }
 
-    /// `Pager::write`, then a part of the frame.
+    /// `Pager::write`, then a change of a part of the frame.
     fn change(self, part: usize, buffers: bool) -> Option<State> {
-        // Units that the log refers to in this period are not used again.
+        // Units that the log refers to in this period are not reused.
         if !self.in_table || self.referred[0][part].is_some() && !planted(Bug::ReferredUnitsReused) {
             return None;
         }
@@ -370,9 +371,9 @@ impl State {
     /// `Pager::write_through` to room that is new in this period.
     fn write_through(self, parts: &[usize], buffers: bool) -> Option<State> {
         let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
-        // The room of windows serves values alone, and none twice in a period.
+        // The room of windows is used only for values, and only once in a period.
         let is_unused = parts.iter().all(|&part| self.live[part] == ANY && self.referred[0][part].is_none());
-        // A frame that a checkpoint froze is not beyond its end.
+        // A frame that a checkpoint froze is not beyond the end of that checkpoint.
         if !is_new || !is_unused || self.frozen.is_some() {
             return None;
         }
@@ -389,7 +390,7 @@ impl State {
         Some(next.release())
     }
 
-    /// A call that wrote a part and failed: the room is free again.
+    /// A call that wrote a part and then failed: the room is free again.
     fn fail_to_write_through(mut self) -> Option<State> {
         let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
         if !is_new || self.live[1] != ANY || self.referred[0][1].is_some() || self.frozen.is_some() {
@@ -410,7 +411,7 @@ impl State {
         Some(if latched { next.leave_memory(next.word.evicted()) } else { next })
     }
 
-    /// `Pool::return_later`, later.
+    /// The delayed part of `Pool::return_later`.
     fn return_memory(mut self) -> Option<State> {
         self.word = self.word.latch_absent().filter(|_| self.word.has_old_memory())?.zeroed();
         self.memory = [ZERO; 2];
@@ -454,7 +455,7 @@ impl State {
         Some(next)
     }
 
-    /// A compaction cuts the frame off, which is free: beside no writer and no checkpoint.
+    /// A compaction cuts the frame, which is free, off the file. No writer and no checkpoint runs at the same time.
     fn cut(mut self, kind: Kind) -> Option<State> {
         let free = self.live == [ANY; 2] && self.referred[0] == [None; 2];
         if !self.in_table || !free || self.is_checkpoint_running() || self.spiller != Spiller::Idle {
@@ -488,7 +489,8 @@ impl State {
         Some(self)
     }
 
-    /// The next step of a checkpoint: those of `Pager::freeze` and `Pager::write_checkpoint`, in their order.
+    /// The next step of a checkpoint: the steps are those of `Pager::freeze` and `Pager::write_checkpoint`, in their
+    /// order.
     fn checkpoint(mut self, kind: Kind) -> Option<State> {
         match self.phase {
             Phase::Idle => self.phase = Phase::Numbered,
@@ -567,7 +569,7 @@ impl State {
         Some(self)
     }
 
-    /// What must hold after each step.
+    /// Checks what must hold after each step.
     fn check(&self) -> Result<(), String> {
         let counts = matches!(self.phase, Phase::Complete | Phase::Installed | Phase::Told | Phase::Emptied);
         let (expected, found) = match self.copied {
@@ -609,7 +611,7 @@ impl State {
     }
 }
 
-/// Visits every state. Returns their number, or the steps to one that is wrong.
+/// Visits every reachable state. Returns their number, or the steps that lead to a wrong one.
 fn explore(kind: Kind) -> Result<usize, String> {
     let start = State::new(kind).canonical();
     let mut before: HashMap<State, Option<(State, &'static str)>> = HashMap::from([(start, None)]);

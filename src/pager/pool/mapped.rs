@@ -1,19 +1,20 @@
-//! Windows: ranges of frames whose memory is the file's own pages.
+//! Windows: ranges of frames whose memory is the file's own pages in the system's cache.
 //!
 //! ```text
-//! open      shared with the file: what is stored in a frame is in the file, for values that are written through
-//! sealed    private: still the file's pages, but no frame of it is stored to. From the next checkpoint on, which has
-//!           these frames
-//! owned     plain memory, with the same bytes: before the first change of any frame of a range of 2 MiB
+//! open      shared with the file: a store to a frame is a store to the file; for values that are written through
+//! sealed    private: still the file's pages, but not stored to; a window is sealed by the next checkpoint, which has
+//!           its frames
+//! owned     plain memory with the same bytes, in ranges of 2 MiB: made before the first change of any frame in one
 //! ```
 //!
-//! So a value that is written through is copied once, and takes no memory but the system's cache of the file, where
-//! it would be anyway. A page that the system cannot provide - a disk that fails or is full, a file that another
-//! program cut - is zero from then on, and [`Pool::has_lost_pages`] says so; its callers ask after each access to a
-//! value, and use nothing of what they read. Frames of buckets are never in a window that is open or sealed.
+//! So a value that is written through is copied once, and takes no memory except in the system's cache of the file,
+//! where it would be anyway. The system may be unable to provide a page: a disk fails or is full, or another program
+//! cut the file. Such a page reads as zeros from then on, and [`Pool::has_lost_pages`] returns true. Its callers check
+//! that after each access to a value, and discard what they read. Frames of buckets are never in an open or sealed
+//! window.
 //!
-//! The kernel would copy a sealed page at its first change by itself, a page at a time; a range at once takes a
-//! sixth of that for each page if many change, and keeps large pages.
+//! The kernel would itself copy a sealed page at its first change, one page at a time. Copying a range at once takes a
+//! sixth of that time per page if many pages change, and keeps large pages.
 //!
 //! Not here: which frames (`pager/space.rs`), and what is stored there (`pager/through.rs`).
 #![expect(unsafe_code, reason = "files are mapped over memory of the pool")]
@@ -24,7 +25,7 @@ use crate::pager::ranges::Ranges;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
-/// Most of these ranges: each is a mapping of its own to the kernel, of which a process may have 65,530.
+/// The maximum number of owned ranges: each is a separate mapping for the kernel, and a process may have 65,530.
 const OWNED_MAX: usize = if cfg!(test) { 4 } else { 8192 };
 
 /// The windows of a pool, and guards of the segments they are in.
@@ -32,17 +33,17 @@ const OWNED_MAX: usize = if cfg!(test) { 4 } else { 8192 };
 pub(super) struct Windows {
     open: Vec<Range<FrameNo>>,
     sealed: Ranges,
-    /// Ranges that were replaced.
+    /// The number of ranges that were replaced.
     owned: usize,
     /// Frames that were sealed and could not be replaced: the kernel copies each page at its first change.
     private: Ranges,
-    /// By the number of the segment.
+    /// By segment number.
     guards: Vec<(FrameNo, Box<dyn MemoryGuard>)>,
 }
 
 impl Pool {
-    /// Maps frames that were never used over the file, which has zeros there. `false` where that cannot be done; they
-    /// are plain memory then.
+    /// Maps frames that were never used over the file, which has zeros there. Returns false if that is not possible;
+    /// the frames are then plain memory.
     pub(crate) fn open_window(&self, frames: Range<FrameNo>, file: &dyn File) -> bool {
         if !self.frame_bytes.is_multiple_of(page_bytes()) {
             return false;
@@ -67,7 +68,8 @@ impl Pool {
         true
     }
 
-    /// Makes memory of an open window ready for stores. `false` where that cannot be done: the disk is full or failing.
+    /// Makes memory of an open window ready for stores. Returns false if that is not possible: the disk is full or
+    /// failing.
     pub(crate) fn populate(&self, frames: Range<FrameNo>) -> bool {
         self.parts_in_segments(frames).all(|part| {
             let (start, bytes) = (self.frame(part.start).address, part.len() << self.frame_bits);
@@ -82,7 +84,8 @@ impl Pool {
         })
     }
 
-    /// Seals all open windows; `false` where the system refuses, and some may be open. The caller keeps writers out.
+    /// Seals all open windows. Returns false if the system refuses; some may then still be open. The caller keeps
+    /// writers out.
     pub(crate) fn seal_windows(&self, file: &dyn File) -> bool {
         let mut windows = self.windows.lock().expect("no panic while held");
         while let Some(frames) = windows.open.pop() {
@@ -97,8 +100,8 @@ impl Pool {
         true
     }
 
-    /// Makes `frames` plain memory, whatever they have. The caller keeps all others away from them. `false` where the
-    /// system refuses.
+    /// Makes `frames` plain memory, whatever they contain. The caller keeps all other threads away from them. Returns
+    /// false if the system refuses.
     pub(crate) fn unmap_windows(&self, frames: Range<FrameNo>) -> bool {
         let mut windows = self.windows.lock().expect("no panic while held");
         let in_window = windows.open.iter().any(|open| open.start < frames.end && frames.start < open.end)
@@ -108,7 +111,7 @@ impl Pool {
             return true;
         }
         for open in &mut windows.open {
-            // What is cut off is at the end.
+            // `frames` are at the end of the file.
             open.end = open.end.min(frames.start.max(open.start));
         }
         windows.open.retain(|open| !open.is_empty());
@@ -117,8 +120,8 @@ impl Pool {
         self.unmap(&frames)
     }
 
-    /// Makes the range with `frame` plain memory, if it is in a sealed window: before `frame` is changed. The caller
-    /// holds its exclusive latch.
+    /// Makes the range around `frame` plain memory, if it is in a sealed window. Called before `frame` is changed. The
+    /// caller holds its exclusive latch.
     #[inline]
     pub(super) fn own(&self, frame: FrameNo) {
         if self.has_sealed.load(Acquire) {
@@ -136,8 +139,8 @@ impl Pool {
         let mut is_replaced = false;
         if windows.owned < OWNED_MAX {
             let (start, bytes) = (self.frame(range.start).address, range.len() << self.frame_bits);
-            // SAFETY: memory of one segment, whose length is a multiple of such a range; other threads may read it,
-            // and see the same bytes, and none stores there: each would have to own it first, with this lock.
+            // SAFETY: memory of one segment, whose length is a multiple of such a range. Other threads may read it, and
+            // see the same bytes; none stores there, since each would have to own it first, under this lock.
             is_replaced = unsafe { Mapping::replace_by_copy(start, bytes) };
         }
         windows.sealed.remove(&range);
@@ -148,7 +151,7 @@ impl Pool {
         self.has_sealed.store(!windows.sealed.is_empty(), Release);
     }
 
-    /// Whether a page of a window could not be provided, so that what was read of it, or stored there, is lost.
+    /// Whether a page of a window could not be provided, so that data read from it or stored there is lost.
     #[inline]
     pub(crate) fn has_lost_pages(&self) -> bool {
         had_faults() && self.has_lost_pages_of_windows()
@@ -160,7 +163,7 @@ impl Pool {
         windows.guards.iter().any(|(_, guard)| guard.failed())
     }
 
-    /// Frames in open and in sealed windows.
+    /// The number of frames in open and in sealed windows.
     #[cfg(test)]
     pub(crate) fn frames_in_windows(&self) -> [usize; 2] {
         let windows = self.windows.lock().unwrap();
@@ -177,17 +180,17 @@ impl Pool {
     /// The memory of frames of one segment.
     fn memory_of(&self, frames: &Range<FrameNo>) -> Memory<'_> {
         let bytes = frames.len() << self.frame_bits;
-        // SAFETY: it is memory of a segment, which lives as long as the pool, longer than its guards, which are
-        // declared before the segments. Only new frames are mapped over as shared, those whose memory is the file's
-        // as private. Users of values ask for lost pages.
+        // SAFETY: it is memory of a segment, which lives as long as the pool and longer than its guards, which are
+        // declared before the segments. Only new frames are mapped over as shared, and only frames whose memory is the
+        // file's as private. Users of values check for lost pages.
         unsafe { Memory::new(self.frame(frames.start).address, bytes) }
     }
 
-    /// Makes frames plain memory, zero.
+    /// Makes frames plain memory, filled with zeros.
     fn unmap(&self, frames: &Range<FrameNo>) -> bool {
         self.parts_in_segments(frames.clone()).all(|part| {
             let (start, bytes) = (self.frame(part.start).address, part.len() << self.frame_bits);
-            // SAFETY: memory of a segment, whose content nothing needs any more, by the callers' contracts.
+            // SAFETY: memory of a segment, whose content is no longer needed, by the callers' contracts.
             unsafe { Mapping::renew(start, bytes) }
         })
     }

@@ -1,6 +1,6 @@
-//! Reads without a latch: by the loads of `racing.rs`, which count if the frame's version is the same afterwards.
+//! Reads without a latch. They use the loads of `racing.rs`, and are valid only if the frame's version has not changed.
 //!
-//! Not here: what is read so, and how often it is tried (`buckets/optimistic.rs`).
+//! Not here: what is read this way, and how often it is tried (`buckets/optimistic.rs`).
 #![expect(unsafe_code, reason = "loads from frames that other threads may change")]
 
 use super::{FrameRef, Word};
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::atomic::{Ordering::*, fence};
 
 impl<'a> FrameRef<'a> {
-    /// Begins a read without a latch; `None` where the frame is being changed, not resident, or in a buffer.
+    /// Begins a read without a latch; `None` if the frame is being changed, not resident, or in a buffer.
     #[inline]
     pub(crate) fn read_optimistically(self) -> Option<OptimisticRead<'a>> {
         step();
@@ -22,7 +22,7 @@ impl<'a> FrameRef<'a> {
     }
 }
 
-/// A frame read without a latch: the loaded bytes count only if [`unchanged`](Self::unchanged) returns true
+/// A frame read without a latch: the loaded bytes are valid only if [`unchanged`](Self::unchanged) returns true
 /// afterwards.
 pub(crate) struct OptimisticRead<'a> {
     pub frame: FrameRef<'a>,
@@ -30,8 +30,9 @@ pub(crate) struct OptimisticRead<'a> {
 }
 
 impl OptimisticRead<'_> {
-    /// The three words of eight bytes from `at` on, and the `COUNT` runs of 32 bytes from `OFFSET` bytes after it on,
-    /// by number: each twice sixteen bytes; little-endian. `None` where they would run over the frame.
+    /// Three words of eight bytes, from `at` on; and a function that returns run `i` of `COUNT` runs of 32 bytes, as
+    /// two numbers of sixteen bytes. The runs start at `at + OFFSET`. All are little-endian. `None` if they would
+    /// exceed the frame.
     #[inline]
     pub(crate) fn words_and_runs<const OFFSET: usize, const COUNT: usize>(
         &self,
@@ -68,7 +69,7 @@ impl OptimisticRead<'_> {
         unsafe { racing::load8(self.frame.address.add(at)) }
     }
 
-    /// The first `count` bytes from `at` on, at most eight, as a little-endian number; `at` may be near the frame's
+    /// The first `count` bytes from `at` on, at most eight, as a little-endian number. `at` may be near the frame's
     /// end.
     #[inline]
     pub(crate) fn load_up_to_8(&self, at: usize, count: usize) -> u64 {
@@ -79,11 +80,11 @@ impl OptimisticRead<'_> {
     #[inline(always)]
     fn load_at_end(&self, at: usize) -> u64 {
         let from = self.frame.bytes - 8;
-        // Nothing is left of the word where `at` is the frame's end.
+        // If `at` is the frame's end, nothing is left of the word.
         self.load8(from).checked_shr(8 * (at - from) as u32).unwrap_or(0)
     }
 
-    /// Whether the bytes from `at` on are `bytes`; not where they would run over the frame.
+    /// Whether the bytes from `at` on equal `bytes`; false if they would exceed the frame.
     #[inline]
     pub(crate) fn has_bytes(&self, at: usize, bytes: &[u8]) -> bool {
         let len = bytes.len();
@@ -106,8 +107,8 @@ impl OptimisticRead<'_> {
             || unsafe { racing::load8(start) } == u64::from_le_bytes(*first) && (len <= 16 || self.has_long(at, bytes))
     }
 
-    /// [`has_bytes`](Self::has_bytes) for more than sixteen, the last eight of which are equal. Inlined, as are all
-    /// that take `&self`: a call would keep the read in memory.
+    /// [`has_bytes`](Self::has_bytes) for more than sixteen bytes, of which the last eight are known to be equal.
+    /// Inlined, like everything that takes `&self`: a call would force the read into memory.
     #[inline(always)]
     fn has_long(&self, at: usize, bytes: &[u8]) -> bool {
         let mut differ = 0;

@@ -1,4 +1,4 @@
-//! A part of a frame, latched: its place is computed and checked once.
+//! A latched part of a frame, whose address is computed and checked once.
 #![expect(unsafe_code, reason = "a part of a frame is a slice of its memory")]
 
 use super::{FrameBytes, WriteGuard};
@@ -12,12 +12,12 @@ pub(crate) struct PartGuard<'a> {
 }
 
 impl<'a> PartGuard<'a> {
-    /// The `len` bytes from `at` on lie in the frame; both are multiples of 8.
+    /// The `len` bytes from `at` on, which must be in the frame; both are multiples of 8.
     #[inline(always)]
     pub(crate) fn new(frame: WriteGuard<'a>, at: usize, len: usize) -> PartGuard<'a> {
         debug_assert!((at | len).is_multiple_of(8));
         let (at, len) = (at & !7, len & !7); // changes nothing, and takes less than a test
-        // Two comparisons, where a range takes three.
+        // Two comparisons; a range check would take three.
         assert!(len <= frame.bytes);
         assert!(at <= frame.bytes - len);
         // SAFETY: within the frame, as asserted.

@@ -15,7 +15,7 @@ impl FrameRef<'_> {
         racing::prefetch(ptr::from_ref(self.state).cast());
         let mut address = self.address.cast_const().wrapping_add(offset);
         if bytes == USUAL_BYTES {
-            // Without a loop: one instruction a line.
+            // Without a loop: one instruction per line.
             for line in 0..USUAL_BYTES / LINE_BYTES {
                 racing::prefetch(address.wrapping_add(line * LINE_BYTES));
             }
@@ -34,8 +34,8 @@ impl FrameRef<'_> {
         }
     }
 
-    /// Prefetches the lines of `bytes` bytes from `offset` on, which begins a line, and the frame's state: no more, for
-    /// many keys at a time.
+    /// Prefetches only the lines of `bytes` bytes from `offset` on, which begins a line, and the frame's state: for
+    /// batches of keys.
     #[inline]
     pub(crate) fn prefetch_exactly(self, offset: usize, bytes: usize) {
         racing::prefetch(ptr::from_ref(self.state).cast());

@@ -1,4 +1,4 @@
-//! Frames that are spilled: written to a file before a checkpoint, so that their memory can be freed.
+//! Spilled frames: written to a file before a checkpoint, so that their memory can be freed.
 //!
 //! A spilled frame stays dirty, and in the list for the next checkpoint.
 //!
@@ -8,12 +8,12 @@ use super::{FrameNo, Pool, WriteGuard};
 use std::sync::atomic::Ordering::*;
 
 impl Pool {
-    /// Dirty frames, not frozen ones, that cannot be spilled.
+    /// The number of dirty frames, not frozen ones, that cannot be spilled.
     pub(crate) fn pinned_count(&self) -> u64 {
         self.dirtied.pinned_count.load(Relaxed)
     }
 
-    /// Whether no dirty frame can be spilled now.
+    /// Whether no dirty frame can be spilled at the moment.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinned.load(Relaxed)
     }
@@ -52,8 +52,8 @@ impl Pool {
         Some(self.write_guard(frame, state))
     }
 
-    /// Latches a resident frame for changing. It cannot be spilled before the next checkpoint. Never waits, and loads
-    /// nothing.
+    /// Latches a resident frame for changing and prevents it from being spilled before the next checkpoint. Never
+    /// waits, and loads nothing.
     pub(crate) fn try_write_pinned(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
         let state = self.state(frame);
         let now = state.look();
@@ -69,7 +69,7 @@ impl Pool {
         Some(latch)
     }
 
-    /// Frees the memory of a frame whose bytes are in its place or, if `shadowed`, in the shadow file.
+    /// Frees the memory of a frame whose bytes are at its location in the file or, if `shadowed`, in the shadow file.
     pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>, shadowed: bool) {
         let state = latch.state;
         std::mem::forget(latch);

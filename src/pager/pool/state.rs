@@ -1,4 +1,4 @@
-//! The state of a frame: one word with its latch, where its bytes are, and which checkpoint needs them.
+//! The state of a frame: one word that holds its latch, where its bytes are, and which checkpoint needs them.
 //!
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
@@ -7,13 +7,13 @@
 //!     27      in a buffer      32..63 version: up with each change
 //! ```
 //!
-//! All transitions are here: [`Word`] has one function for each, without side effects, which returns the next word, or
-//! `None` where the transition is not allowed; [`FrameState`] is the word that threads share. No other file knows the
-//! bits. docs/architecture.md, "The life of a frame", has the table of states and transitions; `life.rs` explores
-//! every state that these functions can reach, in every order, and compares contents.
+//! All transitions are here. [`Word`] has one function for each, without side effects; it returns the next word, or
+//! `None` if the transition is not allowed. [`FrameState`] is the word that threads share. No other file knows the
+//! bits. docs/architecture.md, "The life of a frame", has the table of states and transitions. `life.rs` explores every
+//! state that these functions can reach, in every order, and compares contents.
 //!
 //! A frame is **frozen** if it was dirty or written through when the running checkpoint began: its bit of the other
-//! epoch is set until the checkpoint has copied it. Its content must be neither lost nor changed until then.
+//! epoch stays set until the checkpoint has copied it. Until then its content must be neither lost nor changed.
 //!
 //! Not here: bytes (`pool.rs`), when a transition is wanted (`pager/evict.rs`, `spill.rs`, `checkpoint.rs`).
 
@@ -26,17 +26,17 @@ const WRITER: u64 = 1 << 16;
 /// The frame's bytes are in memory.
 const RESIDENT: u64 = 1 << 17;
 const DIRTY: [u64; 2] = [1 << 18, 1 << 19];
-/// The running checkpoint has copied the frame, and has not yet written it to its place.
+/// The running checkpoint has copied the frame, but has not yet written it to its location in the file.
 const JOURNALLED: u64 = 1 << 20;
 const USED: u64 = 1 << 21;
 /// The log may refer to bytes of this frame in the file. Without a dirty bit of the same epoch, the file has all of
 /// the frame.
 const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
-/// A file has the frame's bytes, though no checkpoint has them.
+/// A file has the frame's bytes, although no checkpoint has them.
 const SPILLED: u64 = 1 << 24;
 /// That file is the shadow file (`pager/spill.rs`).
 const SHADOWED: u64 = 1 << 25;
-/// The memory of a frame that is not resident, or was not, may be other than zero (`pool/discard.rs`).
+/// The frame's own memory may contain old bytes other than zero from before it was resident (`pool/discard.rs`).
 const UNRETURNED: u64 = 1 << 26;
 /// The frame's bytes are in a buffer, not at its address (`pool/buffers.rs`).
 const BUFFERED: u64 = 1 << 27;
@@ -51,7 +51,7 @@ impl Parity {
         Parity(epoch as usize & 1)
     }
 
-    /// An index of two.
+    /// The index of this parity in an array of two.
     pub(super) fn index(self) -> usize {
         self.0
     }
@@ -73,18 +73,18 @@ impl Parity {
     }
 }
 
-/// A value of the word. `now` in these functions is the parity of the current epoch; bits of the other one are those of
-/// frozen frames.
+/// A value of the word. In these functions `now` is the parity of the current epoch; the bits of the other parity are
+/// those of frozen frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Word(u64);
 
-/// What a change of a frame's bytes has to do first.
+/// What must happen before a frame's bytes change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub next: Word,
-    /// The bytes in memory are those of the frozen frame: they are saved before they change.
+    /// The bytes in memory are those of the frozen frame, and must be saved before they change.
     pub preserve: bool,
-    /// The next checkpoint does not know of the frame yet.
+    /// The frame must be added to the list for the next checkpoint.
     pub list: bool,
 }
 
@@ -93,11 +93,12 @@ pub(super) struct Change {
 pub(crate) enum FrozenFrame {
     /// From memory.
     InMemory,
-    /// From memory; the file has the same bytes at the frame's place.
+    /// From memory; the file has the same bytes at the frame's location.
     InFile,
-    /// Not in memory: the file has its bytes at its place, and a checksum frame in memory their checksum.
+    /// Not in memory: the file has the bytes at the frame's location, and a checksum frame in memory has their
+    /// checksum.
     Spilled,
-    /// Not in memory: the shadow file has its bytes, and a checksum frame in memory their checksum.
+    /// Not in memory: the shadow file has the bytes, and a checksum frame in memory has their checksum.
     Shadowed,
     /// From the bytes that a writer saved before it changed the frame.
     Preserved,
@@ -108,7 +109,7 @@ pub(crate) enum FrozenFrame {
 pub(super) enum Unused {
     /// With the latch taken.
     Latched(Word),
-    /// It was used since the clock hand passed, and now has a second chance.
+    /// It was used since the clock hand passed, and gets a second chance.
     Spared(Word),
 }
 
@@ -129,7 +130,7 @@ impl Word {
         self.0 & BUFFERED != 0
     }
 
-    /// With one more reader; `None` beside a writer.
+    /// The word with one more reader; `None` if a writer holds the latch.
     #[inline(always)]
     pub(super) fn shared(self) -> Option<Word> {
         (self.0 & WRITER == 0 && self.0 & READERS != READERS).then_some(Word(self.0 + 1))
@@ -148,7 +149,7 @@ impl Word {
         readable.then_some(Word((self.0 + 1) | USED))
     }
 
-    /// With a writer; `None` where the frame is latched.
+    /// The word with a writer; `None` if the frame is latched.
     #[inline(always)]
     pub(super) fn exclusive(self) -> Option<Word> {
         let held = if planted(Bug::TryWriteOverReaders) { WRITER } else { READERS | WRITER };
@@ -167,20 +168,20 @@ impl Word {
         Word(self.0 | USED)
     }
 
-    /// Without the writer, who may have changed the bytes.
+    /// The word without the writer, which may have changed the bytes.
     #[inline(always)]
     pub(super) fn released(self) -> Word {
         let version = if planted(Bug::WriteKeepsVersion) { 0 } else { VERSION };
         Word(self.0.wrapping_add(version).wrapping_sub(WRITER))
     }
 
-    /// Without one of its readers.
+    /// The word without one of its readers.
     #[cfg(test)]
     pub(super) fn without_reader(self) -> Word {
         Word(self.0 - 1)
     }
 
-    /// Neither its version nor whether it was used.
+    /// The word without its version and without whether it was used.
     #[cfg(test)]
     pub(super) fn without_history(self) -> Word {
         Word(self.0 & (VERSION - 1) & !USED)
@@ -192,7 +193,7 @@ impl Word {
         self.0 & (WRITER | RESIDENT | USED | BUFFERED) == RESIDENT | USED
     }
 
-    /// Whether what was read optimistically since the word was `before` counts.
+    /// Whether what was read optimistically since the word was `before` is valid.
     #[inline(always)]
     pub(super) fn is_unchanged_since(self, before: Word) -> bool {
         (self.0 ^ before.0) & (!(VERSION - 1) | WRITER | RESIDENT) == 0
@@ -201,40 +202,40 @@ impl Word {
 
 /// Memory: transitions of a frame whose exclusive latch is held.
 impl Word {
-    /// Its bytes are in memory from here on.
+    /// The word of a frame whose bytes are now in memory.
     pub(super) fn loaded(self) -> Word {
         Word(self.0 | RESIDENT)
     }
 
-    /// In a buffer; `None` where its own memory has to serve.
+    /// The word of a frame in a buffer; `None` if the frame must use its own memory.
     pub(super) fn to_buffer(self) -> Option<Word> {
         (self.0 & (UNRETURNED | RESIDENT) == 0).then_some(Word(self.0 | BUFFERED))
     }
 
-    /// Not in a buffer any more, as it could not be loaded there.
+    /// The word of a frame that could not be loaded to a buffer, and is in none again.
     pub(super) fn not_buffered(self) -> Word {
         Word(self.0 & !BUFFERED)
     }
 
-    /// Whether the frame's own memory may be other than zero before it is resident.
+    /// Whether the frame's own memory may be other than zero before the frame is resident.
     pub(super) fn has_old_memory(self) -> bool {
         self.0 & UNRETURNED != 0
     }
 
-    /// Not resident, and released: its own memory keeps its bytes for now.
+    /// The word of a frame that is not resident, released. Its own memory keeps its bytes for now.
     fn absent(self) -> Word {
         let kept = if self.is_buffered() { 0 } else { UNRETURNED };
         Word(self.0.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED) | kept)
     }
 
-    /// Not resident, with memory that is zero again, and released.
+    /// The word of a frame that is not resident and whose memory is zero again, released.
     pub(super) fn zeroed(self) -> Word {
         Word(self.0 & !(WRITER | UNRETURNED))
     }
 
-    /// Whether bytes of a frame may be replaced, its `whole` or a part of a new frame, before they are in memory.
-    /// Otherwise a file has bytes that are still needed: those of a frozen frame, which are to be preserved, or of a
-    /// spilled one, of which a part stays.
+    /// Whether bytes of a frame may be replaced before the frame is in memory: all of them if `whole`, else a part of a
+    /// new frame. If not, a file has bytes that are still needed: those of a frozen frame must be preserved, and those
+    /// of a spilled frame are kept in part.
     pub(super) fn may_be_replaced_unread(self, now: Parity, whole: bool) -> bool {
         let needed = now.other().any() | if whole { 0 } else { SPILLED };
         self.is_resident() || self.0 & needed == 0 || planted(Bug::StaleBufferPreserved)
@@ -249,7 +250,7 @@ impl Word {
         self.0 & (now.dirty() | SPILLED) != now.dirty()
     }
 
-    /// Before the bytes are changed in memory, where they are. The exclusive latch is held.
+    /// The transition before the bytes in memory are changed. The exclusive latch is held.
     pub(super) fn dirtied(self, now: Parity) -> Change {
         let frozen = now.other().any();
         let spilled = if planted(Bug::SpilledKept) { 0 } else { SPILLED | SHADOWED };
@@ -258,11 +259,11 @@ impl Word {
         Change { next, preserve, list: self.is_to_be_listed(now) }
     }
 
-    /// Before bytes that the file has already are stored in memory: the frame is new since the last checkpoint, and
-    /// where nothing was written through the file has zeros. `whole`: all bytes of the frame. The exclusive latch is
-    /// held.
+    /// The transition before bytes that the file already has are stored in memory. The frame is new since the last
+    /// checkpoint; where nothing was written through, the file has zeros. `whole`: all bytes of the frame. The
+    /// exclusive latch is held.
     pub(super) fn written_through(self, now: Parity, whole: bool) -> Change {
-        // Memory that was never resident is zero, as is the file.
+        // Memory that was never resident is zero, like the file.
         let equals_file = whole || self.0 & (RESIDENT | UNRETURNED) == 0 || self.0 & now.through() != 0;
         let frozen = self.0 & now.other().any() != 0;
         let differs = !equals_file || frozen || self.0 & SPILLED != 0;
@@ -270,7 +271,8 @@ impl Word {
         if differs { Change { list, ..with.dirtied(now) } } else { Change { next: with, preserve: false, list } }
     }
 
-    /// The file may differ from the frame, which is new since the last checkpoint; `None` beside a writer.
+    /// The transition of a frame that is new since the last checkpoint and may now differ from the file; `None` if a
+    /// writer holds the latch.
     pub(super) fn differing_from_file(self, now: Parity) -> Option<Change> {
         (self.0 & WRITER == 0).then(|| Change {
             next: Word(self.0 | now.dirty()),
@@ -317,36 +319,38 @@ impl Word {
         }
     }
 
-    /// Copied by the checkpoint, so that it is not frozen any more. Stays where it is until [`in_file`](Self::in_file).
+    /// The word of a frame that the checkpoint has copied: no longer frozen. Its bytes stay where they are until
+    /// [`in_file`](Self::in_file).
     pub(super) fn copied(self, now: Parity) -> Word {
         Word(self.0 & !now.other().any() | JOURNALLED)
     }
 
-    /// Not to be evicted until [`in_file`](Self::in_file): the checkpoint itself changes it. The exclusive latch is
-    /// held.
+    /// The word of a frame that the checkpoint itself changes: not evicted until [`in_file`](Self::in_file). The
+    /// exclusive latch is held.
     pub(super) fn changed_by_checkpoint(self) -> Word {
         Word(self.0 | JOURNALLED)
     }
 
-    /// Not part of the checkpoint, as it lies beyond the end of the file; `None` beside a writer.
+    /// The word of a frame that is not part of the checkpoint, as it is beyond the end of the file; `None` if a writer
+    /// holds the latch.
     pub(super) fn thawed(self, now: Parity) -> Option<Word> {
         (self.0 & WRITER == 0).then_some(Word(self.0 & !now.other().any()))
     }
 
-    /// The checkpoint has written the frame to its place; `None` beside a writer.
+    /// The word of a frame that the checkpoint has written to its location; `None` if a writer holds the latch.
     pub(super) fn in_file(self) -> Option<Word> {
         let written = if planted(Bug::ShadowKept) { JOURNALLED } else { JOURNALLED | SPILLED | SHADOWED };
         (self.0 & WRITER == 0).then_some(Word(self.0 & !written))
     }
 
-    /// Latched to be evicted; `None` where its memory has to stay: it is latched, or only its memory has its bytes.
+    /// The word latched for eviction. `None` if the frame's memory must stay: it is latched, or no file has its bytes.
     pub(super) fn to_evict(self) -> Option<Unused> {
         const KEPT: u64 = DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1] | JOURNALLED;
         let kept = if planted(Bug::EvictedBeforeInFile) { KEPT & !JOURNALLED } else { KEPT };
         if self.is_resident() && self.0 & kept == 0 { self.unless_used() } else { None }
     }
 
-    /// Latched to be spilled; `None` unless it is dirty, not frozen, and not latched.
+    /// The word latched for spilling; `None` unless the frame is dirty, not frozen, and not latched.
     pub(super) fn to_spill(self, now: Parity) -> Option<Unused> {
         const OTHERS: u64 = JOURNALLED | THROUGH[0] | THROUGH[1];
         let dirty = self.0 & (OTHERS | RESIDENT | DIRTY[0] | DIRTY[1]) == RESIDENT | now.dirty();
@@ -358,37 +362,39 @@ impl Word {
         Some(if self.0 & USED != 0 { Unused::Spared(Word(self.0 & !USED)) } else { Unused::Latched(latched) })
     }
 
-    /// Evicted, and released: the file has its bytes.
+    /// The word of an evicted frame, released: the file has its bytes.
     pub(super) fn evicted(self) -> Word {
         self.absent()
     }
 
-    /// Spilled, and released: the shadow file has its bytes, or its place in the file. The next change clears both.
+    /// The word of a spilled frame, released. Its bytes are in the shadow file, or at its location in the file. The
+    /// next change clears both bits.
     pub(super) fn spilled(self, shadowed: bool) -> Word {
         let spilled = if shadowed { SPILLED | SHADOWED } else { SPILLED };
         Word(self.0 & !SHADOWED | spilled).absent()
     }
 
-    /// No file has its bytes, as it is no longer part of the table; `None` beside a writer.
+    /// The word of a frame that is no longer part of the table: no file has its bytes. `None` if a writer holds the
+    /// latch.
     pub(super) fn unspilled(self) -> Option<Word> {
         (self.0 & WRITER == 0).then_some(Word(self.0 & !(SPILLED | SHADOWED)))
     }
 
-    /// Latched to be forgotten, as it is no longer part of the table; `None` where that frees no memory, or where it is
-    /// latched or frozen. Its dirty bit stays, as it is in a list of dirty frames; the checkpoint passes over frames
-    /// beyond the end.
+    /// The word latched for being forgotten, as the frame is no longer part of the table. `None` if that frees no
+    /// memory, or if the frame is latched or frozen. Its dirty bit stays, since the frame is in a list of dirty frames;
+    /// the checkpoint skips frames beyond the end.
     pub(super) fn to_forget(self, now: Parity) -> Option<Word> {
         let held = if planted(Bug::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
         let may = self.is_resident() && self.0 & (held | now.other().any()) == 0;
         may.then_some(Word(self.0 | WRITER))
     }
 
-    /// Forgotten, and released; its memory has been given back.
+    /// The word of a forgotten frame, released. Its memory has been returned.
     pub(super) fn forgotten(self) -> Word {
         Word(self.0.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED))
     }
 
-    /// Latched, if it is not resident.
+    /// The word with a writer; `None` if the frame is resident or latched.
     pub(super) fn latch_absent(self) -> Option<Word> {
         if self.is_resident() { None } else { self.exclusive() }
     }
@@ -400,7 +406,7 @@ impl Word {
 pub(super) struct FrameState(AtomicU64);
 
 impl FrameState {
-    /// The word, which another thread may change right afterwards.
+    /// Reads the word, which another thread may change immediately afterwards.
     #[inline(always)]
     pub(super) fn look(&self) -> Word {
         step();
@@ -409,25 +415,25 @@ impl FrameState {
         now
     }
 
-    /// The word, for one that holds a latch or only asks.
+    /// Reads the word, for a caller that holds a latch or needs no exact answer.
     #[inline(always)]
     pub(super) fn load(&self, order: Ordering) -> Word {
         Word(self.0.load(order))
     }
 
-    /// Replaces `now`, if it is still the word. `success` is the order of memory if so.
+    /// Replaces the word if it still equals `now`. `success` is the memory order of the replacement.
     #[inline(always)]
     pub(super) fn replace(&self, now: Word, next: Word, success: Ordering) -> bool {
         self.0.compare_exchange(now.0, next.0, success, Relaxed).is_ok()
     }
 
-    /// [`replace`](Self::replace), which may also fail for no reason.
+    /// [`replace`](Self::replace) that may fail spuriously.
     #[inline(always)]
     pub(super) fn replace_weak(&self, now: Word, next: Word, success: Ordering) -> bool {
         self.0.compare_exchange_weak(now.0, next.0, success, Relaxed).is_ok()
     }
 
-    /// Sets the word while the caller holds the exclusive latch, and keeps it: no other thread changes it then.
+    /// Sets the word while the caller holds the exclusive latch and keeps it: no other thread changes the word then.
     #[inline(always)]
     pub(super) fn set_latched(&self, next: Word) {
         debug_assert!(next.0 & WRITER != 0);
@@ -451,14 +457,14 @@ impl FrameState {
     /// Releases the exclusive latch after a change.
     #[inline(always)]
     pub(super) fn release_exclusive(&self) {
-        // A plain store suffices, as only the holder changes the word; unlike an atomic addition, it does not wait for
+        // A plain store suffices, as only the holder changes the word. Unlike an atomic addition, it does not wait for
         // all earlier stores to reach the cache.
         step();
         self.0.store(Word(self.0.load(Relaxed)).released().0, Release);
     }
 
-    /// Makes the transition to [`Word::copied`]. The caller holds a shared latch, which keeps writers out; others may
-    /// share it.
+    /// Makes the transition to [`Word::copied`]. The caller holds a shared latch, which keeps writers out; other
+    /// readers may come and go.
     pub(super) fn set_copied(&self, now: Parity) {
         let _ = self.0.fetch_update(Relaxed, Relaxed, |word| Some(Word(word).copied(now).0));
     }

@@ -1,14 +1,14 @@
 //! Frames that are written through: their bytes are in the file before a checkpoint.
 //!
-//! Not here: which frames may be (`pager/through.rs`).
+//! Not here: which frames may be written through (`pager/through.rs`).
 
 use super::{FrameNo, FrameSource, Pool, WriteGuard, yield_now};
 use crate::error::Result;
 use std::sync::atomic::Ordering::*;
 
 impl Pool {
-    /// Latches a frame for bytes that the file has already; all bytes of the frame if `whole`. The frame is new since
-    /// the last checkpoint, and where nothing was written through the file has zeros.
+    /// Latches a frame to store bytes that the file already has; all bytes of the frame if `whole`. The frame is new
+    /// since the last checkpoint; where nothing was written through, the file has zeros.
     pub(crate) fn write_through(
         &self,
         frame: FrameNo,
@@ -33,8 +33,8 @@ impl Pool {
         self.state(frame).load(Relaxed).is_written_through(self.parity())
     }
 
-    /// Notes that the file may differ from this frame, which is new since the last checkpoint. Waits for no reader, so
-    /// it cannot fail.
+    /// Notes that the file may differ from this frame, which is new since the last checkpoint. Does not wait for
+    /// readers, so it cannot fail.
     pub(crate) fn differs_from_file(&self, frame: FrameNo) {
         let (state, parity) = (self.state(frame), self.parity());
         loop {

@@ -1,13 +1,14 @@
-//! The allocator's part of a compaction: it passes over the file from the start, and what it meets is moved behind it.
+//! The allocator's part of a compaction, which passes over the file from the start and moves what it meets to room
+//! behind it.
 //!
 //! ```text
 //! 0 ........ passed ............ end of the file
 //! dense      |  still to be moved
 //! ```
 //!
-//! Frames with a hole that were passed are in lists of their own, so room behind a compaction is found as fast as any.
-//! Map frames can lie in the way of a large extent, so they move too: a thread that reads a checksum compares the place
-//! of the map frame afterwards (`Pager::stored_sum`).
+//! Frames with a hole that were passed are in separate lists, so room behind a compaction is found as fast as any
+//! other. Map frames may be in the way of a large extent, so they move too. A thread that reads a checksum therefore
+//! compares the location of the map frame again afterwards (`Pager::stored_sum`).
 //!
 //! Not here: what is moved, and in which order (`buckets/compact.rs`).
 
@@ -18,7 +19,7 @@ use crate::pager::words::Bytes;
 use crate::pager::{Pager, SUM_OF_SUMS, sum_of_sums};
 use std::sync::atomic::Ordering::*;
 
-/// Where a compaction wants room.
+/// The room that a compaction wants to move something to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// In frames that were passed.
@@ -29,7 +30,8 @@ pub(crate) enum Room {
     In(FrameNo),
 }
 
-/// A compaction in progress. Until it is dropped nothing is kept or put into windows, and all allocate near the start.
+/// A compaction in progress. Until it is dropped, no holes are kept, no windows are used, and all threads allocate near
+/// the start.
 pub(crate) struct Compacting<'p>(&'p Pager);
 
 impl Drop for Compacting<'_> {
@@ -63,12 +65,12 @@ impl Space {
         free
     }
 
-    /// No frame counts as passed any more.
+    /// Ends the pass: no frame counts as passed any more.
     fn pass_none(&mut self) {
         let passed = std::mem::take(&mut self.passed);
         for frame in 0..passed {
             let link = self.link_of(frame);
-            // Frames of windows were not taken out of their lists.
+            // Frames of windows were not removed from their lists.
             if link.list != 0 && self.lists_of(frame) == ANY_USE {
                 self.take_out(frame, link, PASSED);
                 self.put_in(frame, link.used, link.list, ANY_USE);
@@ -78,7 +80,7 @@ impl Space {
 }
 
 impl Pager {
-    /// Begins a compaction. There is one at a time.
+    /// Begins a compaction. At most one runs at a time.
     pub(crate) fn begin_compaction(&self) -> Compacting<'_> {
         self.kept.refuse(true);
         self.space().compacting = true;
@@ -91,7 +93,7 @@ impl Pager {
         self.space().compacting
     }
 
-    /// Begins a pass: all free space is known, and nothing has been passed.
+    /// Begins a pass: makes all free space known, and counts no frame as passed.
     pub(crate) fn begin_pass(&self) -> Result<()> {
         let mut space = self.space();
         space.pass_none();
@@ -103,7 +105,7 @@ impl Pager {
         self.space().pass_to(end)
     }
 
-    /// Allocates `len` units, as [`allocate`](Self::allocate) does. `None` where there is no such room.
+    /// Allocates `len` units like [`allocate`](Self::allocate), but in `room`. Returns `None` if there is no such room.
     pub(crate) fn allocate_in_room(&self, len: u32, room: Room) -> Result<Option<u64>> {
         self.allocate_in(&mut self.space(), len, room)
     }
@@ -136,13 +138,13 @@ impl Pager {
         self.use_run(space, first, len).map(Some)
     }
 
-    /// Free frames just before `frame`.
+    /// The number of free frames directly before `frame`.
     pub(crate) fn free_frames_before(&self, frame: FrameNo) -> u32 {
         let run = frame.checked_sub(1).and_then(|before| self.space().runs.around(before));
         run.map_or(0, |run| frame - run.start)
     }
 
-    /// Free units of `frame` outside of its longest hole.
+    /// The number of free units of `frame` outside its longest hole.
     pub(crate) fn scattered_units(&self, frame: FrameNo) -> u32 {
         let link = self.space().link_of(frame);
         if link.list == 0 { 0 } else { (!link.used).count_ones() - u32::from(link.list) }
@@ -159,8 +161,8 @@ impl Pager {
             .collect()
     }
 
-    /// Moves a group of map frames that begins at frame `old`; returns its first unit. `None` where there is no room,
-    /// or the group is not there any more. The caller keeps writers and checkpoints out.
+    /// Moves the group of map frames that begins at frame `old`. Returns its new first unit; `None` if there is no room
+    /// or the group is no longer there. The caller keeps writers and checkpoints out.
     pub(crate) fn move_map_group(&self, group: usize, old: FrameNo, room: Room) -> Result<Option<u64>> {
         let mut space = self.space();
         let count = 2 << group;
@@ -185,7 +187,8 @@ impl Pager {
         Ok(Some(unit))
     }
 
-    /// Clears frames that were map frames: what is in the file would be compared with a checksum that they never had.
+    /// Clears frames that were map frames: their content in the file would be compared with a checksum that they never
+    /// had.
     fn forget_map_frames(&self, first: FrameNo, count: u32) -> Result<()> {
         for frame in first..first + count {
             self.write_fresh(frame)?.whole().fill(0..self.frame_bytes(), 0);
@@ -194,7 +197,7 @@ impl Pager {
     }
 
     /// Frees map frames that describe nothing, and cuts the free frames at the end off the file. The caller keeps all
-    /// others out.
+    /// other threads out.
     pub(crate) fn trim(&self) -> Result<()> {
         let mut space = self.space();
         self.learn_all(&mut space)?;
@@ -217,7 +220,7 @@ impl Pager {
                 self.free_in(&mut space, u64::from(first) * u64::from(FRAME_UNITS), count * FRAME_UNITS)?;
                 continue;
             }
-            // They describe only themselves, at the end.
+            // The group is at the end and describes only itself.
             if first + count != end || u64::from(first) > described {
                 return Ok(());
             }

@@ -1,11 +1,11 @@
 //! Freed holes that are kept for the next allocation of their length by the same thread.
 //!
-//! A hole that was just freed is likely still in the processor's cache. A thread that allocates a hole that it freed
-//! waits for no lock and writes no cache line that other threads write: the map frames show kept holes as used. Each
-//! thread has a slot; from the 17th thread on they share slots.
+//! A hole that was just freed is likely still in the processor's cache. A thread that reallocates a hole that it freed
+//! waits for no lock and writes no cache line that other threads write: the map frames still show kept holes as used.
+//! Each thread has a slot; from the 17th thread on they share slots.
 //!
-//! A checkpoint, a verification and a compaction free the holes of all slots. A slot is locked under the lock of
-//! [`Space`], never the other way round.
+//! A checkpoint, a verification and a compaction free the holes of all slots. A slot is locked while the lock of
+//! [`Space`] is held, never the other way round.
 
 use super::{ANY_USE, FRAME_UNITS, Space};
 use crate::error::{ErrorKind, Result};
@@ -17,32 +17,33 @@ use crate::pager::thread_slot::slot_of_thread;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
-/// Each takes a pair of cache lines, in a table of any size.
+/// Each slot takes a pair of cache lines, in a table of any size.
 const SLOT_COUNT: usize = 16;
-/// Most holes of one length in a slot.
+/// The maximum number of holes of one length in a slot.
 const HOLES_MAX: usize = 32;
-/// The slots divide a 16th of the file. One that was used before another may have more than its share for a while.
+/// All slots together keep up to a 16th of the file. A slot that was used before others may temporarily exceed its
+/// share.
 const FILE_PART: u64 = 16;
 
 /// The kept holes of all threads.
 #[derive(Default)]
 pub(in crate::pager) struct Kept {
     slots: [OwnLine<Mutex<Slot>>; SLOT_COUNT],
-    /// Slots that have had a hole.
+    /// The number of slots that have ever had a hole.
     used_slots: AtomicU32,
-    /// During a compaction nothing is kept.
+    /// Set during a compaction: nothing is kept.
     refuses: AtomicBool,
     /// Whether there may be open or sealed windows.
     has_windows: AtomicBool,
 }
 
-/// `None` before its first hole.
+/// `None` before the slot's first hole.
 type Slot = Option<Box<Holes>>;
 
 struct Holes {
-    /// First units, by length.
+    /// The first units of the holes, by length.
     by_length: [Vec<u64>; FRAME_UNITS as usize],
-    /// Units in all of them.
+    /// The total of their units.
     units: u64,
 }
 
@@ -74,7 +75,7 @@ impl Kept {
         self.slot(thread).as_mut()?.take(len)
     }
 
-    /// Keeps a hole in a file of `frames` frames. `false` where the slot is full or has the hole already.
+    /// Keeps a hole in a file of `frames` frames. Returns false if the slot is full or already has the hole.
     fn put(&self, thread: usize, unit: u64, len: u32, frames: u32) -> bool {
         let mut slot = self.slot(thread);
         // Under the lock, so that a slot stays empty once a compaction has emptied it.
@@ -117,33 +118,34 @@ impl Kept {
 }
 
 impl Pager {
-    /// A kept hole of `len` units, fewer than a frame has.
+    /// Returns a kept hole of `len` units, fewer than a frame has.
     #[inline]
     pub(super) fn take_kept(&self, len: u32) -> Option<u64> {
         self.kept.take(slot_of_thread(), len)
     }
 
-    /// Keeps a freed hole for this thread's next allocation of its length. `false` where it does not qualify.
+    /// Keeps a freed hole for this thread's next allocation of its length. Returns false if it does not qualify.
     ///
-    /// That the hole is marked as used is only checked when it is freed for other threads. A page of a damaged file may
-    /// refer to a hole that is marked as free. The allocator may have given such a hole to another page before this one
-    /// is freed, so a check here would not prevent that two pages have it.
+    /// Whether the hole is marked as used is checked only when it is freed for other threads. In a damaged file, a page
+    /// may refer to a hole that is marked as free. The allocator may have given such a hole to another page before this
+    /// one is freed, so a check here could not prevent two pages from having it.
     pub(super) fn keep(&self, unit: u64, len: u32) -> bool {
         let (units, frames) = (u64::from(FRAME_UNITS), self.frame_count());
-        // In a small file space matters more than time, and all of it is in the cache anyway.
+        // In a small file space matters more than time, and the whole file is in the cache anyway.
         const SMALL_FRAMES: u32 = if cfg!(test) { 8 } else { 256 };
         let (frame, start) = (unit / units, (unit % units) as u32);
         if frames < SMALL_FRAMES || frame >= u64::from(frames) || len >= FRAME_UNITS || start + len > FRAME_UNITS {
             return false;
         }
-        // A thread that frees a hole of a window knows of the window, which was opened before the hole was allocated.
+        // A thread that frees a hole of a window sees the flag, since the window was opened before the hole was
+        // allocated.
         if self.kept.has_windows.load(Relaxed) && !self.is_for_any_use(frame as FrameNo) {
             return false;
         }
         self.kept.put(slot_of_thread(), unit, len, frames)
     }
 
-    /// Whether `frame` is in no window.
+    /// Whether `frame` is in no window, and so for any use.
     #[cold]
     fn is_for_any_use(&self, frame: FrameNo) -> bool {
         let space = self.space();
@@ -156,7 +158,7 @@ impl Pager {
     /// Marks the kept holes as free in the map frames. The caller keeps writers out.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; the rest is still kept.
+    /// [`ErrorKind::Io`]; the remaining holes are still kept.
     pub(crate) fn free_kept(&self) -> Result<()> {
         self.free_kept_in(&mut self.space())
     }
@@ -169,7 +171,7 @@ impl Pager {
                 while let Some(unit) = holes.take(len) {
                     match self.free_in(space, unit, len) {
                         Ok(()) => {}
-                        // In a damaged file; the space is lost.
+                        // The file is damaged; the space is lost.
                         Err(e) if e.kind() == ErrorKind::Corrupt => {}
                         Err(e) => {
                             holes.put(unit, len);
@@ -182,7 +184,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Most map frames that change when kept holes are freed.
+    /// An upper bound of the map frames that change when kept holes are freed.
     pub(in crate::pager) fn maps_of_kept(&self) -> u64 {
         self.kept.sum(|holes| holes.by_length.iter().map(|kept| kept.len() as u64).sum())
     }
@@ -196,7 +198,7 @@ mod tests {
 
     const FRAMES: u32 = 1000;
 
-    /// A file with all its frames in use, and the first unit of `frames` that are no map frames.
+    /// A file with all its frames in use, and the first unit of `frames` frames that are not map frames.
     fn full(frames: u32) -> (Pager, u64) {
         let pager = Pager::in_memory(4096, Arc::new(Disk)).unwrap();
         let unit = pager.allocate(frames * FRAME_UNITS).unwrap();
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(kept.units(), 12);
         assert_eq!((kept.take(0, 5), kept.take(2, 4)), (None, None));
         assert_eq!((kept.take(0, 4), kept.take(0, 4)), (Some(100), None));
-        // The last one first: it is the one most likely in the cache.
+        // The last one first: it is the most likely to be in the cache.
         assert_eq!((kept.take(1, 4), kept.take(1, 4), kept.take(1, 4)), (Some(300), Some(200), None));
         assert_eq!(kept.units(), 0);
     }
@@ -296,7 +298,7 @@ mod tests {
         pager.free(unit, FRAME_UNITS).unwrap();
         let free = pager.free_units().unwrap();
         pager.free(unit + 7, 5).unwrap();
-        // Beyond the end, and over the end of a frame.
+        // Beyond the end of the file, and across the end of a frame.
         assert_eq!(pager.free(1 << 40, 5).unwrap_err().kind(), ErrorKind::Corrupt);
         assert_eq!(pager.free(unit + 62, 5).unwrap_err().kind(), ErrorKind::Corrupt);
         pager.free_kept().unwrap();

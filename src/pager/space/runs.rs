@@ -1,10 +1,10 @@
-//! Runs of free frames: found by place and by length.
+//! Runs of free frames, searchable by frame and by length.
 
 use crate::pager::pool::FrameNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// No two are adjacent.
+/// Disjoint runs, no two adjacent.
 #[derive(Default)]
 pub(super) struct Runs {
     /// First frame -> length.
@@ -21,7 +21,7 @@ impl Runs {
         self.by_first.last_key_value().map(|(&first, &len)| first..first + len)
     }
 
-    /// The run with `frame`.
+    /// The run that contains `frame`.
     pub(super) fn around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
         let (&first, &len) = self.by_first.range(..=frame).next_back()?;
         (frame - first < len).then_some(first..first + len)
@@ -41,7 +41,7 @@ impl Runs {
         self.insert(start..end);
     }
 
-    /// Removes what of `frames` is free; returns it, the last first.
+    /// Removes the free frames among `frames` from the runs. Returns them, the last run first.
     pub(super) fn remove(&mut self, frames: &Range<FrameNo>) -> Vec<Range<FrameNo>> {
         let mut removed = Vec::new();
         while let Some((&first, &len)) = self.by_first.range(..frames.end).next_back()

@@ -1,9 +1,9 @@
-//! Windows: frames in which values alone are allocated, which are written through (`through.rs`).
+//! Windows: frames in which only values are allocated, which are written through (`through.rs`).
 //!
-//! They are beyond the end of the last checkpoint, and buckets have nothing there until the next one begins: then a
-//! window's frames may be the file's own pages (`pool/mapped.rs`). Open windows have holes and free frames of their
-//! own, and so have sealed ones: a change of a frame there costs a copy of a large page. So they serve other uses
-//! only where much of the table is free, the frames of one large page after those of another.
+//! They are beyond the end of the last checkpoint, and buckets have nothing there until the next one begins. Until then
+//! a window's frames may be the file's own pages (`pool/mapped.rs`). Open windows have separate lists of holes and free
+//! frames. Sealed windows do, too, because changing a frame there costs a copy of a large page: other uses get their
+//! room only if much of the table is free, one large page after another.
 
 use super::runs::Runs;
 use super::{ANY_USE, FRAME_UNITS, OPEN, SEALED, Space};
@@ -16,35 +16,35 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// The windows.
+/// The windows of a table.
 #[derive(Default)]
 pub(super) struct Windows {
-    /// By their first frame.
+    /// The open windows, by first frame.
     open: BTreeMap<FrameNo, Window>,
-    /// Free frames in the open ones: first -> count.
+    /// Free frames in the open windows: first -> count.
     free: BTreeMap<FrameNo, u32>,
-    /// The one to be used next: its first frame and its length.
+    /// The window to be used next: its first frame and its length.
     next: Option<(FrameNo, u32)>,
-    /// Frames of sealed ones whose room serves no other use yet.
+    /// Frames of sealed windows whose room other uses may not have yet.
     sealed: Ranges,
     /// Free frames among them.
     sealed_runs: Runs,
 }
 
-/// Units in a window.
+/// Units allocated in a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// The first.
+    /// The first unit.
     pub unit: u64,
-    /// Their frames are the file's own pages.
+    /// Whether their frames are the file's own pages.
     pub mapped: bool,
 }
 
 struct Window {
     count: u32,
-    /// Its frames are the file's own pages.
+    /// Whether its frames are the file's own pages.
     mapped: bool,
-    /// Bytes of them that were populated ahead.
+    /// Bytes of the window that were populated in advance.
     populated: Arc<AtomicUsize>,
 }
 
@@ -61,7 +61,7 @@ impl Windows {
         !self.open.is_empty()
     }
 
-    /// Whether none is open or sealed.
+    /// Whether no window is open or sealed.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.sealed.is_empty()
     }
@@ -70,7 +70,7 @@ impl Windows {
         self.around(frame).is_some()
     }
 
-    /// Which lists `frame` belongs to.
+    /// The lists that `frame` belongs to.
     #[inline]
     pub(super) fn lists_of(&self, frame: FrameNo) -> usize {
         if self.is_empty() { ANY_USE } else { self.lists_by_windows(frame) }
@@ -106,7 +106,7 @@ impl Windows {
         self.free.insert(first, count);
     }
 
-    /// Adds free frames: to `others` those that are not sealed.
+    /// Adds free frames, to `others` those that are not sealed.
     pub(super) fn add_sealed_free(&mut self, mut frames: Range<FrameNo>, others: &mut Runs) {
         while !frames.is_empty() {
             let (part, is_sealed) = self.sealed.first_part(frames.clone());
@@ -119,14 +119,15 @@ impl Windows {
         self.sealed_runs.around(frame).is_some()
     }
 
-    /// Frames from `end` on are cut off.
+    /// Forgets the frames from `end` on, which are cut off.
     pub(super) fn cut(&mut self, end: FrameNo) {
         self.sealed.remove(&(end..FrameNo::MAX));
     }
 }
 
 impl Space {
-    /// Closes all windows. The room of those that are the file's own pages is sealed, if it is to be used at all.
+    /// Closes all windows. With `keep_sealed`, the room of those that are the file's own pages stays reserved for
+    /// values.
     fn close_windows(&mut self, keep_sealed: bool) {
         for (first, window) in std::mem::take(&mut self.windows.open) {
             let frames = first..first + window.count;
@@ -141,7 +142,7 @@ impl Space {
         }
     }
 
-    /// What is free in these frames serves any use from here on.
+    /// Makes the free units and frames among `frames` available for any use.
     fn unseal(&mut self, frames: &Range<FrameNo>) {
         for part in self.windows.sealed.remove(frames) {
             self.move_from_lists(part.clone(), SEALED);
@@ -151,16 +152,16 @@ impl Space {
         }
     }
 
-    /// What is free in sealed windows serves any use from here on.
+    /// Makes everything that is free in sealed windows available for any use.
     pub(super) fn unseal_all(&mut self) {
         self.unseal(&(0..FrameNo::MAX));
     }
 }
 
 impl Pager {
-    /// Allocates `len` units in a window, for a value that is written through. `None` where free room elsewhere should
-    /// be used, or too much waits for the next checkpoint, or, if it `must` be mapped, where that cannot be done.
-    /// `ahead`: windows may be longer than needed now.
+    /// Allocates `len` units in a window, for a value that is written through. Returns `None` if free room elsewhere
+    /// should be used, if too much waits for the next checkpoint, or if the window `must` be mapped and cannot be. With
+    /// `ahead`, windows may be longer than needed now.
     pub(in crate::pager) fn allocate_in_window(&self, len: u32, ahead: bool, must: bool) -> Result<Option<Room>> {
         let mut space = self.space();
         if space.compacting || self.has_full_quarantine(&space) {
@@ -188,7 +189,7 @@ impl Pager {
         Ok(Some(space.windows.room(u64::from(first) * u64::from(FRAME_UNITS))))
     }
 
-    /// Frames of the next window: a 32nd of the table, in large pages.
+    /// The length of the next window in frames: a 32nd of the table, in large pages.
     fn window_frames(&self) -> u32 {
         const LARGE_PAGES_MAX: u64 = 8;
         let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
@@ -199,8 +200,8 @@ impl Pager {
         (LARGE_PAGE_BYTES / self.frame_bytes()) as u32
     }
 
-    /// Whether more than a 16th of the table is free, or may be: after an open the free room of each zone is learned
-    /// before there are windows, or the file would grow each time.
+    /// Whether more than a 16th of the table is free, or may be. After an open, all zones are scanned for free room
+    /// before there are windows; otherwise the file would grow after each open.
     fn has_free_room(&self, space: &mut Space) -> Result<bool> {
         const ZONES_AT_ONCE: usize = 2;
         for _ in 0..ZONES_AT_ONCE {
@@ -217,8 +218,8 @@ impl Pager {
         space.free_units > (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64
     }
 
-    /// Gives the room of one large page or more of sealed windows to any use, if `len` units fit there and much is
-    /// free. `false` where not.
+    /// Makes the room of one or more large pages of sealed windows available for any use, if `len` units fit there and
+    /// much of the table is free. Returns whether it did.
     pub(super) fn unseal_for(&self, space: &mut Space, len: u32) -> bool {
         if space.windows.sealed.is_empty() || !self.much_is_free(space) {
             return false;
@@ -232,8 +233,8 @@ impl Pager {
         true
     }
 
-    /// Begins to use the next window, and opens one after it if there is a `step`. Returns whether its frames are the
-    /// file's own pages.
+    /// Begins to use the next window, and with a `step` opens another one after it. Returns whether the window's frames
+    /// are the file's own pages.
     fn begin_window(&self, space: &mut Space, count: u32, step: u32) -> Result<bool> {
         let (first, count) = match space.windows.next.take() {
             Some(next) => next,
@@ -242,8 +243,8 @@ impl Pager {
         let window = space.windows.around(first);
         let mapped = window.is_some_and(|window| window.mapped);
         let populated = window.map_or(0, |window| window.populated.load(Acquire));
-        // By now they have been populated by the thread that does so ahead, or most of them. A store to one that could
-        // not be, as the disk is full, would be an error too late.
+        // By now the thread that populates memory has populated most or all of the window. The rest must be populated
+        // here: if the disk is full, a store to an unpopulated page would report that too late.
         let is_ready = populated >= count as usize * self.frame_bytes();
         if mapped && !is_ready && !self.pool().populate(first..first + count) {
             self.through.give_up_windows();
@@ -259,8 +260,8 @@ impl Pager {
         Ok(mapped)
     }
 
-    /// Adds a window of at least `count` frames at the end of the file, and maps it if possible. With a `step` it has
-    /// so many frames, or a multiple, and lies in whole large pages. Returns its first frame and its length.
+    /// Adds a window of at least `count` frames at the end of the file, and maps it if possible. With a `step` its
+    /// length is a multiple of `step`, and it consists of whole large pages. Returns its first frame and its length.
     fn open_window(&self, space: &mut Space, count: u32, step: u32) -> Result<(FrameNo, u32)> {
         let before = match step {
             0 => 0,
@@ -269,7 +270,7 @@ impl Pager {
         let count = if step == 0 { count } else { count.next_multiple_of(step) };
         let mut first = self.extend(space, before + count)?;
         if before > 0 {
-            // Map frames may have come first: then they lie elsewhere in their pages, which does no harm.
+            // If map frames came first, the window is not aligned to large pages, which does no harm.
             space.add_run(first, before);
             first += before;
         }
@@ -285,7 +286,7 @@ impl Pager {
         Ok((first, count))
     }
 
-    /// Gives up the window that nothing was put into yet: its frames need not be the file's pages. The caller keeps
+    /// Gives up the window that is not in use yet, so that its frames need not be the file's pages. The caller keeps
     /// writers out.
     pub(in crate::pager) fn give_up_next_window(&self) -> Result<()> {
         let mut space = self.space();
@@ -295,11 +296,11 @@ impl Pager {
         self.unmap_windows(first..first + count)
     }
 
-    /// Closes all windows, which are sealed. The caller keeps writers out.
+    /// Closes and seals all windows. The caller keeps writers out.
     pub(in crate::pager) fn close_windows(&self) -> Result<()> {
         let mut space = self.space();
         space.close_windows(!self.is_closing());
-        // No checkpoint has these frames.
+        // Frames from here on are in no checkpoint.
         let new = self.checkpoint_frames.load(Acquire);
         let end = self.frame_count();
         match space.runs.last().filter(|last| last.start >= new && last.end == end && self.is_closing()) {

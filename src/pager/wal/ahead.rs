@@ -1,11 +1,11 @@
 //! Makes bytes of the current segment ready before writers need them.
 //!
-//! The kernel zeroes and maps each page of a segment: 1 us for a new one, 0.4 us for one that was used before, and 15
-//! us where a virtual machine's host has to find the memory. A thread does this ahead of the writers, from the time a
-//! segment has several mebibytes. A writer that overtakes it makes the next bytes ready itself.
+//! The kernel zeroes and maps each page of a segment: 1 us for a new page, 0.4 us for one that was used before, and 15
+//! us if a virtual machine's host must find the memory. Once a segment has several mebibytes, a thread does this ahead
+//! of the writers. A writer that overtakes it makes the next bytes ready itself.
 //!
-//! The thread changes nothing but zeros beyond all records, and reports no errors: the writer that needs the bytes gets
-//! them. It ends with the log.
+//! The thread changes only zeros beyond all records, and reports no errors: the writer that needs the bytes gets the
+//! error. It ends with the log.
 //!
 //! Not here: how bytes are made ready (`segment.rs`).
 
@@ -17,25 +17,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
-/// Offset in a segment from which on the thread is asked to work: a small table needs none.
+/// Offset in a segment from which on the thread works: a small table needs no thread.
 const ASKED_FROM: u64 = 4 << 20;
 /// Bytes that the thread keeps ready beyond those in use.
 const AHEAD_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
 /// Bytes that the thread makes ready before it lets a writer overtake.
 const STEP_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
-/// What of the current segment is ready.
+/// Which bytes of the current segment are ready.
 pub(super) struct Ahead {
     shared: Arc<Shared>,
-    /// `None` inside where no thread could be started.
+    /// `None` inside if no thread could be started.
     thread: OnceLock<Option<JoinHandle<()>>>,
     forks: u32,
 }
 
 struct Shared {
-    /// The current segment. Held while bytes of it are made ready.
+    /// The current segment. Locked while bytes of it are made ready.
     segment: Mutex<Option<Arc<Segment>>>,
-    /// Bytes of it that are ready. Changes only while it is held.
+    /// Bytes of the segment that are ready. Changes only under the lock of `segment`.
     prepared: AtomicU64,
     /// The thread makes bytes ready up to here.
     wanted: AtomicU64,
@@ -53,7 +53,7 @@ impl Ahead {
         Ahead { shared: Arc::new(shared), thread: OnceLock::new(), forks: forks() }
     }
 
-    /// The current segment, for making bytes of it ready or for another to take its place. The thread lets go of it.
+    /// Locks the current segment, to make bytes of it ready or to replace it. Makes the thread release the lock soon.
     pub(super) fn segment(&self) -> MutexGuard<'_, Option<Arc<Segment>>> {
         self.shared.wanted.store(0, Relaxed);
         until_free(&self.shared.segment);
@@ -70,7 +70,7 @@ impl Ahead {
         self.shared.prepared.store(bytes, Release);
     }
 
-    /// Lets the thread continue: writers use `used` bytes of the current segment.
+    /// Lets the thread continue. Writers have used `used` bytes of the current segment.
     pub(super) fn follow(&self, used: u64) {
         let in_model = task().is_some();
         if used < ASKED_FROM && !in_model {
@@ -90,7 +90,7 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         let Some(Some(thread)) = self.thread.take() else { return };
         if forked_since(self.forks) {
-            // It does not exist in a child.
+            // The thread does not exist in a child.
             std::mem::forget(thread);
             return;
         }
@@ -113,7 +113,7 @@ fn start(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
 }
 
 impl Shared {
-    /// Makes some bytes ready; `false` where no more are wanted.
+    /// Makes some bytes ready. Returns false if no more are wanted.
     fn prepare_more(&self) -> bool {
         step();
         until_free(&self.segment);
@@ -122,7 +122,8 @@ impl Shared {
         let _held = (!planted(Bug::ReadyUnheld)).then_some(held);
         let from = self.prepared.load(Relaxed);
         let to = self.wanted.load(Acquire).min(segment.capacity()).min(from + STEP_BYTES);
-        // Nothing is ready before a writer has made the first bytes ready: those of a resumed segment lie further on.
+        // A writer must have made the first bytes ready before: those of a resumed segment do not start at its
+        // beginning.
         if from == 0 || from >= to {
             return false;
         }

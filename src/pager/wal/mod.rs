@@ -1,22 +1,22 @@
 //! The write-ahead log: the changes since the last checkpoint, in the order of recovery.
 //!
 //! ```text
-//! reserve     takes room for a record before anything changes: a full disk or log is an error here
+//! reserve     takes room for a record before anything changes: a full disk or log is reported here
 //! append      under the latch of the page that the record changes: places the record in the log
 //! sync_to     makes the log durable up to a position: one thread syncs for all that wait
-//! switch      begins a segment at the moment of a checkpoint: later records go there
+//! switch      begins a segment when a checkpoint begins: later records go there
 //! release     frees the earlier segments when that checkpoint is complete
 //! ```
 //!
-//! A record is a kind and some bytes; the log does not interpret either. Each checksum covers the one before, so a
-//! replay takes records in order, without a gap, and stops at the first incomplete one. Long records are cut in
-//! pieces; such a record counts once its last piece is written.
+//! A record is a kind and some bytes; the log interprets neither. Each checksum covers the one before, so a replay
+//! takes records in order, without a gap, and stops at the first incomplete one. Long records are cut into pieces; such
+//! a record counts once its last piece is written.
 //!
-//! Two ways to write: for [`Safety::Process`] each record is stored in a mapping of the file, which the kernel keeps
-//! when the process dies; for [`Safety::Disk`] records collect in memory until a thread syncs, which writes them with
-//! one call.
+//! There are two ways to write. For [`Safety::Process`] each record is stored in a mapping of the file, which the
+//! kernel keeps when the process dies. For [`Safety::Disk`] records collect in memory until a thread syncs, which
+//! writes them with one call.
 //!
-//! Cost: two atomic additions, a lock, a checksum and a copy a record; docs/benchmarks.md, "Durability".
+//! Cost per record: two atomic additions, a lock, a checksum and a copy; docs/benchmarks.md, "Durability".
 //! Source: Mohan et al. 1992 for the write-ahead log, without its page-wise redo; group commit after DeWitt et al.
 //! 1984.
 //! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint.rs`), a segment's file
@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a record before its body: checksum, length and kind.
 const RECORD_HEADER_BYTES: usize = 8;
-/// Longest body of one record; a longer one is cut in pieces. On disk: a replay refuses a longer body.
+/// Longest body of one record; a longer one is cut into pieces. On disk: a replay refuses a longer body.
 const BODY_BYTES_MAX: usize = 1 << 16;
 /// Kind of a record that holds a piece of a longer one. On disk.
 const PIECE: u8 = 0x7F;
@@ -79,23 +79,23 @@ pub(crate) struct Log {
     table_id: u64,
     /// `None`: nothing is logged, but the records of an earlier process still count.
     safety: Option<Safety>,
-    /// Bytes of a segment, or `None` where they follow the size of the table.
+    /// Bytes of a segment, or `None` if they follow the size of the table.
     fixed_segment_bytes: Option<u64>,
     /// Bytes of the next segment.
     segment_bytes: AtomicU64,
     /// Bytes of the current segment that are written or reserved.
     reserved: OwnLine<AtomicU64>,
-    /// Bytes of the current segment that can be written without a look at `ahead`.
+    /// Bytes of the current segment that can be written without checking `ahead`.
     ready: AtomicU64,
     tail: OwnLine<Mutex<Tail>>,
-    /// Its segment is held by the thread that makes bytes ready. Taken before `tail`.
+    /// The thread that makes bytes ready. Its lock is taken before `tail`.
     ahead: Ahead,
     durable: Mutex<Durable>,
     synced: Condvar,
 }
 
-/// Where the next record goes. In this order, so that what a record needs is in one cache line with the lock: a line
-/// that another processor has changed takes as long as one from memory.
+/// Where the next record goes. The fields are in this order so that those a record needs share one cache line with the
+/// lock: a line that another processor has changed takes as long to load as one from memory.
 #[repr(C)]
 struct Tail {
     /// `None` until the first record after an open or a checkpoint without a log.
@@ -116,7 +116,7 @@ struct Tail {
     base: u64,
     /// The highest number of any checkpoint or segment.
     number: u64,
-    /// The number of a checkpoint that began while there was no segment: the next segment takes it.
+    /// The number of a checkpoint that began while there was no segment. The next segment gets this number.
     next: Option<u64>,
     /// Position of the end of the last segment.
     end: Lsn,
@@ -132,10 +132,10 @@ struct NeededSegment {
     capacity: u64,
 }
 
-/// Segments used in turn. More exist only after crashes and beside a backup.
+/// The number of segments used in turn. More exist only after crashes and during a backup.
 const KEPT_SLOTS: u8 = 2;
 
-/// Bytes of a segment of the log of a table of `table_bytes`: half as many.
+/// The length of a segment of the log of a table of `table_bytes`: half of that.
 ///
 /// A checkpoint writes every frame that has changed, which is nearly all of them if random keys are written to a table
 /// larger than the log. So the log grows with the table: a byte of log costs a bounded number of bytes of checkpoint.
@@ -153,9 +153,9 @@ impl Tail {
         (0..SLOT_COUNT).filter(move |slot| !needed.contains(slot))
     }
 
-    /// Whether the next record has to wait for a checkpoint to free slots: more segments were replayed than are used
-    /// in turn, which interrupted checkpoints left, or the last segment has ended and no other could begin. So the log
-    /// stays short however often a process is killed.
+    /// Whether the next record must wait for a checkpoint to free slots. That is so if interrupted checkpoints left
+    /// more replayed segments than are used in turn, or if the last segment has ended and no other could begin. So the
+    /// log stays short however often a process is killed.
     fn is_crowded(&self) -> bool {
         let ended = self.resume.is_none() && !self.needed.is_empty();
         self.segment.is_none() && (ended || self.needed.len() > usize::from(KEPT_SLOTS))
@@ -164,7 +164,7 @@ impl Tail {
 
 struct Durable {
     lsn: Lsn,
-    /// A thread is syncing now.
+    /// Whether a thread is currently syncing.
     leading: bool,
     /// Threads that wait for a sync or are making one.
     waiting: u32,
@@ -204,7 +204,7 @@ pub(crate) fn record_bytes(body: usize) -> u64 {
     ((pieces + 1) * (RECORD_HEADER_BYTES + PIECE_HEADER_BYTES) + body) as u64
 }
 
-/// Bytes of the record that continues a segment.
+/// Bytes of the record with which a process continues a segment.
 const RESUMED_BYTES: u64 = (RECORD_HEADER_BYTES + size_of::<u64>()) as u64;
 /// Pending bytes beyond this are written without waiting for the next sync.
 const PENDING_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
@@ -276,13 +276,13 @@ impl Log {
         }
     }
 
-    /// Lets the current segment grow with the table, which has `table_bytes` now, unless the user has set its length:
-    /// where a table doubles while one segment fills, that is half as many checkpoints.
+    /// Lets the current segment grow with the table, which now has `table_bytes`, unless the user has set its length.
+    /// If a table doubles while one segment fills, this halves the number of checkpoints.
     pub(super) fn grow(&self, table_bytes: u64) {
         self.follow(table_bytes);
         let mut tail = self.tail();
         let Some(segment) = tail.segment.clone() else { return };
-        // By a good part, so that this is rare.
+        // Only by a large step, so that this is rare.
         let capacity = segment.capacity();
         if self.fixed_segment_bytes.is_none() && self.segment_bytes() >= capacity + capacity / 8 {
             let grown = segment.grow(self.segment_bytes());
@@ -295,7 +295,8 @@ impl Log {
         Reader::new(self.storage.as_ref(), &self.table, self.table_id, self.tail().base)
     }
 
-    /// Continues the log after the last record that `reader` has read to the end. Returns the number of its records.
+    /// Continues the log after the last record. `reader` must have read to the end. Returns the number of records that
+    /// it read.
     pub(crate) fn continue_after(&self, reader: Reader) -> Result<u64> {
         let mut tail = self.tail();
         let Replayed { last, needed, ends, number, records } = reader.replayed();
@@ -307,7 +308,7 @@ impl Log {
             .map(|((slot, number), &(_, end))| NeededSegment { slot, number, capacity: end })
             .collect();
         if let Some((header, slot, end)) = last {
-            // The next record goes here, though nothing is written yet.
+            // The next record goes here, although nothing is written yet.
             tail.resume = Some((header, slot));
             tail.offset = end.offset;
             tail.chain = end.chain;
@@ -323,7 +324,7 @@ impl Log {
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
-        // Nothing under it panics but our own broken promises.
+        // Nothing panics under this lock except on a broken invariant of ours.
         step();
         until_free(&self.tail);
         self.tail.lock().expect("no panic while held")
@@ -339,14 +340,14 @@ impl Log {
         self.safety
     }
 
-    /// Whether a write has to wait for the disk.
+    /// Whether a write must wait for the disk.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.safety == Some(Safety::Disk)
     }
 
-    /// Reserves room for a record of `bytes`, see [`record_bytes`]; `None` where the segment is full: a checkpoint is
-    /// due.
+    /// Reserves room for a record of `bytes`, see [`record_bytes`]. Returns `None` if the segment is full: a checkpoint
+    /// is due.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
@@ -359,7 +360,7 @@ impl Log {
 
     #[cold]
     fn reserve_slow<'a>(&'a self, sum: u64, room: Room<'a>) -> Result<Option<Room<'a>>> {
-        // Between two looks at `ahead`, which moves on.
+        // The bytes that writers may use before they check `ahead`, which moves on, again.
         const READY_BYTES: u64 = 1 << 20;
         let prepared = self.ahead.prepared();
         if sum <= prepared {
@@ -386,7 +387,7 @@ impl Log {
         if sum > segment.capacity() {
             return Ok(None);
         }
-        // Enough that this is rare, and not so much that a thread waits long.
+        // Large enough that this is rare, and small enough that a thread does not wait long.
         let more: u64 = match task() {
             _ if self.waits() => 1 << 20,
             None => 1 << 16,
@@ -404,8 +405,8 @@ impl Log {
         Ok(Some(room))
     }
 
-    /// The segment for the first record since an open or a checkpoint: the last replayed one, or a new one. `None`
-    /// where the replayed one has no room for `bytes`, or where a checkpoint has to free a slot first.
+    /// The segment for the first record since an open or a checkpoint: the last replayed one, or a new one. `None` if
+    /// the replayed one has no room for `bytes`, or if a checkpoint must free a slot first.
     fn first_segment(&self, tail: &mut Tail, bytes: u64) -> Result<Option<Arc<Segment>>> {
         if tail.is_crowded() {
             return Ok(None);
@@ -424,8 +425,9 @@ impl Log {
         let shape = self.shape(slot, capacity, tail.end);
         self.refuse_if_moved()?;
         let segment = Arc::new(Segment::resume(self.storage.as_ref(), &self.table, header, shape)?);
-        // Bytes after the end may be complete records from before the crash. They would count again if the record
-        // before them were written a second time, so the first record is one that was never written before.
+        // Bytes after the end may be complete records from before the crash. They would become valid again if the
+        // record before them were written a second time with the same bytes. So the first new record is one that was
+        // never written before.
         self.resumed(tail, segment.as_ref())?;
         tail.segment = Some(segment.clone());
         tail.resume = None;
@@ -472,20 +474,20 @@ impl Log {
         Ok(None)
     }
 
-    /// The error of a table that has no segment and can begin none.
+    /// The error for a table that has no segment and can begin none.
     fn slots_of_others(&self) -> Error {
         let table = self.table.display();
         let what = format!("{table}: another table that was open by this name still uses {table}-log0 to -log7");
         Error::new(ErrorKind::Locked, what).with_hint("Close that table, or remove the log's files if it is gone.")
     }
 
-    /// Begins another segment while a backup prevents checkpoints; `false` where the log has reached its limit. Each
+    /// Begins another segment while a backup prevents checkpoints. Returns false if the log has reached its limit. Each
     /// such segment is twice as long as the one before, so that the few slots last long. The caller keeps writers out.
     ///
     /// # Errors
     /// Those of [`switch`](Self::switch).
     pub(crate) fn extend(&self, bytes: u64) -> Result<bool> {
-        // The checkpoint after the backup needs a slot too.
+        // The checkpoint after the backup also needs a slot.
         const SPARE_SLOTS: usize = 1;
         let (used, capacity) = {
             let tail = self.tail();
@@ -506,14 +508,14 @@ impl Log {
     }
 
     /// Ends the current segment: later records go to the next one, which has room for a record of `bytes`. The caller
-    /// keeps writers out. Returns the number of a checkpoint of this moment.
+    /// keeps writers out. Returns the number for a checkpoint of the current state.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
     pub(crate) fn switch(&self, bytes: u64) -> Result<u64> {
         let mut current = self.ahead.segment();
         let mut tail = self.tail();
-        // Every reservation was used or returned: a writer leaves the gate only after that.
+        // Every reservation was used or returned, since a writer leaves the gate only after that.
         let reserved_beyond = || self.reserved.load(Relaxed) - tail.offset;
         debug_assert!(
             tail.segment.is_none() || reserved_beyond() == 0,
@@ -524,7 +526,7 @@ impl Log {
         let old = tail.segment.clone();
         let header = old.as_ref().map(|s| s.header).or(tail.resume.map(|(header, _)| header));
         let Some(header) = header.filter(|_| self.is_on()) else {
-            // There is nothing to continue.
+            // There is no segment to continue.
             tail.number = number;
             tail.next = Some(number);
             tail.resume = None;
@@ -574,7 +576,7 @@ impl Log {
         // The checkpoint contains their records.
         tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
         tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot) || planted(Bug::ReplayedKept));
-        // Files first: a free slot may be written to at once.
+        // Files are removed first: a free slot may be written to at once.
         for segment in &free {
             if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes() {
                 self.remove(segment.slot)?;
@@ -624,8 +626,8 @@ impl Log {
         self.append_one(kind, body, bytes)
     }
 
-    /// Puts a record together that is placed later, which is a part of the work that needs no other writer to wait.
-    /// `None` for a long one, or where records collect in memory.
+    /// Assembles a record to be placed later: this part of the work makes no other writer wait. Returns `None` for a
+    /// long record, or if records collect in memory.
     #[inline(always)]
     pub(crate) fn put_together(&self, kind: u8, body: &[&[u8]]) -> Option<Short> {
         let bytes: usize = body.iter().map(|part| part.len()).sum();
@@ -635,7 +637,7 @@ impl Log {
         Some(Short::new(Head::word(kind, bytes), body))
     }
 
-    /// [`append`](Self::append) for a record that was put together: one store.
+    /// [`append`](Self::append) for an assembled record: one store.
     #[inline]
     pub(crate) fn append_short(&self, room: &mut Room<'_>, short: &mut Short) -> Result<Lsn> {
         let Short { record, len, own } = short;
@@ -659,8 +661,8 @@ impl Log {
         let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
         let (head, chain) = head.after(tail.chain);
         if self.waits() {
-            // Before the record is added: after an error the pending bytes still end at `offset`, for the thread that
-            // syncs them.
+            // Before the record is added: after an error the pending bytes must still end at `offset`, for the thread
+            // that syncs them.
             if tail.pending.len() > PENDING_BYTES_MAX {
                 segment.write_pending(&tail.pending, tail.offset)?;
                 tail.pending.clear();
@@ -694,7 +696,7 @@ impl Log {
         };
         let mut rest = body.to_vec();
         loop {
-            // The next piece: bytes of the body up to a piece's length.
+            // The next piece: bytes of the body up to the length of a piece.
             let mut piece: Vec<&[u8]> = vec![&number];
             let mut left = PIECE_BYTES;
             while left > 0
@@ -763,13 +765,13 @@ impl Log {
         self.durable.lock().expect("no panic while held")
     }
 
-    /// Waits a little for the threads that the last sync served: it has just woken them, and they are likely to come
-    /// soon. A thread that is alone does not wait.
+    /// Waits briefly for the threads that the last sync served: it has just woken them, and they are likely to come
+    /// soon. A single thread does not wait.
     fn gather<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> MutexGuard<'a, Durable> {
         if task().is_some() {
             return durable; // in a model of threads nothing may depend on time
         }
-        // A part of what a sync takes: not much is lost if they do not come.
+        // A fraction of the duration of a sync, so that little is lost if they do not come.
         let until = Instant::now() + durable.took / 4;
         while durable.waiting < durable.group && Instant::now() < until {
             drop(durable);
@@ -846,7 +848,7 @@ impl Log {
     }
 }
 
-/// Whether there are files of a log beside the table at `path`, whatever their content.
+/// Whether files of a log exist for the table at `path`, whatever their content.
 pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
     (0..SLOT_COUNT).any(|slot| storage.open(&slot_path(path, slot), Mode::Read).is_ok())
 }
@@ -865,7 +867,7 @@ pub(crate) fn count_records(storage: &dyn Storage, path: &Path, table_id: u64, s
     Ok(records)
 }
 
-/// What of a record does not depend on the record before it.
+/// The parts of a record that do not depend on the record before it.
 struct Head {
     /// Kind and length.
     word: [u8; 4],
@@ -888,7 +890,7 @@ impl Head {
         Head { word, own }
     }
 
-    /// The header of the record, and its checksum, after one with the checksum `chain`.
+    /// The header and the checksum of the record when it follows one with the checksum `chain`.
     #[inline]
     fn after(&self, chain: u32) -> ([u8; RECORD_HEADER_BYTES], u32) {
         let sum = chained(chain, self.own);
@@ -899,9 +901,10 @@ impl Head {
     }
 }
 
-/// The checksum of a record whose own bytes have the checksum `own`, after one with the checksum `chain`.
+/// The checksum of a record that follows one with the checksum `chain`; `own` is the checksum of the record's own
+/// bytes.
 ///
-/// Threads compute `own` side by side, however long the record; only this is done one after another.
+/// Threads compute `own` in parallel, however long the record; only this step is done one record at a time.
 #[inline]
 fn chained(chain: u32, own: u32) -> u32 {
     crc32c_of_word(chain, own)

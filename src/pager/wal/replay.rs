@@ -1,9 +1,9 @@
 //! Reads the log after a crash, block by block.
 //!
 //! ```text
-//! read         a part of a segment -> its complete records, in order; one in pieces is put together first
+//! read         a part of a segment -> its complete records, in order; one in pieces is assembled first
 //! end          at the first incomplete record; then the segment that continues exactly there, if there is one
-//! end_before   the same before a record of the last block, whose value the disk lost
+//! end_before   ends the replay before a record of the last block whose value the disk lost
 //! ```
 //!
 //! A replay starts after the last checkpoint, with the segment that began at it, then those that continue it, record
@@ -11,7 +11,7 @@
 //! the table's file, but was not synced before the power was lost, is incomplete as well.
 //!
 //! Cost: one pass over the log.
-//! Not here: the meaning of records (`table/wal_record.rs`), and how their changes are made (`table/replay.rs`).
+//! Not here: the meaning of records (`table/wal_record.rs`), and how their changes are applied (`table/replay.rs`).
 
 use super::segment::{End, Header, RECORDS_START, SLOT_COUNT, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Block {
     /// A part of the segment.
     bytes: Vec<u8>,
-    /// Bytes that are elsewhere: bodies put together from pieces, and what [`keep`](Self::keep) adds.
+    /// Other bytes: bodies assembled from pieces, and what [`keep`](Self::keep) adds.
     kept: Vec<Vec<u8>>,
     records: Vec<Record>,
 }
@@ -41,10 +41,10 @@ struct Record {
     chain: u32,
 }
 
-/// Where in a block some bytes are.
+/// The location of some bytes in a block.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {
-    /// 0: the part of the segment; from 1 on, `kept`.
+    /// 0: the part of the segment; n: entry n - 1 of `kept`.
     source: u32,
     start: usize,
     len: usize,
@@ -79,14 +79,14 @@ impl Block {
     }
 
     fn clear(&mut self) {
-        // The bytes stay: they are overwritten.
+        // The bytes are not cleared, since they are overwritten.
         self.kept.clear();
         self.records.clear();
     }
 }
 
 impl Place {
-    /// The place of `part`, which is a part of `whole`, the bytes of this place.
+    /// The place of `part`, a part of `whole`. This place is that of `whole`.
     #[inline]
     pub(crate) fn of_part(self, whole: &[u8], part: &[u8]) -> Place {
         let before = part.as_ptr().addr() - whole.as_ptr().addr();
@@ -94,7 +94,7 @@ impl Place {
     }
 }
 
-/// How much a block has at most, beyond one record.
+/// The maximum size of a block, which its last record may exceed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLimits {
     pub bytes: usize,
@@ -104,7 +104,7 @@ pub(crate) struct BlockLimits {
 /// The result of a replay.
 #[derive(Default)]
 pub(super) struct Replayed {
-    /// The last segment, its slot, and where its records end.
+    /// The last segment, its slot, and the end of its records.
     pub last: Option<(Header, u8, End)>,
     /// The replayed segments: slot and number.
     pub needed: Vec<(u8, u64)>,
@@ -115,7 +115,7 @@ pub(super) struct Replayed {
     pub records: u64,
 }
 
-/// A segment that was found.
+/// A segment found on disk.
 struct Found {
     header: Header,
     slot: u8,
@@ -124,7 +124,7 @@ struct Found {
 }
 
 impl Found {
-    /// Whether this segment directly follows that checkpoint or segment.
+    /// Whether this segment directly follows segment `last`, or checkpoint `sequence` if there is none.
     fn continues(&self, sequence: u64, last: Option<&End>) -> bool {
         match last {
             // The segment began at the checkpoint, or later, if nothing was logged in between.
@@ -137,7 +137,7 @@ impl Found {
     }
 }
 
-/// The segments of this table beside it. Others are left over from a table of the same name.
+/// Finds the segments of this table. Others are left over from a table of the same name.
 fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for slot in 0..SLOT_COUNT {
@@ -160,7 +160,7 @@ pub(crate) struct Reader {
     /// The number of the checkpoint.
     sequence: u64,
     current: Option<Current>,
-    /// Bytes to read at once.
+    /// Bytes to read at a time.
     read_bytes: usize,
     replayed: Replayed,
 }
@@ -174,8 +174,9 @@ impl Reader {
         Ok(Reader { found, sequence, current: None, read_bytes: READ_BYTES_MIN, replayed })
     }
 
-    /// Reads the next records into `block`; `false`, and none, at the end of the log. `room` is how much of a block's
-    /// bytes a record of that kind and body takes beside its own: the block ends with the record that exceeds them.
+    /// Reads the next records into `block`. Returns false, with no records, at the end of the log. `room` returns how
+    /// much of a block's bytes a record of a kind and body takes in addition to its own: the block ends with the record
+    /// that exceeds its limit.
     ///
     /// After an error the block has the records before it.
     pub(crate) fn read(
@@ -203,7 +204,7 @@ impl Reader {
             let filled = current.fill(block, self.read_bytes, limits, &room);
             self.replayed.records += block.records.len() as u64;
             filled?;
-            // Where blocks end early, for the room that their records take, the rest is read again.
+            // If blocks end early, because their records need so much room, the rest is read again with the next block.
             let read_well = current.at - from > self.read_bytes as u64 / 2;
             let bytes = if read_well { 2 * self.read_bytes } else { self.read_bytes / 2 };
             self.read_bytes = bytes.min(limits.bytes).max(READ_BYTES_MIN);
@@ -217,7 +218,7 @@ impl Reader {
         next.map(|index| Current::new(self.found.remove(index))).transpose()
     }
 
-    /// Ends the log before record `index` of `block`, the last one read.
+    /// Ends the log before record `index` of `block`, which must be the block read last.
     pub(crate) fn end_before(&mut self, block: &Block, index: usize) {
         let current = self.current.as_mut().expect("a block is of the current segment");
         (current.at, current.chain, current.ended) = (block.records[index].at, block.records[index].chain, true);
@@ -232,18 +233,18 @@ impl Reader {
         self.replayed.last = Some((segment.header, segment.slot, end));
     }
 
-    /// What was read, after [`read`](Self::read) has found the end.
+    /// The result, once [`read`](Self::read) has found the end.
     pub(super) fn replayed(self) -> Replayed {
         self.replayed
     }
 }
 
-/// A segment of more bytes is read in blocks of the largest size from its start. Those of a shorter one grow, as it may
-/// have few records.
+/// Segments with more bytes are read in blocks of the maximum size from the start. Blocks of shorter segments grow
+/// gradually, since these may have few records.
 const LONG_BYTES: u64 = 16 << 20;
-/// Bytes that the disk is asked for ahead of a block.
+/// Bytes that the disk is asked to read ahead of a block.
 const AHEAD_BYTES: u64 = 8 << 20;
-/// A longest record fits in.
+/// Enough for the longest record.
 const READ_BYTES_MIN: usize = RECORD_HEADER_BYTES + BODY_BYTES_MAX;
 
 /// The segment that is being read.
@@ -253,9 +254,9 @@ struct Current {
     /// Offset of the next record, and the checksum of the one before.
     at: u64,
     chain: u32,
-    /// No complete record follows.
+    /// Whether no complete record follows.
     ended: bool,
-    /// By their numbers, the first pieces of records.
+    /// The pieces read so far of unfinished records, by record number.
     pieces: HashMap<[u8; PIECE_HEADER_BYTES], Vec<u8>>,
 }
 
@@ -266,7 +267,8 @@ impl Current {
         Ok(Current { segment, file_bytes, at: RECORDS_START, chain, ended: false, pieces: HashMap::new() })
     }
 
-    /// Reads `bytes` bytes, and adds their records to `block`, which has none. It stays empty where all are pieces.
+    /// Reads `bytes` bytes, and adds their records to `block`, which must have none. It stays empty if all of them are
+    /// pieces.
     fn fill(
         &mut self,
         block: &mut Block,
@@ -291,7 +293,7 @@ impl Current {
                 return Ok(());
             };
             let Some(computed) = computed else {
-                // The rest of the record is not in the block; perhaps it is not in the file either.
+                // The rest of the record is not in the block, and perhaps not in the file either.
                 self.ended = bytes as u64 == rest || planted(Bug::BlockEndsLog);
                 return Ok(());
             };
@@ -300,7 +302,7 @@ impl Current {
             self.chain = computed;
             let mut body = Place { source: 0, start: place + RECORD_HEADER_BYTES, len };
             match kind {
-                // The process that wrote them is gone, and its record numbers are used again.
+                // The process that wrote these pieces is gone, and later records reuse its record numbers.
                 RESUMED => self.pieces.clear(),
                 PIECE => {
                     let piece = block.bytes(body).split_first_chunk();
@@ -324,8 +326,8 @@ impl Current {
     }
 }
 
-/// Kind and length of the record at the start of `bytes`, and its checksum, if they have all of it, after one with the
-/// checksum `chain`. `None` where there is no record.
+/// Kind and length of the record at the start of `bytes`, which follows one with the checksum `chain`. Also its own
+/// checksum, if `bytes` has all of it. `None` if there is no record.
 #[inline]
 fn next_record(bytes: &[u8], chain: u32) -> Option<(u8, usize, Option<u32>)> {
     let Some(head) = bytes.get(..RECORD_HEADER_BYTES) else { return Some((0, 0, None)) };

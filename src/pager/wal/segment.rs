@@ -4,13 +4,13 @@
 //! header | copy of the header | zeros | record | record | ... | zeros, or the content of an earlier use of the file
 //! ```
 //!
-//! The header is in each of the first two sectors, written one after the other before any record; the second first
-//! where that one is already damaged. So a write that damages one copy leaves the other: that of the file's earlier
-//! use, or zeros. Where there are acknowledged records, there are two copies.
+//! The header is in each of the first two sectors. Both are written before any record, one after the other; the second
+//! one first if that copy is already damaged. So a write that damages one copy leaves the other intact: it is that of
+//! the file's earlier use, or zeros. If there are acknowledged records, both copies exist.
 //!
 //! A segment continues the one before it: its header has the end of that one, so a replay that did not reach this end
-//! stops there. Files are reused for later segments; old content does not match the chain of checksums, which starts
-//! with that of the header, and the header has a random number in it.
+//! stops there. Files are reused for later segments. Old content does not match the chain of checksums, which starts
+//! with that of the header, since each header has a random number in it.
 //!
 //! Format: docs/format.md, "Write-ahead log".
 
@@ -34,7 +34,7 @@ const HEADER_BYTES: usize = 64;
 const SECOND_HEADER: u64 = 512;
 /// Offset of the first record. On disk.
 pub(super) const RECORDS_START: u64 = 4096;
-/// Files a log can have: two in turn, more after crashes and beside a backup.
+/// Maximum number of files of a log: two in turn, more after crashes and during a backup.
 pub(super) const SLOT_COUNT: u8 = 8;
 
 /// The end of a segment: its number, the offset after its last record, the checksum of that record.
@@ -49,7 +49,7 @@ pub(super) struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub table_id: u64,
-    /// A checkpoint of this number is the state before the segment's first record.
+    /// The state before the segment's first record is the checkpoint of this number.
     pub number: u64,
     /// The end of the segment before; all zero if there is none.
     pub before: End,
@@ -77,8 +77,8 @@ impl Header {
         if planted(Bug::SameSalt) { 0 } else { u32_at(&self.to_bytes(), 60) }
     }
 
-    /// `None` where there is no header: its writer did not complete it. Where both copies are damaged that is an
-    /// error, as acknowledged records may follow them.
+    /// Reads the header. Returns `None` if there is none: its writer did not complete it. If both copies are damaged
+    /// that is an error, as acknowledged records may follow them.
     pub(super) fn read(path: &Path, file: &dyn File) -> Result<Option<Header>> {
         let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         if len < RECORDS_START {
@@ -90,8 +90,8 @@ impl Header {
             Err(e) if e.kind() == ErrorKind::Version => return first,
             _ => {}
         }
-        // Report what is wrong with the first copy if there is no second. Where the first never reached the disk, no
-        // record was acknowledged, though the second may have been written in part.
+        // If there is no second copy, report what is wrong with the first. If the first never reached the disk, no
+        // record was acknowledged, although the second may have been written in part.
         match Self::read_copy(path, file, SECOND_HEADER) {
             Err(e) if e.kind() != ErrorKind::Io => first,
             second => second,
@@ -126,7 +126,7 @@ impl Header {
             .with_hint("Open the table once with the version that wrote it."));
         }
         let before = End { number: u64_at(&bytes, 32), offset: u64_at(&bytes, 40), chain: u32_at(&bytes, 12) };
-        // New numbers are above all existing ones, so a segment that continues nothing now never will.
+        // New numbers are above all existing ones, so a segment cannot continue one with a higher number.
         if number > NUMBER_MAX || number <= before.number {
             return damaged(format!("it has number {number} and comes after {}", before.number));
         }
@@ -143,21 +143,21 @@ pub(super) struct Segment {
     /// Maximum length in bytes. It may grow up to `capacity_max`.
     capacity: AtomicU64,
     capacity_max: u64,
-    /// The position of its first byte in the log, counted from the open of the table.
+    /// The position of its first byte in the log, counted from when the table was opened.
     pub start: u64,
-    /// Bytes that were written once, so that rewriting them needs no space and no change of the file's metadata.
+    /// Bytes that were written once: rewriting them needs no space and no change of the file's metadata.
     written: AtomicU64,
     /// Whether its name is durable.
     named: AtomicBool,
 }
 
-/// The file of slot `slot` beside the table at `path`.
+/// The path of the file of slot `slot` of the table at `path`.
 pub(super) fn slot_path(path: &Path, slot: u8) -> PathBuf {
     with_suffix(path, &format!("-log{slot}"))
 }
 
-/// Whether the file at `path` does not belong to table `table_id` but may belong to another: another handle has it
-/// open, or it has another table's header.
+/// Whether the file at `path` may belong to a table other than `table_id`: another handle has it open, or it has
+/// another table's header.
 pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Result<bool> {
     let fail = |e| Error::io(path, "read the log segment", e);
     let file = match storage.open(path, Mode::Read) {
@@ -167,7 +167,8 @@ pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Re
     Ok(file.is_locked().map_err(fail)? || names_another(path, file.as_ref(), table_id)?)
 }
 
-/// Whether it has a header of another table. Damage and later versions were errors at the open, or belong to no table.
+/// Whether the file has a header of another table. Damage and later versions either were errors at the open, or are in
+/// files that belong to no table.
 fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
     match Header::read(path, file) {
         Err(e) if e.kind() == ErrorKind::Io => Err(e),
@@ -180,17 +181,17 @@ fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
 pub(super) struct Shape {
     pub slot: u8,
     pub capacity: u64,
-    /// What it may grow to.
+    /// The length that it may grow to.
     pub capacity_max: u64,
     pub start: u64,
-    /// Stores reach the kernel at once.
+    /// Whether stores go to a mapping, and so reach the kernel at once.
     pub mapped: bool,
 }
 
 impl Segment {
-    /// Begins a segment in the file of a slot that this table does not need. `None` where another table has it open or
-    /// has records in it: one that had this name before, and was renamed. The file has the owner and permissions of
-    /// `like`, the table's, since it will have the same pairs.
+    /// Begins a segment in the file of a slot that this table does not need. Returns `None` if another table has it
+    /// open or has records in it: one that had this name before, and was renamed. The file gets the owner and
+    /// permissions of `like`, the table's file, since it will contain the same pairs.
     pub(super) fn begin(
         storage: &dyn Storage,
         table: &Path,
@@ -206,7 +207,8 @@ impl Segment {
         }
         take_access_of(file.as_ref(), like).map_err(|e| Error::io(&path, "set the owner and permissions of", e))?;
         let segment = Self::new(file, path, header, shape)?;
-        // A damaged copy is written first: so however often this is interrupted, one copy is valid or zeros.
+        // A damaged copy is written first, so that one copy is always valid or zeros, however often this is
+        // interrupted.
         let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {
             Err(e) if e.kind() == ErrorKind::Io => return Err(e),
             second => second.is_err(),
@@ -247,7 +249,7 @@ impl Segment {
         };
         segment.write_zeros(RECORDS_START)?;
         if shape.mapped {
-            // Addresses alone: pages are made ready as they are needed.
+            // Only reserves addresses: pages are made ready as they are needed.
             segment.map = segment.file.map(segment.capacity_max).map_err(|e| Error::io(&segment.path, "map", e))?;
         }
         Ok(segment)
@@ -258,16 +260,16 @@ impl Segment {
         self.capacity.load(Relaxed)
     }
 
-    /// Raises the maximum length to `bytes`, or as far as it goes. Returns what it is now.
+    /// Raises the maximum length to `bytes`, or as far as possible. Returns the new maximum.
     pub(super) fn grow(&self, bytes: u64) -> u64 {
         self.capacity.fetch_max(bytes.min(self.capacity_max), Relaxed);
         self.capacity()
     }
 
-    /// Makes bytes `from..to` writable without an error except one of the device.
+    /// Makes bytes `from..to` writable: afterwards only the device can cause an error.
     pub(super) fn prepare(&self, from: u64, to: u64) -> Result<()> {
         if to > self.written.load(Relaxed) {
-            // Otherwise the zeros would make it longer again, over a hole that ends every replay.
+            // If the file was cut, the zeros would make it longer again, over a hole that ends every replay.
             self.check_length()?;
             self.write_zeros(to)?;
         }
@@ -277,8 +279,8 @@ impl Segment {
         }
     }
 
-    /// Fills the file with zeros up to `to`. Blocks that were written once are overwritten later without a metadata
-    /// change of the file system, which halves the cost of a sync (docs/benchmarks.md).
+    /// Fills the file with zeros up to `to`. Overwriting blocks that were written once changes no metadata of the file
+    /// system, which halves the cost of a sync (docs/benchmarks.md).
     fn write_zeros(&self, to: u64) -> Result<()> {
         const ZEROS: &[u8] = &[0; 1 << 16];
         let mut at = self.written.load(Relaxed);
@@ -295,12 +297,12 @@ impl Segment {
 
     /// Writes bytes that end at `end`.
     pub(super) fn write_pending(&self, bytes: &[u8], end: u64) -> Result<()> {
-        // Otherwise they could make a file that was cut as long as before.
+        // If the file was cut, the bytes could make it as long as before.
         self.check_length()?;
         self.write(bytes, end - bytes.len() as u64)
     }
 
-    /// Writes bytes with a call.
+    /// Writes bytes with a system call.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.file.write_at(bytes, at).map_err(|e| Error::io(&self.path, "write to", e))
     }
@@ -332,12 +334,12 @@ impl Segment {
         if self.map.is_some() { Err(self.why_not_stored(&[bytes], at)) } else { self.write(bytes, at) }
     }
 
-    /// The error of a failed store: a call that writes the same bytes gets a more precise one.
+    /// The error of a failed store. A system call that writes the same bytes may return a more precise one.
     #[cold]
     fn why_not_stored(&self, parts: &[&[u8]], at: u64) -> Error {
         match self.check_length().and_then(|()| self.write(&parts.concat(), at)) {
             Err(e) => e,
-            // Still an error: where a page of memory failed, the records before this one may be lost with it.
+            // Still an error: if a page of memory failed, the records before this one may be lost with it.
             Ok(()) => Error::new(
                 ErrorKind::Io,
                 format!(
@@ -349,12 +351,13 @@ impl Segment {
         }
     }
 
-    /// An error where another program has cut the file.
+    /// Fails if another program has cut the file.
     ///
-    /// Not asked after each store into the mapping, as a call takes as long as the rest of a put. What a cut takes is
-    /// lost whether it was stored before the cut or after it, so no answer of a put could promise more. A cut goes
-    /// unnoticed only while stores go to the rest of the page in which the file now ends; the next page is a fault, a
-    /// growth or a sync asks here, and a checkpoint has the writes without the log.
+    /// Not called after each store into the mapping, since a system call takes as long as the rest of a put. The bytes
+    /// that were cut off are lost whether they were stored before or after the cut, so checking each put could promise
+    /// no more. A cut stays unnoticed only while stores go to the rest of the page in which the file now ends. A store
+    /// to the next page is a fault, and a growth or a sync calls this function. A checkpoint contains the writes
+    /// without the log.
     fn check_length(&self) -> Result<()> {
         let written = self.written.load(Relaxed);
         let len = self.file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))?;

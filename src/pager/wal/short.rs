@@ -1,23 +1,23 @@
-//! Short records: put together on the stack, so that checksum and store are one pass each.
+//! Short records, assembled on the stack, so that checksum and store are one pass each.
 //!
 //! Not here: the checksum (`checksum.rs`), longer records and where a record goes (`mod.rs`).
 
 use super::RECORD_HEADER_BYTES;
 use crate::checksum::crc32c_of_short;
 
-/// Longest body of a record that is put together. Most are shorter; the place is filled with zeros first.
+/// Longest body of a record that is assembled on the stack. Most are shorter; the buffer is filled with zeros first.
 pub(super) const SHORT_BODY_BYTES: usize = 120;
 
-/// A short record that is put together, but for its checksum.
+/// A short record, assembled except for its checksum.
 pub(crate) struct Short {
     pub(super) record: [u8; RECORD_HEADER_BYTES + SHORT_BODY_BYTES],
     pub(super) len: usize,
-    /// Checksum of what does not depend on the record before.
+    /// The checksum of what does not depend on the record before.
     pub(super) own: u32,
 }
 
 impl Short {
-    /// The record with this word of kind and length, and a body of at most [`SHORT_BODY_BYTES`] in parts.
+    /// The record of this kind and length, encoded as `word`, and with a body of at most [`SHORT_BODY_BYTES`] in parts.
     #[inline(always)]
     pub(super) fn new(word: [u8; 4], body: &[&[u8]]) -> Short {
         let mut record = [0; _];
@@ -32,7 +32,7 @@ impl Short {
     }
 }
 
-/// Copies a part of a record to the start of `to`. No call for a length, a key or a short value.
+/// Copies a part of a record to the start of `to`. Lengths, keys and short values are copied without a function call.
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8]) {
     let to = &mut to[..from.len()];
@@ -43,7 +43,7 @@ fn copy(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes, which may overlap. `false` where there are fewer.
+/// Copies the first and the last `N` bytes, which may overlap. Returns false if there are fewer.
 #[inline(always)]
 fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };

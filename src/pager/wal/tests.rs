@@ -1,9 +1,9 @@
-//! Segments that grow with their table, or that another program cuts.
+//! Tests of segments that grow with their table, or that another program cuts.
 
 use super::*;
 use crate::io::simulated::{Simulated, State};
 
-/// Reads all records, which have to be those of `record`, in order. Returns their number.
+/// Reads all records, which must be those of `record`, in order. Returns their number.
 fn read_all(log: &Log) -> u32 {
     let (mut reader, mut block, mut count) = (log.reader().unwrap(), Block::default(), 0);
     let limits = BlockLimits { bytes: 1 << 20, records: usize::MAX };
@@ -29,7 +29,7 @@ fn log_for(safety: Safety, disk: &Arc<Simulated>, file: &Arc<dyn File>, log_byte
     Log::new(storage, Path::new("table"), file.clone(), 7, 1, Some(safety), log_bytes)
 }
 
-/// Adds records until the segment is full; returns how many the log has then.
+/// Adds records until the segment is full. Returns the number of records that the log then has.
 fn fill(log: &Log, mut count: u32) -> u32 {
     while let Some(mut room) = log.reserve(record_bytes(record(0).len())).unwrap() {
         log.append(&mut room, 1, &[&record(count)]).unwrap();
@@ -53,7 +53,7 @@ fn a_segment_grows_with_the_table_up_to_twice_its_length_and_a_replay_has_all_of
     let large = fill(&growing, small);
     let of_segment = |segments: u64| (segments * SEGMENT_BYTES - RECORDS_START) / record_bytes(record(0).len());
     assert_eq!((u64::from(small), u64::from(large)), (of_segment(1), of_segment(2)));
-    // No further.
+    // It does not grow further.
     growing.grow(LARGE_TABLE_BYTES);
     assert_eq!(fill(&growing, large), large);
     drop(growing);
@@ -81,7 +81,7 @@ fn a_sync_does_not_write_over_the_hole_that_another_program_cut_into_a_full_segm
     let segment = disk.open(Path::new("table-log0"), Mode::Write).unwrap();
     assert_eq!(segment.len().unwrap(), segment_bytes);
     segment.set_len(RECORDS_START).unwrap();
-    // The last records end where the file ended.
+    // The last records end where the file now ends.
     let error = log.sync().unwrap_err();
     assert!(error.message().contains("another program cut it"), "{error}");
 }
