@@ -69,7 +69,7 @@ impl<'a> Salvage<'a> {
                 return self.lose(name, format!("{len} units are not in the file; its pairs are lost"));
             }
             if !self.reach(u64::from(len) * unit_bytes) {
-                return self.lose(name, "references lead in a circle; its pairs are lost");
+                return self.lose(name, "references form a cycle; its pairs are lost");
             }
             let state = self.file.read(frame as u32, &mut frame_bytes);
             self.report_notes()?;
@@ -166,7 +166,7 @@ impl<'a> Salvage<'a> {
             return (0, Err(format!("{len} bytes in {capacity} units from unit {unit} on are not in the file")));
         }
         if !self.reach(len) {
-            return (0, Err("too many references lead to one place".into()));
+            return (0, Err("too many references lead to the same bytes".into()));
         }
         let (mut address, end) = (unit * unit_bytes, unit * unit_bytes + len);
         let mut proved = true;
