@@ -1,8 +1,9 @@
 //! The filter section, built while records pass in hash order.
 //!
 //! Several segments are solved at once, one per thread; their slots wait in a [`NumberList`] until the pages are
-//! written. Memory: [`SEGMENT_BUILD_BYTES`](filter::SEGMENT_BUILD_BYTES) per thread, a list for slots, 16 bytes per
-//! segment (`memory.rs`).
+//! written.
+//! Memory: [`SEGMENT_BUILD_BYTES`](filter::SEGMENT_BUILD_BYTES) per thread, a list for slots, 16 bytes per segment
+//! (`memory.rs`).
 
 use super::memory::Shares;
 use super::numbers::NumberList;

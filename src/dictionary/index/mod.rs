@@ -299,7 +299,7 @@ impl LoadedIndex {
         }
     }
 
-    /// Its own figures, a name and a number each.
+    /// Figures of this kind of index, as names and numbers.
     pub fn details(&self) -> Vec<(&'static str, f64)> {
         match self {
             LoadedIndex::Page(index, words) => {
@@ -340,13 +340,13 @@ impl LoadedIndex {
     }
 }
 
-/// A page index for just these pages.
+/// Opens a page index, which must be for exactly this many pages.
 pub(crate) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
     let index = PageIndex::open(words.get())?;
     if index.pages() == pages { Ok(index) } else { Err(format!("an index of {} pages for {pages}", index.pages())) }
 }
 
-/// A filter for no more keys than these pairs.
+/// Opens a filter, which must be for no more keys than these pairs.
 pub(crate) fn open_filter(words: &Words, pairs: u64) -> Result<Filter, String> {
     let filter = Filter::open(words.get())?;
     if filter.keys() <= pairs { Ok(filter) } else { Err(format!("a filter of {} keys for {pairs}", filter.keys())) }

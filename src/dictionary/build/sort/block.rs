@@ -11,8 +11,8 @@
 //! The checksum covers the rest of the block, the file number and the offset, so a misplaced block is detected. No hash
 //! is stored: computing it again costs less than writing and reading it.
 //!
-//! Temporary files are read only by the version that wrote them, so nothing here is a permanent format. Not here: which
-//! records go where (`mod.rs`), files (`spill.rs`).
+//! Temporary files are read only by the version that wrote them, so nothing here is a permanent format.
+//! Not here: which records go where (`mod.rs`), files (`spill.rs`).
 
 use super::lengths::Fixed;
 use crate::checksum::crc32c_append;

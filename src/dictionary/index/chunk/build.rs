@@ -4,8 +4,8 @@
 //! builder keeps each chunk's first position, and how many leading bits that shares with the position before it; this
 //! number determines which chunks are tied.
 //!
-//! Memory: the section itself, and nine bytes per chunk. Not here: the search for seeds (`solve.rs`), the layout of a
-//! section (`layout.rs`).
+//! Memory: the section itself, and nine bytes per chunk.
+//! Not here: the search for seeds (`solve.rs`), the layout of a section (`layout.rs`).
 
 use super::layout::{ESCAPE, HEAD_BITS, HEADER_WORDS, SEPARATOR_BITS, SectionHeader, SectionLayout, put_bits};
 use super::options::ChunkOptions;

@@ -10,8 +10,8 @@
 //! position. If these do not distinguish it from the last position before it, the chunk is *tied*: it is listed among
 //! the ties with its full first position.
 //!
-//! Strings of bits start at the low end of a word and continue in the next word. Not here: how a bucket's start is
-//! computed (`build.rs`), how it is used to find a chunk (`locate.rs`).
+//! Strings of bits start at the low end of a word and continue in the next word.
+//! Not here: how a bucket's start is computed (`build.rs`), how it is used to find a chunk (`locate.rs`).
 
 use super::options::cut;
 use super::shape::{Budgets, TreeShape};

@@ -6,8 +6,10 @@
 //! the next two levels.
 //!
 //! Everything in a section is untrusted: its length is checked once, and values read from it are limited to the valid
-//! range. Cost: dependent steps of about 20 cycles each; [`Chunks::locate_many`] takes [`LANES`] positions through them
-//! together. Not here: absent positions, which get an arbitrary rank.
+//! range.
+//! Cost: dependent steps of about 20 cycles each; [`Chunks::locate_many`] takes [`LANES`] positions through them
+//! together.
+//! Not here: absent positions, which get an arbitrary rank.
 
 use super::build::separator;
 use super::layout::{ESCAPE, HEADER_WORDS, SEPARATOR_BITS, SectionLayout, window};

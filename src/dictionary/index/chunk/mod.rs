@@ -19,9 +19,9 @@
 //! whose search takes too long, is an *escape*: it stays in hash order, and a lookup gets all its ranks.
 //!
 //! Cost: [`Effort`]; a lookup reads in two places, a table of n / 4096 entries and the chunk's 100 to 220 bytes.
-//! Source: Lehmann, Sanders, Walzer & Ziegler 2025, "Combined Search and Encoding for Seeds" (consensus). Differs:
-//! chunks of hash-consecutive keys, level order, budgets in units of 1/16 bit. Not here: files, keys, records; a
-//! position that is not in the dictionary gets an arbitrary range within it.
+//! Source: Lehmann, Sanders, Walzer & Ziegler 2025, "Combined Search and Encoding for Seeds" (consensus).
+//! Differs: chunks of hash-consecutive keys, level order, budgets in units of 1/16 bit.
+//! Not here: files, keys, records; a position that is not in the dictionary gets an arbitrary range within it.
 
 mod build;
 mod layout;
