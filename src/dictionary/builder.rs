@@ -221,7 +221,7 @@ impl DictionaryBuilder {
         Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
-    /// The simulated disk to build on.
+    /// The storage to build on, for tests.
     #[cfg(test)]
     pub(crate) fn storage(mut self, storage: Arc<dyn crate::io::Storage>) -> Self {
         self.plan.storage = storage;

@@ -3,10 +3,10 @@
 //! ```text
 //! cursor   14 bits: the first slot of a file | 49 bits: the high part of a position in it        0: begin, or the end
 //! ```
+//!
 //! A step returns either all pairs that share the high part of a position or none of them, so the number alone
 //! determines where the next step begins. It remains valid after an update, which may move pairs within a file but
 //! keeps their order.
-//! means the same after an update, which may change what lies where in a file but not the order.
 
 use super::handle::Dictionary;
 use super::read::long::ValueAt;

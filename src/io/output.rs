@@ -1,9 +1,9 @@
 //! Files that a program writes as output: reports, pages, recordings.
 //!
 //! ```text
-//! a regular file, or none   a new file beside it -> writes -> finish: sync, rename over it; owner and permissions kept
+//! a regular file, or none   a new file next to it -> writes -> finish: sync, rename over it; owner and permissions kept
 //! a symbolic link           what it leads to
-//! a device, a pipe, a descriptor such as /dev/stdout   each write goes through at once
+//! a device, a pipe, a descriptor such as /dev/stdout   written directly
 //! ```
 //!
 //! Not here: tables and dictionaries, which get the same guarantee from `atomic.rs`.

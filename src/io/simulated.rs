@@ -9,7 +9,7 @@
 //! create, remove, rename -> names + pending names -- sync_names --> durable names
 //! crash: State::survivors(kind) = durable, and of the pending what `kind` says
 //! fault: call n fails, once or from there on, as a Fault says; or the disk is full (room.rs)
-//! mapping: a store is an event too, but cannot fail; a crash may come in the midst of one
+//! mapping: a store is an event too, but cannot fail; a crash may interrupt one
 //! ```
 //!
 //! A sector of 512 bytes is written as a whole or not at all. If it is unsynced, the disk may have the old version, any

@@ -114,7 +114,7 @@ impl Window for FileWindow {
         // A short value is copied as a whole word if the file has one there; the extra bytes are ignored.
         let copied = if self.at(from, WORD_BYTES).is_some() { count.max(WORD_BYTES) } else { count };
         to.reserve(copied);
-        // SAFETY: as in `copy`; the vector has room for `copied` bytes behind its own, just reserved.
+        // SAFETY: as in `copy`; the vector has room for `copied` bytes after its own, just reserved.
         unsafe { racing::copy_out(start, to.spare_capacity_mut().as_mut_ptr().cast(), copied) };
         if self.0.failed() {
             return false;

@@ -9,7 +9,7 @@
 //! belongs to the bucket it was found in. Where the checksums themselves are damaged, self-consistent pages are
 //! accepted, and their pairs are reported as unverified. Nothing else is returned.
 //!
-//! The file is only read, no file is created beside it, and memory is bounded: the current frame, one pair, one
+//! The file is only read, no file is created next to it, and memory is bounded: the current frame, one pair, one
 //! bucket's keys. The file's length bounds every loop along references.
 //!
 //! Not here: frames and their checksums (`pager/damaged_file.rs`), every fault of a file that opens
@@ -69,7 +69,7 @@ pub struct SalvageReport {
     pub verified: u64,
     /// Unverified pairs.
     pub unverified: u64,
-    /// Number of pairs according to the header; `None` where it is damaged.
+    /// Number of pairs according to the header; `None` if that is damaged.
     pub counted: Option<u64>,
     /// Buckets lost with their primary pages.
     pub lost_buckets: u64,

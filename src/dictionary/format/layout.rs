@@ -34,7 +34,7 @@ impl Layout {
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Compression {
-    /// Uncompressed: one read gives the bytes of a value.
+    /// Uncompressed: one read returns the bytes of a value.
     #[default]
     None = 0, // on disk
     /// LZ4, in blocks of 16 KiB by default.

@@ -6,7 +6,7 @@
 //! an open one, its words in memory or mapped. A kind returns pages, or ranks (the numbers of records). Ranks are
 //! converted to pages by arithmetic if records have one size, otherwise with a second section.
 //!
-//! | kind | gives | bits | source |
+//! | kind | returns | bits | source |
 //! |---|---|---|---|
 //! | `page` | pages | 6.2 a page | PaCHash: Kurpicz, Lehmann & Sanders 2023 |
 //! | `trie` | the rank, or the block of ranks | 2.5 a key, or less | Lim, Andersen & Kaminsky 2013 |

@@ -8,7 +8,7 @@
 //! * the weight of L in 1..C is max(1, floor(P(C, L) / 2^88)), that of 0 is max(1, floor((P(C, 0) + P(C, C)) / 2^88)):
 //!   the binomial probability in units of 2^-32;
 //! * Huffman's algorithm joins the two least weights until one is left; among equal weights symbols come before joined
-//!   ones, lower symbols before higher, older joined ones before newer. It gives the lengths;
+//!   ones, lower symbols before higher, older joined ones before newer. The result is the lengths;
 //! * the codes are canonical: symbols sorted by (length, symbol) get 0, then each the one before plus 1, shifted left
 //!   by the growth in length. The most significant bit of a code comes first in the file;
 //! * above `huffman_max` keys: with d = L - floor(C/2), v = 2d where d >= 0 and -2d - 1 below, the gamma code of v + 1:
