@@ -64,7 +64,7 @@ enum State {
 }
 
 impl AtomicFile {
-    /// Opens or makes the file `path` + `suffix` and takes its lock; `None` where another process has it.
+    /// Opens or makes the file `path` + `suffix` and takes its lock; `None` if another process has it.
     ///
     /// Content, owner and permissions stay unchanged until [`begin`](Self::begin), so the caller can examine them
     /// first.

@@ -112,7 +112,7 @@ pub(crate) trait Storage: Send + Sync {
     fn remove_directory(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
-    /// The names in a directory that are valid text, in any order; empty where they cannot be listed.
+    /// The names in a directory that are valid text, in any order; empty if they cannot be listed.
     fn names_in(&self, _directory: &Path) -> Result<Vec<String>> {
         Ok(Vec::new())
     }

@@ -1,7 +1,7 @@
 //! Files that a program writes as output: reports, pages, recordings.
 //!
 //! ```text
-//! a regular file, or none   a new file next to it -> writes -> finish: sync, rename over it; owner and permissions kept
+//! a regular file, or none   a new file next to it -> writes -> finish: sync, rename over it; owner, permissions kept
 //! a symbolic link           what it leads to
 //! a device, a pipe, a descriptor such as /dev/stdout   written directly
 //! ```

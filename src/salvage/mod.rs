@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A pair is **verified** if the checksum of every frame it is in matches, it is known to be current, and its key
-//! belongs to the bucket it was found in. Where the checksums themselves are damaged, self-consistent pages are
+//! belongs to the bucket it was found in. If the checksums themselves are damaged, self-consistent pages are
 //! accepted, and their pairs are reported as unverified. Nothing else is returned.
 //!
 //! The file is only read, no file is created next to it, and memory is bounded: the current frame, one pair, one
@@ -89,7 +89,7 @@ impl SalvageReport {
         self.verified + self.unverified
     }
 
-    /// Pairs of the last checkpoint that were not found; `None` where the header, which counts them, is damaged.
+    /// Pairs of the last checkpoint that were not found; `None` if the header, which counts them, is damaged.
     pub fn missing(&self) -> Option<u64> {
         self.counted.map(|counted| counted.saturating_sub(self.pairs()))
     }

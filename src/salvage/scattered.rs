@@ -247,7 +247,7 @@ impl Salvage<'_> {
         pages
     }
 
-    /// Whether the page's keys match their stored tags, where the hash function is known.
+    /// Whether the page's keys match their stored tags, if the hash function is known.
     fn hashes_agree(&self, page: &[u8]) -> bool {
         let Some(hash) = &self.hash else { return true };
         let records = page::records(page).filter_map(|r| r.ok()).filter(|(_, r)| r.form != PAIR_IN_EXTENT);
@@ -316,7 +316,7 @@ impl Salvage<'_> {
     }
 }
 
-/// Records where to take a key from, if this is the best place so far.
+/// Records where to read a key from, if this is the best source so far.
 fn note(index: &Table, rank: u8, candidate: &Candidate<'_>) -> Result<()> {
     let key = index_key(candidate.key);
     if let Some(before) = index.get(&key)?

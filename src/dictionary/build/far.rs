@@ -63,7 +63,7 @@ impl FarFile {
     }
 }
 
-/// Where the far values of a build's records are.
+/// The sources of far values in a build.
 #[derive(Clone, Default)]
 pub(crate) struct FarSources {
     pub batch: Option<FarFile>,
