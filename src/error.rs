@@ -1,7 +1,7 @@
 //! One error type for the whole library: what happened, where, what to do.
 //!
 //! [`ErrorKind`] has stable numbers; the C codes, the program's exit status and the names of other front ends derive
-//! from them. The texts are for people and may change.
+//! from them. The messages are for people and may change.
 
 use crate::io::atomic::Failed;
 use std::fmt;
@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// An operating system error: a failed device, no permission, no such file.
     Io = 1,
-    /// No room left on the disk, or the file may not be longer (`ulimit -f`). Nothing was changed.
+    /// The disk is full, or the file has reached the length limit (`ulimit -f`). Nothing was changed.
     DiskFull = 2,
     /// A file contradicts itself: a checksum, a length, a chain.
     Corrupt = 3,
@@ -69,7 +69,7 @@ impl ErrorKind {
 
 /// An error: its kind, a message that says what happened and where, a hint that says what to do, and its cause.
 ///
-/// It displays as the message and the hint. The sentences are for people and may change; [`ErrorKind`] does not.
+/// It displays as the message followed by the hint. Both are for people and may change; [`ErrorKind`] does not.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -89,7 +89,7 @@ fn remedy_of_full_disk(source: &io::Error) -> &'static str {
 }
 
 impl Error {
-    /// `message` says what happened and where, without a full stop at its end.
+    /// `message` says what happened and where, without a full stop at the end.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         debug_assert!(!message.ends_with('.') || message.ends_with("..."), "advice is the hint: {message}");
@@ -105,13 +105,14 @@ impl Error {
         Error::corrupt(message).with_hint("Restore a backup, or salvage what can still be read.")
     }
 
-    /// Adds advice on what to do: whole sentences, without a command-line flag, since callers have other front ends.
+    /// Adds a hint on what to do: whole sentences, without command-line flags, since there are other front ends.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// An operating system error. `what` is what failed, without its object: "open", "set the length of".
+    /// An operating system error. `what` is the verb of the failed step, without its object: "open", "set the length
+    /// of".
     pub(crate) fn io(path: &Path, what: &str, source: io::Error) -> Self {
         let kind = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -136,13 +137,13 @@ impl Error {
         Error(Box::new(Inner { kind, message, hint, source: Some(source) }))
     }
 
-    /// Adds the operating system's error, for callers that ask for it. The message already explains it.
+    /// Adds the operating system's error, for callers that ask for it. The message already says what it means.
     pub(crate) fn with_source(mut self, source: io::Error) -> Self {
         self.0.source = Some(source);
         self
     }
 
-    /// Adapts the error after which a handle takes no more writes: "try again" would be wrong advice.
+    /// The error of a handle that can no longer write. Its hint replaces the advice to try again, which would not help.
     pub(crate) fn ending_writes(self) -> Self {
         match (self.kind(), &self.0.source) {
             (ErrorKind::DiskFull, Some(source)) => {
@@ -155,7 +156,7 @@ impl Error {
         }
     }
 
-    /// Adapts the error of a checkpoint that could not begin: the handle works again once there is room.
+    /// The error of a checkpoint that could not begin: the handle works again once there is disk space.
     pub(crate) fn before_checkpoint(self) -> Self {
         match (self.kind(), &self.0.source) {
             (ErrorKind::DiskFull, Some(source)) => {
@@ -200,8 +201,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The message already ends with this error, so a reporter that prints the chain repeats it. A caller that needs
-        // the `io::Error` gets it by downcast.
+        // The message already ends with the source, so a reporter that prints the whole chain repeats it. Callers that
+        // need the `io::Error` get it by downcasting.
         self.0.source.as_ref().map(|e| e as _)
     }
 }

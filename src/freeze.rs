@@ -1,25 +1,25 @@
-//! From a table to a dictionary and back.
+//! Converts a table to a dictionary and back.
 //!
-//! A table is scanned in hash order, which is the order of a dictionary, so freezing sorts nothing and writes the pairs
-//! as it reads them. Thawing puts them into a table in that order, which fills one bucket after another. Only this file
-//! uses both `table` and `dictionary`.
+//! A table is scanned in hash order, which is also the order of a dictionary, so freezing writes pairs as they come and
+//! sorts nothing. Thawing puts them into a table in the same order, which fills one bucket after another. Only this
+//! file uses both `table` and `dictionary`.
 
 use crate::dictionary::{Dictionary, DictionaryBuilder};
 use crate::error::Result;
 use crate::table::Table;
 use std::path::Path;
 
-/// Pairs put into a table with one call while thawing.
+/// Pairs per `put_many` call while thawing.
 const THAW_BATCH: usize = 256;
 
 impl Table {
-    /// Writes all pairs to a dictionary at `path`, replacing an existing one once the new one is complete. Returns
-    /// their number.
+    /// Writes all pairs to a dictionary at `path` and returns their number. An existing file is replaced once the new
+    /// one is complete.
     ///
-    /// A new file has the owner and permissions of the table's file, as far as the process may set them; one that
-    /// replaces another keeps the old owner and permissions. Its hash function is the table's, whatever `builder` sets.
-    /// Costs one scan and one write, no sort, and memory only for the index. Writers may continue: a pair that is
-    /// present throughout is in the dictionary; one that is added or removed in the meantime may be.
+    /// A new file gets the table's owner and permissions, as far as the process may set them; a file that replaces
+    /// another keeps that file's. The hash function is the table's, whatever `builder` sets. Freezing takes one scan
+    /// and one write, without a sort; only the index is held in memory. Concurrent writes are allowed: a pair that is
+    /// present throughout is included, a pair that is added or removed during the call may be.
     ///
     /// # Errors
     /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and
@@ -80,7 +80,7 @@ mod tests {
     use crate::hash::HashKind;
     use crate::table::TableOptions;
 
-    /// Freezes `table` and compares it with a build from its pairs, then thaws it.
+    /// Freezes `table`, compares the result with a dictionary built from the same pairs, then thaws it.
     fn there_and_back(table: &Table, index: Index) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("frozen.spd");

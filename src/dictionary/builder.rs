@@ -1,9 +1,9 @@
-//! Building a dictionary: options, and pairs pushed in any order or in hash order.
+//! Builds a dictionary: options, and pairs pushed in any order or in hash order.
 //!
 //! ```text
 //! DictionaryBuilder -> Build: push -> sort (build/sort) \
 //!                   -> OrderedBuild: push ---------------+-> file (build/writer.rs)
-//!                                                            or shards side by side (shards/target.rs)
+//!                                                            or several shards (shards/target.rs)
 //! ```
 //!
 //! Not here: changing a dictionary (`update.rs`).
@@ -30,7 +30,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a dictionary is built.
+/// Options for building a dictionary.
 ///
 /// # Examples
 /// ```
@@ -62,23 +62,24 @@ impl DictionaryBuilder {
         self
     }
 
-    /// A filter of so many bits a fingerprint, 8 or 16, in front of the index; by default, and for 0, none. With it a
-    /// lookup of an absent key reads no page but for one key in 256 (8 bits) or in 65,536 (16 bits).
+    /// The size of the filter's fingerprints in bits, 8 or 16; by default, and for 0, there is no filter. The filter is
+    /// checked before the index. With it a lookup of an absent key reads no page, except for one key in 256 (8 bits) or
+    /// in 65,536 (16 bits).
     ///
-    /// It takes 9.5 or 19 bits a key of the file, and of memory while the dictionary is open, and 3.3 MiB a thread
-    /// while it is built.
+    /// It takes 9.5 or 19 bits per key in the file, the same in memory while the dictionary is open, and 3.3 MiB per
+    /// thread while it is built.
     pub fn filter(mut self, bits: u32) -> Self {
         self.plan.filter_bits = bits;
         self
     }
 
-    /// Bytes of a page, which is what most lookups read: a power of two from 512 to 65,536, by default 4096.
+    /// Bytes per page, the unit that most lookups read: a power of two from 512 to 65,536, by default 4096.
     pub fn page_bytes(mut self, bytes: u32) -> Self {
         self.plan.page_bytes = bytes;
         self
     }
 
-    /// How records are compressed; by default not at all.
+    /// The compression of records; by default none.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.plan.compression = compression;
         self
@@ -104,40 +105,42 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Memory of the build, by default 1 GiB and at least 64 KiB a file: the sort, the new index, records that wait
-    /// for it. An index that would not fit is refused, before the old pairs are read in an update, and in a build when
-    /// all pairs have been taken. On top of it come about 16 MiB a file that is written, and one pair that is longer.
+    /// The memory limit of the build, by default 1 GiB and at least 64 KiB per file. It covers the sort, the new index,
+    /// and records held back for the index. An index that would not fit is an error: in an update before the old pairs
+    /// are read, in a build when all pairs have been taken. About 16 MiB per file being written come on top, and one
+    /// pair if it is longer.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.plan.memory_bytes = bytes;
         self
     }
 
-    /// Threads that sort; by default, and for 0, one a processor. With 2 and more, a thread distributes pairs to the
-    /// sort while the caller pushes the next. Beside them, whatever the number, up to three write and sync: pages, and
-    /// temporary files.
+    /// The number of threads that sort; by default, and for 0, one per processor. With 2 or more, a thread distributes
+    /// pairs to the sort while the caller pushes the next. In addition, whatever the number, up to three threads write
+    /// and sync pages and temporary files.
     pub fn threads(mut self, threads: usize) -> Self {
         self.plan.threads = threads;
         self
     }
 
-    /// What happens to a key that is given twice; by default it is an error.
+    /// What happens to a key that occurs twice; by default it is an error.
     pub fn duplicates(mut self, duplicates: Duplicates) -> Self {
         self.plan.duplicates = duplicates;
         self
     }
 
-    /// The directory of temporary files, by default that of the dictionary. They take about as many bytes as the pairs.
-    /// The dictionary itself is always written in its own directory, as a rename cannot move it between file systems.
+    /// The directory for temporary files, by default that of the dictionary. They take about as many bytes as the
+    /// pairs. The dictionary itself is always written in its own directory, as a rename cannot move it between file
+    /// systems.
     pub fn temporary_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.plan.temporary_directory = Some(directory.into());
         self
     }
 
     /// Keeps the temporary files of a build that fails or is killed, so that a later build with the same `identity`
-    /// goes on from them. The caller chooses a number that identifies the source and the options. See
+    /// continues from them. The caller chooses a number that identifies the source and the options. See
     /// [`Build::resumed_pairs`].
     ///
-    /// By default temporary files have no names, and are gone however the build ends.
+    /// By default temporary files have no names, and disappear however the build ends.
     pub fn resume(mut self, identity: u64) -> Self {
         self.plan.resume = Some(identity);
         self
@@ -150,14 +153,14 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Permissions of the files of a new dictionary, less the umask. By default those of the table or dictionary that
-    /// it is made from, else 0o666. One that replaces another keeps the old owner and permissions.
+    /// Permissions of the files of a new dictionary, before the umask. By default those of the table or dictionary that
+    /// it is made from, otherwise 0o666. A dictionary that replaces another keeps the old owner and permissions.
     pub fn permissions(mut self, permissions: u32) -> Self {
         self.plan.granted = Some(Granted::Permissions(permissions & 0o777));
         self
     }
 
-    /// How errors name the `place` that a pair was given with ([`Build::push_at`]), for example `pairs.tsv:17`.
+    /// Formats the `place` of a pair ([`Build::push_at`]) for error messages, for example as `pairs.tsv:17`.
     pub fn place_names(mut self, name: impl Fn(u64) -> String + Send + Sync + 'static) -> Self {
         self.plan.place_names = Some(Arc::new(name));
         self
@@ -170,8 +173,8 @@ impl DictionaryBuilder {
         self
     }
 
-    /// Builds a dictionary of `pairs` at `path`; gives how many pairs it has. It replaces an earlier one when it is
-    /// complete.
+    /// Builds a dictionary of `pairs` at `path`, and returns the number of its pairs. An earlier dictionary is replaced
+    /// when the new one is complete.
     ///
     /// # Errors
     /// Those of [`start`](Self::start), [`Build::push`] and [`Build::finish`].
@@ -190,9 +193,9 @@ impl DictionaryBuilder {
     /// Begins a build whose pairs are pushed one by one.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] where another process builds the
-    /// same file; [`ErrorKind::NotATable`] where `path`, or `path` with `-unfinished` behind it, is a file that no
-    /// build made; [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] if another process builds the
+    /// same file; [`ErrorKind::NotATable`] if `path`, or `path` with `-unfinished` appended, is a file that no build
+    /// made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
         self.shard_count()?;
@@ -203,13 +206,13 @@ impl DictionaryBuilder {
             shards => Target::directory(&self.plan, path, &Manifest::divided(shards, 0), None)?,
         };
         let mut plan = Plan { granted: Some(target.granted()), ..self.plan.started() };
-        // Another number of shards distributes the pairs to other sorts.
+        // A different number of shards distributes the pairs to different sorts.
         plan.resume = plan.resume.map(|identity| identity ^ u64::from(self.shards).rotate_right(8));
         let intake = target.intake(&plan)?;
         Ok(Build { plan, target, intake, count: 0 })
     }
 
-    /// How many shards it builds, 0 for one file.
+    /// The number of shards to build, 0 for one file.
     pub(super) fn shard_count(&self) -> Result<u32> {
         if self.shards <= SLOT_COUNT.into() {
             return Ok(self.shards);
@@ -218,14 +221,14 @@ impl DictionaryBuilder {
         Err(Error::new(ErrorKind::InvalidArgument, message))
     }
 
-    /// The disk that it is built on: a test's.
+    /// The storage to build on, for tests.
     #[cfg(test)]
     pub(crate) fn storage(mut self, storage: Arc<dyn crate::io::Storage>) -> Self {
         self.plan.storage = storage;
         self
     }
 
-    /// For a dictionary with the pairs of a file that those may use who have `access`.
+    /// For a dictionary made from a file whose access is `access`.
     pub(crate) fn made_from(mut self, access: Option<Access>) -> Self {
         self.plan = self.plan.made_from(access);
         self
@@ -242,7 +245,7 @@ impl DictionaryBuilder {
         let path = self.plan.resolve(path)?;
         let output = Some(begin_file(&self.plan.storage, &path, self.plan.granted_at(&path)?)?);
         let plan = self.plan.started().for_writing(&path, 1);
-        // About so many: the table may change meanwhile. How long they are is not known.
+        // An approximate number: the table may change during the build. The length of its pairs is not known.
         let forecast = Forecast { records_min: 0, records_max: pairs_total, record_bytes: 0 };
         let shares = plan.shares(&forecast)?;
         plan.progress.expect(pairs_total);
@@ -252,8 +255,8 @@ impl DictionaryBuilder {
 
 /// A build that takes pairs.
 ///
-/// Dropped before [`finish`](Self::finish) it leaves nothing; with [`DictionaryBuilder::resume`] it leaves what a later
-/// build goes on from.
+/// Dropped before [`finish`](Self::finish) it leaves nothing; with [`DictionaryBuilder::resume`] it leaves the files
+/// that a later build continues from.
 pub struct Build {
     plan: Plan,
     target: Target,
@@ -280,19 +283,19 @@ impl Build {
         self.intake.discarded_records
     }
 
-    /// Takes one more pair, in any order. Errors name it by its number, from 1.
+    /// Takes a pair; pairs may come in any order. Errors name it by its number, from 1.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB and more; [`ErrorKind::DiskFull`], [`ErrorKind::Io`] of
-    /// temporary files. With several threads those of temporary files may be reported by a later push, by
+    /// [`ErrorKind::TooLong`] for a key or value of 4 GiB or more; [`ErrorKind::DiskFull`] and [`ErrorKind::Io`] for
+    /// temporary files. With several threads the errors of temporary files may be reported by a later push, by
     /// [`save`](Self::save) or by [`finish`](Self::finish).
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.count += 1;
         self.push_at(key, value, self.resumed_pairs() + self.count)
     }
 
-    /// Takes one more pair, in any order. Errors name it by its `place` in the source, for example its line number.
-    /// Places never descend.
+    /// Takes a pair; pairs may come in any order. Errors name it by its `place` in the source, for example its line
+    /// number. Places must never descend.
     ///
     /// # Errors
     /// Those of [`push`](Self::push).
@@ -301,8 +304,9 @@ impl Build {
         self.intake.push(shard, key, Some(value), place)
     }
 
-    /// With [`DictionaryBuilder::resume`]: makes what was pushed so far durable, so that a later build can go on from
-    /// it. A build does so by itself after each GiB. Call it before you drop a build that has not had its whole source.
+    /// With [`DictionaryBuilder::resume`]: makes everything pushed so far durable, so that a later build can continue
+    /// from it. A build does this by itself after each GiB. Call it before dropping a build that has not consumed its
+    /// whole source.
     ///
     /// # Errors
     /// Those of [`push`](Self::push).
@@ -310,33 +314,33 @@ impl Build {
         self.intake.save()
     }
 
-    /// Sorts, writes and publishes; gives how many pairs the dictionary has.
+    /// Sorts the pairs, writes the dictionary and publishes it. Returns the number of pairs in the dictionary.
     ///
     /// # Errors
-    /// [`ErrorKind::Duplicate`] where a key was given twice and [`Duplicates::Error`] is set;
-    /// [`ErrorKind::OutOfMemory`] where the index or a chunk does not fit in memory; [`ErrorKind::Stopped`];
-    /// [`ErrorKind::DiskFull`]; [`ErrorKind::Io`]. The file at `path` is then unchanged, unless only making the new
-    /// name durable failed.
+    /// [`ErrorKind::Duplicate`] if a key occurs twice and [`Duplicates::Error`] is set; [`ErrorKind::OutOfMemory`] if
+    /// the index or a chunk does not fit in memory; [`ErrorKind::Stopped`]; [`ErrorKind::DiskFull`]; [`ErrorKind::Io`].
+    /// The file at `path` is then unchanged, unless the only step that failed was making the new name durable.
     pub fn finish(self) -> Result<u64> {
         self.target.finish(&self.plan, self.intake, &[])
     }
 }
 
-/// A build whose pairs come in hash order, so that it sorts nothing.
+/// A build whose pairs come in hash order, so that nothing is sorted.
 pub(crate) struct OrderedBuild {
     plan: Plan,
     shares: Shares,
-    /// Until the first run says in which layout it is written.
+    /// Present until the first run determines the layout.
     output: Option<AtomicFile>,
     writer: Option<FileWriter>,
     run: Run,
 }
 
-/// The most pairs of a run of ordered pairs, which its bytes may end before; more only of one position.
+/// The most pairs in a run of ordered pairs, exceeded only by pairs of one position. A run may end earlier because of
+/// its bytes.
 const RUN_PAIRS: usize = 1 << 15;
 
 impl OrderedBuild {
-    /// Takes the next pair. Its position is not below the one before; pairs of one position come in any order.
+    /// Takes the next pair. Its position is not below the previous one; pairs of one position come in any order.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let position = linear::Position::of(self.plan.hash.hash(key)).0;
         let full = self.run.bytes.len() >= RUN_BYTES || self.run.len() >= RUN_PAIRS;
@@ -364,7 +368,7 @@ impl OrderedBuild {
         Ok(())
     }
 
-    /// Publishes the file; gives how many pairs it has.
+    /// Publishes the file. Returns its number of pairs.
     pub fn finish(mut self) -> Result<u64> {
         self.write_run()?;
         self.plan.progress.report()?;

@@ -1,12 +1,13 @@
-//! What changed between two dictionaries: one pass over both, in hash order.
+//! Finds what changed between two dictionaries in one pass over both, in hash order.
 //!
 //! ```text
-//! old   runs, read ahead --\    equal positions side by side: only old -> removed, only new -> added,
-//! new   runs, read ahead --/                                  other values -> replaced, else nothing
+//! old   runs, read ahead --\    equal positions compared: only old -> removed, only new -> added,
+//! new   runs, read ahead --/                              different values -> replaced, else nothing
 //! ```
 //!
-//! Shards are compared one after another; those whose file is the same are not read. Cost: one read of the other files.
-//! Memory: some MiB a side, and the values of the difference that is given out; long ones are compared where they lie.
+//! Shards are compared one after another; shards that share a file are not read. Cost: one read of the other files.
+//! Memory: a few MiB per side, and the values of the current difference. Long values that are equal are never held in
+//! memory.
 //!
 //! Not here: applying the changes (`update.rs`).
 
@@ -66,15 +67,15 @@ impl<'c> Change<'c> {
 }
 
 impl Dictionary {
-    /// What changed from this dictionary to `newer`, in hash order, shard by shard.
+    /// Finds what changed from this dictionary to `newer`, in hash order, shard by shard.
     ///
-    /// Reads both once, in sequence, in some MiB of memory; values of a mebibyte and more are held only if they differ,
-    /// while their change is. Shards that share a file are not read. [`Update::apply`](crate::Update::apply)
-    /// takes each change, so that the differences of two generations bring a copy of the first to the second.
+    /// Reads both once, sequentially, in a few MiB of memory. Values of 1 MiB or more are held only if they differ, and
+    /// only during their change. Shards that share a file are not read. [`Update::apply`](crate::Update::apply) takes
+    /// each change, so the differences between two generations bring a copy of the first up to the second.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the two were built with other hash functions or seeds, or divided into shards
-    /// differently.
+    /// [`ErrorKind::InvalidArgument`] if the two were built with different hash functions or seeds, or divided into
+    /// shards differently.
     ///
     /// # Examples
     /// ```
@@ -100,8 +101,8 @@ impl Dictionary {
         self.diff_range(newer, ALL)
     }
 
-    /// [`diff`](Self::diff) of the keys whose [`position`](Self::position) is in a range: for copies that are brought
-    /// up to date part by part.
+    /// Like [`diff`](Self::diff), for the keys whose [`position`](Self::position) is in a range: updates a copy part by
+    /// part.
     ///
     /// # Errors
     /// Those of [`diff`](Self::diff).
@@ -142,9 +143,9 @@ impl Dictionary {
     }
 }
 
-/// The differences of two dictionaries, from [`Dictionary::diff`]. It ends after an error.
+/// The differences between two dictionaries, from [`Dictionary::diff`]. Ends after an error.
 pub struct Diff {
-    /// Files to compare, the last first.
+    /// Files to compare; the next pair is the last.
     files: Vec<(Arc<DictionaryFile>, Arc<DictionaryFile>)>,
     positions: RangeInclusive<u64>,
     sides: Option<(Side, Side)>,
@@ -152,7 +153,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Calls `f` from time to time with the number of pairs that were read, in both dictionaries together;
+    /// Calls `f` from time to time with the number of pairs read so far, in both dictionaries together.
     /// [`ControlFlow::Break`] ends the comparison with [`ErrorKind::Stopped`].
     pub fn progress(mut self, f: impl FnMut(u64) -> ControlFlow<()> + Send + 'static) -> Diff {
         self.watch.report = Some(Box::new(f));
@@ -204,11 +205,11 @@ impl Diff {
     }
 }
 
-/// Tells the caller how many pairs were read.
+/// Reports the number of pairs read to the caller.
 #[derive(Default)]
 struct Watch {
     report: Option<Box<dyn FnMut(u64) -> ControlFlow<()> + Send>>,
-    /// In the files that are done.
+    /// Pairs read in the files that are done.
     before: u64,
     reported: u64,
 }
@@ -231,7 +232,7 @@ enum Found {
     Replaced,
 }
 
-/// Takes records that are equal on both sides, up to the first that are not.
+/// Skips records that are equal on both sides, up to the first difference.
 fn next_difference(old: &mut Side, new: &mut Side, watch: &mut Watch) -> Result<Option<Found>> {
     loop {
         if old.group_left() == 0 && new.group_left() == 0 {
@@ -272,7 +273,8 @@ fn next_difference(old: &mut Side, new: &mut Side, watch: &mut Watch) -> Result<
     }
 }
 
-/// Passes equal records where they lie, up to the last of a run or the first that shares its position with another.
+/// Skips equal records without copying them, up to the last of a run or the first that shares its position with
+/// another.
 fn pass_equal(old: &mut Side, new: &mut Side) -> Result<()> {
     while let (Some(left), Some(right)) = (old.single(), new.single()) {
         if left != right || old.run.key(old.at) != new.run.key(new.at) {
@@ -295,12 +297,12 @@ struct Side {
     /// The next record of `run`.
     at: usize,
     ended: bool,
-    /// Records of all runs so far.
+    /// The number of records in all runs so far.
     read: u64,
-    /// Records of one position, by key, of which `taken` are compared.
+    /// Records of one position, sorted by key; `taken` of them have been compared.
     group: Run,
     taken: usize,
-    /// The value of the last one taken, if it is long.
+    /// The value of the last record taken, if it is long.
     long: Vec<u8>,
 }
 
@@ -311,7 +313,7 @@ impl Side {
         Ok(Side { file, records, run, at: 0, ended: false, read: 0, group, taken: 0, long: Vec::new() })
     }
 
-    /// Sees to it that there is a next record; `false` at the end.
+    /// Loads the next record if none is loaded; `false` at the end.
     fn fill(&mut self) -> Result<bool> {
         while self.at == self.run.len() && !self.ended {
             self.ended = !self.records.next(&mut self.run)?;
@@ -321,18 +323,18 @@ impl Side {
         Ok(self.at < self.run.len())
     }
 
-    /// The position of the next record, if there is one in the run.
+    /// The position of the next record, if the run has one.
     fn position(&self) -> Option<u64> {
         self.run.positions.get(self.at).copied()
     }
 
-    /// The position of the next record, if the one behind it is in the run too and has another.
+    /// The position of the next record, if the record after it is in the run too and has a different position.
     fn single(&self) -> Option<u64> {
         let position = self.position()?;
         self.run.positions.get(self.at + 1).is_some_and(|next| *next != position).then_some(position)
     }
 
-    /// Replaces the group by all records of `position`, which come next if there are some.
+    /// Replaces the group with all following records of `position`, if any.
     fn gather(&mut self, position: u64) -> Result<()> {
         self.group.clear();
         self.taken = 0;
@@ -352,12 +354,12 @@ impl Side {
         self.group.key(self.taken - 1)
     }
 
-    /// The value of the record of the group that is taken next.
+    /// The value of the next record of the group to be taken.
     fn next_value(&self) -> ValueAt<'_> {
         ValueAt::of(&self.file, &self.group, self.taken)
     }
 
-    /// Reads the value of the record taken last, if it is long and `wanted`; forgets the one before.
+    /// Reads the value of the record taken last, if it is long and `wanted`; drops the previous one.
     fn read_last(&mut self, wanted: bool) -> Result<()> {
         self.long = Vec::new();
         if wanted && let ValueAt::Long(value) = ValueAt::of(&self.file, &self.group, self.taken - 1) {

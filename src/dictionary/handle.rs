@@ -1,6 +1,6 @@
 //! An open dictionary: one file, or a directory of shards.
 //!
-//! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the check of everything (`verify.rs`).
+//! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the full check (`verify.rs`).
 
 use super::format::ends::damaged;
 use super::index::Index;
@@ -33,35 +33,34 @@ pub struct DictionaryOptions {
     only: Option<ShardChoice>,
 }
 
-/// Whether a shard is to be opened.
+/// Whether to open a shard.
 type ShardChoice = Arc<dyn Fn(&ShardInfo) -> bool + Send + Sync>;
 
 impl DictionaryOptions {
-    /// The defaults: the index is loaded into memory, data is mapped where that is faster
-    /// ([`map_data`](Self::map_data)).
+    /// The defaults: the index is loaded into memory; data is mapped if that is faster ([`map_data`](Self::map_data)).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `true`: reads data from a mapping of the file, on Linux. `false`: reads data by `pread`. By default it is mapped
-    /// if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of its memory. Such
-    /// a file is read ahead, once and in order, after lookups have waited for one page in 32.
+    /// `true`: reads data from a mapping of the file, on Linux. `false`: reads data with `pread`. By default it is
+    /// mapped if it is on a disk of this machine (no network file system, no FUSE) and no larger than half of the
+    /// machine's memory. Such a file is read ahead, once and in order, after lookups have waited for one page in 32.
     ///
-    /// From a mapping, a lookup of data in the system's cache is several times as fast. The checksum of a page is
-    /// compared when the page is first read; by `pread`, each time. In both cases a failing disk, or another program
-    /// that cuts the file, is an error: a handler for SIGBUS, installed with the first mapping, contains the fault, and
-    /// the file is read by `pread` from then on. (It cannot where the program replaces it later, or in a thread that
-    /// blocks SIGBUS.)
+    /// Lookups of data in the system's cache are several times as fast from a mapping. The checksum of a page is
+    /// compared when the page is first read; with `pread`, each time. In both cases a failing disk, or another program
+    /// that truncates the file, causes an error: a handler for SIGBUS, installed with the first mapping, contains the
+    /// fault, and the file is read with `pread` from then on. (The handler cannot help if the program replaces it
+    /// later, or in a thread that blocks SIGBUS.)
     pub fn map_data(mut self, map: bool) -> Self {
         self.access.map_data = Some(map);
         self
     }
 
-    /// Uses the index from a mapping of the file instead of loading it. An open still reads it once, and several
-    /// processes share its memory.
+    /// Uses the index from a mapping of the file instead of loading it. Opening still reads it once; several processes
+    /// share its memory.
     ///
-    /// A failing disk, or another program that cuts the file, then ends the process by a signal (SIGBUS) instead of an
-    /// error. The checksum of the index is compared at the open only.
+    /// If the disk fails, or another program truncates the file, the process is then ended by a signal (SIGBUS) instead
+    /// of getting an error. The checksum of the index is compared only when it is opened.
     pub fn map_index(mut self, map: bool) -> Self {
         self.access.map_index = map;
         self
@@ -73,11 +72,11 @@ impl DictionaryOptions {
         self
     }
 
-    /// Of a directory of shards opens only those for which `choose` is true: a server of a cluster has some of them.
-    /// The files of the others need not be there. A lookup of a key that one of them would have is an error; `len`,
-    /// `iter`, `scan`, `stat` and `verify` are about the open files. A reload asks `choose` again.
+    /// Opens only those shards of a directory for which `choose` returns true, for example those of one server in a
+    /// cluster. The files of the others need not exist. A lookup of a key that belongs to one of the others is an
+    /// error; `len`, `iter`, `scan`, `stat` and `verify` cover the open files. A reload calls `choose` again.
     ///
-    /// A dictionary of one file is opened in any case.
+    /// A dictionary of one file is always opened.
     pub fn only_shards(mut self, choose: impl Fn(&ShardInfo) -> bool + Send + Sync + 'static) -> Self {
         self.only = Some(Arc::new(choose));
         self
@@ -90,7 +89,7 @@ impl DictionaryOptions {
     /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         let path = path.as_ref();
-        // Absolute, as the process may change its directory before it reloads, or asks for the files of the shards.
+        // Absolute, as the process may change its directory before it reloads or asks for the files of the shards.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut dictionary = self.open_on(Arc::new(Disk), path)?;
         dictionary.path = absolute;
@@ -112,10 +111,10 @@ impl DictionaryOptions {
     }
 }
 
-/// A dictionary, open for reading: a file, or a directory of shards. Any number of threads use it at once without
-/// waiting for each other.
+/// A dictionary, open for reading: a file, or a directory of shards. It is `Sync`: share it by reference. Lookups never
+/// wait for each other.
 ///
-/// It keeps the state that was there when it was opened: a build or an update that replaces it writes new files.
+/// It keeps the state at the time of opening: a build or an update that replaces it writes new files.
 /// [`reload`](Self::reload) opens the new ones. A clone shares the open files.
 #[derive(Clone)]
 pub struct Dictionary {
@@ -123,15 +122,15 @@ pub struct Dictionary {
     path: PathBuf,
     access: Access,
     only: Option<ShardChoice>,
-    /// One, or one a shard that is open.
+    /// One file, or one per open shard.
     pub(super) files: Vec<Arc<DictionaryFile>>,
-    /// Which shard each of them is, ascending.
+    /// The shard numbers of the files, ascending.
     pub(super) numbers: Vec<usize>,
-    /// Of a directory.
+    /// The manifest, for a directory.
     pub(super) manifest: Option<Manifest>,
 }
 
-/// An update may remove the files that a manifest names before they are opened; then there is a new manifest.
+/// An update may remove the files named in a manifest before they are opened; then there is a new manifest.
 const OPEN_TRIES: usize = 10;
 
 impl Dictionary {
@@ -143,11 +142,11 @@ impl Dictionary {
         DictionaryOptions::new().open(path)
     }
 
-    /// Opens what is at the dictionary's path now; gives whether that is something new. Costs a look at the names, and
-    /// an open of the files that changed.
+    /// Opens what is now at the dictionary's path. Returns true if it changed. Costs a check of the names, and an open
+    /// of each file that changed.
     ///
     /// # Errors
-    /// Those of [`DictionaryOptions::open`]; the dictionary then stays as it was.
+    /// Those of [`DictionaryOptions::open`]; the dictionary is then unchanged.
     pub fn reload(&mut self) -> Result<bool> {
         if self.manifest.is_none()
             && let [file] = &self.files[..]
@@ -202,8 +201,8 @@ impl Dictionary {
         Ok(chosen)
     }
 
-    /// Opens a shard's file, or takes it from the open ones. An equal name is not enough: another directory may be
-    /// there now.
+    /// Opens a shard's file, or reuses it if it is already open. An equal name is not enough: there may be another
+    /// directory now.
     fn open_shard(&self, shard: &Shard) -> Result<Arc<DictionaryFile>> {
         let path = self.path.join(&shard.name);
         let is_named = |number: usize| self.manifest.as_ref().is_some_and(|old| old.shards[number].name == shard.name);
@@ -213,14 +212,14 @@ impl Dictionary {
             _ => Arc::new(DictionaryFile::open(self.storage.as_ref(), &path, &self.access)?),
         };
         if file.footer.pairs == shard.pairs {
-            // A symbolic link to the open file is recognised only here.
+            // Only here is a symbolic link to the open file recognised.
             return Ok(old.filter(|old| old.is_same(&file)).map_or(file, Arc::clone));
         }
         let name = path.display();
         Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))
     }
 
-    /// The file that can have `key`.
+    /// The file that `key` belongs to.
     #[inline]
     fn file_of(&self, key: &[u8]) -> Result<&DictionaryFile> {
         Ok(&self.files[self.file_index(key)?])
@@ -242,7 +241,7 @@ impl Dictionary {
         Error::new(ErrorKind::InvalidArgument, format!("{}: a key of this shard, which is not open", path.display()))
     }
 
-    /// The file that has `slot`, else the first one of later slots; whether it has it.
+    /// The file that has `slot`, or otherwise the first file of later slots; and whether it has the slot.
     pub(super) fn file_from(&self, slot: u16) -> (usize, bool) {
         let Some(manifest) = &self.manifest else { return (0, true) };
         let number = manifest.shard_of_slot(slot);
@@ -259,8 +258,8 @@ impl Dictionary {
         before.map_or(0, |shard| shard.last_slot + 1)
     }
 
-    /// The value of `key`. Costs one read of the file; none if its page is mapped and has been read before. Values of
-    /// some mebibytes are read piece by piece, and are in memory once.
+    /// The value of `key`. Costs one read of the file, or none if its page is mapped and has been read before. Values
+    /// of several MiB are read piece by piece, and are in memory only once.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
@@ -270,7 +269,8 @@ impl Dictionary {
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Replaces what is in `value` by the value of `key`; `false`, with `value` unchanged, if the key is absent.
+    /// Replaces the content of `value` with the value of `key`. Returns false, with `value` unchanged, if the key is
+    /// absent.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -284,9 +284,9 @@ impl Dictionary {
         file.find(key, &mut Wanted::Value(value))
     }
 
-    /// Copies the value of `key` to the start of `buffer`, and returns its length; `None` if the key is absent. If the
-    /// value is longer than the buffer, what the buffer holds then is unspecified. A long value goes to the buffer
-    /// piece by piece, without a copy of it in memory.
+    /// Copies the value of `key` to the start of `buffer` and returns its length; `None` if the key is absent. If the
+    /// value is longer than the buffer, the content of the buffer is unspecified. A long value is read into the buffer
+    /// piece by piece, without another copy in memory.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -323,31 +323,31 @@ impl Dictionary {
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         let file = self.file_of(key)?;
-        // Not to read a long value for it.
+        // So that a long value is not read just for this.
         Ok(file.has_long_values() && file.long_value(key)?.is_some() || file.find(key, &mut Wanted::Presence)?)
     }
 
-    /// The number of pairs; free.
+    /// The number of pairs. Takes no reads.
     pub fn len(&self) -> u64 {
         self.files.iter().map(|file| file.footer.pairs).sum()
     }
 
-    /// Whether it has no pairs.
+    /// Whether the dictionary has no pairs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The path that it was opened at, absolute.
+    /// The absolute path at which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number of its open files: 1, or one a shard.
+    /// The number of open files: 1, or one per open shard.
     pub fn shard_count(&self) -> usize {
         self.files.len()
     }
 
-    /// Its files in the order of their slots, open or not: one with all slots, or those of a directory. Reads nothing.
+    /// The files in the order of their slots, open or not: one with all slots, or those of a directory. Reads nothing.
     ///
     /// # Examples
     /// ```
@@ -371,43 +371,44 @@ impl Dictionary {
         manifest.infos(&self.path)
     }
 
-    /// The number of times a directory of shards was built or updated; `None` for one file, which does not record it.
+    /// The number of times a directory of shards was built or updated; `None` for a single file, which does not record
+    /// it.
     pub fn generation(&self) -> Option<u64> {
         self.manifest.as_ref().map(|manifest| manifest.generation)
     }
 
-    /// The function that its keys were hashed with.
+    /// The function that the keys were hashed with.
     pub fn hash(&self) -> &HashFunction {
         &self.files[0].hash
     }
 
-    /// Its index, as far as the file records it. A build with it makes an index like this one.
+    /// The index, as far as the file records it. A build with this value makes an index like this one.
     pub fn index(&self) -> Index {
         self.files[0].index.kind()
     }
 
-    /// Bits of a fingerprint of its filter, 0 if it has none. A build with it ([`DictionaryBuilder::filter`]) makes a
-    /// filter like this one.
+    /// The size of the filter's fingerprints in bits, 0 if there is no filter. A build with this value
+    /// ([`DictionaryBuilder::filter`]) makes a filter like this one.
     ///
     /// [`DictionaryBuilder::filter`]: crate::DictionaryBuilder::filter
     pub fn filter(&self) -> u32 {
         self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
     }
 
-    /// How often its files have been read by lookups and scans, without the reads of opening them.
+    /// How often lookups and scans have read the files; reads when opening are not counted.
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()
     }
 
-    /// All pairs, in hash order; those of a directory shard by shard.
+    /// All pairs, in hash order; in a directory, shard by shard.
     pub fn iter(&self) -> Pairs<'_> {
         self.range(ALL)
     }
 
-    /// The pairs whose [`position`](Self::position) is in a range, in hash order; those of a directory shard by shard.
-    /// Costs a few pages a file to find the place, then what is given.
+    /// The pairs whose [`position`](Self::position) is in a range, in hash order; in a directory, shard by shard. Costs
+    /// a few page reads per file to find the start, then a read of the pairs returned.
     ///
-    /// Positions are spread evenly, so a range of one sixteenth of them has one sixteenth of the pairs: a way to
+    /// Positions are uniform, so a range of one sixteenth of them has about one sixteenth of the pairs. Use it to
     /// divide work, or to compare and copy a dictionary part by part ([`diff_range`](Self::diff_range)).
     ///
     /// # Examples
@@ -436,18 +437,18 @@ impl Dictionary {
         }
     }
 
-    /// Where in hash order `key` lies, present or not: its hash with the bits reversed.
+    /// The place of `key` in hash order, whether present or not: its hash with the bits reversed.
     pub fn position(&self, key: &[u8]) -> u64 {
         self.files[0].position(key)
     }
 }
 
 impl Dictionary {
-    /// The value of each of `keys`, in their order, faster than by [`get`](Self::get) where lookups wait for memory or
-    /// the disk.
+    /// The value of each of `keys`, in their order. Faster than [`get`](Self::get) if lookups wait for memory or the
+    /// disk.
     ///
-    /// Of data in memory, the cache misses of 32 keys overlap, in one file or several. Where lookups wait for the disk,
-    /// up to 64 reads are under way at once, without further threads (Linux; elsewhere one at a time).
+    /// For data in memory, the cache misses of 32 keys overlap, across files too. If lookups wait for the disk, up to
+    /// 64 reads are in flight at once, without further threads (Linux; elsewhere one at a time).
     ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
@@ -461,7 +462,8 @@ impl Dictionary {
     /// order, and its value.
     ///
     /// # Errors
-    /// The error of [`get`](Self::get) for one of the keys; `take` was called for some keys, from the first on.
+    /// The error of [`get`](Self::get) for one of the keys; `take` has then been called for some of the keys, in order
+    /// from the first.
     ///
     /// # Examples
     /// ```
@@ -488,7 +490,7 @@ impl Dictionary {
     }
 }
 
-/// Refuses shards that are not of one dictionary: the first says how all are read.
+/// Checks that all shards are of one dictionary: how they are read depends on the first.
 pub(super) fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
     let first = &files[0];
     match files.iter().find(|file| !file.header.is_like(&first.header)) {
@@ -528,23 +530,23 @@ impl<'d> IntoIterator for &'d Dictionary {
     }
 }
 
-/// The pairs of a dictionary, from [`Dictionary::iter`]. It ends after an error.
+/// The pairs of a dictionary, from [`Dictionary::iter`]. Ends after an error.
 pub struct Pairs<'d> {
     positions: RangeInclusive<u64>,
     /// The file that is being read, and its records.
     current: Option<(&'d DictionaryFile, Within<'d>)>,
-    /// Files that come after.
+    /// The files after the current one.
     rest: &'d [Arc<DictionaryFile>],
     run: Run,
     given: usize,
-    /// The value given last, if it is long.
+    /// The value returned last, if it is long.
     long: Vec<u8>,
     failed: bool,
 }
 
 impl Pairs<'_> {
-    /// The next pair, borrowed until the next call. In memory are some MiB of pairs, and of values of a mebibyte and
-    /// more only this one.
+    /// The next pair, borrowed until the next call. A few MiB of pairs are held in memory, but of values of 1 MiB or
+    /// more only the current one.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`].

@@ -1,4 +1,4 @@
-//! Dictionaries: far more pairs than memory, found with one read each, changed in batches.
+//! Dictionaries: many more pairs than fit in memory, found with one read each, changed in batches.
 //!
 //! ```text
 //! build(pairs)   source -> hash -> sort (build/sort) -> pages, index, footer -> rename (build/writer.rs)
@@ -6,22 +6,22 @@
 //! update         old records + sorted batch -> merge in hash order (build/merge.rs) -> as a build
 //! ```
 //!
-//! The files in which each takes from the ones below only:
+//! The files; each uses only those below it:
 //!
 //! ```text
 //! update.rs, shard_job.rs, scan.rs, diff.rs, stat.rs, verify.rs     builder.rs, handle.rs     what users hold
 //! shards/    several files as one dictionary
 //! build/     one file from pairs      read/    one file, open
-//! index/     where the record of a hash is
+//! index/     locates the record of a hash
 //! run.rs     records in memory        format/  the bytes of a file
 //! ```
 //!
-//! A dictionary is one file (`.spd`), written once, or a directory of such files with a manifest. Pairs lie in hash
+//! A dictionary is one file (`.spd`), written once, or a directory of such files with a manifest. Pairs are in hash
 //! order, the order of the reversed hashes, in which a [`Table`](crate::Table) is scanned too. Full keys are stored and
-//! compared, so a key that is not there is never found.
+//! compared, so an absent key is never found.
 //!
-//! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. What differs and
-//! why: docs/architecture.md, "Dictionaries". The bytes: docs/dictionary-format.md.
+//! Source: Lim, Andersen & Kaminsky 2013, Practical Batch-Updatable External Hashing with Sorting. Differences and
+//! their reasons: docs/architecture.md, "Dictionaries". The format: docs/dictionary-format.md.
 
 mod build;
 mod builder;

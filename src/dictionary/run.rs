@@ -1,41 +1,41 @@
-//! Some records in hash order, in memory. The sort and a walk over a dictionary give runs; a merge and a writer take
-//! them.
+//! Several records in hash order, in memory. The sort and a walk over a dictionary produce runs; a merge and a writer
+//! consume them.
 
 use super::format::layout::Layout;
 use std::ops::Range;
 
-/// Bytes of a run: enough that the costs of a run do not count, and few enough for the cache.
+/// Bytes per run: enough that the overhead of a run does not matter, and few enough for the cache.
 pub(crate) const RUN_BYTES: usize = 1 << 20;
 
-/// A record: `None` as value is a deletion.
+/// A record; `None` as the value means a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub key: &'a [u8],
     pub value: Option<&'a [u8]>,
-    /// The length of a value that lies elsewhere: `value` then says where, as [`Far::bytes`] gives it.
+    /// The length of a value that is stored elsewhere: `value` is then its location, from [`Far::bytes`].
     pub far_len: Option<u32>,
 }
 
-/// Values of this many bytes and more lie elsewhere while a dictionary is written or walked through, so that none is
-/// held in memory unless someone asks for it.
+/// Values of at least this many bytes are stored elsewhere while a dictionary is written or walked through, so that
+/// none is held in memory unless a caller requests it.
 pub(crate) const FAR_LEN_MIN: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
 
-/// Where a value lies that is not in a run.
+/// The location of a value that is not in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Far {
     pub source: FarSource,
     pub offset: u64,
-    /// Of a value in a temporary file.
+    /// The checksum of a value in a temporary file.
     pub checksum: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FarSource {
-    /// A file of values that were pushed.
+    /// A file of values that have been pushed.
     Batch,
-    /// The stream of the dictionary that is updated.
+    /// The stream of the dictionary being updated.
     Old,
-    /// The stream of a file that is written again in another layout.
+    /// The stream of a file that is being rewritten in another layout.
     Rewritten,
 }
 
@@ -50,7 +50,7 @@ impl Far {
         bytes
     }
 
-    /// What [`bytes`](Self::bytes) made.
+    /// Parses the result of [`bytes`](Self::bytes).
     pub fn parse(bytes: &[u8]) -> Far {
         let source = match bytes[0] {
             0 => FarSource::Batch,
@@ -63,23 +63,23 @@ impl Far {
     }
 }
 
-/// Records ascending by position, then key.
+/// Records in ascending order of position, then key.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub positions: Vec<u64>,
-    /// Keys and values, each value right behind its key; what lies between records, if anything, means nothing.
+    /// Keys and values, each value directly after its key. Bytes between records, if any, have no meaning.
     pub bytes: Vec<u8>,
     pub spans: Spans,
     /// Its share of the memory of the sort that made it.
     pub cost: u64,
 }
 
-/// Where in `bytes` a run's records are.
+/// The locations of a run's records in `bytes`.
 #[derive(Clone, Debug)]
 pub(crate) enum Spans {
-    /// One behind another, all of these lengths, none a deletion.
+    /// Consecutive, all of these lengths, none a deletion.
     Fixed { key_len: u32, value_len: u32 },
-    /// Anywhere.
+    /// At any locations.
     Varied(Vec<Span>),
 }
 
@@ -93,23 +93,23 @@ impl Default for Spans {
 pub(crate) struct Span {
     pub start: usize,
     pub key_len: u32,
-    /// Of the value, wherever it is.
+    /// Length of the value, wherever it is.
     pub value_len: u32,
     pub kind: SpanKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpanKind {
-    /// The value is behind the key.
+    /// The value follows the key.
     Near,
-    /// The key is deleted, and has no value here.
+    /// The key is deleted, and no value follows it.
     Deleted,
-    /// Where the value is, is behind the key.
+    /// The location of the value follows the key.
     Far,
 }
 
 impl Span {
-    /// Of a record whose key begins at `start`, with its value or the place of it behind.
+    /// The span of a record whose key begins at `start`, followed by its value or the value's location.
     #[inline]
     pub fn of(record: Record<'_>, start: usize) -> Span {
         let (kind, value_len) = match (record.value, record.far_len) {
@@ -120,7 +120,7 @@ impl Span {
         Span { start, key_len: record.key.len() as u32, value_len, kind }
     }
 
-    /// Bytes behind the key.
+    /// The number of bytes after the key.
     #[inline]
     fn behind(&self) -> usize {
         match self.kind {
@@ -130,7 +130,7 @@ impl Span {
         }
     }
 
-    /// Where the record's bytes end.
+    /// The end of the record's bytes.
     #[inline]
     pub fn end(&self) -> usize {
         self.start + self.key_len as usize + self.behind()
@@ -146,18 +146,18 @@ impl Run {
         self.positions.is_empty()
     }
 
-    /// Bytes of memory that the records take.
+    /// Bytes of memory used by the records.
     pub fn memory_bytes(&self) -> u64 {
         let spans = if let Spans::Varied(spans) = &self.spans { size_of_val(&spans[..]) } else { 0 };
         (self.bytes.len() + size_of_val(&self.positions[..]) + spans) as u64
     }
 
-    /// Forgets the records and keeps the memory.
+    /// Removes the records and keeps the memory.
     pub fn clear(&mut self) {
         self.clear_for(None);
     }
 
-    /// Forgets the records and keeps the memory, for records of these lengths or of any.
+    /// Removes the records and keeps the memory, for records of these lengths, or of any.
     pub fn clear_for(&mut self, lengths: Option<(u32, u32)>) {
         self.positions.clear();
         self.bytes.clear();
@@ -168,7 +168,7 @@ impl Run {
         }
     }
 
-    /// Adds one record behind the others, of the lengths that the run is for.
+    /// Adds one record at the end, with the lengths that the run is for.
     pub fn push(&mut self, position: u64, key: &[u8], value: Option<&[u8]>) {
         self.push_record(position, Record { key, value, far_len: None });
     }
@@ -178,7 +178,7 @@ impl Run {
         self.push_bytes(record);
     }
 
-    /// [`push_record`](Self::push_record) without the position, where the positions are there already.
+    /// [`push_record`](Self::push_record) without the position, if the positions have already been added.
     #[inline]
     pub fn push_bytes(&mut self, record: Record<'_>) {
         let value = record.value.unwrap_or_default();
@@ -189,7 +189,7 @@ impl Run {
         self.bytes.extend_from_slice(value);
     }
 
-    /// Takes away the last record, which was pushed.
+    /// Removes the last record, which must have been pushed.
     pub fn pop(&mut self) {
         let start = self.span(self.len() - 1).start;
         self.positions.pop();
@@ -199,7 +199,8 @@ impl Run {
         }
     }
 
-    /// Moves the records from `from` on, which were pushed, to the end of `other`, which is for the same lengths.
+    /// Moves the records from `from` on, which must have been pushed, to the end of `other`, which is for the same
+    /// lengths.
     pub fn move_tail(&mut self, from: usize, other: &mut Run) {
         (from..self.len()).for_each(|index| other.push_record(self.positions[index], self.record(index)));
         while self.len() > from {
@@ -207,7 +208,7 @@ impl Run {
         }
     }
 
-    /// The layout for these records alone; [`Layout::Varied`] for no records.
+    /// The layout for just these records; [`Layout::Varied`] if there are none.
     pub fn layout(&self) -> Layout {
         if self.is_empty() {
             return Layout::Varied;
@@ -227,7 +228,7 @@ impl Run {
         Record { key: self.key(index), value: self.value(index), far_len }
     }
 
-    /// Adds records `range` of `other`.
+    /// Appends records `range` of `other`.
     pub fn append(&mut self, other: &Run, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -286,7 +287,7 @@ impl Run {
         &self.bytes[span.start..span.start + span.key_len as usize]
     }
 
-    /// `None` for a deletion; of a value that lies elsewhere, where it is.
+    /// `None` for a deletion; the location of a value that is stored elsewhere.
     #[inline]
     pub fn value(&self, index: usize) -> Option<&[u8]> {
         let span = self.span(index);
@@ -294,7 +295,7 @@ impl Run {
         (span.kind != SpanKind::Deleted).then(|| &self.bytes[from..span.end()])
     }
 
-    /// Puts the records in order by position and key, where they were not.
+    /// Sorts the records by position and key, if they are not sorted already.
     pub fn sort(&mut self) {
         if self.positions.is_sorted() && self.positions.array_windows().all(|[a, b]| a != b) {
             return;

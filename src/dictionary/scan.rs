@@ -1,11 +1,12 @@
-//! Scans in steps, each of which goes on from a number.
+//! Scans in steps; each step continues from a cursor, which is a number.
 //!
 //! ```text
 //! cursor   14 bits: the first slot of a file | 49 bits: the high part of a position in it        0: begin, or the end
 //! ```
 //!
-//! A step gives all pairs of a position's high part or none, so the number alone says where the next one begins. It
-//! means the same after an update, which may change what lies where in a file but not the order.
+//! A step returns either all pairs that share the high part of a position or none of them, so the number alone
+//! determines where the next step begins. It remains valid after an update, which may move pairs within a file but
+//! keeps their order.
 
 use super::handle::Dictionary;
 use super::read::long::ValueAt;
@@ -13,19 +14,19 @@ use super::read::resume::Resumed;
 use super::run::Run;
 use crate::error::Result;
 
-/// Bits of a position in a cursor, and those that are left out.
+/// Bits of a position in a cursor, and the number of bits left out.
 const POSITION_BITS: u32 = 49;
 const DROPPED_BITS: u32 = u64::BITS - POSITION_BITS;
 
 impl Dictionary {
-    /// Gives `count` pairs or some more to `take`, from `cursor` on: 0 for the beginning, else what the last call
-    /// returned. Returns the cursor of the next call, 0 at the end.
+    /// Passes `count` pairs, or slightly more, to `take`, starting at `cursor`: 0 for the beginning, otherwise
+    /// the result of the last call. Returns the cursor for the next call, 0 at the end.
     ///
-    /// The pairs come in hash order, file by file. A pair that is there throughout a whole scan is given by one of its
-    /// steps, also where the dictionary is updated and [reloaded](Self::reload) between them, as long as its slots are
-    /// divided among as many shards. Cursors are below 2^63.
+    /// The pairs come in hash order, file by file. A pair that is present during the whole scan is passed by one of its
+    /// steps. This holds even if the dictionary is updated and [reloaded](Self::reload) between steps, as long as the
+    /// number of shards stays the same. Cursors are below 2^63.
     ///
-    /// Costs a few pages to find the place, then what is given.
+    /// Costs a few page reads to find the start, then a read of the pairs passed.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt).

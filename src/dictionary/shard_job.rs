@@ -1,14 +1,15 @@
-//! A dictionary of shards that several processes build or update together, as the tasks of a Spark job do.
+//! A dictionary of shards built or updated by several processes together, as by the tasks of a Spark job.
 //!
 //! ```text
-//! plan      ShardJob::new   what the directory holds, which shard has which slots
+//! plan      ShardJob::new   the directory's contents, and which shard has which slots
 //! write     ShardWriter     pairs -> sort -> merge with the old shard -> PREFIX-SHARD.spd, in any process, any number
-//! publish   the lock of the directory -> files get their names -> manifest -> old files go
+//! publish   lock the directory -> rename the files -> manifest -> remove old files
 //! ```
 //!
-//! Nothing is locked until the end: a job may take hours, and other writers go on. So a job that merges with old pairs
-//! notes the generation that it read, and is refused if the directory has another one when it publishes. Files lie
-//! outside of the directory until then, on the same file system. Not here: builds by one process (`builder.rs`).
+//! Nothing is locked until the end: a job may take hours, and other writers continue in the meantime. A job that merges
+//! with old pairs therefore records the generation that it read, and publishing fails if the directory has another one
+//! by then. Until then its files are outside the directory, on the same file system. Not here: builds by one process
+//! (`builder.rs`).
 
 use super::build::intake::Intake;
 use super::build::merge::write_merged;
@@ -28,19 +29,19 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a [`ShardJob`] finds in its directory, or it is refused.
+/// The directory's expected contents; anything else is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardBase {
-    /// No dictionary: the job makes one.
+    /// No dictionary: the job creates one.
     Absent,
-    /// A dictionary or none: the job replaces it.
+    /// A dictionary or nothing: the job replaces it.
     Any,
     /// The dictionary of this generation: the job updates it.
     Generation(u64),
 }
 
 impl ShardBase {
-    /// For a job that updates the dictionary of shards at `directory`, or makes it if there is none.
+    /// The base for a job that updates the dictionary of shards at `directory`, or creates it if there is none.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a dictionary in one file; [`ErrorKind::NotATable`]; [`ErrorKind::Corrupt`];
@@ -65,7 +66,7 @@ impl ShardBase {
 
 /// A build or an update of a dictionary of shards by several processes: each writes some shards, one publishes all.
 ///
-/// Every process makes the same job. A job holds no lock and leaves nothing in the directory before
+/// Every process creates the same job. A job holds no lock and creates nothing in the directory before
 /// [`publish`](Self::publish).
 ///
 /// # Examples
@@ -96,30 +97,31 @@ pub struct ShardJob {
     directory: PathBuf,
     plan: Plan,
     base: ShardBase,
-    /// Which shard has which slots, with the old files of an update.
+    /// Which shard has which slots; in an update, with the old files.
     manifest: Manifest,
-    /// The first old file, whose shape the new ones take.
+    /// The first old file, whose pages, compression and hash function the new ones keep.
     old: Option<Arc<DictionaryFile>>,
 }
 
 /// A file that a [`ShardWriter`] has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardFile {
-    /// Which shard it is, from 0.
+    /// The number of the shard, from 0.
     pub shard: u32,
-    /// Where it is until it is published.
+    /// The file's path until it is published.
     pub path: PathBuf,
-    /// How many pairs it has.
+    /// The number of pairs.
     pub pairs: u64,
 }
 
 impl ShardJob {
-    /// A job for the dictionary at `directory`, which is found as `base` says. An update keeps its shards, hash
-    /// function, pages and compression; a new dictionary has those of `builder`, and one shard if that has none.
+    /// A job for the dictionary at `directory`, which must be as `base` says. An update keeps its shards, hash
+    /// function, pages and compression. A new dictionary gets those of `builder`, with one shard if `builder` sets
+    /// none.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, and [`DictionaryBuilder::resume`];
-    /// [`ErrorKind::Stale`] where the directory is not as `base` says; those of
+    /// [`ErrorKind::InvalidArgument`] for options out of range, and with [`DictionaryBuilder::resume`];
+    /// [`ErrorKind::Stale`] if the directory is not as `base` says; those of
     /// [`Dictionary::open`](crate::Dictionary::open).
     pub fn new(directory: impl AsRef<Path>, builder: &DictionaryBuilder, base: ShardBase) -> Result<ShardJob> {
         let directory = builder.plan.resolve(directory.as_ref())?;
@@ -140,7 +142,7 @@ impl ShardJob {
         Ok(ShardJob { directory, plan, base, manifest, old })
     }
 
-    /// Makes indexes like those of the old files, whatever the builder says; nothing for a new dictionary.
+    /// Makes indexes like those of the old files, whatever the builder says. No effect for a new dictionary.
     pub fn keep_index(mut self) -> ShardJob {
         if let Some(old) = &self.old {
             self.plan.index = old.index.kind();
@@ -148,7 +150,7 @@ impl ShardJob {
         self
     }
 
-    /// Makes filters like those of the old files, whatever the builder says; nothing for a new dictionary.
+    /// Makes filters like those of the old files, whatever the builder says. No effect for a new dictionary.
     pub fn keep_filter(mut self) -> ShardJob {
         if let Some(old) = &self.old {
             self.plan.filter_bits = old.filter().map_or(0, |(bits, ..)| bits.count());
@@ -156,12 +158,12 @@ impl ShardJob {
         self
     }
 
-    /// What the directory is expected to hold.
+    /// The expected contents of the directory.
     pub fn base(&self) -> ShardBase {
         self.base
     }
 
-    /// The last slot of each shard; the first shard begins at slot 0, the others behind the one before.
+    /// The last slot of each shard. The first shard begins at slot 0, each other one after the previous shard.
     pub fn last_slots(&self) -> Vec<u16> {
         self.manifest.shards.iter().map(|shard| shard.last_slot).collect()
     }
@@ -172,7 +174,7 @@ impl ShardJob {
         self.manifest.shard_of(key) as u32
     }
 
-    /// Takes the lock of the directory and gives it back, so that a job that could not publish fails early.
+    /// Acquires and releases the lock of the directory, so that a job that could not publish fails early.
     ///
     /// # Errors
     /// Those of [`publish`](Self::publish).
@@ -192,14 +194,14 @@ impl ShardJob {
         if expected { Ok((writer, previous)) } else { Err(changed(&self.directory)) }
     }
 
-    /// Begins to write some shards. The file of shard 3 is `prefix` with `-3.spd` behind it, beside which the sort has
-    /// its temporary files. Where the shard has old pairs, they are merged.
+    /// Begins to write some shards. The file of shard 3 is `prefix` with `-3.spd` appended; the sort puts its temporary
+    /// files in the same directory. If the shard has old pairs, they are merged.
     ///
-    /// `prefix` has a directory that exists, on the file system of the dictionary. Processes that write the same shard
-    /// at the same time, as Spark's speculative tasks do, use different ones.
+    /// `prefix` must be in an existing directory on the file system of the dictionary. Processes that write the same
+    /// shard at the same time, as Spark's speculative tasks do, must use different prefixes.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for shards that there are not, or too little memory for them.
+    /// [`ErrorKind::InvalidArgument`] for shards that do not exist, or too little memory for them.
     pub fn start(&self, shards: Range<u32>, prefix: impl AsRef<Path>) -> Result<ShardWriter<'_>> {
         let count = self.manifest.shards.len();
         if shards.is_empty() || shards.end as usize > count {
@@ -214,15 +216,15 @@ impl ShardJob {
         Ok(ShardWriter { job: self, shards, paths, intake })
     }
 
-    /// Makes `files` the shards of the dictionary, and gives how many pairs it has. Shards without a file keep the old
-    /// one; those of a new dictionary are empty. Readers see all of it or nothing.
+    /// Makes `files` the shards of the dictionary. Returns its number of pairs. Shards without a new file keep the old
+    /// one; in a new dictionary they are empty. Readers see either all of the change or none.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::Stale`] where one has
-    /// done so since the job began; [`ErrorKind::NotATable`] where it holds something else than a dictionary;
-    /// [`ErrorKind::Corrupt`] for damaged files; [`ErrorKind::InvalidArgument`] for two of one shard;
-    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The directory is then unchanged, unless only making new names
-    /// durable failed; the files may be gone.
+    /// [`ErrorKind::Locked`] if another process is building or updating the directory; [`ErrorKind::Stale`] if one has
+    /// done so since the job began; [`ErrorKind::NotATable`] if the directory holds something other than a dictionary;
+    /// [`ErrorKind::Corrupt`] for damaged files; [`ErrorKind::InvalidArgument`] for two files of one shard;
+    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]. The directory is then unchanged, unless the only step that failed
+    /// was making new names durable; the files may be gone.
     pub fn publish(&self, files: impl IntoIterator<Item = ShardFile>) -> Result<u64> {
         let mut given: Vec<Option<ShardFile>> = vec![None; self.manifest.shards.len()];
         for file in files {
@@ -237,7 +239,7 @@ impl ShardJob {
         let mut moved = Vec::new();
         let placed = self.place(given, &mut manifest, &mut moved);
         if let Err(error) = placed {
-            // No manifest will name them.
+            // No manifest will refer to them.
             moved.iter().for_each(|path| drop(self.plan.storage.remove(path)));
             return Err(error);
         }
@@ -245,7 +247,7 @@ impl ShardJob {
         Ok(manifest.shards.iter().map(|shard| shard.pairs).sum())
     }
 
-    /// Gives the files their names in the directory, and notes in `moved` which it has.
+    /// Renames the files into the directory, and records the renamed ones in `moved`.
     fn place(&self, given: Vec<Option<ShardFile>>, manifest: &mut Manifest, moved: &mut Vec<PathBuf>) -> Result<()> {
         let storage = &self.plan.storage;
         let access = Access { hash: Some(self.plan.hash.clone()), ..Access::default() };
@@ -277,7 +279,7 @@ impl ShardJob {
         storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e))
     }
 
-    /// Writes the file of a shard from its old pairs and what `sorter` took; gives how many pairs it has.
+    /// Writes the file of a shard from its old pairs and the records taken by `sorter`. Returns the number of pairs.
     fn write(&self, shard: usize, path: &Path, sorter: Sorter, plan: Plan) -> Result<u64> {
         let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest.shards[shard]));
         let old = old.transpose()?;
@@ -285,13 +287,13 @@ impl ShardJob {
         let output = begin_shard(&plan.storage, path, plan.granted_at(&Manifest::path(&self.directory))?)?;
         let mut sorted = sorter.finish_within(shares.sort)?;
         let footer = write_merged(plan, shares, output, old.as_ref(), &mut sorted)?;
-        // A dictionary that has its name is no failure.
+        // Once the dictionary has its name, this is not a failure.
         let _ = sorted.done();
         Ok(footer.pairs)
     }
 }
 
-/// Opens the file of a shard as the manifest of an update has it.
+/// Opens the file of a shard, which must match the manifest of an update.
 fn open_old(plan: &Plan, directory: &Path, shard: &Shard) -> Result<Arc<DictionaryFile>> {
     let access = Access { hash: Some(plan.hash.clone()), ..Access::default() };
     match DictionaryFile::open(plan.storage.as_ref(), &directory.join(&shard.name), &access) {
@@ -307,7 +309,7 @@ fn changed(directory: &Path) -> Error {
     Error::new(ErrorKind::Stale, format!("{}: {what}", directory.display())).with_hint("Run the job again.")
 }
 
-/// Writes some shards of a [`ShardJob`], from pairs in any order. Dropped before [`finish`](Self::finish) it leaves
+/// Writes some shards of a [`ShardJob`] from pairs in any order. If dropped before [`finish`](Self::finish), it leaves
 /// nothing.
 pub struct ShardWriter<'j> {
     job: &'j ShardJob,
@@ -317,8 +319,8 @@ pub struct ShardWriter<'j> {
 }
 
 impl ShardWriter<'_> {
-    /// Stores `value` under `key`, replacing an old value. Errors name it by its `place` in the source; places never
-    /// descend.
+    /// Stores `value` under `key`, replacing an old value. Errors name it by its `place` in the source; places must
+    /// never descend.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a key of another shard; those of [`Build::push`](crate::Build::push).
@@ -326,7 +328,7 @@ impl ShardWriter<'_> {
         self.push(key, Some(value), place)
     }
 
-    /// Removes `key`, if it is there.
+    /// Removes `key`, if present.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -352,12 +354,12 @@ impl ShardWriter<'_> {
         Error::new(ErrorKind::InvalidArgument, message).with_hint("Divide the keys by the shards of the dictionary.")
     }
 
-    /// Sorts and writes; gives the file of each shard that got a pair or a removal.
+    /// Sorts and writes the shards. Returns the file of each shard that got a pair or a removal.
     ///
     /// # Errors
-    /// [`ErrorKind::Duplicate`] where a key was given twice, unless [`DictionaryBuilder::duplicates`] chooses one;
-    /// [`ErrorKind::Stale`] where another process has updated the dictionary; those of
-    /// [`Build::finish`](crate::Build::finish). No file is left then.
+    /// [`ErrorKind::Duplicate`] if a key occurs twice, unless [`DictionaryBuilder::duplicates`] chooses one;
+    /// [`ErrorKind::Stale`] if another process has updated the dictionary; those of
+    /// [`Build::finish`](crate::Build::finish). After an error no file is left.
     pub fn finish(self) -> Result<Vec<ShardFile>> {
         let ShardWriter { job, shards, paths, intake } = self;
         let sorters = intake.finish()?;
@@ -373,7 +375,7 @@ impl ShardWriter<'_> {
             Ok(Some(ShardFile { shard, path: path.clone(), pairs }))
         });
         let written = written.inspect_err(|_| {
-            // Those that were complete before another failed.
+            // The files that were complete before another one failed.
             paths.iter().for_each(|path| drop(job.plan.storage.remove(path)));
         })?;
         Ok(written.into_iter().flatten().collect())

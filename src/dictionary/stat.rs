@@ -9,9 +9,9 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DictionaryStat {
-    /// Files: 1, or one a shard. The other figures are those of all of them together.
+    /// Number of files: 1, or one per shard. The other figures are totals over all files.
     pub shards: usize,
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -21,32 +21,31 @@ pub struct DictionaryStat {
     pub key_bytes: u64,
     /// See `key_bytes`.
     pub value_bytes: u64,
-    /// Data pages.
+    /// Number of data pages.
     pub pages: u64,
-    /// Bytes of a page.
+    /// Bytes per page.
     pub page_bytes: u32,
-    /// The name of the index, which the command line uses too.
+    /// The name of the index, as used on the command line.
     pub index: &'static str,
-    /// The index's own figures, a name and a number each.
+    /// Figures of this kind of index, as names and numbers.
     pub index_details: Vec<(&'static str, f64)>,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// Bytes of the second index, from ranks to pages; 0 where records have one size or the index gives pages.
+    /// Bytes of the second index, from ranks to pages; 0 if records have one size or the index returns pages.
     pub ranks_bytes: u64,
-    /// Bits of a fingerprint of the filter; 0 without one.
+    /// Bits per fingerprint of the filter; 0 without a filter.
     pub filter_bits: u32,
     /// Bytes of the filter.
     pub filter_bytes: u64,
-    /// Bits a key of both indexes, without the filter.
+    /// Bits per key of both indexes, without the filter.
     pub index_bits_per_key: f64,
-    /// The length of all keys and that of all values, if all records have the same: they are then stored without
-    /// lengths.
+    /// The key length and the value length, if all records have the same: they are then stored without lengths.
     pub fixed_lengths: Option<(u32, u32)>,
     /// Shortest and longest key.
     pub key_len: (u32, u32),
     /// Shortest and longest value.
     pub value_len: (u32, u32),
-    /// How records are compressed.
+    /// The compression of records.
     pub compression: Compression,
     /// The order of records: `hash order`, or `chunks` of the index.
     pub order: &'static str,
@@ -57,10 +56,10 @@ pub struct DictionaryStat {
 }
 
 impl Dictionary {
-    /// Its sizes; reads nothing.
+    /// The sizes of the dictionary. Reads no data.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) where the file's length cannot be read.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file's length cannot be read.
     pub fn stat(&self) -> Result<DictionaryStat> {
         let mut stat = file_stat(&self.files[0])?;
         for file in &self.files[1..] {
@@ -128,16 +127,16 @@ impl DictionaryStat {
         self.pairs += other.pairs;
         self.file_bytes += other.file_bytes;
         self.data_bytes += other.data_bytes;
-        // An open compares them with nothing but the file's size.
+        // Opening compares them only with the file's size, so they may overflow.
         self.key_bytes = self.key_bytes.saturating_add(other.key_bytes);
         self.value_bytes = self.value_bytes.saturating_add(other.value_bytes);
         self.pages += other.pages;
         self.index_bytes += other.index_bytes;
         self.ranks_bytes += other.ranks_bytes;
-        // An update may have left some shards without one.
+        // After an update some shards may have no filter.
         self.filter_bits = self.filter_bits.max(other.filter_bits);
         self.filter_bytes += other.filter_bytes;
-        // Those that are options are alike in all shards, the rest are counts.
+        // Options are equal in all shards; the other figures are counts.
         const OPTIONS: [&str; 6] =
             ["bucket_keys", "huffman_max", "skip_min", "block_items", "bits_per_page", "superblock_buckets"];
         for ((name, own), (_, others)) in self.index_details.iter_mut().zip(&other.index_details) {

@@ -1,7 +1,7 @@
-//! Changing a dictionary: a batch of pairs and deletions, merged with the old file in one pass into a new one.
+//! Changes a dictionary: merges a batch of pairs and deletions with the old file in one pass into a new one.
 //!
-//! Cost: one read of the old data and one write of the new, whatever the batch; sorting the batch; making the index
-//! again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
+//! Cost: one read of the old data and one write of the new, whatever the size of the batch; sorting the batch; making
+//! the index again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
 
 use super::build::intake::Intake;
 use super::build::plan::{Plan, access_at};
@@ -16,11 +16,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Dictionary {
-    /// Begins an update: pairs and deletions are pushed to it, and [`Update::finish`] writes old and new pairs to a new
+    /// Begins an update: push pairs and deletions to it; [`Update::finish`] then writes old and new pairs to a new
     /// file.
     ///
-    /// `builder` says how the batch is sorted and which index and filter are made. Hash function, pages and compression
-    /// stay those of the old file. Of several changes to one key the last counts.
+    /// `builder` determines how the batch is sorted and which index and filter are made. Hash function, pages and
+    /// compression stay those of the old file. If a key is changed several times, the last change is applied.
     ///
     /// # Errors
     /// Those of [`DictionaryBuilder::start`] and [`Dictionary::open`];
@@ -43,12 +43,12 @@ pub struct Update {
     count: u64,
 }
 
-/// What happens to shards that a batch does not change.
+/// How shards without changes are handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unchanged {
-    /// Their files stay.
+    /// Their files are kept.
     Kept,
-    /// They are written again, with another index.
+    /// They are rewritten with another index.
     Written,
 }
 
@@ -57,7 +57,7 @@ impl Update {
         builder.plan.check_not_resuming()?;
         builder.plan.check_temporary_directory()?;
         let storage = &builder.plan.storage;
-        // Who may use the old dictionary may use the new one.
+        // The new dictionary gets the access of the old one.
         let plan =
             |file: &Path| -> Result<Plan> { Ok(builder.plan.clone().made_from(access_at(storage.as_ref(), file)?)) };
         let options = DictionaryOptions::new().hash(builder.plan.hash.clone());
@@ -70,8 +70,8 @@ impl Update {
                 None => Target::file(&plan(old)?, new)?,
                 Some(manifest) => Target::directory(&plan(&Manifest::path(old))?, new, manifest, Some(old))?,
             };
-            // Another update of the same files may have ended before the target was locked; then this one begins at its
-            // end.
+            // Another update of the same files may have completed before the target was locked; then this one starts
+            // from its result.
             if !dictionary.reload()? {
                 break (dictionary, target);
             }
@@ -96,7 +96,7 @@ impl Update {
         self.push(key, Some(value))
     }
 
-    /// Removes `key`, if it is there.
+    /// Removes `key`, if present.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -104,7 +104,7 @@ impl Update {
         self.push(key, None)
     }
 
-    /// Makes a change that [`Dictionary::diff`] found: stores the new value, or removes the key.
+    /// Applies a change found by [`Dictionary::diff`]: stores the new value, or removes the key.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -118,8 +118,8 @@ impl Update {
         self.intake.push(shard, key, value, self.count)
     }
 
-    /// Merges, writes and publishes; gives how many pairs the new dictionary has. Shards without changes keep their
-    /// files.
+    /// Merges the changes, writes the new files and publishes them. Returns the number of pairs in the new dictionary.
+    /// Shards without changes keep their files.
     ///
     /// # Errors
     /// Those of [`Build::finish`](crate::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the old
@@ -130,8 +130,8 @@ impl Update {
 }
 
 impl DictionaryBuilder {
-    /// Writes the pairs of the dictionary at `old` to `new` with the index and filter that this builder asks for.
-    /// Pages, compression, hash function and shards stay those of the old one. One pass, no sort.
+    /// Writes the pairs of the dictionary at `old` to `new` with this builder's index and filter. Pages, compression,
+    /// hash function and shards stay those of the old dictionary. One pass, no sort.
     ///
     /// # Errors
     /// Those of [`Dictionary::open`] and [`Build::finish`](crate::Build::finish);

@@ -5,10 +5,10 @@
 //! publish = sync, head, sync, rename to PATH, sync the directory
 //! ```
 //!
-//! The lock is on the unfinished file, so a second writer of the same `PATH` fails at once. A file that is dropped
+//! The lock is on the unfinished file, so a second writer of the same `PATH` fails immediately. A file that is dropped
 //! before [`publish`](AtomicFile::publish) is removed. A killed process leaves the unfinished file; the next writer
-//! opens it, decides whether it may be overwritten, and begins anew. Readers that have the old file of `PATH` open keep
-//! it. Where another handle writes the content, the file has a name of its own and no lock
+//! opens it, decides whether it may be overwritten, and starts again. Readers that have the old file of `PATH` open
+//! keep it. If another handle writes the content, the file has a unique name and no lock
 //! ([`create`](AtomicFile::create)).
 //!
 //! Not here: what a file holds, and which leftovers may be overwritten (the callers).
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// `path` with `suffix` behind its name.
+/// `path` with `suffix` appended to its name.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -48,7 +48,7 @@ pub(crate) struct AtomicFile {
     file: Arc<dyn File>,
     granted: Granted,
     state: State,
-    /// Suffixes of the files that its writer may leave beside it, which go when it goes.
+    /// Suffixes of the files that the writer may create next to it; they are removed with it.
     sidecars: &'static [&'static str],
     /// The process that began the file: in a forked child it belongs to the parent.
     forks: u32,
@@ -56,17 +56,18 @@ pub(crate) struct AtomicFile {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Locked; the content is what an earlier process left.
+    /// Locked; the content is from an earlier process.
     Opened,
-    /// Emptied: the content is ours.
+    /// Emptied; the content is ours.
     Begun,
     Published,
 }
 
 impl AtomicFile {
-    /// Opens or makes the file `path` + `suffix` and takes its lock; `None` where another process has it.
+    /// Opens or makes the file `path` + `suffix` and takes its lock; `None` if another process has it.
     ///
-    /// Content, owner and permissions stay until [`begin`](Self::begin), so that the caller can look at it first.
+    /// Content, owner and permissions stay unchanged until [`begin`](Self::begin), so the caller can examine them
+    /// first.
     pub fn open(
         storage: &Arc<dyn Storage>,
         path: &Path,
@@ -89,8 +90,8 @@ impl AtomicFile {
         }))
     }
 
-    /// Makes a file with the name `prefix` + `-PROCESS-NUMBER`, without a lock, in the directory of `path`. Its writer
-    /// may leave files with this name and one of `sidecars` behind it.
+    /// Creates a file named `prefix` + `-PROCESS-NUMBER`, without a lock, in the directory of `path`. The writer may
+    /// create further files: this name with one of `sidecars` appended.
     pub fn create(
         storage: &Arc<dyn Storage>,
         path: &Path,
@@ -106,20 +107,20 @@ impl AtomicFile {
         Ok(new)
     }
 
-    /// Empties the file, and lets those use it who may.
+    /// Empties the file and sets its owner and permissions.
     pub fn begin(&mut self) -> std::result::Result<(), Failed> {
         self.file.set_len(0).map_err(failed(&self.unfinished_path, "empty"))?;
         self.state = State::Begun;
         self.grant()
     }
 
-    /// Before anything is written that others must not read.
+    /// Must be called before anything is written that others must not read.
     fn grant(&self) -> std::result::Result<(), Failed> {
         let granted = self.granted.complete(self.file.as_ref());
         granted.map_err(failed(&self.unfinished_path, "set the owner and permissions of"))
     }
 
-    /// Makes the content durable, writes `head`, if there is one, at offset 0, which is still empty, renames the file
+    /// Makes the content durable, writes `head` (if not empty) at offset 0, which is still unwritten, renames the file
     /// to its path, and makes the new name durable.
     ///
     /// After an error the old file is in place, unless only the last step failed: see
@@ -169,7 +170,7 @@ impl Drop for AtomicFile {
     fn drop(&mut self) {
         let own = self.state == State::Begun && !forked_since(self.forks);
         if own && matches!(self.file.is_at(&self.unfinished_path), Ok(true)) {
-            // If it cannot be removed, the next writer of the same path overwrites it.
+            // If one cannot be removed, the next writer of the same path overwrites it.
             for suffix in self.sidecars.iter().chain(&[""]) {
                 let _ = self.storage.remove(&with_suffix(&self.unfinished_path, suffix));
             }
@@ -177,9 +178,9 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Makes a file without a name in the directory of `prefix`. It is gone when it is closed, however the process ends.
+/// Creates a file without a name in the directory of `prefix`. It disappears when closed, however the process ends.
 ///
-/// Where the system has no such files, one named `prefix` + `-PROCESS-NUMBER.tmp` is made and its name removed.
+/// If the system has no unnamed files, creates one named `prefix` + `-PROCESS-NUMBER.tmp` and removes the name.
 pub(crate) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> std::result::Result<Arc<dyn File>, Failed> {
     const STEP: &str = "make the temporary file";
     if let Some(file) = storage.make_unnamed(prefix).map_err(failed(prefix, STEP))? {
@@ -190,7 +191,7 @@ pub(crate) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> std::result:
     Ok(file.into())
 }
 
-/// Makes a file named `prefix` + `-PROCESS-NUMBER` + `after`, with the first number that no file has.
+/// Creates a file named `prefix` + `-PROCESS-NUMBER` + `after`, with the first number not yet in use.
 fn make_numbered(
     storage: &dyn Storage,
     prefix: &Path,
@@ -199,7 +200,7 @@ fn make_numbered(
     step: &'static str,
 ) -> std::result::Result<(PathBuf, Box<dyn File>), Failed> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // A killed process that had the id of this one may have left files: each costs one try.
+    // A killed process with the same id may have left files: each costs one try.
     const TRIES: usize = 100;
     let mut tries = 0;
     loop {

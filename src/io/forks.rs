@@ -1,19 +1,21 @@
 //! Detects that this process is a fork of the one that opened a file.
 //!
-//! A child made by `fork` has a copy of all memory but only one of the threads, and shares the files: a latch may be
-//! held by a thread that does not exist, and both processes would write. So handles refuse to work in a child. The C
-//! library calls a handler in each child, so the test costs a lookup one load; asking for the process id would be a
-//! system call each time. A child made by the bare system call, without the C library, is not detected.
+//! A child made by `fork` has a copy of all memory but only one of the threads, and it shares the open files. A latch
+//! may be held by a thread that does not exist in the child, and both processes would write to the files. So handles
+//! refuse to work in a child. The C library calls a handler in each child, so the check costs a lookup one load; asking
+//! for the process id would take a system call each time. A child made by the bare system call, without the C library,
+//! is not detected.
 //!
-//! A child that leaves without closing a handle has its mappings to the end. Valgrind's leak check then reads all of
-//! them, also the part of the log's that the file does not have yet, word by word, each of these a signal: for hours.
-//! Such a child waits for no lock; `--leak-check=no`, or a close in the child, ends it at once.
+//! A child that exits without closing a handle keeps its mappings to the end. Valgrind's leak check then reads all of
+//! them word by word, including the part of the log's mapping that is beyond the end of the file, where each read
+//! raises a signal. That takes hours, but the child is not waiting for a lock. Use `--leak-check=no`, or close the
+//! handle in the child.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Forks from the first process to this one since the first call of [`forks`].
+/// The number of forks between the first process and this one since the first call of [`forks`].
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn in_child() {

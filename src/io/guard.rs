@@ -1,18 +1,18 @@
 //! Mappings of files in which a fault sets a flag instead of ending the process.
 //!
-//! Access to a mapped page that the kernel cannot provide raises SIGBUS: the disk is full where the file system copies
-//! on write, it fails, or another program cut the file. The first mapping installs a handler for SIGBUS. For a fault
-//! inside a [`Guarded`] mapping it sets the mapping's flag, puts a page of zeros in place of the missing one, and
-//! returns, so that the access completes; its caller then asks [`Guarded::failed`]. Every other SIGBUS goes to the
-//! action that was set before ours, as if we had none.
+//! Access to a mapped page that the kernel cannot provide raises SIGBUS: a copy-on-write file system is full, the disk
+//! fails, or another program has truncated the file. The first mapping installs a handler for SIGBUS. For a fault
+//! inside a [`Guarded`] mapping the handler sets the mapping's flag, replaces the missing page with a page of zeros,
+//! and returns, so that the access completes; the code that made the access then checks [`Guarded::failed`]. Every
+//! other SIGBUS is passed to the action that was set before, as if there were no handler here.
 //!
-//! The handler runs at any instruction of any thread: it takes no locks, allocates nothing, and finds the mappings in a
-//! fixed table of atomics. It cannot help where the program replaced it later, or in a thread that blocks SIGBUS: there
-//! the kernel ends the process, as without it (docs/architecture.md, "Log").
+//! The handler may run at any instruction of any thread: it takes no locks, allocates nothing, and finds the mappings
+//! in a fixed table of atomics. It cannot help if the program replaced it later, or in a thread that blocks SIGBUS:
+//! there the kernel ends the process, as it would without a handler (docs/architecture.md, "Log").
 //!
-//! The log stores through such a mapping (`mapped.rs`), dictionaries are read through one (`window.rs`): copy, then ask
-//! `failed`, and take nothing of what was copied if so. A `&[u8]` over a guarded mapping would be unsound, as its bytes
-//! can become zeros. Parts of a pool are mapped that way, too (`pager/pool/mapped.rs`).
+//! The log stores through such a mapping (`mapped.rs`), and dictionaries are read through one (`window.rs`): copy, then
+//! check `failed`, and discard the copy if it is set. A `&[u8]` over a guarded mapping would be unsound, as its bytes
+//! can become zeros. Parts of a pool are mapped this way, too (`pager/pool/mapped.rs`).
 #![expect(unsafe_code, reason = "mmap, sigaction")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
@@ -31,23 +31,24 @@ pub(super) struct Guarded {
     entry: &'static Entry,
 }
 
-// SAFETY: a Guarded is a range of memory that lives as long as it does; what is done there its users answer for.
+// SAFETY: a Guarded is a range of memory that lives as long as it does; its users are responsible for what they do
+// there.
 unsafe impl Send for Guarded {}
 // SAFETY: as above.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` where the system refuses, or too many are
+    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` if the system refuses or too many files are
     /// mapped.
     pub(super) fn map(file: &fs::File, bytes: usize) -> Option<Guarded> {
         Self::with_access(file, 0, bytes, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// As [`map`](Self::map), from byte `offset` on, at which a page begins, and without stores. Pages are read in
-    /// random order, so none is read ahead.
+    /// As [`map`](Self::map), but read-only, and from byte `offset` on, which must be the start of a page. Pages are
+    /// read in random order, so read-ahead is turned off.
     pub(super) fn map_for_reading(file: &fs::File, offset: u64, bytes: usize) -> Option<Guarded> {
         let map = Self::with_access(file, libc::off_t::try_from(offset).ok()?, bytes, libc::PROT_READ)?;
-        // SAFETY: the range is that of the mapping, and the advice changes no content.
+        // SAFETY: the range is that of the mapping, and the advice does not change the content.
         unsafe { libc::madvise(map.start.cast(), bytes, libc::MADV_RANDOM) };
         Some(map)
     }
@@ -69,22 +70,22 @@ impl Guarded {
         Some(Guarded { start: start.cast(), bytes, entry })
     }
 
-    /// Was there a fault anywhere in the mapping, ever? Asked after an access by the thread that made it, `false` says
-    /// that the access met the file's own pages.
+    /// Whether there was ever a fault in the mapping. If the thread that made an access calls this afterwards and gets
+    /// `false`, the access used the file's own pages.
     #[inline]
     pub(super) fn failed(&self) -> bool {
-        // A fault is precise, so the processor has run the handler before it goes on to this load; this keeps the
-        // compiler from asking before the access.
+        // A fault is precise: the handler has run before the processor continues to this load. The fence keeps the
+        // compiler from moving the load before the access.
         compiler_fence(SeqCst);
         self.entry.failed.load(Acquire)
     }
 }
 
-/// Memory of the caller, parts of which are files mapped over it: a fault there sets a flag, too.
+/// Memory of the caller, over parts of which files are mapped. A fault there sets a flag, too.
 pub(super) struct GuardedMemory(&'static Entry);
 
 impl GuardedMemory {
-    /// `None` where the handler cannot be installed, or too much is guarded.
+    /// `None` if the handler cannot be installed, or too many ranges are guarded.
     pub(super) fn new(memory: Memory<'_>) -> Option<GuardedMemory> {
         if !install() {
             return None;
@@ -106,7 +107,7 @@ impl Drop for GuardedMemory {
     }
 }
 
-/// Was there a fault in any guarded mapping of this process?
+/// Whether there was ever a fault in any guarded mapping of this process.
 #[inline]
 pub(super) fn had_faults() -> bool {
     // As in `failed`.
@@ -123,7 +124,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Bytes of a page of memory.
+/// The size of a memory page in bytes.
 pub(super) fn page_bytes() -> usize {
     static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
     match PAGE_BYTES.load(Relaxed) {
@@ -140,8 +141,8 @@ pub(super) fn page_bytes() -> usize {
 // ---------------------------------------------------------------------------------------------
 // The table of mappings
 
-/// Mappings at a time; a file beyond is written or read with calls instead. A table has two, up to eight while a backup
-/// is made; a dictionary has one a shard.
+/// The maximum number of mappings at a time; further files are read and written with calls instead. A table has two, up
+/// to eight during a backup; a dictionary has one per shard.
 const MAPPINGS_MAX: usize = 4096;
 
 /// Set before the flag of the mapping.
@@ -202,8 +203,8 @@ impl Entry {
 // ---------------------------------------------------------------------------------------------
 // The handler
 
-/// The action for SIGBUS before ours: as it was when we looked, and as it was when ours replaced it, which differs if
-/// another thread changed it just then. Neither moves or changes once it is set, as a handler may be reading it.
+/// The action for SIGBUS before ours, read twice: before ours replaced it and when ours replaced it. They differ if
+/// another thread changed the action in between. Neither moves or changes once set, as a handler may be reading it.
 static PREVIOUS: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
 
 /// Installs the handler on the first call. Returns whether it is installed.
@@ -214,7 +215,7 @@ fn install() -> bool {
         let Some(previous) = replace(None) else { return };
         let mut ours = previous;
         ours.sa_sigaction = on_bus_error as *const () as usize;
-        // The mask and SA_NODEFER stay, so that a handler of before us finds the signals blocked that it asked for.
+        // The mask and SA_NODEFER are kept, so that an earlier handler finds the signals blocked that it asked for.
         ours.sa_flags &= libc::SA_NODEFER | libc::SA_RESTART;
         ours.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
         // Before ours can run.
@@ -227,11 +228,11 @@ fn install() -> bool {
     INSTALLED.load(SeqCst)
 }
 
-/// Sets the action for SIGBUS, if one is given. Returns the one before.
+/// Sets the action for SIGBUS, if one is given. Returns the previous one.
 fn replace(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let mut previous = MaybeUninit::uninit();
-    // SAFETY: the new action is one that the system gave us, with a handler of this file or the default; the old one
-    // has room.
+    // SAFETY: the new action is one that the system gave us, with a handler of this file or the default; there is room
+    // for the old one.
     let done =
         unsafe { libc::sigaction(libc::SIGBUS, action.map_or(ptr::null(), ptr::from_ref), previous.as_mut_ptr()) };
     // SAFETY: the call has filled it in.
@@ -241,7 +242,7 @@ fn replace(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo.
     let code = unsafe { (*info).si_code };
-    // SAFETY: as above; where the signal was sent by a process this is no address, which is not used then.
+    // SAFETY: as above; if the signal was sent by a process this is not an address, and then it is not used.
     let address = unsafe { (*info).si_addr() } as usize;
     let missing_page = matches!(code, libc::BUS_ADRERR | libc::BUS_OBJERR | libc::BUS_MCEERR_AR);
     if !(missing_page && contain(address)) {
@@ -249,11 +250,11 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     }
 }
 
-/// Lets an access to `address` continue, if it is in a guarded mapping.
+/// Lets an access to `address` continue if it is in a guarded mapping.
 ///
-/// What was stored to the page before is not lost: the kernel has it in its cache of the file, which keeps what a
-/// mapping has made dirty when the mapping goes. Only this process sees zeros. A thread that stored to the page when
-/// it was already replaced sees the flag, which was set before.
+/// Earlier stores to the page are not lost: the kernel has them in its cache of the file, which keeps a mapping's dirty
+/// pages when the mapping is removed. Only this process sees zeros. A thread that stores to the page after it was
+/// replaced sees the flag, which is set first.
 fn contain(address: usize) -> bool {
     let Some(entry) = ENTRIES.iter().find(|entry| entry.contains(address)) else { return false };
     HAD_FAULTS.store(true, SeqCst);
@@ -263,8 +264,8 @@ fn contain(address: usize) -> bool {
     // SAFETY: as above.
     let before = unsafe { *errno };
     let page = address & !(page_bytes() - 1);
-    // SAFETY: the page lies in a mapping of ours, whose pages nothing in this process has a reference to. Where memory
-    // is short this fails and changes nothing.
+    // SAFETY: the page lies in a mapping of ours, and nothing in this process has a reference to its pages. If memory
+    // is short the call fails and changes nothing.
     let zeros = unsafe {
         libc::mmap(
             page as *mut libc::c_void,
@@ -280,9 +281,9 @@ fn contain(address: usize) -> bool {
     zeros != libc::MAP_FAILED
 }
 
-/// Passes a signal to the action before ours. `fault`: the interrupted instruction caused it.
+/// Passes a signal to the action before ours. `fault`: whether the interrupted instruction caused it.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void, fault: bool) {
-    // Reading one takes no lock, so a handler may. The first is set before the handler is.
+    // Reading a `OnceLock` takes no lock, so a handler may do it. The first is set before the handler is installed.
     let [first, second] = &PREVIOUS;
     let Some(previous) = second.get().or_else(|| first.get()) else { return };
     let handler = previous.sa_sigaction;
@@ -297,7 +298,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         replace(Some(&default));
     }
     if by_default {
-        // A fault repeats when the handler returns, and ends the process; the kernel ignores none.
+        // A fault repeats when the handler returns, and then ends the process: the kernel does not ignore faults.
         if !fault {
             // SAFETY: raise takes no pointers.
             unsafe { libc::raise(signal) };
@@ -308,7 +309,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         let handler: Handler = unsafe { transmute(handler) };
         handler(signal, info, context);
     } else {
-        // SAFETY: one without the flag is a function of this type.
+        // SAFETY: an action without the flag is a function of this type.
         let handler: extern "C" fn(libc::c_int) = unsafe { transmute(handler) };
         handler(signal);
     }

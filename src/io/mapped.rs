@@ -1,13 +1,13 @@
-//! A file mapped as shared memory: the kernel keeps what is stored there when the process dies.
+//! A file mapped as shared memory: the kernel keeps what was stored there when the process dies.
 //!
-//! The write-ahead log stores its records this way, at a tenth of what a `write` call costs (docs/benchmarks.md).
-//! Bytes of the file are written once before they are stored to, so they have room on the disk, and
-//! [`Mapped::prepare`] makes the pages ready ahead of the stores, or says that it cannot. A page can still be lost
-//! between that and a store: to writeback, after which a file system that copies on write needs new room, to a disk
-//! that fails, to a program that cuts the file. Then the store says so (`guard.rs`).
+//! The write-ahead log stores its records this way, at a tenth of the cost of a `write` call (docs/benchmarks.md).
+//! Bytes of the file are written once before they are stored to, so they have disk space, and [`Mapped::prepare`] makes
+//! the pages ready before the stores, or returns an error. Between that and a store a page can still be lost: to
+//! writeback, after which a copy-on-write file system needs new space; to a disk failure; to a program that truncates
+//! the file. Then the store returns an error (`guard.rs`).
 //!
-//! Linux only, as that needs `MADV_POPULATE_WRITE`; elsewhere, and where the kernel or the file system has no such
-//! thing, there is no mapping and the log writes with `write_at`, which tests compare this with.
+//! Linux only, as it needs `MADV_POPULATE_WRITE`. Elsewhere, and if the kernel or the file system does not support it,
+//! there is no mapping and the log uses `write_at`; tests compare the two.
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
@@ -19,12 +19,12 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// Stores go through a mapping in order, so the line that comes this far behind a store is prefetched, some records
-/// ahead. It is in no cache, or in that of the processor that made its page ready; the writer of a record waited for it
-/// at its next atomic operation, which ends only after all stores before it.
+/// Stores go through a mapping in order, so the cache line this many bytes after a store is prefetched, some records
+/// ahead. That line is in no cache, or only in that of the processor that prepared its page. Without the prefetch the
+/// writer waits for it at its next atomic operation, which completes only after all earlier stores.
 const PREFETCHED_AHEAD: usize = 512;
 
-/// Maps the first `bytes` bytes of `file`, which may be shorter but has a first page.
+/// Maps the first `bytes` bytes of `file`, which may be shorter but must have a first page.
 pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
     let Ok(bytes) = usize::try_from(bytes) else { return Ok(None) };
     if is_exempt_from_copying(file) {
@@ -39,9 +39,9 @@ pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>
     }
 }
 
-/// Is it a file that btrfs overwrites in place though it copies others on write (`chattr +C`)? A store to a mapping of
-/// one waited for room where the disk was full, in the kernel, for as long as there was none (Linux 6.18); a call
-/// needs no room.
+/// Whether btrfs overwrites this file in place although it copies others on write (`chattr +C`). On a full disk, a
+/// store to a mapping of such a file waited in the kernel for space for as long as there was none (Linux 6.18); a
+/// `write` call needs no space.
 fn is_exempt_from_copying(file: &fs::File) -> bool {
     const FS_NOCOW_FL: libc::c_long = 0x0080_0000;
     let mut flags: libc::c_long = 0;
@@ -62,15 +62,16 @@ pub(super) fn map_over(file: &fs::File, memory: Memory<'_>, offset: u64, over: O
         Over::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
     };
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the range is the maker's of `memory`, and what is there may be replaced, by the contract of its `new`.
+    // SAFETY: the range belongs to the maker of `memory`, and its content may be replaced, by the contract of its
+    // `new`.
     let mapped = unsafe {
         libc::mmap(memory.start.cast(), memory.bytes, access, kind | libc::MAP_FIXED, file.as_raw_fd(), offset)
     };
     if mapped == libc::MAP_FAILED {
         return false;
     }
-    // Where the file system has large pages: a fault makes 2 MiB ready in a quarter of the time, and they are one entry
-    // of the processor's table. An error says that there are none.
+    // For file systems with large pages: one fault then makes 2 MiB ready in a quarter of the time, as one entry of the
+    // processor's translation table. An error means that there are none.
     // SAFETY: advice about the mapping just made; it changes no content.
     unsafe { libc::madvise(memory.start.cast(), memory.bytes, libc::MADV_HUGEPAGE) };
     true
@@ -89,7 +90,7 @@ impl Mapped for Guarded {
         }
         let error = Error::last_os_error();
         match error.raw_os_error() {
-            // A store would have been a SIGBUS.
+            // A store would have raised SIGBUS.
             Some(libc::EFAULT | libc::EHWPOISON) => Err(Error::new(
                 ErrorKind::StorageFull,
                 "the pages of the log cannot be made ready: the disk is full, failing, or the file was cut",
@@ -102,7 +103,7 @@ impl Mapped for Guarded {
         let offset = offset as usize;
         assert!(offset <= self.bytes && bytes.len() <= self.bytes - offset, "a store beyond the mapping");
         // SAFETY: the range lies in the mapping (asserted), which nothing else in this process reads or makes slices
-        // of, and the caller lets no two stores meet.
+        // of, and the caller prevents overlapping stores.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
         racing::prefetch_to_store(self.start.wrapping_add(offset + PREFETCHED_AHEAD));
         if self.failed() { Err(lost_page()) } else { Ok(()) }
@@ -134,7 +135,7 @@ mod tests {
             file.read_exact_at(&mut read, at).unwrap();
             assert_eq!(&read, b"0123456789");
         }
-        // Beyond the end of the file there are no pages to populate, which is an error and no signal.
+        // Beyond the end of the file there are no pages to populate: an error, not a signal.
         file.set_len(4096).unwrap();
         assert!(map.prepare(50_000, 50_010).is_err());
     }
@@ -150,17 +151,17 @@ mod tests {
         cut.prepare(0, 100_000).unwrap();
         cut.store(0, b"before").unwrap();
         file.set_len(4096).unwrap();
-        // Across several pages, starting in an existing one.
+        // Across several pages, of which the first exists.
         assert!(cut.store(4000, &[7; 20_000]).is_err());
         assert!(cut.store(90_000, b"again").is_err());
         assert!(cut.store(10, b"in the page that is there").is_err());
-        // The other mapping met no such page; what was stored before is in the file.
+        // The other mapping met no such page; what was stored there before is in the file.
         whole.store(20, b"whole").unwrap();
         let mut read = [0; 6];
         file.read_exact_at(&mut read, 0).unwrap();
         assert_eq!(&read, b"before");
         drop(cut);
-        // Its place in the table of mappings is free, and the next one there begins without a flag.
+        // Its entry in the table of mappings is free, and the next mapping to use it starts with a clear flag.
         let next = map(&file, 4096).unwrap().unwrap();
         next.store(0, b"next").unwrap();
     }

@@ -1,6 +1,6 @@
-//! Memory of the caller over which parts of a file are mapped: frames of a pool that are the file's own pages.
+//! Caller's memory over which parts of a file are mapped: frames of a pool that are the file's own pages.
 //!
-//! Not here: the system calls (`mapped.rs`), the handler of faults (`guard.rs`).
+//! Not here: the system calls (`mapped.rs`), the fault handler (`guard.rs`).
 #![expect(unsafe_code, reason = "only the maker of a range of memory knows what uses it")]
 
 use std::marker::PhantomData;
@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 /// How a file is mapped over memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// What is stored there is in the file, as if written.
+    /// Stores change the file, as writes do.
     Shared,
-    /// A page is the file's until it is stored to, and then memory of its own.
+    /// A page is the file's until the first store to it, which makes a private copy.
     Private,
 }
 
@@ -27,13 +27,13 @@ impl Memory<'_> {
     /// # Safety
     /// The caller has mapped the `bytes` bytes from `start` on for reading and writing, and keeps them mapped for as
     /// long as `'a` and every [`MemoryGuard`] made of them lives. Each page has the bytes of the part of the file that
-    /// comes to lie there, or bytes that nothing reads before they are written again. Where a guard says that it
-    /// failed, nothing that was read there is used.
+    /// is mapped over it, or bytes that nothing reads before they are written again. If a guard reports a failure,
+    /// nothing that was read there is used.
     pub(crate) unsafe fn new(start: *mut u8, bytes: usize) -> Self {
         Memory { start, bytes, mapping: PhantomData }
     }
 
-    /// Guards it against faults. `None` where that cannot be done.
+    /// Guards the memory against faults. `None` if that is impossible.
     pub(crate) fn guard(self) -> Option<Box<dyn MemoryGuard>> {
         #[cfg(target_os = "linux")]
         return super::guard::GuardedMemory::new(self).map(|guard| Box::new(guard) as Box<dyn MemoryGuard>);
@@ -42,14 +42,14 @@ impl Memory<'_> {
     }
 }
 
-/// While it lives, a page in guarded memory that the system cannot provide is zero from then on, and no signal.
+/// While this lives, a page in guarded memory that the system cannot provide becomes zero instead of raising a signal.
 pub(crate) trait MemoryGuard: Send + Sync {
-    /// Was there such a page, ever? Asked after an access by the thread that made it, `false` says that the access
-    /// found what was mapped there.
+    /// Whether there was ever such a page. If the thread that made an access calls this afterwards and gets `false`,
+    /// the access used what was mapped there.
     fn failed(&self) -> bool;
 }
 
-/// Whether any mapping of this process that is guarded has met a page that the system could not provide.
+/// Whether any guarded mapping of this process ever met a page that the system could not provide.
 #[inline]
 pub(crate) fn had_faults() -> bool {
     #[cfg(target_os = "linux")]
@@ -58,7 +58,7 @@ pub(crate) fn had_faults() -> bool {
     false
 }
 
-/// Bytes of a page of memory, the least that is mapped.
+/// The size of a memory page in bytes, the smallest unit of mapping.
 pub(crate) fn page_bytes() -> usize {
     #[cfg(target_os = "linux")]
     return super::guard::page_bytes();

@@ -1,7 +1,7 @@
 //! Storage and files: the interface between the library and the operating system.
 //!
-//! All code above reads and writes through [`Storage`] and [`File`], so a test can put a disk of its own below the
-//! same code, to lose, tear or refuse writes. `real` is the only place in the library that uses `std::fs`.
+//! All code above this module reads and writes through [`Storage`] and [`File`], so tests can run the same code on a
+//! simulated disk that loses, tears or refuses writes. `real` is the only part of the library that uses `std::fs`.
 //!
 //! Not here: the meaning of the bytes (`pager`), caching (`pager/pool.rs`).
 
@@ -35,15 +35,15 @@ pub(crate) use waits::has_waited;
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It must exist; only read.
+    /// Must exist; opened for reading only.
     Read,
-    /// It must exist; read and written.
+    /// Must exist; opened for reading and writing.
     Write,
-    /// It must not exist; created, read and written.
+    /// Must not exist; created, then read and written.
     New,
 }
 
-/// Who may use a file or directory.
+/// Owner, group and permissions of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// The nine bits for owner, group and everybody.
@@ -52,22 +52,22 @@ pub(crate) struct Access {
     pub group: u32,
 }
 
-/// Permissions of a new file, less the umask, unless the caller wants others.
+/// Permissions of a new file, before the umask, unless the caller asks for others.
 pub(crate) const PERMISSIONS: u32 = 0o666;
-/// Permissions of a file that is not to be read by others, or not yet.
+/// Permissions of a file that others must not read, or not yet.
 pub(crate) const PRIVATE: u32 = 0o600;
 
-/// Who may use a new file.
+/// The access given to a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Granted {
-    /// Those who may use a file that it replaces, or is made from.
+    /// That of the file that it replaces or is made from.
     Like(Access),
-    /// These permissions, less the umask.
+    /// These permissions, before the umask.
     Permissions(u32),
 }
 
 impl Granted {
-    /// Permissions to create it with.
+    /// Permissions with which to create the file.
     pub(crate) fn at_first(self) -> u32 {
         match self {
             Granted::Like(_) => PRIVATE,
@@ -75,7 +75,7 @@ impl Granted {
         }
     }
 
-    /// Completes what the creation did, before anything is written.
+    /// Sets what creating the file could not, before anything is written.
     pub(crate) fn complete(self, file: &dyn File) -> Result<()> {
         match self {
             Granted::Like(access) => file.take_access(access),
@@ -86,25 +86,25 @@ impl Granted {
 
 /// Files by path.
 pub(crate) trait Storage: Send + Sync {
-    /// The path of the file that `path` leads to, or of the one that would be created there. Its last part is no
-    /// symbolic link, and it is absolute where possible. Files beside a file are named after this path. An error where
-    /// links lead nowhere; other errors about `path` occur when it is opened.
+    /// Resolves `path` to the file it leads to, or to the one that would be created there. The last component of the
+    /// result is not a symbolic link, and the result is absolute if possible. Files that accompany a file are named
+    /// after this path. An error if links lead nowhere; other errors about `path` occur when it is opened.
     fn resolve(&self, path: &Path) -> Result<PathBuf> {
         Ok(path.to_path_buf())
     }
-    /// Opens or creates a file. `IsADirectory` or `InvalidData` where `path` is not a regular file; never waits.
+    /// Opens or creates a file. `IsADirectory` or `InvalidData` if `path` is not a regular file. Never waits.
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
-    /// A new file without a name on the file system of `beside`, which is removed when closed; `None` where there are
-    /// no such files.
+    /// A new file without a name on the file system of `beside`, removed when closed. `None` if there are no such
+    /// files.
     fn make_unnamed(&self, _beside: &Path) -> Result<Option<Box<dyn File>>> {
         Ok(None)
     }
-    /// Removes a file; an absent one is no error.
+    /// Removes a file; not an error if it is absent.
     fn remove(&self, path: &Path) -> Result<()>;
     /// Renames the file at `from` to `to`, replacing a file there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes a directory, with the [`Access`] of the one at `like`; gives whether it is new. Nothing to do where names
-    /// need none.
+    /// Makes a directory with the [`Access`] of the one at `like`. Returns whether it is new. Does nothing if file
+    /// names need no directories.
     fn make_directory(&self, _path: &Path, _like: Option<&Path>) -> Result<bool> {
         Ok(false)
     }
@@ -112,38 +112,38 @@ pub(crate) trait Storage: Send + Sync {
     fn remove_directory(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
-    /// The names in a directory that are valid text, in any order; empty where they cannot be listed.
+    /// The names in a directory that are valid text, in any order; empty if they cannot be listed.
     fn names_in(&self, _directory: &Path) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
     /// Makes the names in the directory of `path` durable, as far as its file system can.
     fn sync_names(&self, path: &Path) -> Result<()>;
-    /// Who may use the file or directory at `path`; `None` where there is none, or the system does not say.
+    /// Who may use the file or directory at `path`. `None` if it does not exist or the system does not say.
     fn access_at(&self, path: &Path) -> Result<Option<Access>> {
         match self.open(path, Mode::Read) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             opened => opened?.access(),
         }
     }
-    /// Creates the file at `path` as [`Mode::New`] does, with these permissions, less the umask.
+    /// Creates the file at `path` as [`Mode::New`] does, with these permissions, before the umask.
     fn create(&self, path: &Path, _permissions: u32) -> Result<Box<dyn File>> {
         self.open(path, Mode::New)
     }
 }
 
-/// An open file. Each call has a position of its own, so any number of threads can share a file.
+/// An open file. Each call takes its own offset, so any number of threads can share a file.
 pub(crate) trait File: Send + Sync {
-    /// Fills `bytes` from `offset`; `UnexpectedEof` where the file ends before.
+    /// Fills `bytes` from `offset`. `UnexpectedEof` if the file ends before that.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
     /// The length in bytes.
     fn len(&self) -> Result<u64>;
-    /// Cuts or extends the file to `bytes`.
+    /// Truncates or extends the file to `bytes`.
     fn set_len(&self, bytes: u64) -> Result<()>;
     /// Reserves disk space for the first `bytes` bytes, without changing the length.
     fn reserve(&self, bytes: u64) -> Result<()>;
-    /// Whether some of its bytes have no disk space yet; `false` where the system does not say.
+    /// Whether some of its bytes have no disk space yet. `false` if the system does not say.
     fn has_holes(&self) -> Result<bool> {
         Ok(false)
     }
@@ -151,35 +151,35 @@ pub(crate) trait File: Send + Sync {
     fn access(&self) -> Result<Option<Access>> {
         Ok(None)
     }
-    /// Gives the file this owner, group and permissions, as far as the process may set them and the file system has
-    /// them. If the group cannot be set, the group that the file has gets no more permissions than everybody. A file
-    /// with several names stays as it is.
+    /// Gives the file this owner, group and permissions, as far as the process may set them and the file system
+    /// supports them. If the group cannot be set, the file's own group gets no more permissions than everybody. A file
+    /// with several names is left unchanged.
     fn take_access(&self, _wanted: Access) -> Result<()> {
         Ok(())
     }
-    /// Makes the content (and length) durable.
+    /// Makes the content and the length durable.
     fn sync(&self) -> Result<()>;
-    /// Begins to write `bytes` bytes from `offset` on to the disk, and waits for none, so that a later
-    /// [`sync`](Self::sync) takes less time. It makes nothing durable.
+    /// Starts writing the `bytes` bytes from `offset` on to disk without waiting, so that a later [`sync`](Self::sync)
+    /// takes less time. It makes nothing durable.
     fn begin_sync(&self, _offset: u64, _bytes: u64) {}
-    /// Takes the writer's lock, which is held until the file is closed; `false` where another handle holds it.
+    /// Takes the writer's lock, which is held until the file is closed. `false` if another handle holds it.
     fn lock(&self) -> Result<bool>;
     /// Whether `path` names this file now. It may have been renamed or removed since it was opened.
     fn is_at(&self, path: &Path) -> Result<bool>;
-    /// Number of hard links; 0 where the file was removed. 1 where they cannot be counted.
+    /// Number of hard links: 0 if the file was removed, 1 if they cannot be counted.
     fn link_count(&self) -> Result<u64> {
         Ok(1)
     }
-    /// Whether the file is mounted by itself, in another directory than its own.
+    /// Whether the file itself is a mount point, as with a bind mount of a single file.
     fn is_mounted_alone(&self) -> Result<bool> {
         Ok(false)
     }
     /// Whether a writer holds the lock now.
     fn is_locked(&self) -> Result<bool>;
-    /// Announces that reads will be in random order, so that nothing is read besides what is asked for.
+    /// Announces that reads will be in random order, so that the system reads only what is asked for.
     fn expect_random_reads(&self) {}
-    /// Begins to read `count` bytes from `offset`, so that a later [`read_at`](Self::read_at) waits less. `false` where
-    /// there is no such request; errors come with the read.
+    /// Starts reading `count` bytes from `offset`, so that a later [`read_at`](Self::read_at) waits less. `false` if
+    /// the system has no such request. Errors are returned by the read.
     fn read_ahead(&self, _offset: u64, _count: u64) -> bool {
         false
     }
@@ -187,28 +187,28 @@ pub(crate) trait File: Send + Sync {
     fn is_cached(&self, _offset: u64) -> Option<bool> {
         None
     }
-    /// Fills the beginning of `bytes` with what is in the system's cache from `offset` on, up to the first byte that is
-    /// not, and gives how many bytes that is. 0 where the system does not say. Never waits for the disk, but Linux
-    /// begins to read what is missing of `bytes`, as for a byte of [`is_cached`](Self::is_cached) its page.
+    /// Fills the start of `bytes` with what the system's cache has from `offset` on, up to the first byte that it
+    /// lacks, and returns the number of bytes. 0 if the system does not say. Never waits for the disk, but Linux starts
+    /// reading what is missing of `bytes`, as [`is_cached`](Self::is_cached) starts reading the page of its byte.
     fn read_cached(&self, _bytes: &mut [u8], _offset: u64) -> usize {
         0
     }
-    /// Maps the first `bytes` bytes as memory that the operating system keeps when the process dies; the file may be
-    /// shorter, but has 4096 bytes. `None` where there are no mappings; then [`write_at`](Self::write_at) does the
-    /// same, slower.
+    /// Maps the first `bytes` bytes as memory that the operating system keeps when the process dies. The file may be
+    /// shorter, but has at least 4096 bytes. `None` if there are no mappings; then [`write_at`](Self::write_at) does
+    /// the same, more slowly.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
-    /// Maps the bytes from `offset` on over `memory`, in one step, as other threads see it. `false`, with nothing
-    /// changed, where there are no such mappings, or the system refuses. Both begin and end with pages.
+    /// Maps the bytes from `offset` on over `memory`, in one step as seen by other threads. `false`, with nothing
+    /// changed, if there are no such mappings or the system refuses. Both ranges begin and end at page boundaries.
     fn map_over(&self, _memory: Memory<'_>, _offset: u64, _over: Over) -> bool {
         false
     }
-    /// Maps all bytes for reading, of a file that is never changed, so that failing reads are no signals. `None` where
-    /// there are no such mappings.
+    /// Maps the whole file for reading; the file must never change. Failing reads raise no signals. `None` if there are
+    /// no such mappings.
     fn window(&self) -> Result<Option<Box<dyn Window>>> {
         Ok(None)
     }
-    /// Maps `bytes` bytes from `offset` on for reading, of a file that this process may change and that may be shorter,
-    /// so that failing reads are no signals. Both are multiples of 64 KiB. `None` where there are no such mappings.
+    /// Maps `bytes` bytes from `offset` on for reading. This process may change the file, and it may be shorter;
+    /// failing reads raise no signals. Both arguments are multiples of 64 KiB. `None` if there are no such mappings.
     fn window_from(&self, _offset: u64, _bytes: usize) -> Option<Box<dyn Window>> {
         None
     }
@@ -216,7 +216,7 @@ pub(crate) trait File: Send + Sync {
     fn window_pays(&self) -> Result<bool> {
         Ok(false)
     }
-    /// Maps all bytes for reading, of a file that is never changed. `None` where there are no mappings.
+    /// Maps the whole file for reading; the file must never change. `None` if there are no mappings.
     fn view(&self) -> Result<Option<Box<dyn View>>> {
         Ok(None)
     }
@@ -224,41 +224,41 @@ pub(crate) trait File: Send + Sync {
 
 /// Part of a file, mapped for writing.
 pub(crate) trait Mapped: Send + Sync {
-    /// Makes the pages of bytes `from..to`, which the file has, ready for stores. A full disk is an error here, if
-    /// possible.
+    /// Makes the pages of bytes `from..to`, which the file has, ready for stores. Returns an error if the disk is full,
+    /// as far as that can be known.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
     /// Stores `bytes` at `offset`. The caller prevents concurrent stores there. After an error the file may have none,
-    /// some or all of these bytes; it has those of earlier stores, and every later store is an error too.
+    /// some or all of these bytes; it keeps those of earlier stores, and every later store fails too.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 }
 
 /// A file, mapped for reading, from which bytes are copied.
 ///
-/// Each method says whether the bytes could be read: after `false` or `None` the window does not have them, or the file
-/// did not, or they, or some that were accessed before, could not be read.
+/// Each method reports whether the bytes could be read. `false` or `None` means that they are outside the window or the
+/// file, or that these bytes, or some accessed earlier, could not be read.
 pub(crate) trait Window: Send + Sync {
-    /// Copies the bytes from `from` on. After `false`, `to` may have anything.
+    /// Copies the bytes from `from` on. After `false` the content of `to` is unspecified.
     fn copy(&self, from: usize, to: &mut [u8]) -> bool;
     /// The 16 bytes from `from` on.
     fn first_16(&self, from: usize) -> Option<[u8; 16]>;
-    /// Appends the `count` bytes from `from` on to `to`, which stays as it was if it gives `false`.
+    /// Appends the `count` bytes from `from` on to `to`, which is unchanged if the result is `false`.
     fn append(&self, from: usize, count: usize, to: &mut Vec<u8>) -> bool;
     /// Whether the bytes from `from` on are `bytes`.
     fn has(&self, from: usize, bytes: &[u8]) -> Option<bool>;
-    /// The number of the first of these records that begins with `key`, if one does.
+    /// The number of the first of these records that begins with `key`, if any does.
     fn find(&self, records: Records, key: &[u8]) -> Option<Option<usize>>;
-    /// Begins to bring the lines with these bytes into the processor's cache, if they are in memory.
+    /// Starts loading the cache lines of these bytes, if they are in memory.
     fn prefetch(&self, bytes: Range<usize>);
 }
 
-/// Records of one size in a mapped file, one behind another.
+/// Consecutive records of equal size in a mapped file.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only mapped files of Linux are searched"))]
 pub(crate) struct Records {
-    /// Where the first begins.
+    /// Where the first record begins.
     pub from: usize,
     pub count: usize,
-    /// Bytes of each.
+    /// Bytes per record.
     pub bytes: usize,
 }
 
@@ -268,7 +268,7 @@ pub(crate) trait View: Send + Sync {
     fn bytes(&self) -> &[u8];
 }
 
-/// Asks the system for large pages of memory, before it is written to. Does nothing where there are none.
+/// Asks the system for large memory pages; call it before the first write. Does nothing if there are none.
 pub(crate) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
     #[cfg(target_os = "linux")]
     real::advise_huge_pages(memory);
@@ -276,13 +276,13 @@ pub(crate) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
     let _ = memory;
 }
 
-/// Opens or creates the file at `path` and takes its lock; `None` where another handle holds it. `InvalidData` for a
-/// symbolic link, whose name is not that of the file it leads to.
+/// Opens or creates the file at `path` and takes its lock; `None` if another handle holds it. `InvalidData` for a
+/// symbolic link, since its name differs from that of its target.
 ///
-/// The file is the one that has the name, even if another process renames or removes files in the meantime. The caller
-/// owns the name while the file is open: only the holder of the lock renames or removes it.
+/// The file returned is the one that has the name, even if other processes rename or remove files during the call. The
+/// caller owns the name while the file is open: only the holder of the lock renames or removes it.
 ///
-/// A file that is created has `permissions`, less the umask.
+/// A file that is created has `permissions`, before the umask.
 pub(crate) fn open_locked(storage: &dyn Storage, path: &Path, permissions: u32) -> Result<Option<Box<dyn File>>> {
     const TRIES: usize = 100;
     for _ in 0..TRIES {
@@ -290,11 +290,11 @@ pub(crate) fn open_locked(storage: &dyn Storage, path: &Path, permissions: u32) 
         let is_new = created.is_ok();
         let file = match created {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => match storage.open(path, Mode::Write) {
-                // Removed since it was found to exist.
+                // Removed since the check that it exists.
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 opened => opened?,
             },
-            // Where a new file cannot be made, its directory does not exist.
+            // If a new file cannot be made, its directory does not exist.
             created => created?,
         };
         match file.lock() {
@@ -307,7 +307,7 @@ pub(crate) fn open_locked(storage: &dyn Storage, path: &Path, permissions: u32) 
                 return Err(e);
             }
         }
-        // Otherwise it was locked too late: it had this name when it was opened.
+        // Otherwise the lock came too late: the name has moved since the open.
         if file.is_at(path)? {
             return Ok(Some(file));
         }
@@ -322,7 +322,7 @@ pub(crate) fn remove_if_empty(storage: &dyn Storage, path: &Path, file: &dyn Fil
     }
 }
 
-/// Creates the file at `path` with the [`Access`] of `like`: it will have bytes of that file.
+/// Creates the file at `path` with the [`Access`] of `like`, because it will hold bytes of that file.
 pub(crate) fn create_beside(storage: &dyn Storage, path: &Path, like: &dyn File) -> Result<Box<dyn File>> {
     let file = storage.create(path, PRIVATE)?;
     take_access_of(file.as_ref(), like)?;
@@ -344,7 +344,7 @@ mod tests {
         let [table, journal, log, old] = ["t", "t-ckpt", "t-log0", "t-log1"].map(|name| directory.path().join(name));
         let file = Disk.open(&table, Mode::New).unwrap();
         let own = file.access().unwrap().unwrap();
-        // Only root gives files away.
+        // Only root can give files away.
         let users = if own.user == 0 { &[0, 12_345][..] } else { &[own.user] };
         let accesses = users.iter().flat_map(|&user| {
             [0o600, 0o640, 0o666].map(|permissions| Access { permissions, user, group: user.max(own.group) })

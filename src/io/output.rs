@@ -1,12 +1,12 @@
-//! Files that a program writes for others: reports, pages, recordings.
+//! Files that a program writes as output: reports, pages, recordings.
 //!
 //! ```text
-//! a regular file, or none   a new file beside it -> writes -> finish: sync, rename over it; owner and permissions kept
+//! a regular file, or none   a new file next to it -> writes -> finish: sync, rename over it; owner, permissions kept
 //! a symbolic link           what it leads to
-//! a device, a pipe, a descriptor such as /dev/stdout   each write goes through at once
+//! a device, a pipe, a descriptor such as /dev/stdout   written directly
 //! ```
 //!
-//! Not here: tables and dictionaries, which have the same through `atomic.rs`.
+//! Not here: tables and dictionaries, which get the same guarantee from `atomic.rs`.
 
 use super::atomic::{AtomicFile, Failed};
 use super::real::{Disk, open_to_write_through};
@@ -17,9 +17,10 @@ use std::sync::Arc;
 
 /// A file that a program writes once, from its beginning to its end, such as a report.
 ///
-/// A regular file appears when it is complete, and replaces an old one in one step, with the owner and the permissions
-/// of the old one as far as the process may set them. Symbolic links are followed. Devices, pipes and descriptors such
-/// as `/dev/stdout` are written through. Dropped before [`finish`](Self::finish) it leaves a regular file as it was.
+/// A regular file appears when it is complete. It replaces an old file in one step, with the old owner and permissions
+/// as far as the process may set them. Symbolic links are followed. Devices, pipes and descriptors such as
+/// `/dev/stdout` are written directly. Dropping the value before [`finish`](Self::finish) leaves a regular file
+/// unchanged.
 ///
 /// # Examples
 /// ```
@@ -38,16 +39,16 @@ use std::sync::Arc;
 pub struct OutputFile(To);
 
 enum To {
-    /// A new file, and how many bytes it has.
+    /// A new file and its length in bytes.
     New(Box<AtomicFile>, u64),
     Through(Box<dyn Write + Send>),
 }
 
 impl OutputFile {
-    /// Begins to write the file at `path`. Waits for a reader where that is a named pipe.
+    /// Starts writing the file at `path`. If that is a named pipe, waits for a reader.
     ///
     /// # Errors
-    /// Those of the system; `PermissionDenied` also for a file that the process may not write, though it could replace
+    /// Those of the system; `PermissionDenied` also for a file that the process may not write, even if it could replace
     /// it.
     pub fn create(path: impl AsRef<Path>) -> Result<OutputFile> {
         let path = path.as_ref();
@@ -59,7 +60,7 @@ impl OutputFile {
             Err(e) if e.kind() == ErrorKind::NotFound => Granted::Permissions(PERMISSIONS),
             opened => opened?.access()?.map_or(Granted::Permissions(PERMISSIONS), Granted::Like),
         };
-        // Its own name may be as long as a name can be.
+        // The target's own name may already have the maximum length.
         let prefix = path.with_file_name(".splitpoint");
         let storage: Arc<dyn Storage> = Arc::new(Disk);
         let new = AtomicFile::create(&storage, &path, &prefix, granted, &[]).map_err(without_path)?;
@@ -69,7 +70,7 @@ impl OutputFile {
     /// The path of the file that `path` leads to, or of the one that would be created there.
     ///
     /// # Errors
-    /// Those of the system, where symbolic links lead nowhere.
+    /// Those of the system, if symbolic links lead nowhere.
     pub fn target(path: impl AsRef<Path>) -> Result<PathBuf> {
         Disk.resolve(path.as_ref())
     }
@@ -84,10 +85,11 @@ impl OutputFile {
         file.finish()
     }
 
-    /// Makes the file durable and gives it its name.
+    /// Makes the file durable and renames it to its path.
     ///
     /// # Errors
-    /// Those of the system. The old file is unchanged, unless only making the new name durable failed.
+    /// Those of the system. The old file is unchanged, unless the only step that failed was making the new name
+    /// durable.
     pub fn finish(self) -> Result<()> {
         match self.0 {
             To::New(mut new, _) => new.publish(&[]).map_err(without_path),
@@ -116,7 +118,7 @@ impl Write for OutputFile {
     }
 }
 
-/// Callers know the path, and not that of the unfinished file.
+/// Callers know the path but not that of the unfinished file.
 fn without_path(Failed { error, .. }: Failed) -> Error {
     error
 }

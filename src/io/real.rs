@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fc
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many symbolic links are followed: the limit of Linux.
+/// The maximum number of symbolic links followed: the limit of Linux.
 const LINKS_MAX: usize = 40;
 
 /// The real disk.
@@ -34,7 +34,7 @@ impl Storage for Disk {
                 let is_file = !path.as_os_str().as_encoded_bytes().ends_with(b"/");
                 return Ok(if is_file { directory.join(name) } else { path });
             };
-            // Relative to the unresolved directory: the system follows its links again, in the same way.
+            // Relative to the unresolved directory: the system follows its links again, to the same result.
             path = directory_of(&path).join(target);
         }
         Err(Error::from_raw_os_error(libc::ELOOP))
@@ -61,7 +61,7 @@ impl Storage for Disk {
         options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
         match open_above_standard(&options, directory_of(beside)) {
             Ok(file) => Ok(Some(Box::new(RealFile::new(file)))),
-            // A kernel that has no such files.
+            // A kernel without such files.
             Err(e) if e.raw_os_error() == Some(libc::EISDIR) || is_lacking(&e) => Ok(None),
             Err(e) => Err(e),
         }
@@ -102,20 +102,20 @@ impl Storage for Disk {
 
     fn sync_names(&self, path: &Path) -> Result<()> {
         match open_above_standard(fs::OpenOptions::new().read(true), directory_of(path))?.sync_all() {
-            // CIFS and some file systems in user space: names are durable when the server or the program makes them so,
-            // and no other call would do more.
+            // CIFS and some user-space file systems: the server or the program makes names durable, and no other call
+            // would do more.
             Err(e) if is_lacking(&e) || e.raw_os_error() == Some(libc::EBADF) => Ok(()),
             synced => synced,
         }
     }
 }
 
-/// Whether the file system does not have what was asked of it.
+/// Whether the file system does not support the request.
 fn is_lacking(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS))
 }
 
-/// An error that says what the file system lacks.
+/// An error that names what the file system lacks.
 fn lacks(what: &str, error: &Error) -> Error {
     Error::new(ErrorKind::Unsupported, format!("the file system {what} ({error})"))
 }
@@ -124,17 +124,17 @@ fn lacks(what: &str, error: &Error) -> Error {
 fn open_above_standard(options: &fs::OpenOptions, path: &Path) -> Result<fs::File> {
     fill_standard_descriptors();
     let file = options.open(path)?;
-    // Another thread has just closed one of them. A clone is above 2, too.
+    // Another thread has just closed one of the standard descriptors. A clone is above 2, too.
     if file.as_raw_fd() <= libc::STDERR_FILENO { file.try_clone() } else { Ok(file) }
 }
 
-/// Opens `/dev/null` at the descriptors 0 to 2 that are closed. Otherwise a file would get one of them, and what the
-/// program, or a library in it, writes to standard error would go into that file. A program in Rust does the same when
-/// it starts, and glibc in programs that run with the rights of another user.
+/// Opens `/dev/null` at the descriptors 0 to 2 that are closed. Otherwise a file would get one of these numbers, and
+/// anything the program or a library writes to standard error would go into that file. Rust programs do the same at
+/// startup, and so does glibc in programs that run with another user's rights.
 #[expect(unsafe_code, reason = "std has no fcntl")]
 fn fill_standard_descriptors() {
     for descriptor in libc::STDIN_FILENO..=libc::STDERR_FILENO {
-        // SAFETY: the call takes no pointers, and any number.
+        // SAFETY: the call takes no pointers and accepts any number.
         if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } != -1 {
             continue;
         }
@@ -147,8 +147,8 @@ fn fill_standard_descriptors() {
     }
 }
 
-/// Opens what `path` leads to if bytes can only be written through it: a device, a pipe, a descriptor of this process
-/// such as `/dev/stdout`. `None` for a regular file, and where there is none.
+/// Opens the target of `path` if it can only be written through: a device, a pipe, a descriptor of this process such as
+/// `/dev/stdout`. `None` for a regular file, or if nothing is there.
 ///
 /// # Errors
 /// `IsADirectory`; those of an open for writing.
@@ -158,7 +158,7 @@ pub(super) fn open_to_write_through(path: &Path) -> Result<Option<fs::File>> {
     let mut link = path.to_path_buf();
     for _ in 0..LINKS_MAX {
         if let Some(descriptor) = descriptor_named(&link) {
-            // Not opened anew: the position and `>>` are those of the descriptor.
+            // Duplicated instead of opened again, to keep the descriptor's position and append mode (`>>`).
             return duplicate(descriptor).map(Some);
         }
         let Ok(target) = fs::read_link(&link) else { break };
@@ -167,7 +167,7 @@ pub(super) fn open_to_write_through(path: &Path) -> Result<Option<fs::File>> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Err(ErrorKind::IsADirectory.into()),
         Ok(metadata) if !metadata.is_file() => open_above_standard(&options, path).map(Some),
-        // An error of a path that leads nowhere comes when the file is made.
+        // The error of a path that leads nowhere is reported when the file is created.
         Ok(_) | Err(_) => Ok(None),
     }
 }
@@ -184,12 +184,12 @@ fn descriptor_named(path: &Path) -> Option<RawFd> {
 
 #[expect(unsafe_code, reason = "the number of a descriptor comes from a path")]
 fn duplicate(descriptor: RawFd) -> Result<fs::File> {
-    // SAFETY: the call takes no pointers, and any number.
+    // SAFETY: the call takes no pointers and accepts any number.
     let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) };
     if copy < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: the call has just made it, so it is open and nobody else's.
+    // SAFETY: the call has just made it, so it is open and nothing else owns it.
     Ok(unsafe { fs::File::from_raw_fd(copy) })
 }
 
@@ -199,8 +199,8 @@ impl Access {
     }
 }
 
-/// Gives a file or directory the owner, the group and the permissions in `wanted`, as far as this process may set them
-/// and the file system has them.
+/// Gives a file or directory the owner, group and permissions in `wanted`, as far as this process may set them and the
+/// file system supports them.
 fn take_access(file: &fs::File, wanted: Access) -> Result<()> {
     let may_set = |done: Result<()>| match done {
         Err(e) if e.kind() == ErrorKind::PermissionDenied || is_lacking(&e) => Ok(false),
@@ -210,7 +210,7 @@ fn take_access(file: &fs::File, wanted: Access) -> Result<()> {
     let own = Access::of(&metadata);
     let mut is_group = own.group == wanted.group;
     if metadata.is_file() && metadata.nlink() > 1 {
-        // Its other names may be anywhere, and it is not ours alone.
+        // The file is not ours alone: its other names may be anywhere.
         return Ok(());
     }
     if (own.user, own.group) != (wanted.user, wanted.group) {
@@ -219,7 +219,7 @@ fn take_access(file: &fs::File, wanted: Access) -> Result<()> {
             || is_group
             || may_set(fchown(file, None, Some(wanted.group)))?;
     }
-    // Another group than that of the old file gets no more than everybody.
+    // If the group is not that of the old file, it gets no more permissions than everybody.
     let others = wanted.permissions & 0o007;
     let permissions = if is_group { wanted.permissions } else { wanted.permissions & (0o707 | others << 3) };
     if permissions != own.permissions {
@@ -232,7 +232,7 @@ fn take_access(file: &fs::File, wanted: Access) -> Result<()> {
 fn open(path: &Path, mode: Mode, permissions_if_new: u32) -> Result<Box<dyn File>> {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(mode != Mode::Read).create_new(mode == Mode::New).mode(permissions_if_new);
-    // No effect on a regular file; opening a pipe would wait.
+    // Has no effect on a regular file; without it, opening a pipe would wait.
     options.custom_flags(libc::O_NONBLOCK);
     let file = open_above_standard(&options, path)?;
     let kind = file.metadata()?.file_type();
@@ -245,7 +245,7 @@ fn open(path: &Path, mode: Mode, permissions_if_new: u32) -> Result<Box<dyn File
     Ok(Box::new(RealFile::new(file)))
 }
 
-/// Whether a lock failed because the file system, or the server that has the file, has none.
+/// Whether a lock failed because the file system, or the server that holds the file, does not support locks.
 fn has_no_locks(error: &Error) -> bool {
     is_lacking(error) || error.raw_os_error() == Some(libc::ENOLCK)
 }
@@ -259,9 +259,9 @@ fn directory_of(path: &Path) -> &Path {
 
 struct RealFile {
     file: fs::File,
-    /// The process that locked it, see `forks`.
+    /// The process that locked it; see `forks`.
     locked: AtomicU64,
-    /// The process's limit on its length in bytes, as of the last time it was read.
+    /// The process's limit on file length in bytes, as of the last time it was read.
     allowed: AtomicU64,
 }
 
@@ -272,8 +272,8 @@ impl RealFile {
         RealFile { file, locked: AtomicU64::new(UNLOCKED), allowed: AtomicU64::new(0) }
     }
 
-    /// Refuses to write as far as `bytes` where the process may not. The limit is asked for when a file grows, as that
-    /// is a system call: one that is lowered while the file is open counts from then on.
+    /// Refuses to write up to `bytes` if the process may not. The limit takes a system call to read, so it is read only
+    /// when a file grows: a limit that is lowered while the file is open applies from the next growth.
     fn refuse_beyond_limit(&self, bytes: u64) -> Result<()> {
         if bytes > self.allowed.load(Relaxed) {
             refuse_beyond_limit(bytes)?;
@@ -285,8 +285,8 @@ impl RealFile {
 
 impl Drop for RealFile {
     fn drop(&mut self) {
-        // The lock lasts as long as any descriptor of the file; a program that this one is starting has one until it
-        // starts. In a forked child the lock belongs to the parent, and stays.
+        // The lock lasts as long as any descriptor of the file. A child process that is being started has a copy of the
+        // descriptor until it calls exec. In a forked child the lock belongs to the parent and is kept.
         if *self.locked.get_mut() == u64::from(forks()) {
             let _ = self.file.unlock();
         }
@@ -299,7 +299,7 @@ impl File for RealFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        // The system refuses to overwrite what is beyond the limit, too.
+        // The system also refuses to overwrite bytes beyond the limit.
         self.refuse_beyond_limit(offset.saturating_add(bytes.len() as u64))?;
         self.file.write_all_at(bytes, offset)
     }
@@ -318,7 +318,7 @@ impl File for RealFile {
     }
 
     fn reserve(&self, bytes: u64) -> Result<()> {
-        // For what will be written there.
+        // For the writes that will follow.
         self.refuse_beyond_limit(bytes)?;
         reserve(&self.file, bytes)
     }
@@ -346,7 +346,7 @@ impl File for RealFile {
     fn begin_sync(&self, offset: u64, bytes: u64) {
         let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) else { return };
         // SAFETY: the call takes no pointers, and the descriptor is open as long as `self` is borrowed. A failed write
-        // is an error of the next sync: this call does not wait for it, and so resets no error.
+        // is reported by the next sync: this call does not wait for it, and so does not clear the error.
         unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
@@ -410,7 +410,7 @@ impl File for RealFile {
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
             Err(fs::TryLockError::WouldBlock) => Ok(true),
-            // Nor has a writer one: without a lock it writes nothing.
+            // Then no writer has a lock either: without a lock a writer writes nothing.
             Err(fs::TryLockError::Error(e)) if has_no_locks(&e) => Ok(false),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
@@ -451,8 +451,8 @@ impl File for RealFile {
     }
 }
 
-/// An error where the process may not make files of `bytes` bytes (`ulimit -f`): the system would send SIGXFSZ, which
-/// ends a program that does not handle it. One system call; the limit may change at any time.
+/// An error if the process may not make files of `bytes` bytes (`ulimit -f`): the system would send SIGXFSZ, which ends
+/// a program that does not handle it. One system call; the limit may change at any time.
 #[expect(unsafe_code, reason = "std has no getrlimit")]
 fn refuse_beyond_limit(bytes: u64) -> Result<()> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
@@ -465,7 +465,7 @@ fn refuse_beyond_limit(bytes: u64) -> Result<()> {
     Err(Error::new(ErrorKind::FileTooLarge, what))
 }
 
-/// Whether the file itself is mounted at its path. `false` where the kernel, one before 5.8, cannot report it.
+/// Whether the file itself is a mount point. `false` if the kernel (before 5.8) cannot report it.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "std has no statx")]
 fn is_mount_root(file: &fs::File) -> Result<bool> {
@@ -485,7 +485,7 @@ fn is_mount_root(file: &fs::File) -> Result<bool> {
     Ok(found.stx_attributes & found.stx_attributes_mask & MOUNT_ROOT != 0)
 }
 
-/// Advises the system about reads of `count` bytes from `offset`, all if 0. Gives whether it took the advice.
+/// Advises the system about reads of `count` bytes from `offset`, or all if 0. Returns whether it took the advice.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "std has no posix_fadvise")]
 fn advise(file: &fs::File, offset: u64, count: u64, advice: libc::c_int) -> bool {
@@ -494,8 +494,8 @@ fn advise(file: &fs::File, offset: u64, count: u64, advice: libc::c_int) -> bool
     unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, count, advice) == 0 }
 }
 
-/// Reads bytes from `offset` on, up to the first that is not in the system's cache; `WouldBlock` where that is the
-/// first of all. Another error where the file system has no such reads.
+/// Reads bytes from `offset` up to the first that is not in the system's cache. `WouldBlock` if the first byte is not
+/// there; another error if the file system has no such reads.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "std has no preadv2")]
 fn read_without_wait(file: &fs::File, bytes: &mut [u8], offset: u64) -> Result<usize> {
@@ -506,8 +506,8 @@ fn read_without_wait(file: &fs::File, bytes: &mut [u8], offset: u64) -> Result<u
     usize::try_from(read).map_err(|_| Error::last_os_error())
 }
 
-/// Asks for large pages of memory where there is much of it, so that random accesses miss fewer translations. Before it
-/// is written to.
+/// Asks for large memory pages if `memory` is large, so that random accesses miss fewer translations. Call it before
+/// the first write.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "std has no madvise")]
 pub(super) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
@@ -517,7 +517,7 @@ pub(super) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
     let skipped = start.align_offset(page);
     if bytes >= MANY_BYTES {
         let start = start.wrapping_add(skipped);
-        // SAFETY: whole pages of memory that is borrowed. The advice changes no content, and need not be taken.
+        // SAFETY: whole pages of memory that is borrowed. The advice does not change the content and may be ignored.
         unsafe { libc::madvise(start.cast(), (bytes - skipped) / page * page, libc::MADV_HUGEPAGE) };
     }
 }
@@ -534,7 +534,7 @@ fn reserve(file: &fs::File, bytes: u64) -> Result<()> {
         let error = Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => continue,
-            // The file system cannot reserve space; a full disk is then an error of the write.
+            // The file system cannot reserve space; a full disk will then be reported by the write.
             Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
             _ => return Err(error),
         }

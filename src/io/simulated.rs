@@ -1,30 +1,30 @@
-//! A disk that forgets, tears and refuses: the crash tests run the library on it.
+//! A simulated disk that forgets, tears and refuses writes: the crash tests run the library on it.
 //!
-//! Files by path, in memory, behind [`Storage`] and [`File`] like the real ones. Every call but locking has a number
-//! and leaves an [`Event`]; a [`State`] is the result of a sequence of events, so the disk as it was at any call is a
-//! replay.
+//! Files by path, in memory, behind [`Storage`] and [`File`] like the real ones. Every call except locking has a number
+//! and records an [`Event`]. A [`State`] is the result of a sequence of events, so replaying them restores the disk as
+//! it was at any call.
 //!
 //! ```text
 //! write -> now (what a read sees) + pending changes, by sector -- sync --> durable
 //! create, remove, rename -> names + pending names -- sync_names --> durable names
 //! crash: State::survivors(kind) = durable, and of the pending what `kind` says
 //! fault: call n fails, once or from there on, as a Fault says; or the disk is full (room.rs)
-//! mapping: a store is an event too, but cannot fail; a crash may come in the midst of one
+//! mapping: a store is an event too, but cannot fail; a crash may interrupt one
 //! ```
 //!
-//! A sector of 512 bytes is written as a whole or not at all; of an unsynced one the disk may have the old version,
-//! any since, or zeros, whatever its neighbours have. A length is kept or lost apart from the bytes. The name of a new
-//! file is lost until its directory is synced, whether its content is synced or not. After a failed sync each unsynced
-//! sector is on the disk or not, independently, and no later sync writes them again, as with Linux.
+//! A sector of 512 bytes is written as a whole or not at all. If it is unsynced, the disk may have the old version, any
+//! since, or zeros, independently of its neighbours. A length is kept or lost separately from the bytes. The name of a
+//! new file is lost until its directory is synced, whether its content is synced or not. After a failed sync each
+//! unsynced sector is on the disk or not, independently, and no later sync writes it again, as with Linux.
 //!
-//! Stores into a mapping are changes of the same cache: a killed process leaves them, a sync of the file makes them
-//! durable. The disk may have written a sector while a store was under way: part of it is from before the store then.
+//! Stores into a mapping are changes in the same cache: they survive a killed process, and a sync of the file makes
+//! them durable. The disk may write a sector during a store: then part of the sector is from before the store.
 //!
-//! Bugs that are a call not made, or an error not seen, are planted here ([`Inner::leaves_out`]), so the library's
-//! code has no trace of them.
+//! Bugs that consist of a missing call or an ignored error are planted here ([`Inner::leaves_out`]), so the library's
+//! code needs no test hooks for them.
 //!
-//! Not here: what must hold after a crash (`table/crash`). What this cannot show: docs/testing.md, "The simulated
-//! disk".
+//! Not here: what must hold after a crash (`table/crash`), what this cannot show (docs/testing.md, "The simulated
+//! disk").
 
 mod room;
 
@@ -40,25 +40,25 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The unit that a disk writes as a whole or not at all.
 const SECTOR_BYTES: usize = 512;
-/// What the kernel copies, maps and makes ready as a whole.
+/// The unit in which the kernel copies, maps and prepares memory.
 const PAGE_BYTES: u64 = 4096;
 
 /// How a process ends, and what that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
-    /// The process dies and the machine does not: every write is kept, and unsynced writes stay unsynced.
+    /// The process dies and the machine keeps running: every write is kept, and unsynced writes stay unsynced.
     Kill,
     /// Power is lost; nothing unsynced was written.
     LoseUnsynced,
-    /// Power is lost; everything was written just before.
+    /// Power is lost; everything had been written just before.
     KeepAll,
-    /// Power is lost; each unsynced sector, length and name is independently old, of any time since, or zeros.
+    /// Power is lost; each unsynced sector, length and name is independently old, from any time since, or zeros.
     Mix,
-    /// Power is lost; the writes before some moment were made, in order, the last one in part.
+    /// Power is lost; the writes before some moment were made in order, the last one partly.
     Prefix,
     /// Power is lost; lengths and names were written, sectors are new or zeros.
     Zeros,
-    /// Power is lost; everything was written just before, but removed files have their names again.
+    /// Power is lost; everything had been written just before, but removed files have their names again.
     NamesBack,
 }
 
@@ -72,7 +72,7 @@ impl Crash {
 pub(crate) enum Fault {
     /// The process is dead: no call has an effect.
     Dead,
-    /// `EIO`, no effect; for a sync, see the top of this file.
+    /// `EIO`, no effect; for a sync, see the head of this file.
     Io,
     /// `ENOSPC` from calls that need space, no effect.
     NoSpace,
@@ -86,7 +86,7 @@ pub(crate) struct Plan {
     pub fault: Fault,
     /// The first call that fails.
     pub at: u64,
-    /// Whether those after it fail as well.
+    /// Whether all later calls fail as well.
     pub lasting: bool,
 }
 
@@ -103,14 +103,14 @@ pub(crate) enum Fired {
     LengthLost,
     NameLost,
     NameKept,
-    /// A file whose content was synced is gone, as its name was not synced.
+    /// A file whose content was synced is gone, because its name was not.
     SyncedFileGone,
     DeadCall,
     ReadFailed,
     WriteFailed,
     ShortWrite,
     NoSpace,
-    /// A sync failed, and some of its writes are on the disk and some not.
+    /// A sync failed, and only some of its writes are on the disk.
     SyncFailed,
 }
 
@@ -137,7 +137,7 @@ type InodeNo = usize;
 /// One numbered call and its effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A read, an open of an existing file, a failed call: nothing changes.
+    /// A read, an open of an existing file or a failed call: nothing changes.
     Look,
     Create(PathBuf, InodeNo),
     MakeDirectory(PathBuf, InodeNo),
@@ -149,7 +149,7 @@ pub(crate) enum Event {
         offset: u64,
         bytes: Arc<[u8]>,
     },
-    /// Into a mapping.
+    /// A store into a mapping.
     Store {
         inode: InodeNo,
         offset: u64,
@@ -163,7 +163,7 @@ pub(crate) enum Event {
     /// Pages of a mapping are made ready.
     Prepare,
     Sync(InodeNo),
-    /// A failed sync; the number is the seed of what it wrote all the same.
+    /// A failed sync; the number is the seed that selects what it wrote anyway.
     FailedSync(InodeNo, u64),
 }
 
@@ -182,7 +182,8 @@ impl Event {
         }
     }
 
-    /// Of a write, some of its first bytes; of a store, which may go forwards or backwards, its first or last ones.
+    /// Of a write, some of its first bytes; of a store, which may proceed forwards or backwards, its first or last
+    /// bytes.
     fn torn(&self, random: &mut Random) -> Option<Event> {
         if let Event::Store { inode, offset, bytes } = self {
             let cut = random.below(bytes.len());
@@ -191,7 +192,7 @@ impl Event {
             return Some(Event::Store { inode: *inode, offset, bytes: bytes.into() });
         }
         let Event::Write { inode, offset, bytes } = self else { return None };
-        // The kernel copies whole pages, so only what lies across their borders ends anywhere.
+        // The kernel copies whole pages: only a write that is not page-aligned can stop at any byte.
         let whole = (offset | bytes.len() as u64).is_multiple_of(PAGE_BYTES);
         let done = random.below(bytes.len());
         let done = if whole { done / SECTOR_BYTES * SECTOR_BYTES } else { done };
@@ -204,7 +205,7 @@ type Sector = [u8; SECTOR_BYTES];
 /// One unsynced change of a file: the sectors and the length that it made.
 struct Change {
     call: u64,
-    /// By a store, which a disk may come upon half done.
+    /// Made by a store, which the disk may catch half done.
     stored: bool,
     sectors: Vec<(usize, Sector)>,
     len: usize,
@@ -250,7 +251,7 @@ impl NameChange {
     }
 }
 
-/// Writes `sector` to a file that is long enough for its start.
+/// Writes `sector` to a file that is at least long enough to contain its start.
 fn put_sector(bytes: &mut [u8], number: usize, sector: &Sector) {
     let start = (number * SECTOR_BYTES).min(bytes.len());
     let end = (start + SECTOR_BYTES).min(bytes.len());
@@ -258,7 +259,7 @@ fn put_sector(bytes: &mut [u8], number: usize, sector: &Sector) {
 }
 
 impl Inode {
-    /// Notes what `now` has become in `range`, and its length.
+    /// Records the new content of `now` in `range`, and its length.
     fn note_change(&mut self, call: u64, stored: bool, start: usize, end: usize) {
         let numbers = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
         let image = |number: usize| {
@@ -304,8 +305,8 @@ impl Inode {
         }
     }
 
-    /// Writes the unsynced changes in part and never again. The cache keeps them or is read again, as file systems
-    /// differ.
+    /// Writes part of the unsynced changes and drops the rest for good. The cache keeps them or is read again: file
+    /// systems differ.
     fn failed_sync(&mut self, random: &mut Random) {
         let keep = random.pick(&[0, 50, 100]);
         let content = self.mixed(random, keep, 0, &mut Tally::default());
@@ -316,8 +317,8 @@ impl Inode {
         }
     }
 
-    /// Each unsynced sector independently: with a chance of `keep` percent the newest, of `zero` percent zeros, else
-    /// any older one.
+    /// Each unsynced sector independently: with a probability of `keep` percent the newest version, of `zero` percent
+    /// zeros, otherwise any older version.
     fn mixed(&self, random: &mut Random, keep: usize, zero: usize, tally: &mut Tally) -> Vec<u8> {
         let mut versions: BTreeMap<usize, Vec<(&Sector, bool)>> = BTreeMap::new();
         for change in &self.pending {
@@ -338,7 +339,7 @@ impl Inode {
         }
         content.resize(len, 0);
         for (number, versions) in versions {
-            // A sector with durable content is that or new: disks keep what they overwrite until then.
+            // Zeros only where the durable content is blank: disks keep the old data until it is overwritten.
             let start = number * SECTOR_BYTES;
             let blank = self.durable.iter().skip(start).take(SECTOR_BYTES).all(|&byte| byte == 0);
             if random.percent(zero) && blank {
@@ -368,7 +369,7 @@ impl Inode {
         content
     }
 
-    /// A sector of which some bytes are new and the others from `before`, or from the last sync.
+    /// A sector with some new bytes and the others from `before`, or from the last sync.
     fn half_stored(&self, number: usize, before: Option<&Sector>, new: &Sector, random: &mut Random) -> Sector {
         let mut sector = [0; SECTOR_BYTES];
         match before {
@@ -385,7 +386,7 @@ impl Inode {
         sector
     }
 
-    /// What was asked for before `call`, and of that call itself some of the first sectors.
+    /// The content after all changes before `call`, and after some of the first sectors of that call itself.
     fn before(&self, call: u64, random: &mut Random, tally: &mut Tally) -> Vec<u8> {
         let mut content = self.durable.to_vec();
         for change in self.pending.iter().filter(|change| change.call <= call) {
@@ -499,7 +500,7 @@ impl State {
         State { inodes, durable_names: names.clone(), names, pending_names: Vec::new(), directories }
     }
 
-    /// The state if `event` was only partly done when the process died: a write is, up to some byte, or a store.
+    /// The state if the process died while `event` was partly done: a write up to some byte, or part of a store.
     pub(crate) fn torn(&self, call: u64, event: &Event, random: &mut Random) -> Option<State> {
         // Neither the kernel nor a disk stops within a sector.
         if let Event::Write { offset, bytes, .. } = event {
@@ -535,7 +536,7 @@ impl State {
         let files = |state: &State| {
             let of = |names: &Names| {
                 let file = |(path, &inode): (&PathBuf, &InodeNo)| {
-                    // The name of a temporary file is another each time.
+                    // Temporary files have a different name each time.
                     let is_temporary = path.extension().is_some_and(|extension| extension == "tmp");
                     let path = if is_temporary { path.with_file_name("tmp") } else { path.clone() };
                     (path, state.inodes[inode].now.clone(), state.inodes[inode].durable.clone())
@@ -560,17 +561,17 @@ struct Inner {
     plan: Option<Plan>,
     tally: Tally,
     locks: Vec<InodeNo>,
-    /// Are there mappings?
+    /// Whether files can be mapped.
     maps: bool,
-    /// Files from here on were made since.
+    /// Files with this number or a higher one were created by calls, not part of the initial state.
     made_from: InodeNo,
-    /// Which calls take their time.
+    /// If set, selects calls that take long.
     slow: Option<Random>,
     room: Option<room::Room>,
     before_emptying: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// The disk; a clone is the same disk.
+/// The disk; clones share it.
 #[derive(Clone)]
 pub(crate) struct Simulated(Arc<Mutex<Inner>>);
 
@@ -579,19 +580,19 @@ impl Simulated {
         Simulated(Arc::new(Mutex::new(Inner::new(state))))
     }
 
-    /// Resets it to the disk that [`new`](Self::new) would make.
+    /// Resets the disk to what [`new`](Self::new) would make.
     pub(crate) fn reset(&self, state: State) {
         *self.inner() = Inner::new(state);
     }
 
-    /// Lets files be mapped, or not, as where the system cannot.
+    /// Sets whether files can be mapped.
     pub(crate) fn let_map(&self, yes: bool) {
         self.inner().maps = yes;
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         let lock = || self.0.lock().expect("no panic while held");
-        // Where tasks take turns, others may do something, or a lot, before this call.
+        // If tasks take turns, others may run before this call.
         step();
         const STEPS: usize = 3000;
         let steps = lock().slow.as_mut().map_or(0, |random| if random.percent(4) { random.below(STEPS) } else { 1 });
@@ -599,22 +600,22 @@ impl Simulated {
         lock()
     }
 
-    /// Lets some calls take long, where tasks take turns.
+    /// If tasks take turns, makes some calls take long.
     pub(crate) fn slow(&self, seed: u64) {
         self.inner().slow = Some(Random::new(&[seed]));
     }
 
-    /// Does something else just before a file is next emptied, as another thread might.
+    /// Runs `what` just before a file is next emptied, as another thread might.
     pub(crate) fn before_emptying(&self, what: impl FnOnce() + Send + 'static) {
         self.inner().before_emptying = Some(Box::new(what));
     }
 
-    /// The number of calls so far, which is the number of the next.
+    /// The number of calls so far, which is also the number of the next.
     pub(crate) fn calls(&self) -> u64 {
         self.inner().trace.len() as u64
     }
 
-    /// Makes calls fail from now on according to `plan`; `None`: none fails.
+    /// Makes calls fail from now on according to `plan`; with `None`, none fails.
     pub(crate) fn plan(&self, plan: Option<Plan>) {
         self.inner().plan = plan;
     }
@@ -640,7 +641,7 @@ impl Inner {
         Inner { state, trace, plan, tally, locks, maps: true, made_from, slow, room, before_emptying: None }
     }
 
-    /// How the next call is to fail.
+    /// How the next call should fail.
     fn planned(&self) -> Option<Fault> {
         let call = self.trace.len() as u64;
         let planned = self.plan.filter(|plan| if plan.lasting { call >= plan.at } else { call == plan.at });
@@ -681,14 +682,14 @@ impl Inner {
         if unseen { Ok(()) } else { Err(Error::from_raw_os_error(error)) }
     }
 
-    /// A store, which is no call: it cannot fail, but a dead process makes none.
+    /// A store is not a call: it cannot fail, but a dead process makes none.
     fn store(&mut self, event: Event) {
         let event = if self.planned() == Some(Fault::Dead) { Event::Look } else { event };
         self.state.apply(self.trace.len() as u64, &event);
         self.trace.push(event);
     }
 
-    /// Is this the call that a planted bug forgets?
+    /// Whether a planted bug skips this call.
     fn leaves_out(&self, event: &Event) -> bool {
         let is_journal = |path: &Path| path.as_os_str().as_encoded_bytes().ends_with(b"-ckpt");
         let is_log = |path: &Path| path.extension().is_some_and(|e| e.as_encoded_bytes().starts_with(b"spt-log"));
@@ -863,12 +864,12 @@ impl File for Open {
     }
 }
 
-/// The start of a file as memory.
+/// The start of a file, as memory.
 struct Mapping {
     disk: Simulated,
     inode: InodeNo,
     bytes: u64,
-    /// Pages that were prepared.
+    /// Pages that have been prepared.
     ready: Mutex<BTreeSet<u64>>,
 }
 
@@ -892,7 +893,7 @@ impl Mapped for Mapping {
         let mut pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
         let ready = |page: &u64| self.ready.lock().unwrap_or_else(|e| e.into_inner()).contains(page);
         assert!(pages.all(|page| ready(&page)), "a store into a page that was not prepared, which may be a signal");
-        // In two, as a process may die after a part.
+        // In two parts, as a process may die between them.
         let (first, second) = bytes.split_at(bytes.len() / 2);
         for (offset, part) in [(offset, first), (offset + first.len() as u64, second)] {
             if !part.is_empty() {

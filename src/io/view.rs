@@ -1,8 +1,8 @@
 //! Files mapped for reading.
 //!
-//! For files that are written once and never changed in place, such as dictionaries, and parts of them that are
-//! borrowed as slices, such as an index. If another process cuts such a file, or the disk fails, a read of the mapping
-//! is a signal and not an error: to get errors, copy from a window (`window.rs`), or read with
+//! For files that are written once and never changed in place, such as dictionaries, whose parts are borrowed as
+//! slices, such as an index. If another process truncates such a file, or the disk fails, reading the mapping raises a
+//! signal. To get an error instead, copy from a window (`window.rs`), or read with
 //! [`File::read_at`](super::File::read_at).
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
@@ -24,7 +24,7 @@ unsafe impl Send for FileView {}
 // SAFETY: as for Send.
 unsafe impl Sync for FileView {}
 
-/// Maps all bytes of `file`; `None` where it is empty or cannot be mapped.
+/// Maps all bytes of `file`; `None` if it is empty or cannot be mapped.
 pub(super) fn view(file: &fs::File) -> Result<Option<Box<dyn View>>> {
     let bytes = usize::try_from(file.metadata()?.len()).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
     if bytes == 0 {
@@ -41,7 +41,7 @@ pub(super) fn view(file: &fs::File) -> Result<Option<Box<dyn View>>> {
 impl View for FileView {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping has `bytes` readable bytes and lives as long as `self`; the file is never written to
-        // (top of this file), so they do not change.
+        // (head of this file), so they do not change.
         unsafe { slice::from_raw_parts(self.start, self.bytes) }
     }
 }

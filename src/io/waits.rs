@@ -1,15 +1,15 @@
-//! Whether a thread has waited: for the disk, after a read that took long.
+//! Whether a thread has waited for the disk during a read that took long.
 //!
-//! A clock alone does not tell: another program's turn on the processor, or a page that the host of a virtual machine
-//! has to find first, takes as long as a disk. But only a thread that waits gives up the processor of its own accord,
-//! and Linux counts that for each thread. Waits for other things since the last question count as well, and elsewhere
-//! all that takes long counts.
+//! The clock alone cannot tell: a time slice of another program takes as long as a disk, and so does a page that the
+//! host of a virtual machine must allocate first. But only a thread that waits gives up the processor voluntarily, and
+//! Linux counts that per thread. Other waits since the last query count as well. On other systems every long read
+//! counts as a wait.
 #![cfg_attr(target_os = "linux", expect(unsafe_code, reason = "getrusage"))]
 
 use std::time::{Duration, Instant};
 
-/// Whether this thread has probably waited since `start`: `least` has passed, and it has waited since it last asked
-/// here. Costs a system call where so much has passed.
+/// Whether this thread has probably waited since `start`: at least `least` has passed, and the thread has waited since
+/// its last query. Makes a system call only if that much time has passed.
 #[inline]
 pub(crate) fn has_waited(start: Instant, least: Duration) -> bool {
     start.elapsed() >= least && has_waited_again()
@@ -25,8 +25,8 @@ fn has_waited_again() -> bool {
         static WAITS: Cell<libc::c_long> = const { Cell::new(0) };
     }
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` has room for what the call writes, and zeros, which it has where the call fails, are a value of
-    // it.
+    // SAFETY: `usage` has room for what the call writes. It starts as zeros, a valid value, and stays so if the call
+    // fails.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()

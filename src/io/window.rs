@@ -1,11 +1,11 @@
-//! Files mapped for reading, in which a page that cannot be read is an error and not a signal.
+//! Files mapped for reading, in which an unreadable page is an error and not a signal.
 //!
 //! For dictionaries, which are written once and never changed in place, and for the frames of a table that is larger
-//! than its cache: calls of the process change those in the mapping, too. The mapping is a [`Guarded`] one: where the
-//! disk fails, or another program cuts the file, the access meets zeros and the window fails, for good. The caller
-//! then reads with [`File::read_at`](super::File::read_at), which says what is wrong or gives the bytes.
+//! than its cache; writes of this process show in that mapping, too. The mapping is a [`Guarded`] one: if the disk
+//! fails or another program truncates the file, the access reads zeros and the window has failed for good. The caller
+//! then reads with [`File::read_at`](super::File::read_at), which returns the error or the bytes.
 //!
-//! Bytes are copied out or compared, and never borrowed, as they can become zeros at any moment; `racing.rs` is how.
+//! Bytes are copied or compared and never borrowed, as they can become zeros at any moment; `racing.rs` does this.
 //! Not here: words that are borrowed from a mapping (`view.rs`).
 #![expect(unsafe_code, reason = "loads from a mapping")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
@@ -20,20 +20,20 @@ use std::os::fd::AsRawFd;
 
 struct FileWindow(Guarded);
 
-/// Maps all bytes of `file`; `None` where it is empty or cannot be mapped.
+/// Maps all bytes of `file`; `None` if it is empty or cannot be mapped.
 pub(super) fn window(file: &fs::File) -> Result<Option<Box<dyn Window>>> {
     let Ok(bytes) = usize::try_from(file.metadata()?.len()) else { return Ok(None) };
     Ok(if bytes == 0 { None } else { window_from(file, 0, bytes) })
 }
 
-/// Maps `bytes` bytes of `file` from `offset` on; `None` where they cannot be mapped.
+/// Maps `bytes` bytes of `file` from `offset` on; `None` if they cannot be mapped.
 pub(super) fn window_from(file: &fs::File, offset: u64, bytes: usize) -> Option<Box<dyn Window>> {
     Guarded::map_for_reading(file, offset, bytes).map(|map| Box::new(FileWindow(map)) as Box<dyn Window>)
 }
 
-/// Whether lookups are faster through a window than by calls, and no less safe: the file is on a disk of this machine,
-/// and no larger than half of its memory. A larger one is mostly not in memory; then a call reads two neighbouring
-/// pages in one request of the disk, a window in two.
+/// Whether lookups are faster through a window than with calls, and no less safe: the file is on a disk of this machine
+/// and no larger than half of its memory. A larger file is mostly not in memory; then a call reads two neighbouring
+/// pages in one disk request, where a window needs two.
 pub(super) fn window_pays(file: &fs::File) -> Result<bool> {
     Ok(file.metadata()?.len() <= memory_bytes() / 2 && is_local(file))
 }
@@ -44,7 +44,7 @@ fn memory_bytes() -> u64 {
     u64::try_from(pages).unwrap_or(0).saturating_mul(page_bytes() as u64)
 }
 
-/// Whether the file system is none of those that other machines change too, or that a process serves.
+/// Whether the file system is none of those that other machines can change, or that a user process serves.
 fn is_local(file: &fs::File) -> bool {
     // NFS, SMB, CIFS, SMB 2, FUSE and virtiofs, 9P, Ceph, AFS twice, Lustre, GFS2, OCFS2, Coda, NCP, GPFS, BeeGFS,
     // OrangeFS, VirtualBox, PanFS: f_type of statfs(2) and the kernel's magic.h.
@@ -82,7 +82,7 @@ fn is_local(file: &fs::File) -> bool {
 }
 
 impl FileWindow {
-    /// Where `count` bytes from `from` on are in memory, if the file has them.
+    /// The address of the `count` bytes from `from` on, if the file has them.
     #[inline]
     fn at(&self, from: usize, count: usize) -> Option<*const u8> {
         let there = from <= self.0.bytes && count <= self.0.bytes - from;
@@ -111,10 +111,10 @@ impl Window for FileWindow {
     fn append(&self, from: usize, count: usize, to: &mut Vec<u8>) -> bool {
         let Some(start) = self.at(from, count) else { return false };
         let before = to.len();
-        // A short value as a word, of which some bytes do not count, where the file has one there.
+        // A short value is copied as a whole word if the file has one there; the extra bytes are ignored.
         let copied = if self.at(from, WORD_BYTES).is_some() { count.max(WORD_BYTES) } else { count };
         to.reserve(copied);
-        // SAFETY: as in `copy`; the vector has room for `copied` bytes behind its own, just reserved.
+        // SAFETY: as in `copy`; the vector has room for `copied` bytes after its own, just reserved.
         unsafe { racing::copy_out(start, to.spare_capacity_mut().as_mut_ptr().cast(), copied) };
         if self.0.failed() {
             return false;
@@ -133,16 +133,16 @@ impl Window for FileWindow {
 
     fn find(&self, records: Records, key: &[u8]) -> Option<Option<usize>> {
         let Records { from, count, bytes } = records;
-        // A word is loaded of a key that is shorter, too.
+        // A whole word is loaded for a shorter key, too.
         let loaded = count.checked_mul(bytes)?.checked_add(WORD_BYTES)?;
         let start = self.at(from, loaded).filter(|_| key.len() <= bytes)?;
-        // The end of a key tells keys apart where their beginnings are alike.
+        // Keys with equal beginnings usually differ at the end, so the end is compared first.
         let found = if let (8 | 16, Some((_, last))) = (count, key.split_last_chunk()) {
             let tail = key.len() - WORD_BYTES;
             let wanted = u64::from_le_bytes(*last);
             let of_8 = |first: usize| {
                 let from = start.wrapping_add(first * bytes + tail);
-                // SAFETY: `tail` is within the record, and the mapping has a word behind the last one.
+                // SAFETY: `tail` is within the record, and the mapping has a word after the last one.
                 unsafe { racing::equal_of_8(from, bytes, wanted, u64::MAX) }
             };
             let equal = if count == 16 { of_8(8) << 16 | of_8(0) } else { of_8(0) };
@@ -157,8 +157,8 @@ impl Window for FileWindow {
 
     #[inline]
     fn prefetch(&self, bytes: Range<usize>) {
-        // From the first byte on and then the last: how many steps that is follows from the length alone, so that the
-        // processor predicts it.
+        // From the first byte in equal steps, then the last byte: the number of steps depends only on the length, so
+        // that the processor predicts it.
         let Some(last) = bytes.end.min(self.0.bytes).checked_sub(1) else { return };
         for at in (bytes.start..last).step_by(LINE_BYTES) {
             racing::prefetch(self.0.start.wrapping_add(at));
@@ -170,13 +170,14 @@ impl Window for FileWindow {
 const WORD_BYTES: usize = 8;
 const LINE_BYTES: usize = 64;
 
-/// Words that are compared before a branch depends on any of them. More at once load lines behind the record, too.
+/// Words compared before a branch depends on any of them. Comparing more at once would load lines after the record,
+/// too.
 const COMPARED_AT_ONCE: usize = 8;
 
 /// The number of the first of `count` records of `bytes` each that begins with `key`.
 ///
 /// # Safety
-/// The records are in a mapping, with a word behind them, and `key` is no longer than one.
+/// The records are in a mapping with a word after them, and `key` is no longer than a record.
 #[inline(never)]
 unsafe fn find_among(start: *const u8, count: usize, bytes: usize, key: &[u8]) -> Option<usize> {
     let tail = key.len().saturating_sub(WORD_BYTES);
@@ -202,8 +203,8 @@ unsafe fn find_among(start: *const u8, count: usize, bytes: usize, key: &[u8]) -
     None
 }
 
-/// Which of `count` words, 8 at most, each `stride` bytes behind the one before, are `wanted` in the bits of `mask`:
-/// bit `2 * i` for word `i`.
+/// Finds which of `count` words (at most 8), `stride` bytes apart, equal `wanted` in the bits of `mask`. Sets bit `2 *
+/// i` for word `i`.
 ///
 /// # Safety
 /// The words are in a mapping.
@@ -223,11 +224,11 @@ unsafe fn equal_words(first: *const u8, stride: usize, count: usize, wanted: u64
     })
 }
 
-/// The number of the first record, of those with bit `2 * i` of `equal`, that begins with `head`, all of the key that
-/// was not compared.
+/// The number of the first record, among those with bit `2 * i` of `equal` set, that begins with `head`: the part of
+/// the key not yet compared.
 ///
 /// # Safety
-/// The records are in a mapping, the first at `start`, and each begins with as many bytes.
+/// The records are in a mapping, the first at `start`, and each is at least as long as `head`.
 #[inline(always)]
 unsafe fn first_of(equal: u64, start: *const u8, bytes: usize, head: &[u8]) -> Option<usize> {
     let mut equal = equal;
@@ -242,10 +243,10 @@ unsafe fn first_of(equal: u64, start: *const u8, bytes: usize, head: &[u8]) -> O
     None
 }
 
-/// Whether the memory from `start` on has `bytes`.
+/// Whether the memory from `start` on equals `bytes`.
 ///
 /// # Safety
-/// `start` begins as many bytes of a mapping.
+/// At least `bytes.len()` bytes of a mapping follow `start`.
 #[inline]
 unsafe fn is_equal(start: *const u8, bytes: &[u8]) -> bool {
     let (words, _) = bytes.as_chunks::<WORD_BYTES>();
@@ -257,7 +258,7 @@ unsafe fn is_equal(start: *const u8, bytes: &[u8]) -> bool {
         return equal;
     }
     if let Some(last) = bytes.last_chunk() {
-        // SAFETY: there are at least as many bytes, the last of which these are.
+        // SAFETY: there are at least as many bytes, and these are the last of them.
         return unsafe { racing::load8(start.add(bytes.len() - WORD_BYTES)) == u64::from_le_bytes(*last) };
     }
     // SAFETY: the byte lies in the range, as the caller promises.
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_a_window_compares_and_appends_is_what_slices_say() {
-        // Records of 1 to 40 bytes with many equal bytes, so that keys differ in one place only.
+        // Records of 1 to 40 bytes with many equal bytes, so that keys differ in one byte only.
         let mut state = 5u64;
         let mut up_to = |greatest: usize| {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -346,7 +347,7 @@ mod tests {
             file.set_len(4096).unwrap();
             window
         };
-        // Zeros are in place of the page, so what is asked for would seem to be there.
+        // Zeros replace the page, so the bytes searched for would seem to be there.
         assert_eq!(make().has(9000, &[0; 30]), None);
         assert_eq!(make().find(Records { from: 9000, count: 10, bytes: 20 }, &[0; 9]), None);
         let mut kept = vec![7];

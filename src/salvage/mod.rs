@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A pair is **verified** if the checksum of every frame it is in matches, it is known to be current, and its key
-//! belongs to the bucket it was found in. Where the checksums themselves are damaged, self-consistent pages are
+//! belongs to the bucket it was found in. If the checksums themselves are damaged, self-consistent pages are
 //! accepted, and their pairs are reported as unverified. Nothing else is returned.
 //!
-//! The file is only read, no file is created beside it, and memory is bounded: the current frame, one pair, one
+//! The file is only read, no file is created next to it, and memory is bounded: the current frame, one pair, one
 //! bucket's keys. The file's length bounds every loop along references.
 //!
 //! Not here: frames and their checksums (`pager/damaged_file.rs`), every fault of a file that opens
@@ -45,8 +45,8 @@ pub enum Salvaged<'a> {
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
-        /// Checksums prove every byte of it, and it is current. If `false`, it is from a self-consistent page whose
-        /// checksum could not be checked: most likely right.
+        /// Checksums prove every byte, and the pair is current. If `false`, the pair is from a self-consistent page
+        /// whose checksum could not be checked: most likely right.
         verified: bool,
     },
     /// Damage, and what is lost by it.
@@ -69,11 +69,11 @@ pub struct SalvageReport {
     pub verified: u64,
     /// Unverified pairs.
     pub unverified: u64,
-    /// Number of pairs according to the header; `None` where it is damaged.
+    /// Number of pairs according to the header; `None` if that is damaged.
     pub counted: Option<u64>,
     /// Buckets lost with their primary pages.
     pub lost_buckets: u64,
-    /// Places where pairs are or may be lost: a bucket's page, an overflow page, a value.
+    /// Places where pairs are or may be lost: a bucket's page, an overflow page or a value.
     pub losses: u64,
     /// Keys found several times with different values, of which one was returned. Only without a header.
     pub conflicts: u64,
@@ -89,15 +89,15 @@ impl SalvageReport {
         self.verified + self.unverified
     }
 
-    /// Pairs of the last checkpoint that were not found; `None` where the header, which counts them, is damaged.
+    /// Pairs of the last checkpoint that were not found; `None` if the header, which counts them, is damaged.
     pub fn missing(&self) -> Option<u64> {
         self.counted.map(|counted| counted.saturating_sub(self.pairs()))
     }
 
-    /// Whether certainly every pair of the table was returned, and correctly.
+    /// Whether it is certain that every pair of the table was returned, and correctly.
     pub fn is_whole(&self) -> bool {
-        // Verified pairs belong to the table, and have different keys: if there are as many as the table has, they are
-        // all of them, and the losses had no pairs.
+        // Verified pairs belong to the table and have different keys: if there are as many as the table has, they are
+        // all of its pairs, and the losses had none.
         !self.stopped && !self.log_unread && self.unverified == 0 && self.counted == Some(self.verified)
     }
 }
@@ -105,13 +105,13 @@ impl SalvageReport {
 /// Passes every readable pair of the table in the file at `path`, however damaged, to `take`, and reports what is
 /// lost. `take` can stop it.
 ///
-/// Reads a file with an intact header about once, any other about three times; then it keeps an index of the pairs in
-/// an unlinked temporary file. Pairs come in no order. A complete checkpoint journal beside the file is read too;
-/// nothing is changed. For a table with a user's own hash function use [`TableOptions::salvage`].
+/// Reads a file with an intact header about once. Any other file is read about three times, with an index of the pairs
+/// in an unlinked temporary file. Pairs come in no particular order. A complete checkpoint journal next to the file is
+/// read too; nothing is changed. For a table with a user's own hash function use [`TableOptions::salvage`].
 ///
 /// # Errors
-/// [`ErrorKind::NotATable`] where nothing in the file looks like part of a table; [`ErrorKind::Version`];
-/// [`ErrorKind::Locked`] where another process or handle has it open for writing; [`ErrorKind::Io`] where it cannot be
+/// [`ErrorKind::NotATable`] if nothing in the file looks like part of a table; [`ErrorKind::Version`];
+/// [`ErrorKind::Locked`] if another process or handle has it open for writing; [`ErrorKind::Io`] if it cannot be
 /// opened. Unreadable parts are not errors.
 ///
 /// # Examples
@@ -177,11 +177,11 @@ struct Salvage<'a> {
     file: DamagedFile,
     options: &'a TableOptions,
     page_bytes: usize,
-    /// `None`: unknown; then no key can be checked against its bucket.
+    /// `None` if unknown; then no key can be checked against its bucket.
     hash: Option<HashFunction>,
     take: &'a mut dyn FnMut(Salvaged<'_>) -> Flow,
     report: SalvageReport,
-    /// Bytes that references may still lead to: in a damaged file several may lead to one place.
+    /// Bytes that references may still read: in a damaged file several references may lead to the same bytes.
     reach_left: u64,
     /// Report nothing: another pass will.
     quiet: bool,
@@ -219,7 +219,7 @@ impl<'a> Salvage<'a> {
         self.report_fault(place, what)
     }
 
-    /// Reports the changes in the log, if the table's number and that of its checkpoint are known.
+    /// Reports the changes in the log. `log`: the table's id and its checkpoint's sequence number, if known.
     fn report_log(&mut self, path: &Path, log: Option<(u64, u64)>) -> Flow {
         let storage = self.options.storage.as_ref();
         let what = match log {
@@ -299,7 +299,7 @@ impl<'a> Salvage<'a> {
         }
         (self.take)(Salvaged::Progress { done: all, all })?;
         match self.report.missing() {
-            // Pages that vanished without a trace, such as zeros whose checksums are zeros too.
+            // Pages that vanished without a trace, such as zeros with zero checksums.
             Some(missing @ 1..) if self.report.losses == 0 => self.lose(
                 "header",
                 format!("it counts {} pairs, of which {missing} were not found", plan.root.totals.pairs),
@@ -337,14 +337,14 @@ impl<'a> Salvage<'a> {
     }
 }
 
-/// In a sound table one reference leads to each byte; in a damaged one several may.
+/// In an intact table one reference leads to each byte; in a damaged one several may.
 fn reach_of(file: &DamagedFile) -> u64 {
     const TIMES: u64 = 4;
     let bytes = u64::from(file.frame_count()) * file.frame_bytes() as u64;
     bytes.max(file.file_bytes()).saturating_mul(TIMES)
 }
 
-/// A key's hash of 128 bits: those of two keys do not collide by chance.
+/// A 128-bit hash of a key: two keys do not collide by chance.
 fn fingerprint(bytes: &[u8]) -> [u64; 2] {
     [0x5350_4C49_5431, 0x5350_4C49_5432].map(|seed| HashKind::Xxh3.hash(bytes, seed))
 }
@@ -364,7 +364,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// An error where the header's root does not fit its frames.
+    /// An error if the header's root does not fit its frames.
     fn parse(header: &WholeHeader, options: &TableOptions, frame_bytes: usize) -> std::result::Result<Plan, String> {
         let root = Root::parse(&header.root, frame_bytes)?;
         let page_bytes = root.page_bytes as usize;
@@ -379,7 +379,7 @@ impl Plan {
         Ok(Plan { page_bytes, hash: hash_of(&header.root, options), root })
     }
 
-    /// The buckets from `bucket` on in its frame, or all the rest of its group where the file ends before that.
+    /// The buckets from `bucket` on in its frame, or all the rest of its group if the file ends before the frame.
     fn run(&self, bucket: linear::Bucket, file: &DamagedFile) -> Run {
         let (frame_bytes, page_bytes) = (file.frame_bytes(), self.page_bytes);
         let (group, index) = linear::group(bucket);
@@ -402,7 +402,7 @@ impl Plan {
     }
 }
 
-/// The hash function that a root names, if its check value confirms the name and the seed.
+/// The hash function named by a root, if its check value confirms the name and the seed.
 fn hash_of(root: &[u8], options: &TableOptions) -> Option<HashFunction> {
     let kind = HashKind::from_id(u16_at(root, 4))?;
     let hash = match kind {
@@ -425,7 +425,7 @@ mod tests {
     use crate::table::Table;
     use std::path::PathBuf;
 
-    /// A copy of all files of a directory, as a kill of the process would leave them.
+    /// A copy of all files in a directory, as they are after the process is killed.
     fn killed(directory: &Path) -> (tempfile::TempDir, PathBuf) {
         let copy = tempfile::tempdir().unwrap();
         for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {

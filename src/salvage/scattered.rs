@@ -6,15 +6,16 @@
 //! give      all frames again: return each pair that the index chose
 //! ```
 //!
-//! The page size with the most pages wins: a page of one size is not a page of another, since its records end where it
-//! does. A frame of primary pages has nothing else in it. The bucket of a page need not be known; if the hash function
-//! is known, the page's keys must agree in as many hash bits as its level. The function is known if the header's bytes
-//! with its name, seed and check value agree.
+//! The page size with the most pages wins: a page of one size does not pass as a page of another, since its records end
+//! at the page's end. A frame of primary pages contains nothing else. The bucket of a page need not be known; if the
+//! hash function is known, the page's keys must agree in as many hash bits as its level. The function counts as known
+//! if the header's bytes for its name, seed and check value agree.
 //!
-//! A file has more pages than its table: groups of buckets that were moved leave theirs in free frames until they are
-//! reused. The map of used units identifies such a page, if the map is proved. Otherwise a key may be found twice,
-//! with two values. Then the more trustworthy one is returned - checksum and map match, before checksum alone, before
-//! neither - and the first of two that are equal; the conflict is reported.
+//! A file has more pages than its table: when groups of buckets are moved, the old pages stay in free frames until
+//! those are reused. The map of used units identifies such pages, if the map is proved. Otherwise a key may be found
+//! twice, with two values. Then the more trustworthy one is returned: first those with a matching checksum and map,
+//! then those with only a matching checksum, then the rest. Of two equally trustworthy ones the first is returned. The
+//! conflict is reported.
 
 use super::walk::{Candidate, Primary};
 use super::{Flow, Salvage, fingerprint, hash_of, not_a_table, reach_of};
@@ -55,7 +56,7 @@ const CURRENT: u8 = 3;
 const PROVED: u8 = 2;
 const UNPROVED: u8 = 1;
 
-/// The index entry of a key: where to take it from.
+/// The index entry of a key: where to read its pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
     rank: u8,
@@ -182,7 +183,7 @@ impl Salvage<'_> {
             // The pairs of a map group are adjacent, and a group starts with zone 2^k.
             let after_last = last.filter(|&(f, _)| frame == f + 2).map(|(_, zone)| zone + 1);
             let first_of_group = (0..u32::BITS).map(|k| 1 << k);
-            // Where the first of a group is damaged, try some zones, but not millions.
+            // If the first pair of a group is damaged, try some zones, but not millions.
             const ZONES_TRIED: u32 = 64;
             let likely = after_last.into_iter().chain(first_of_group).chain(1..ZONES_TRIED);
             let mut likely = likely.filter(|zone| *zone < zones && !found.contains_key(zone));
@@ -246,7 +247,7 @@ impl Salvage<'_> {
         pages
     }
 
-    /// Whether the page's keys match their stored tags, where the hash function is known.
+    /// Whether the page's keys match their stored tags, if the hash function is known.
     fn hashes_agree(&self, page: &[u8]) -> bool {
         let Some(hash) = &self.hash else { return true };
         let records = page::records(page).filter_map(|r| r.ok()).filter(|(_, r)| r.form != PAIR_IN_EXTENT);
@@ -315,7 +316,7 @@ impl Salvage<'_> {
     }
 }
 
-/// Records where to take a key from, if this is the best place so far.
+/// Records where to read a key from, if this is the best source so far.
 fn note(index: &Table, rank: u8, candidate: &Candidate<'_>) -> Result<()> {
     let key = index_key(candidate.key);
     if let Some(before) = index.get(&key)?

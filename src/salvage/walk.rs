@@ -1,8 +1,7 @@
 //! One bucket of a damaged file: its primary page, its overflow pages, the extents of its pairs.
 //!
-//! The walk of `buckets/overflow.rs` and `buckets/extent.rs` on untrusted frames: what cannot be followed is reported
-//! and skipped, and the walk goes on. A page is used only if `page::check` finds no fault, and a key only if its hash
-//! belongs there.
+//! The same walk as in `buckets/overflow.rs` and `buckets/extent.rs`, on untrusted frames: it reports and skips what it
+//! cannot follow. A page is used only if `page::check` finds no fault, and a key only if its hash belongs there.
 
 use super::{Flow, Salvage};
 use crate::buckets::extent::EXTENT_BYTES;
@@ -25,9 +24,9 @@ pub(super) struct Candidate<'p> {
     /// Offset of its record in the file.
     pub at: u64,
     pub key: &'p [u8],
-    /// `None`: damaged, and reported.
+    /// `None` if the value is damaged; the damage has been reported.
     pub value: Option<&'p [u8]>,
-    /// The checksums match in all frames that have the pair or lead to it.
+    /// The checksums match in all frames that contain the pair or lead to it.
     pub proved: bool,
 }
 
@@ -41,7 +40,7 @@ struct At<'p> {
 type Visit<'v, 'a> = dyn FnMut(&mut Salvage<'a>, Candidate<'_>) -> Flow + 'v;
 
 impl<'a> Salvage<'a> {
-    /// Passes every pair of a bucket whose key's hash `belongs` there to `visit`.
+    /// Passes to `visit` every pair of a bucket whose key's hash satisfies `belongs`.
     pub(super) fn walk(
         &mut self,
         place: &str,
@@ -70,7 +69,7 @@ impl<'a> Salvage<'a> {
                 return self.lose(name, format!("{len} units are not in the file; its pairs are lost"));
             }
             if !self.reach(u64::from(len) * unit_bytes) {
-                return self.lose(name, "references lead in a circle; its pairs are lost");
+                return self.lose(name, "references form a cycle; its pairs are lost");
             }
             let state = self.file.read(frame as u32, &mut frame_bytes);
             self.report_notes()?;
@@ -147,7 +146,7 @@ impl<'a> Salvage<'a> {
         std::ops::ControlFlow::Continue(false)
     }
 
-    /// Reads the extent of a record into `content`: returns the length of its key, and whether all of it is proved.
+    /// Reads the extent of a record into `content`. Returns the length of its key, and whether all of it is proved.
     fn extent(&mut self, record: Record<'_>, content: &mut Vec<u8>) -> (usize, Result<bool, String>) {
         content.clear();
         let Ok(bytes) = <&[u8; EXTENT_BYTES]>::try_from(record.value) else {
@@ -167,7 +166,7 @@ impl<'a> Salvage<'a> {
             return (0, Err(format!("{len} bytes in {capacity} units from unit {unit} on are not in the file")));
         }
         if !self.reach(len) {
-            return (0, Err("too many references lead to one place".into()));
+            return (0, Err("too many references lead to the same bytes".into()));
         }
         let (mut address, end) = (unit * unit_bytes, unit * unit_bytes + len);
         let mut proved = true;

@@ -157,7 +157,7 @@ static void closed_streams(void)
             if (spt_put(table, (const char *)&n, sizeof n, "value", 5) != SPT_OK)
                 _exit(2);
             for (int stream = 0; stream <= 2; stream++)
-                if (write(stream, "a warning\n", 10) == 10)
+                if (write(stream, "a warning\n", 10) < 0 && errno != EBADF)
                     _exit(3);
         }
         _exit(spt_close(table) == SPT_OK ? 7 : 4);

@@ -1,7 +1,7 @@
-//! Records in, data pages out, and the numbers that indexes are made of.
+//! Writes records to data pages, and collects the numbers that indexes are made of.
 //!
-//! Records come in the order in which they are to lie. Each becomes a cell of the stream, or part of a compressed
-//! block; on the way pairs and bytes are counted, and the positions and ranks that the index needs are kept. Not here:
+//! Records come in the order in which they are stored. Each becomes a cell of the stream, or part of a compressed
+//! block. On the way pairs and bytes are counted, and the positions and ranks that the index needs are kept. Not here:
 //! pages (`pages.rs`), indexes (`index/`), which record comes next (`merge.rs`).
 
 use super::far::FarSources;
@@ -17,7 +17,7 @@ use crate::io::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The numbers that indexes are made of; `None` for those that no index asked for.
+/// The numbers that indexes are made of; `None` for those that the index does not need.
 pub(crate) struct IndexNumbers {
     /// The position of the first record of the cell that covers the first byte of each page.
     pub page_positions: Option<NumberList>,
@@ -27,7 +27,7 @@ pub(crate) struct IndexNumbers {
     pub positions: Option<NumberList>,
 }
 
-/// A value, or where it is and how long.
+/// A value, or its location and length.
 #[derive(Clone, Copy)]
 enum Value<'v> {
     Near(&'v [u8]),
@@ -51,12 +51,13 @@ pub(crate) struct DataWriter {
     positions: Option<NumberList>,
     footer: Footer,
     far: FarSources,
-    /// A value that lies elsewhere and is part of a block.
+    /// A value that was read from elsewhere to become part of a block.
     value: Vec<u8>,
 }
 
 impl DataWriter {
-    /// Writes behind the header's page of `file`, which errors call `path`. `far` has the values that records do not.
+    /// Writes after the header's page of `file`, which errors call `path`. `far` holds the values that are not in the
+    /// records.
     pub fn new(
         file: Arc<dyn File>,
         path: &Path,
@@ -77,7 +78,7 @@ impl DataWriter {
         })
     }
 
-    /// Writes one record, whose lengths are the layout's, and which is no deletion.
+    /// Writes one record, which has the layout's lengths and is not a deletion.
     #[inline]
     pub fn push_record(&mut self, position: u64, record: Record<'_>) -> Result<()> {
         let value = record.value.expect("deletions end in the merge");
@@ -122,7 +123,7 @@ impl DataWriter {
     fn push_to_block(&mut self, place: (u64, u64), head: &[u8], key: &[u8], value: Value<'_>) -> Result<()> {
         let blocks = self.blocks.as_mut().expect("asked before");
         let raw_bytes = head.len() + key.len() + value.len();
-        // A long record has a block for itself, so that a lookup of its neighbours does not read it.
+        // A long record gets its own block, so that a lookup of its neighbours does not read it.
         if raw_bytes >= blocks.block_bytes() && !blocks.is_empty() {
             self.write_block()?;
         }
@@ -182,7 +183,7 @@ impl DataWriter {
         let footer = &mut self.footer;
         footer.key_bytes += key_len as u64;
         footer.value_bytes += value_len as u64;
-        // The sort refuses keys and values of more than 2^32 - 1 bytes, and so does a table.
+        // Both the sort and tables refuse keys and values of more than 2^32 - 1 bytes.
         let (key_len, value_len) = (key_len as u32, value_len as u32);
         footer.key_len = (footer.key_len.0.min(key_len), footer.key_len.1.max(key_len));
         footer.value_len = (footer.value_len.0.min(value_len), footer.value_len.1.max(value_len));
@@ -198,7 +199,7 @@ impl DataWriter {
         Ok(())
     }
 
-    /// Writes what is left; gives the footer without its sections, and the numbers for indexes.
+    /// Writes what is left. Returns the footer without its sections, and the numbers for indexes.
     pub fn finish(mut self) -> Result<(Footer, IndexNumbers)> {
         if self.blocks.as_ref().is_some_and(|blocks| !blocks.is_empty()) {
             self.write_block()?;

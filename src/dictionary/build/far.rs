@@ -1,12 +1,12 @@
-//! Values that a build never holds: they lie in a file, and are copied to the dictionary some at a time.
+//! Values that a build never holds in memory: they stay in a file and are copied to the dictionary piece by piece.
 //!
 //! ```text
-//! batch  push -> file without a name, value behind value, each with a checksum -> Far { Batch, offset, checksum }
+//! batch  push -> file without a name, values in sequence, each with a checksum -> Far { Batch, offset, checksum }
 //! old    the old dictionary's stream -----------------------------------------> Far { Old, offset }
 //! ```
 //!
-//! A run has such a value as a reference (`run.rs`). With resume the file has a name, and checkpoints say how much of
-//! it counts. Not here: which values are far (`sort/mod.rs`, `read/walk.rs`), what is written of them (`data.rs`).
+//! In a run such a value is a reference (`run.rs`). With resume the file has a name, and checkpoints record how much of
+//! it is valid. Not here: which values are far (`sort/mod.rs`, `read/walk.rs`), how they are written (`data.rs`).
 
 use crate::checksum::{crc32c, crc32c_append};
 use crate::dictionary::read::file::DictionaryFile;
@@ -17,20 +17,20 @@ use crate::io::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that are copied at once.
+/// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// The values of a batch that lie in a file.
+/// A file with values of a batch.
 #[derive(Clone)]
 pub(crate) struct FarFile {
     pub file: Arc<dyn File>,
     pub path: Arc<Path>,
-    /// Bytes of values so far.
+    /// Bytes of values written so far.
     pub bytes: u64,
 }
 
 impl FarFile {
-    /// Adds a value.
+    /// Appends a value.
     pub fn push(&mut self, value: &[u8]) -> Result<Far> {
         let far = Far { source: FarSource::Batch, offset: self.bytes, checksum: crc32c(value) };
         let what = format!("write at byte {} of the temporary file", self.bytes);
@@ -63,7 +63,7 @@ impl FarFile {
     }
 }
 
-/// Where the far values of a build's records are.
+/// The sources of far values in a build.
 #[derive(Clone, Default)]
 pub(crate) struct FarSources {
     pub batch: Option<FarFile>,
@@ -72,7 +72,7 @@ pub(crate) struct FarSources {
 }
 
 impl FarSources {
-    /// Calls `take` with the bytes of a value of `len` bytes, some at a time.
+    /// Calls `take` with the bytes of a value of `len` bytes, piece by piece.
     pub fn copy(&self, far: Far, len: u32, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let file = match far.source {
             FarSource::Batch => {

@@ -1,7 +1,8 @@
-//! The filter section, made as records go by in hash order.
+//! The filter section, built while records pass in hash order.
 //!
-//! Some segments are solved at once, one a thread; their slots wait in a [`NumberList`] until the pages are written.
-//! Memory: [`SEGMENT_BUILD_BYTES`](filter::SEGMENT_BUILD_BYTES) a thread, a list for slots, 16 bytes a segment
+//! Several segments are solved at once, one per thread; their slots wait in a [`NumberList`] until the pages are
+//! written.
+//! Memory: [`SEGMENT_BUILD_BYTES`](filter::SEGMENT_BUILD_BYTES) per thread, a list for slots, 16 bytes per segment
 //! (`memory.rs`).
 
 use super::memory::Shares;
@@ -16,13 +17,13 @@ use crate::error::{Error, Result};
 use crate::io::File;
 use std::path::Path;
 
-/// Words that are written at once.
+/// Words written at a time.
 const WRITE_WORDS: usize = 1 << 15;
 
 pub(crate) struct FilterWriter {
     bits: FilterBits,
     threads: usize,
-    /// Positions of segments that are not solved yet.
+    /// Positions of segments not yet solved.
     held: Vec<u64>,
     last: Option<u64>,
     keys: u64,
@@ -43,7 +44,7 @@ impl FilterWriter {
         }
     }
 
-    /// Takes the positions of the next records, which ascend; equal ones count once.
+    /// Takes the positions of the next records, in ascending order; equal positions count once.
     pub fn push(&mut self, positions: &[u64]) -> Result<()> {
         for &position in positions {
             if self.last.replace(position) == Some(position) {

@@ -1,14 +1,14 @@
-//! Pairs on their way to the sorts. With several threads, the caller's only copies them to a buffer, and another hashes
-//! and distributes whole buffers.
+//! Passes pairs to the sorts. With several threads, the caller's thread only copies pairs to a buffer, and another
+//! thread hashes and distributes whole buffers.
 //!
 //! ```text
 //! push -> buffer being filled -- full --> thread: Sorters::push_alike, buffer by buffer in the order of push
 //!              ^---------- distributed buffers ---------/
 //! ```
-//! The thread owns the sorts while it runs. Whatever needs them first waits until it has distributed all buffers, and
-//! takes them back: a checkpoint that the caller asks for, the end, a pair that is longer than a buffer. So the sorts
-//! see the same calls in the same order as with one thread, and only an error comes later. The thread starts with the
-//! first full buffer, so a small build has none.
+//! The thread owns the sorts while it runs. Some operations need them back first: a checkpoint that the caller
+//! requests, the end, a pair longer than a buffer. These wait until the thread has distributed all buffers, and take
+//! the sorts back. So the sorts see the same calls in the same order as with one thread; only errors are reported
+//! later. The thread starts with the first full buffer, so a small build has none.
 //!
 //! Not here: what the sorts do with a pair (`sorters.rs`, `sort/`).
 
@@ -23,33 +23,34 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Buffers that are filled, distributed, or wait for either.
+/// Buffers being filled, being distributed, or waiting for either.
 const BUFFERS: usize = 4;
-/// All buffers together take at most a sixteenth of the memory, of the eighth that sorts leave (`sort/mod.rs`).
+/// All buffers together take at most a sixteenth of the memory, out of the eighth that sorts leave (`sort/mod.rs`).
 const MEMORY_PER_BUFFER: u64 = 16 * BUFFERS as u64;
-/// Larger buffers would leave the cache of the processor before they are distributed.
+/// Larger buffers would be evicted from the processor's cache before they are distributed.
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 
 /// Takes the pairs of a build.
 pub(crate) struct Intake {
-    /// `None` while the thread has them, and after a failure.
+    /// `None` while the thread owns them, and after a failure.
     sorters: Option<Sorters>,
     thread: Option<Distributor>,
     filling: PairBuffer,
-    /// Of a buffer; 0 where the caller's thread distributes each pair.
+    /// Bytes per buffer; 0 if the caller's thread distributes each pair.
     buffer_bytes: usize,
     /// [`Sorters::resumed_records`], [`Sorters::resumed_all`] and [`Sorters::discarded_records`].
     pub resumed_records: u64,
     pub resumed_all: bool,
     pub discarded_records: u64,
-    /// The process that builds, see `io/forks.rs`.
+    /// The process that runs the build; see `io/forks.rs`.
     forks: u32,
-    /// What errors call the build.
+    /// How errors name the build.
     path: PathBuf,
 }
 
 impl Intake {
-    /// For the files at `paths`, of one build. [`Sorters::new`] says what becomes of an earlier one.
+    /// Starts the sorts for the files at `paths`, all of one build. [`Sorters::new`] says what happens to an earlier
+    /// build.
     ///
     /// # Errors
     /// Those of [`Sorters::new`].
@@ -69,8 +70,8 @@ impl Intake {
         })
     }
 
-    /// Takes a record for the sort of number `sort`. [`Sorter::push`] says what a place is, and lists the errors, which
-    /// may be those of an earlier push.
+    /// Takes a record for sort number `sort`. [`Sorter::push`] defines `place` and lists the errors; an error may come
+    /// from an earlier push.
     #[inline]
     pub fn push(&mut self, sort: usize, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
         let bytes = key.len() + value.map_or(0, <[u8]>::len) + size_of::<Group>();
@@ -93,7 +94,7 @@ impl Intake {
         self.recall()?.push(sort, key, value, place)
     }
 
-    /// Makes all that was taken durable; nothing without [`Plan::resume`].
+    /// Makes everything taken so far durable; does nothing without [`Plan::resume`].
     ///
     /// # Errors
     /// Those of [`Sorters::save`] and [`push`](Self::push).
@@ -102,7 +103,7 @@ impl Intake {
         self.recall()?.save()
     }
 
-    /// All is taken: the sorts, each to be finished.
+    /// Ends the intake and returns the sorts, each to be finished.
     ///
     /// # Errors
     /// Those of [`Sorters::finish`] and [`push`](Self::push).
@@ -112,7 +113,7 @@ impl Intake {
         self.sorters.take().expect("recalled").finish()
     }
 
-    /// The sorts, with all that was pushed.
+    /// The sorts, after everything pushed so far has reached them.
     #[inline]
     fn recall(&mut self) -> Result<&mut Sorters> {
         if self.thread.is_some() || !self.filling.is_empty() {
@@ -123,7 +124,7 @@ impl Intake {
 
     #[cold]
     fn take_back(&mut self) -> Result<()> {
-        // After an error, or a panic of the user's hash function, there are no sorts, and every push finds that.
+        // After an error, or a panic of the user's hash function, the sorts are gone, and every push fails.
         let buffer_bytes = std::mem::take(&mut self.buffer_bytes);
         let mut sorters = match self.thread.take() {
             Some(thread) => thread.join()?,
@@ -134,12 +135,12 @@ impl Intake {
         Ok(())
     }
 
-    /// Gives the full buffer to the thread, and takes an empty one.
+    /// Hands the full buffer to the thread and takes an empty one.
     fn hand_over(&mut self) -> Result<()> {
         if let Some(sorters) = self.sorters.take() {
             match Distributor::start(sorters) {
                 Ok(thread) => self.thread = Some(thread),
-                // The system makes no more threads: this one does it.
+                // The system cannot create a thread: this thread does the work.
                 Err(sorters) => {
                     self.sorters = Some(sorters);
                     return self.take_back();
@@ -149,13 +150,13 @@ impl Intake {
         let thread = self.thread.as_mut().ok_or_else(failed_before)?;
         match thread.exchange(std::mem::take(&mut self.filling)) {
             Some(empty) => self.filling = empty,
-            // It has failed.
+            // The thread has failed.
             None => self.take_back()?,
         }
         Ok(())
     }
 
-    /// A child of the process that builds has neither the thread nor a right to its files.
+    /// A child of the building process does not have the thread and must not touch the files.
     #[inline]
     fn refuse_if_forked(&self) -> Result<()> {
         if forked_since(self.forks) { Err(forked_error(&self.path)) } else { Ok(()) }
@@ -171,17 +172,17 @@ impl Drop for Intake {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if forked_since(self.forks) {
-            // It is not here, and what it holds is our parent's.
+            // The thread does not exist here, and what it owns belongs to the parent.
             std::mem::forget(thread);
             return;
         }
-        // It ends with the buffers that it was given.
+        // The thread ends after the buffers that it was given.
         drop(thread.full);
         let _ = thread.thread.join();
     }
 }
 
-/// The thread that distributes.
+/// The thread that distributes pairs to the sorts.
 struct Distributor {
     full: Sender<PairBuffer>,
     /// In a mutex so that a build is `Sync`.
@@ -190,20 +191,20 @@ struct Distributor {
 }
 
 impl Distributor {
-    /// Gives the sorts back where no thread can be made.
+    /// Returns the sorts if no thread can be created.
     fn start(sorters: Sorters) -> Result<Distributor, Sorters> {
         let (full, to_distribute) = channel::<PairBuffer>();
         let (distributed, empty) = channel();
         for _ in 1..BUFFERS {
             distributed.send(PairBuffer::default()).expect("the receiver is here");
         }
-        // A thread that is not made drops its closure, and what that has.
+        // If a thread cannot be created, its closure and what it owns are dropped.
         let (give, take) = channel();
         let distribute = move || {
             let mut sorters: Sorters = take.recv().expect("sent when the thread is made");
             for mut buffer in to_distribute {
                 buffer.distribute(&mut sorters)?;
-                // At the end nobody wants it.
+                // At the end there is no receiver.
                 let _ = distributed.send(buffer);
             }
             Ok(sorters)
@@ -217,7 +218,7 @@ impl Distributor {
         }
     }
 
-    /// Hands over a full buffer, and waits for an empty one. `None` where the thread has failed.
+    /// Hands over a full buffer and waits for an empty one. `None` if the thread has failed.
     fn exchange(&mut self, full: PairBuffer) -> Option<PairBuffer> {
         self.full.send(full).ok()?;
         self.empty.get_mut().unwrap_or_else(PoisonError::into_inner).recv().ok()
@@ -230,15 +231,15 @@ impl Distributor {
     }
 }
 
-/// Pairs in the order of push.
+/// Pairs in the order in which they were pushed.
 #[derive(Default)]
 struct PairBuffer {
-    /// Keys and values, each value right behind its key.
+    /// Keys and values, each value directly after its key.
     bytes: Vec<u8>,
     groups: Vec<Group>,
 }
 
-/// Neighbours for one sort, as [`Alike`] has them.
+/// Consecutive pairs for one sort, as in [`Alike`].
 #[derive(Clone, Copy)]
 struct Group {
     sort: u32,
@@ -253,13 +254,13 @@ impl PairBuffer {
         self.groups.is_empty()
     }
 
-    /// Bytes in it.
+    /// Bytes in the buffer.
     #[inline]
     fn len(&self) -> usize {
         self.bytes.len() + self.groups.len() * size_of::<Group>()
     }
 
-    /// Adds a pair, whose lengths are those of a buffer of `buffer_bytes` at most.
+    /// Adds a pair, whose lengths together are at most `buffer_bytes`.
     #[inline]
     fn push(&mut self, sort: u32, key: &[u8], value: Option<&[u8]>, place: u64, buffer_bytes: usize) {
         let (key_len, value_len) = (key.len() as u32, value.map(|value| value.len() as u32));
@@ -284,7 +285,7 @@ impl PairBuffer {
         self.groups.push(group);
     }
 
-    /// Gives all pairs to the sorts, and is empty then.
+    /// Passes all pairs to the sorts and empties the buffer.
     fn distribute(&mut self, sorters: &mut Sorters) -> Result<()> {
         let mut rest = &self.bytes[..];
         for &Group { sort, key_len, value_len, first_place, count } in &self.groups {

@@ -1,4 +1,4 @@
-//! How the memory of a build is divided while a file is written, and what is refused because it would not fit.
+//! How a build divides its memory while it writes a file, and what it refuses because it would not fit.
 //!
 //! ```text
 //! all pairs taken  ->  Forecast: how many records, how long  ->  Shares
@@ -6,8 +6,8 @@
 //!                     index, lists                                                                at the end
 //! ```
 //!
-//! On top of it come some MiB that do not depend on the data: buffers of pages and of runs read ahead, and one record
-//! that is longer than those. docs/architecture.md, "Dictionaries", has the measured sum.
+//! A few MiB that do not depend on the data come on top: buffers of pages and of runs read ahead, and one record that
+//! is longer than those. docs/architecture.md, "Dictionaries", has the measured sum.
 //!
 //! Not here: how the sort divides its share (`sort/`).
 
@@ -21,23 +21,23 @@ use crate::error::{Error, ErrorKind, Result};
 /// Chunks that are searched at once, by all threads together.
 pub(crate) const CHUNKS_AT_ONCE: u64 = 128;
 
-/// Bytes of a segment in the directory of a filter.
+/// Bytes per segment in the directory of a filter.
 const FILTER_DIRECTORY_BYTES: u64 = 16;
 
-/// What is known of the records of a file before they are written.
+/// What is known about the records of a file before they are written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Forecast {
     pub records_min: u64,
     pub records_max: u64,
-    /// Of a record, on average, in memory: long values are not held.
+    /// Average bytes of a record in memory: long values are not held.
     pub record_bytes: u64,
 }
 
 impl Forecast {
-    /// Of the records of `old` alone.
+    /// The forecast for the records of `old` alone.
     pub fn of(old: &DictionaryFile) -> Forecast {
         let footer = &old.footer;
-        // Which of the values are long is not known, if some are.
+        // Whether some values are long is known, but not which.
         let has_far = footer.value_len.1 as usize >= FAR_LEN_MIN;
         let value_bytes = if has_far { footer.pairs * FAR_BYTES as u64 } else { footer.value_bytes };
         // No overflow: an open compares the sum with the bytes of the file.
@@ -45,7 +45,8 @@ impl Forecast {
         Forecast { records_min: footer.pairs, records_max: footer.pairs, record_bytes }
     }
 
-    /// Of the records of `old` and of a `batch`, which may repeat its keys and may delete some of them.
+    /// The forecast for the records of `old` together with a batch, which may repeat keys of `old` and delete some of
+    /// them.
     pub fn with_old(self, old: Option<&DictionaryFile>, deletes: bool) -> Forecast {
         let Some(old) = old.map(Forecast::of) else { return self };
         let records = old.records_max + self.records_max;
@@ -59,21 +60,21 @@ impl Forecast {
     }
 }
 
-/// How the memory of a file is divided while it is written.
+/// How the memory of a file's build is divided while the file is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     pub sort: u64,
-    /// Each list of numbers.
+    /// For each list of numbers.
     pub list: u64,
-    /// The records of chunks that are held back; all but the last chunk are written at half of it.
+    /// For the records of chunks held back; all but the last chunk are written once these fill half of it.
     pub chunks: u64,
     /// Threads that solve segments of a filter.
     pub filter_threads: usize,
 }
 
 impl Plan {
-    /// Refuses an index that cannot be made for the records of `old`, one of `parts` files, in the memory allowed,
-    /// before any of them is read.
+    /// Checks that the index for the records of `old`, one of `parts` files, can be built in the memory allowed, before
+    /// any record is read.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`].
@@ -81,7 +82,7 @@ impl Plan {
         self.for_writing(&old.path, parts).shares(&Forecast::of(old)).map(drop)
     }
 
-    /// Divides the memory of a plan [`for_writing`](Plan::for_writing).
+    /// Divides the memory of a plan made by [`for_writing`](Plan::for_writing).
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if the index, or one of its chunks, would not fit.
@@ -99,11 +100,11 @@ impl Plan {
         Ok(Shares { sort, list, chunks, filter_threads })
     }
 
-    /// Bytes of the chunks that are held back, and of their index by the end; 0 without.
+    /// Bytes for the chunks held back, and for their index by the end; 0 without a chunk index.
     fn chunk_shares(&self, forecast: &Forecast) -> Result<(u64, u64)> {
         let Index::Chunk { .. } = self.index else { return Ok((0, 0)) };
         let chunk_keys = u64::from(self.index.chunk_options().chunk_keys);
-        // The largest chunk has at least the mean.
+        // The largest chunk is at least as large as the mean.
         let least = forecast.record_bytes.saturating_mul(chunk_keys.min(forecast.records_min));
         if least > self.chunk_bytes_max() {
             return Err(too_little_memory(chunk_keys, least, self.memory_bytes));
@@ -119,16 +120,16 @@ impl Plan {
         self.memory_bytes / 2
     }
 
-    /// Refuses an index that would not fit, given the number of records and their bytes.
+    /// Checks that the index fits in memory, given the number of records and their bytes.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`].
     pub fn check_index(&self, records: u64, data_bytes: u64) -> Result<()> {
         let index = self.index_bytes(records, data_bytes);
         let need = match self.index {
-            // A quarter while records are sorted; at the end it is there twice.
+            // The index gets a quarter of the memory while records are sorted; at the end it is in memory twice.
             Index::Chunk { .. } => index.saturating_mul(4),
-            // It is there twice, too.
+            // In memory twice, too.
             Index::Page { .. } => index.saturating_mul(2),
             Index::Trie { .. } | Index::None => index,
         };
@@ -146,24 +147,24 @@ impl Plan {
         Err(Error::new(ErrorKind::OutOfMemory, message).with_hint(hint))
     }
 
-    /// About as many bytes as the index takes; rather less than it.
+    /// Estimates the bytes that the index takes, rather too few than too many.
     fn index_bytes(&self, records: u64, data_bytes: u64) -> u64 {
         let pages = data_bytes / u64::from(self.page_bytes);
         let bits = match self.index {
             Index::Page { bins_per_page } => u128::from(pages) * u128::from(2 + bins_per_page.max(1).ilog2()),
-            // 2.5 and skip pointers; in blocks, about half of it for each four times the items.
-            // In pages it is 2.5 where records have several sizes, which is not known.
+            // 2.5 bits and skip pointers; in blocks, about half of that for each factor of four in items. In pages it
+            // is 2.5 bits if records have several sizes, which is not known here.
             Index::Trie { block_items, .. } => {
                 u128::from(records) * u128::from(26u32 >> block_items.max(1).ilog2().div_ceil(2)) / 10
             }
-            // 1.7, and what a chunk keeps until the end.
+            // 1.7 bits, and what a chunk keeps until the end.
             Index::Chunk { .. } => u128::from(records) * 18 / 10,
             Index::None => 0,
         };
         (bits / 8).try_into().unwrap_or(u64::MAX)
     }
 
-    /// How many lists of numbers there can be: positions, ranks, slots of the filter.
+    /// The maximum number of lists of numbers: positions, ranks, slots of the filter.
     fn list_count(&self) -> u64 {
         let index = match self.index {
             Index::None => 0,
@@ -178,7 +179,7 @@ impl Plan {
     }
 }
 
-/// The error for a chunk of `chunk_keys` records that needs more memory than there is.
+/// The error for a chunk of `chunk_keys` records that needs more memory than allowed.
 pub(crate) fn too_little_memory(chunk_keys: u64, need: u64, have: u64) -> Error {
     let message = format!(
         "memory_bytes {have}: the index `chunk` holds the {chunk_keys} records of a chunk in half of the memory, \

@@ -1,4 +1,4 @@
-//! What one file is written from: a sorted batch, merged with the records of an older file if there is one.
+//! The input of one file: a sorted batch, merged with the records of an older file if there is one.
 //!
 //! ```text
 //! old file -> read/walk.rs -> runs --\
@@ -6,8 +6,8 @@
 //! batch -> sort/ -----------> runs --/
 //! ```
 //!
-//! Cost: one read of the old data, whatever the batch. Records of the old file between two of the batch are copied in
-//! one piece where all have one size. Source: Lim et al. 2013, section 2.5.
+//! Cost: one read of the old data, whatever the size of the batch. If all records have one size, the old records
+//! between two of the batch are copied in one piece. Source: Lim et al. 2013, section 2.5.
 
 use super::far::FarSources;
 use super::memory::Shares;
@@ -59,7 +59,7 @@ pub(crate) fn write_merged(
     }
 }
 
-/// The layout of what the merge will give, as far as it is known; the writer corrects a wrong guess.
+/// The expected layout of the merged records; the writer corrects a wrong guess.
 fn expected_layout(old: Option<&Arc<DictionaryFile>>, sorted: &Sorted) -> Layout {
     match (old.map(|old| (old.header.layout, old.footer.pairs)), sorted.put_lengths()) {
         (None | Some((_, 0)), PutLengths::One(key_len, value_len)) => Layout::fixed(key_len, value_len),
@@ -71,7 +71,7 @@ fn expected_layout(old: Option<&Arc<DictionaryFile>>, sorted: &Sorted) -> Layout
     }
 }
 
-/// What the sort gives, with its errors in the words of the source.
+/// The sorted batch, whose errors name places as the source does.
 pub(crate) struct Batch<'s> {
     pub sorted: &'s mut Sorted,
     place_names: Option<PlaceNames>,
@@ -82,9 +82,9 @@ impl<'s> Batch<'s> {
         Batch { sorted, place_names }
     }
 
-    /// Replaces what is in `run` by the next records; `false` at the end.
+    /// Replaces the content of `run` with the next records; `false` at the end.
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
-        // First: the sort counts the run before as gone, and sorts the next in its memory.
+        // First, because the sort then counts the previous run as freed, and sorts the next one in its memory.
         self.sorted.recycle(std::mem::take(run));
         let next = self.sorted.next_run().map_err(|error| match (error, &self.place_names) {
             (SortError::Duplicate(twice), Some(name)) => {
@@ -100,7 +100,7 @@ impl<'s> Batch<'s> {
     }
 }
 
-/// A run, and how far it is used up.
+/// A run, and how far it has been consumed.
 #[derive(Default)]
 struct Cursor {
     run: Run,
@@ -122,7 +122,7 @@ impl Cursor {
         self.run.key(self.at)
     }
 
-    /// After a run was asked for: `more` says whether there was one.
+    /// Called after the next run was requested; `more` says whether there was one.
     fn refilled(&mut self, more: bool) {
         (self.at, self.ended) = (0, !more);
         if !more {
@@ -138,10 +138,10 @@ impl Cursor {
     }
 }
 
-/// Old records and those of a batch. Of two records with one key the batch's is kept; keys that the batch deletes are
-/// left out.
+/// Merges old records with those of a batch. Of two records with the same key the batch's is kept; keys that the batch
+/// deletes are left out.
 struct Merge<'s> {
-    /// There are no old records, and no deletions: the batch is what is written.
+    /// There are no old records and no deletions, so the batch is written unchanged.
     as_is: bool,
     old: Option<WalkAhead>,
     old_run: Cursor,
@@ -149,11 +149,11 @@ struct Merge<'s> {
     batch_run: Cursor,
 }
 
-/// The most records of a merged run, which its bytes may end before.
+/// The most records in a merged run; a run may end earlier because of its bytes.
 const RUN_RECORDS: usize = 1 << 16;
 
 impl Merge<'_> {
-    /// Replaces what is in `run` by the next records; `false` at the end.
+    /// Replaces the content of `run` with the next records; `false` at the end.
     fn next(&mut self, run: &mut Run) -> Result<bool> {
         if self.as_is {
             return self.batch.next(run);
@@ -170,13 +170,13 @@ impl Merge<'_> {
         Ok(!run.is_empty())
     }
 
-    /// Gives back the memory of what was merged.
+    /// Frees the memory of the merged runs.
     fn release(mut self) {
         (self.old, self.old_run, self.batch_run) = (None, Cursor::default(), Cursor::default());
         self.batch.sorted.release();
     }
 
-    /// Sees to it that there is a current old record; `false` at the end.
+    /// Loads the next old record if none is loaded; `false` at the end.
     #[inline]
     fn has_old(&mut self) -> Result<bool> {
         while self.old_run.is_used_up() && !self.old_run.ended {
@@ -223,8 +223,8 @@ impl Merge<'_> {
     }
 }
 
-/// How many of the ascending `positions` are below `position`. Steps double, as a batch is spread evenly among the old
-/// records.
+/// How many of the ascending `positions` are below `position`. The step doubles, as a batch is spread evenly among the
+/// old records.
 fn count_below(positions: &[u64], position: u64) -> usize {
     let mut step = 1;
     while step < positions.len() && positions[step] < position {

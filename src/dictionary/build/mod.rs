@@ -1,4 +1,4 @@
-//! Building one dictionary file: from pairs in any order to a file under its name.
+//! Builds one dictionary file from pairs in any order.
 //!
 //! ```text
 //! plan.rs     what every step is given: options, limits, and this file's share of memory and threads
@@ -9,7 +9,7 @@
 //! writer.rs   runs -> (reorder.rs) -> data.rs -> pages.rs, and filter.rs; then the index, the footer, the name
 //! ```
 //!
-//! Each takes from those below it in this list; [`Plan`](plan::Plan) is all that is handed down.
+//! Each uses those below it in this list; all of them are given the [`Plan`](plan::Plan).
 //! Not here: several files as one dictionary (`shards/`).
 
 pub(crate) mod data;

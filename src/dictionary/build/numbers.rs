@@ -1,7 +1,7 @@
-//! A list of numbers, in memory while they are few and in a file without a name when they are many.
+//! A list of numbers: a short one in memory, a long one in a file without a name.
 //!
-//! An index is made when all pairs are written, because its shape depends on how many there are. What it needs of each
-//! page or pair waits here.
+//! An index is built after all pairs are written, because its shape depends on their number. What it needs of each page
+//! or pair is kept here.
 
 use crate::error::{Error, Result};
 use crate::io::atomic::make_unnamed;
@@ -9,22 +9,22 @@ use crate::io::{File, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Numbers read back from the file at once.
+/// Numbers read back from the file at a time.
 const READ_NUMBERS: usize = 1 << 15;
 
 pub(crate) struct NumberList {
     storage: Arc<dyn Storage>,
-    /// What the temporary file's name begins with.
+    /// The start of the temporary file's name.
     temporary: PathBuf,
     file: Option<Arc<dyn File>>,
-    /// Behind what the file has.
+    /// The numbers after those in the file.
     memory: Vec<u64>,
     memory_max: usize,
     spilled: u64,
 }
 
 impl NumberList {
-    /// Keeps up to `memory_bytes` in memory, else in a file in the directory of `temporary`.
+    /// Keeps up to `memory_bytes` in memory, and the rest in a file in the directory of `temporary`.
     pub fn new(storage: &Arc<dyn Storage>, temporary: &Path, memory_bytes: u64) -> Self {
         let memory_max = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX).max(1);
         let (storage, temporary) = (Arc::clone(storage), temporary.to_owned());
@@ -74,7 +74,7 @@ impl NumberList {
     }
 }
 
-/// The numbers of a block of the file, or why they cannot be read.
+/// The numbers of a block of the file, or the error that kept them from being read.
 enum Numbers {
     Some(std::vec::IntoIter<u64>),
     Failed(Option<Error>),

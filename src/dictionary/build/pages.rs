@@ -1,8 +1,8 @@
-//! Cells into pages: the stream cut into pages, each with its checksum, written by a thread of its own.
+//! Cuts the stream of cells into pages with checksums, and writes them in a separate thread.
 //!
-//! One buffer is filled while the last is written, and the disk is asked for what was written now and then, so that it
-//! does not begin when the last of gigabytes is there. Not here: what a page has before its body (`format/page.rs`),
-//! what a cell is made of (`data.rs`).
+//! One buffer is filled while the previous one is written. The disk is asked to sync at intervals, so that it does not
+//! start only when gigabytes have been written. Not here: what precedes the body of a page (`format/page.rs`), what a
+//! cell consists of (`data.rs`).
 
 use super::numbers::NumberList;
 use crate::checksum::crc32c_append;
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Bytes of a buffer of pages. Each is written to a multiple of its length, so that the system caches the file in large
-/// pages: one page fault of a mapping is then for 2 MiB.
+/// Bytes per buffer of pages. Each is written at a multiple of its length, so that the system caches the file in large
+/// pages: one page fault of a mapping then covers 2 MiB.
 const WRITE_BYTES: usize = 2 << 20;
-/// Bytes written before the disk is asked to take them.
+/// Bytes written between two requests to sync.
 const FLUSH_BYTES: usize = 64 << 20;
-/// Buffers that are filled, written, or wait for either.
+/// Buffers being filled, being written, or waiting for either.
 const WRITE_BUFFERS: usize = 3;
 
-/// What an index is made of: for each page, the first record of the cell that covers the first byte of its body.
+/// For each page, the first record of the cell that covers the first byte of its body. Indexes are made of this.
 #[derive(Default)]
 pub(crate) struct PageFirsts {
     pub positions: Option<NumberList>,
@@ -47,15 +47,16 @@ pub(crate) struct PageWriter {
     page_bytes: usize,
     head: usize,
     buffer: Vec<u8>,
-    /// Where in `buffer` the next byte of the stream goes; a page's end until there is a byte for the next.
+    /// Where in `buffer` the next byte of the stream goes. Stays at a page's end until there is a byte for the next
+    /// page.
     fill: usize,
-    /// Page number of the first in `buffer`.
+    /// Page number of the first page in `buffer`.
     page: u64,
     stream_bytes: u64,
     data_checksum: u32,
     /// The cell that the next byte belongs to.
     cell: CellStart,
-    /// Of the current page.
+    /// The starts of the current page.
     starts: StartsWriter,
     output: Output,
 }
@@ -67,7 +68,7 @@ struct CellStart {
     page: u64,
 }
 
-/// What is known when all pages are written.
+/// The totals when all pages are written.
 pub(crate) struct Written {
     pub firsts: PageFirsts,
     pub pages: u64,
@@ -76,7 +77,7 @@ pub(crate) struct Written {
 }
 
 impl PageWriter {
-    /// Writes pages of `page_bytes` behind the header's page of `file`, which errors call `path`.
+    /// Writes pages of `page_bytes` after the header's page of `file`, which errors call `path`.
     pub fn new(file: Arc<dyn File>, path: &Path, page_bytes: u32, head: usize, firsts: PageFirsts) -> Result<Self> {
         let page_bytes = page_bytes as usize;
         let pages = (WRITE_BYTES / page_bytes).max(2);
@@ -96,7 +97,7 @@ impl PageWriter {
         })
     }
 
-    /// The next byte begins a cell, whose first record has this position and rank.
+    /// Begins a cell, whose first record has this position and rank.
     #[inline]
     pub fn begin_cell(&mut self, position: u64, rank: u64) -> Result<()> {
         if self.at_page_end() {
@@ -114,7 +115,7 @@ impl PageWriter {
         Ok(())
     }
 
-    /// More bytes of the current cell.
+    /// Appends bytes to the current cell.
     #[inline]
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.stream_bytes += bytes.len() as u64;
@@ -136,8 +137,8 @@ impl PageWriter {
         }
     }
 
-    /// Writes records that lie one behind another in `bytes`, in a layout without starts. They have these positions;
-    /// the first has rank `rank`.
+    /// Writes the records in `bytes`, which follow each other in a layout without starts. `positions` are their
+    /// positions; the first has rank `rank`.
     pub fn write_fixed(&mut self, bytes: &[u8], positions: &[u64], rank: u64) -> Result<()> {
         let record_bytes = bytes.len() / positions.len().max(1);
         let mut done = 0;
@@ -159,7 +160,7 @@ impl PageWriter {
         Ok(())
     }
 
-    /// Bytes until the current page is full; 0 where none is open.
+    /// Bytes until the current page is full; 0 if none is open.
     fn room(&self) -> usize {
         match self.fill % self.page_bytes {
             0 => 0,
@@ -190,7 +191,7 @@ impl PageWriter {
         self.starts.note(head, offset, body);
     }
 
-    /// The buffer is full: writes it, and goes on with the next.
+    /// Writes the full buffer and continues with the next.
     fn turn_page(&mut self) -> Result<()> {
         let pages = self.seal_pages();
         let mut next = self.output.next_buffer()?;
@@ -203,7 +204,7 @@ impl PageWriter {
         Ok(())
     }
 
-    /// Zeros to the end of the last page, and checksums of all; gives how many there are.
+    /// Fills the last page with zeros and computes the checksums of all pages. Returns their number.
     fn seal_pages(&mut self) -> usize {
         let pages = self.fill.div_ceil(self.page_bytes);
         self.buffer[self.fill..pages * self.page_bytes].fill(0);
@@ -215,7 +216,7 @@ impl PageWriter {
         pages
     }
 
-    /// Writes what is left, and waits for all of it to be written (not synced).
+    /// Writes what is left and waits until everything is written (not synced).
     pub fn finish(mut self) -> Result<Written> {
         let pages = self.seal_pages();
         let offset = self.page * self.page_bytes as u64;
@@ -228,7 +229,7 @@ impl PageWriter {
     }
 }
 
-/// A thread that writes buffers to a file in order, and gives them back.
+/// A thread that writes buffers to a file in order, and returns them.
 struct Output {
     path: PathBuf,
     buffer_bytes: usize,
@@ -245,16 +246,16 @@ impl Output {
             written.send(vec![0; buffer_bytes]).expect("the channel has room");
         }
         let write_all = move || {
-            // The disk writes while pages are filled, and does not begin when the last of gigabytes is there.
+            // The disk writes while pages are being filled, instead of starting when gigabytes are waiting.
             std::thread::scope(|scope| {
                 let (flush, to_flush) = sync_channel::<()>(1);
                 let sync_all = || to_flush.into_iter().try_for_each(|()| file.sync());
-                // Without this thread all is written to the disk at the end.
+                // Without this thread everything is synced at the end.
                 let syncing = std::thread::Builder::new().spawn_scoped(scope, sync_all).ok();
                 let mut unflushed = 0;
                 for (buffer, offset, bytes) in to_write {
                     file.write_at(&buffer[..bytes], offset)?;
-                    // The writer may have been dropped, and takes no more buffers.
+                    // The writer may have been dropped, and then takes no more buffers.
                     let _ = written.send(buffer);
                     unflushed += bytes;
                     if unflushed >= FLUSH_BYTES && flush.try_send(()).is_ok() {
@@ -305,7 +306,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Before the file is removed.
+        // Must happen before the file is removed.
         self.full = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

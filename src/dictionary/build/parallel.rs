@@ -1,14 +1,14 @@
-//! Work on several items at once, with the results in order.
+//! Processes several items in parallel and returns the results in order.
 
 use crate::error::Result;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// `work` on each of `items`, on up to `threads` threads, this one among them. Where the system makes no more threads,
-/// fewer do it. After an error no more items are begun.
+/// Runs `work` on each of `items`, on up to `threads` threads including this one. If the system cannot create that many
+/// threads, fewer are used. After an error no more items are started.
 ///
 /// # Errors
-/// The first of the errors of `work`, in the order of the items.
+/// The first error of `work`, in the order of the items.
 pub(crate) fn in_parallel<T: Send, R: Send>(
     threads: usize,
     items: Vec<T>,

@@ -1,4 +1,4 @@
-//! The plan of a build: everything about a dictionary but its records, and the limits to keep while it is made.
+//! The plan of a build: everything about a dictionary except its records, and the limits of its build.
 
 use super::progress::ProgressCounter;
 use super::sort::duplicates::Duplicates;
@@ -13,16 +13,16 @@ use crate::io::{Access, Disk, File, Granted, PERMISSIONS, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The least memory of a file.
+/// The minimum memory per file.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 64 << 10;
 
-/// Files that all sorts of a build have open together: a process may often open no more than 1024.
+/// Files that all sorts of a build may have open together; processes are often limited to 1024.
 const OPEN_FILES_MAX: usize = 512;
 
-/// Names a place in the source, for errors.
+/// Names a place in the source for error messages.
 pub(crate) type PlaceNames = Arc<dyn Fn(u64) -> String + Send + Sync>;
 
-/// What all steps of a build are given.
+/// The options and limits that all steps of a build are given.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub storage: Arc<dyn Storage>,
@@ -34,22 +34,22 @@ pub(crate) struct Plan {
     pub index: Index,
     /// Bits of the filter's fingerprints; 0 for no filter.
     pub filter_bits: u32,
-    /// What all buffers and the new index together may take; one record may be larger.
+    /// The limit for all buffers and the new index together; one record may be larger.
     pub memory_bytes: u64,
-    /// 0: as many as there are processors.
+    /// 0: one per processor.
     pub threads: usize,
     /// How many temporary files a sort may have open.
     pub open_files: usize,
     pub duplicates: Duplicates,
-    /// Where temporary files go: a directory, or beside the dictionary.
+    /// Where temporary files go: a directory, or that of the dictionary if `None`.
     pub temporary_directory: Option<PathBuf>,
-    /// What the names of temporary files begin with; set by [`for_sort`](Self::for_sort) and
+    /// The start of the names of temporary files; set by [`for_sort`](Self::for_sort) and
     /// [`for_writing`](Self::for_writing).
     pub temporary: PathBuf,
-    /// Keep named temporary files, so that a later build with the same number goes on from them.
+    /// If set, temporary files have names and are kept, so that a later build with the same number continues from them.
     pub resume: Option<u64>,
     pub place_names: Option<PlaceNames>,
-    /// Who may use a dictionary that replaces none; `None`: those who may use what it is made from.
+    /// Access to a dictionary that replaces none. `None`: that of the file it is made from.
     pub granted: Option<Granted>,
     /// What every long loop reports to.
     pub progress: Arc<ProgressCounter>,
@@ -80,7 +80,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Refuses options that are out of range, for a dictionary of `parts` files.
+    /// Checks the options for a dictionary of `parts` files.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`].
@@ -101,7 +101,7 @@ impl Plan {
         if self.filter_bits != 0 && self.filter().is_none() {
             return invalid(format!("filter is {} bits, expected 8 or 16, or 0 for none", self.filter_bits));
         }
-        // The other half is for all else.
+        // The other half is for everything else.
         let least = 2 * SEGMENT_BUILD_BYTES * self.files_at_once(parts.max(1)) as u64;
         if self.filter().is_some() && self.memory_bytes < least {
             return invalid(format!("memory_bytes is {}, a filter needs at least {least}", self.memory_bytes));
@@ -109,33 +109,33 @@ impl Plan {
         self.index.check().or_else(invalid)
     }
 
-    /// The path of the file or directory that `path` leads to, which is the one to replace.
+    /// Resolves `path` to the file or directory that it leads to, which is the one to replace.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where links lead nowhere.
+    /// [`ErrorKind::Io`] if links lead nowhere.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf> {
         self.storage.resolve(path).map_err(|e| Error::io(path, "follow the links of", e))
     }
 
-    /// For a dictionary that is made from what those may use who have `access`.
+    /// For a dictionary that gets `access`, the access of what it is made from, unless the plan says otherwise.
     pub fn made_from(mut self, access: Option<Access>) -> Self {
         self.granted = self.granted.or(access.map(Granted::Like));
         self
     }
 
-    /// Who may use the new file at `path`: those who may use the old one, if there is one.
+    /// The access of the new file at `path`: that of the old one, if there is one.
     pub fn granted_at(&self, path: &Path) -> Result<Granted> {
         let new = self.granted.unwrap_or(Granted::Permissions(PERMISSIONS));
         Ok(access_at(self.storage.as_ref(), path)?.map_or(new, Granted::Like))
     }
 
-    /// Lets those use `file`, a new temporary file at `path` that may remain, who may use the dictionary.
+    /// Gives `file`, a new temporary file at `path` that may be kept, the access of the dictionary.
     pub fn share(&self, file: &dyn File, path: &Path) -> Result<()> {
         let Some(granted) = self.granted else { return Ok(()) };
         granted.complete(file).map_err(|e| Error::io(path, "set the owner and permissions of", e))
     }
 
-    /// Refuses a directory for temporary files in which none can be made, before anything else is done.
+    /// Checks that files can be created in the directory for temporary files, before anything else is done.
     ///
     /// # Errors
     /// [`ErrorKind::Io`].
@@ -148,7 +148,7 @@ impl Plan {
         Err(error.with_hint(format!("{why}, or choose another directory for temporary files.")))
     }
 
-    /// The filter that is made, if one is.
+    /// The size of the filter, if one is built.
     pub fn filter(&self) -> Option<FilterBits> {
         FilterBits::new(self.filter_bits)
     }
@@ -165,12 +165,12 @@ impl Plan {
         Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("Begin it again, without resume."))
     }
 
-    /// For one more build: nothing of it is done yet.
+    /// The same plan for one more build, of which nothing is done yet.
     pub fn started(&self) -> Plan {
         Plan { progress: self.progress.restarted(), ..self.clone() }
     }
 
-    /// The share of the sort for the file at `path`, one of `parts` whose records are taken at the same time.
+    /// The share of the sort for the file at `path`, one of `parts` files whose records are taken at the same time.
     pub fn for_sort(&self, path: &Path, parts: usize) -> Plan {
         Plan {
             memory_bytes: self.memory_bytes / parts as u64,
@@ -181,10 +181,10 @@ impl Plan {
         }
     }
 
-    /// The share of writing the file at `path`, one of `parts` of which one is written by each thread.
+    /// The share for writing the file at `path`, one of `parts` files; each thread writes one at a time.
     pub fn for_writing(&self, path: &Path, parts: usize) -> Plan {
         let at_once = self.files_at_once(parts);
-        // The sorts of the other shards hold this much while this one is written.
+        // The memory that the sorts of the other shards hold while this one is written.
         let held = self.memory_bytes / parts as u64 / 2 * (parts - at_once) as u64;
         Plan {
             memory_bytes: (self.memory_bytes - held) / at_once as u64,
@@ -205,12 +205,12 @@ impl Plan {
         self.thread_count().min(parts)
     }
 
-    /// What the names of temporary files for the file at `path` begin with.
+    /// The start of the names of temporary files for the file at `path`.
     fn temporary_for(&self, path: &Path) -> PathBuf {
         let (Some(directory), Some(name)) = (&self.temporary_directory, path.file_name()) else {
             return path.to_owned();
         };
-        // Files of one name in two directories may share a directory for temporary files.
+        // Files with the same name in two directories may share a directory for temporary files.
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let number = HashKind::DEFAULT.hash(absolute.as_os_str().as_encoded_bytes(), 0);
         let mut name = name.to_owned();
@@ -218,7 +218,7 @@ impl Plan {
         directory.join(name)
     }
 
-    /// For a new file beside `old`: pages, compression and hash function are the old file's.
+    /// For a new file made from `old`: pages, compression and hash function are the old file's.
     pub fn shaped_as(mut self, old: &DictionaryFile) -> Self {
         self.page_bytes = old.header.page_bytes;
         self.compression = old.header.compression;
@@ -230,7 +230,7 @@ impl Plan {
     }
 }
 
-/// Who may use the file or directory at `path`, if it exists.
+/// The access of the file or directory at `path`, if it exists.
 ///
 /// # Errors
 /// [`ErrorKind::Io`].

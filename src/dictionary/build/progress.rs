@@ -1,23 +1,23 @@
-//! How far a build has come, for the caller, who may stop it: every long loop of a build reports.
+//! The progress of a build, reported to the caller, who may stop it. Every long loop of a build reports.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How far a build, an update or a reindexing has come.
+/// The progress of a build, an update or a reindexing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// Pairs written to the new file so far.
     pub pairs: u64,
-    /// How many there will be at most.
+    /// The most pairs that there will be.
     pub pairs_total: u64,
 }
 
 pub(crate) type OnProgress = Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>;
 
-/// Steps of a loop with cheap steps between two reports.
+/// Steps between two reports, in loops with cheap steps.
 const STEPS_PER_REPORT: u32 = 1 << 16;
 
 /// Counts the pairs written, in all files of a build, and reports them.
@@ -33,12 +33,12 @@ impl ProgressCounter {
         ProgressCounter { on_progress, done: AtomicU64::new(0), total: AtomicU64::new(0) }
     }
 
-    /// A counter of nothing yet, for the same caller.
+    /// A counter that starts at zero, for the same caller.
     pub fn restarted(&self) -> Arc<Self> {
         Arc::new(Self::new(self.on_progress.clone()))
     }
 
-    /// `items`, with a report now and then, whose error takes the place of an item.
+    /// Passes on `items`, and reports now and then; an error of the report takes the place of an item.
     pub fn watch<T>(&self, items: impl Iterator<Item = Result<T>>) -> impl Iterator<Item = Result<T>> {
         let mut steps = 0;
         items.map(move |item| {
@@ -51,17 +51,17 @@ impl ProgressCounter {
         })
     }
 
-    /// Adds `pairs` to those that will be written.
+    /// Adds `pairs` to the number that will be written.
     pub fn expect(&self, pairs: u64) {
         self.total.fetch_add(pairs, Relaxed);
     }
 
-    /// Adds `pairs` to those written.
+    /// Adds `pairs` to the number written.
     pub fn add(&self, pairs: usize) {
         self.done.fetch_add(pairs as u64, Relaxed);
     }
 
-    /// Reports what was written so far.
+    /// Reports how many pairs are written.
     ///
     /// # Errors
     /// [`ErrorKind::Stopped`] if the caller answers [`ControlFlow::Break`].

@@ -1,10 +1,10 @@
-//! Records in the order that the chunk index gives them inside its chunks.
+//! Puts the records of each chunk in the order that the chunk index requires.
 //!
-//! Records come in hash order and are held until a chunk is complete. The search for its function runs on several
-//! threads for several chunks at once; then the records are written in the order that the function gives.
+//! Records come in hash order and are held until a chunk is complete. Several threads search the functions of several
+//! chunks at once; then the records are written in the order that the function defines.
 //!
-//! Memory: the records of the chunks that are searched at once. Chunks are written as soon as the records held are half
-//! of their share ([`Shares::chunks`]); a single chunk that needs more than half of all memory is an error.
+//! Memory: the records of the chunks that are searched at once. Chunks are written as soon as the records held reach
+//! half of their share ([`Shares::chunks`]); a single chunk that needs more than half of all memory is an error.
 
 use super::data::DataWriter;
 use super::memory::{CHUNKS_AT_ONCE, Shares, too_little_memory};
@@ -15,7 +15,7 @@ use crate::dictionary::run::Run;
 use crate::error::Result;
 use std::ops::Range;
 
-/// Fewer chunks are searched at once if their records have this many bytes: one chunk is then enough work for a thread.
+/// With this many bytes of records, fewer chunks are searched at once: one chunk is then enough work for a thread.
 const BYTES_AT_ONCE: usize = 64 << 20;
 
 /// Holds records back until their order is known.
@@ -23,16 +23,16 @@ pub(crate) struct Reorderer {
     options: chunk::ChunkOptions,
     builder: chunk::Builder,
     held: Run,
-    /// Records that are written.
+    /// Records written so far.
     written: u64,
     threads: usize,
-    /// Chunks are written as soon as they hold this many bytes.
+    /// Chunks are written once the records held reach this many bytes.
     bytes_wanted: usize,
     plan: Plan,
 }
 
 impl Reorderer {
-    /// For the index that `plan` asks for, in at most the memory that the plan allows.
+    /// For the index in `plan`, within the memory that `shares` allows.
     pub fn new(plan: &Plan, shares: &Shares) -> Self {
         let options = plan.index.chunk_options();
         let bytes_wanted = usize::try_from(shares.chunks / 2).unwrap_or(usize::MAX).min(BYTES_AT_ONCE);
@@ -41,7 +41,7 @@ impl Reorderer {
         Reorderer { options, builder, held: Run::default(), written: 0, threads, bytes_wanted, plan: plan.clone() }
     }
 
-    /// Takes the next records, and writes the chunks that are complete.
+    /// Takes the next records and writes the chunks that are complete.
     pub fn push(&mut self, run: &Run, writer: &mut DataWriter) -> Result<()> {
         let chunk_keys = self.options.chunk_keys as usize;
         let at_once = chunk_keys * CHUNKS_AT_ONCE as usize;
@@ -79,7 +79,7 @@ impl Reorderer {
             }
         }
         self.written += done as u64;
-        // How many records there would be was not known, if keys were given twice.
+        // With duplicate keys the number of records was not known before.
         self.plan.check_index(self.written, 0)?;
         let held = &self.held;
         let solved = in_parallel(self.threads, chunks.clone(), |_, chunk| {
@@ -97,7 +97,7 @@ impl Reorderer {
         Ok(())
     }
 
-    /// Writes the remaining records, and gives the index.
+    /// Writes the remaining records and returns the index.
     pub fn finish(mut self, writer: &mut DataWriter) -> Result<Vec<u64>> {
         self.write_chunks(true, writer)?;
         Ok(self.builder.finish())

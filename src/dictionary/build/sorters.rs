@@ -1,8 +1,8 @@
-//! The sorts of a build, one for each of its files, whose checkpoints are of one place in the source.
+//! The sorts of a build, one per file, whose checkpoints all refer to the same place in the source.
 //!
-//! A resumed build skips the pairs of its source that an earlier one saved, so all its sorts continue from one place.
-//! A checkpoint makes one sort after another durable, and a crash in between leaves some of them a checkpoint ahead.
-//! Each manifest keeps two checkpoints, so all of them have the one before, and continue from that.
+//! A resumed build skips the pairs of its source that an earlier one saved, so all its sorts must continue from the
+//! same place. A checkpoint makes one sort after another durable, so a crash in between leaves some of them one
+//! checkpoint ahead. Each manifest keeps two checkpoints, so all of them have the previous one, and continue from that.
 //!
 //! Not here: one sort (`sort/`).
 
@@ -11,7 +11,7 @@ use super::sort::alike::Alike;
 use super::sort::{Saved, Sorter};
 use crate::error::Result;
 
-/// How much is distributed between two checkpoints.
+/// Bytes distributed between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 
 pub(crate) struct Sorters {
@@ -19,9 +19,9 @@ pub(crate) struct Sorters {
     resumes: bool,
     /// Records of the source that an earlier build had saved.
     resumed: u64,
-    /// They are all that there are.
+    /// These are all the records of the source.
     complete: bool,
-    /// Records taken, with those that were saved.
+    /// Records taken, including those that were saved.
     taken: u64,
     saved: u64,
     unsaved_bytes: u64,
@@ -29,11 +29,11 @@ pub(crate) struct Sorters {
 }
 
 impl Sorters {
-    /// Starts a sort for each plan, from what an earlier build of the same identity has saved if [`Plan::resume`] is
-    /// set. What a build of another identity has left is removed, unless it is running.
+    /// Starts a sort for each plan. If [`Plan::resume`] is set, continues from what an earlier build of the same
+    /// identity has saved. Removes what a build of another identity has left, unless it is running.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`](crate::ErrorKind::Locked) where another run is at work on the same files.
+    /// [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another run is using the same files.
     pub(crate) fn new(plans: Vec<Plan>) -> Result<Sorters> {
         let resumes = plans.iter().any(|plan| plan.resume.is_some());
         let opened: Vec<(Sorter, Vec<Saved>)> = plans.into_iter().map(Sorter::open).collect::<Result<_>>()?;
@@ -70,29 +70,29 @@ impl Sorters {
         })
     }
 
-    /// How many records, the first of the source, are held already: the caller skips them.
+    /// How many records at the start of the source are saved already: the caller skips them.
     pub(crate) fn resumed_records(&self) -> u64 {
         self.resumed
     }
 
-    /// Whether the earlier build had its whole source. Then there is nothing to push.
+    /// Whether the earlier build had consumed its whole source. Then there is nothing to push.
     pub(crate) fn resumed_all(&self) -> bool {
         self.complete
     }
 
-    /// How many records of an earlier build this one cannot use, and has removed.
+    /// How many records of an earlier build this one could not use and has removed.
     pub(crate) fn discarded_records(&self) -> u64 {
         self.sorters.iter().map(Sorter::discarded_records).sum()
     }
 
-    /// Takes a record for the sort of number `part`. [`Sorter::push`] says what a place is, and lists the errors.
+    /// Takes a record for sort number `part`. [`Sorter::push`] defines `place` and lists the errors.
     #[inline]
     pub(crate) fn push(&mut self, part: usize, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
         self.sorters[part].push(key, value, place)?;
         self.count(1, key.len() + value.map_or(0, <[u8]>::len))
     }
 
-    /// [`push`](Self::push) of each of `records`, with a checkpoint wherever one is due.
+    /// Calls [`push`](Self::push) for each of `records`, and makes a checkpoint whenever one is due.
     pub(crate) fn push_alike(&mut self, part: usize, mut records: Alike<'_>) -> Result<()> {
         while records.count > 0 {
             let unsaved_max = self.checkpoint_bytes - self.unsaved_bytes;
@@ -120,20 +120,20 @@ impl Sorters {
         Ok(())
     }
 
-    /// Makes all that was taken durable, so that a later build of the same identity continues from here; nothing
-    /// without [`Plan::resume`].
+    /// Makes everything taken so far durable, so that a later build of the same identity continues from here. Does
+    /// nothing without [`Plan::resume`].
     ///
     /// # Errors
-    /// Trouble with temporary files, after which the build must be started anew.
+    /// Errors of temporary files, after which the build must be restarted from the beginning.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.refuse_if_forked()?;
         if self.resumes && self.taken > self.saved { self.checkpoint(false) } else { Ok(()) }
     }
 
-    /// All is taken: the sorts, each to be finished.
+    /// Ends the input and returns the sorts, each to be finished.
     ///
     /// # Errors
-    /// Those of [`save`](Self::save), as what has gone to the disk is saved.
+    /// Those of [`save`](Self::save), since data that has gone to disk is saved.
     pub(crate) fn finish(mut self) -> Result<Vec<Sorter>> {
         self.refuse_if_forked()?;
         if self.resumes && self.is_spilled() {
@@ -142,12 +142,12 @@ impl Sorters {
         Ok(self.sorters)
     }
 
-    /// A child of the process that sorts has neither its threads nor a right to its files.
+    /// A child of the sorting process does not have its threads and must not touch its files.
     fn refuse_if_forked(&self) -> Result<()> {
         self.sorters.iter().try_for_each(Sorter::refuse_if_forked)
     }
 
-    /// Whether anything has gone to the disk.
+    /// Whether anything has gone to disk.
     fn is_spilled(&self) -> bool {
         self.sorters.iter().any(Sorter::is_spilled)
     }
@@ -160,7 +160,7 @@ impl Sorters {
     }
 }
 
-/// The last place of the source that all have saved.
+/// The last place of the source that all sorts have saved.
 fn latest_common<'s>(mut all: impl Iterator<Item = &'s [Saved]>) -> Option<u64> {
     let first = all.next()?.iter().map(Saved::source).collect::<Vec<u64>>();
     let common = all.fold(first, |mut common, saved| {

@@ -1,12 +1,12 @@
-//! Runs in hash order become a file: data pages, index, footer; and then it gets its name.
+//! Writes runs in hash order to a file: data pages, index, footer; then renames it to its path.
 //!
 //! ```text
 //! runs -> (reorder, for chunks) -> data pages -> index sections, filter -> footer -> sync -> header -> sync -> rename
 //! ```
 //!
-//! Whether all records have one size is known only at the end: keys given twice go, deletions come. The file is begun
-//! in the layout that the caller expects. Where that proves wrong, what was written is read back and written to a
-//! second file in the right layout, so that equal pairs give equal bytes however they came.
+//! Whether all records have one size is known only at the end: duplicates are dropped, deletions are applied. The file
+//! is begun in the layout that the caller expects. If that proves wrong, it is read back and written to a second file
+//! in the right layout, so that the same pairs give the same bytes however they were pushed.
 //!
 //! Not here: where runs come from (`merge.rs`), locks and the rename (`io/atomic.rs`).
 
@@ -33,34 +33,34 @@ use crate::io::{Granted, Mode, Storage};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Behind the name of a file until it is complete: the first one written, and the second.
+/// Suffixes of a file's name until it is complete: for the first file written, and for the second.
 const UNFINISHED: &str = "-unfinished";
 const UNFINISHED_AGAIN: &str = "-unfinished2";
 
-/// A finer index could save no more than a part of one read.
+/// A finer index could save at most part of one read.
 const RANK_BINS_PER_PAGE: u32 = 16;
 
 /// Begins the file of a dictionary at `path`.
 ///
 /// # Errors
-/// [`ErrorKind::Locked`] where another process builds the same file; [`ErrorKind::NotATable`] where `path`, or a name
-/// that the build needs, belongs to something else than a dictionary.
+/// [`ErrorKind::Locked`] if another process builds the same file; [`ErrorKind::NotATable`] if `path`, or a name that
+/// the build needs, belongs to something other than a dictionary.
 pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path, granted: Granted) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED, granted)?;
     refuse_to_overwrite_others(&output)?;
     output.begin()?;
-    // A build that was killed while it wrote a second time left this. Begun and dropped, it is removed.
+    // A build that was killed while it wrote a second file left this one. Beginning and dropping it removes it.
     let mut second = open_unfinished(storage, path, UNFINISHED_AGAIN, granted)?;
     refuse_to_overwrite_others(&second)?;
     second.begin()?;
     Ok(output)
 }
 
-/// Begins a file of a directory of ours at `path`.
+/// Begins the file at `path` in a directory of shards.
 ///
 /// # Errors
-/// [`begin_file`] lists them.
+/// Those of [`begin_file`].
 pub(crate) fn begin_shard(storage: &Arc<dyn Storage>, path: &Path, granted: Granted) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED, granted)?;
@@ -68,10 +68,10 @@ pub(crate) fn begin_shard(storage: &Arc<dyn Storage>, path: &Path, granted: Gran
     Ok(output)
 }
 
-/// Opens and locks the unfinished file of `path`, which those may use whom `granted` says.
+/// Opens and locks the unfinished file of `path`, for the access in `granted`.
 ///
 /// # Errors
-/// [`ErrorKind::Locked`] where another process has it.
+/// [`ErrorKind::Locked`] if another process has it.
 pub(crate) fn open_unfinished(
     storage: &Arc<dyn Storage>,
     path: &Path,
@@ -108,13 +108,13 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
             Err(Error::new(ErrorKind::NotATable, message).with_hint("Remove it, or choose another name."))
         }
         Err(error) if error.kind() == ErrorKind::Io => Err(error),
-        // A damaged dictionary may be replaced: that is how it is repaired.
+        // A damaged dictionary may be replaced: this is how it is repaired.
         _ => Ok(()),
     }
 }
 
-/// A killed build leaves a file with an empty head, or a complete dictionary before its rename. Anything else is not
-/// ours.
+/// A killed build leaves a file with an empty header, or a dictionary that is complete but not yet renamed. Anything
+/// else is not ours.
 fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
     let (path, file) = (unfinished.unfinished_path(), unfinished.file());
     let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
@@ -131,21 +131,21 @@ fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
 pub(crate) struct FileWriter {
     plan: Plan,
     shares: Shares,
-    /// `None` only within the methods.
+    /// `None` only during method calls.
     attempt: Option<Attempt>,
-    /// Where a second file is written: the first one, which holds the lock of the name.
+    /// The first file if a second one is being written. It holds the lock of the name.
     first: Option<AtomicFile>,
     far: FarSources,
 }
 
 impl FileWriter {
-    /// Writes to `output`, in `layout` for a start. `far` has the values that runs do not have.
+    /// Writes to `output`, at first in `layout`. `far` holds the values that are not in the runs.
     pub fn new(plan: Plan, shares: Shares, output: AtomicFile, layout: Layout, far: FarSources) -> Result<Self> {
         let attempt = Attempt::new(&plan, &shares, output, layout, far.clone())?;
         Ok(FileWriter { plan, shares, attempt: Some(attempt), first: None, far })
     }
 
-    /// Takes the next records, none of them a deletion.
+    /// Takes the next records; none may be a deletion.
     pub fn push(&mut self, run: &Run) -> Result<()> {
         if self.attempt().header.layout != Layout::Varied
             && !run.is_empty()
@@ -157,7 +157,7 @@ impl FileWriter {
         self.attempt().push(run)
     }
 
-    /// Writes index and footer, and gives the file its name.
+    /// Writes index and footer, and renames the file to its path.
     pub fn finish(mut self) -> Result<Footer> {
         let mut written = self.attempt.take().expect("between calls there is one").finish(&self.plan)?;
         let proper = written.footer.uniform_layout();
@@ -173,7 +173,7 @@ impl FileWriter {
         self.attempt.as_mut().expect("between calls there is one")
     }
 
-    /// Begins a second file in `layout`, with the records of the one that was written.
+    /// Begins a second file in `layout`, with the records of the first.
     fn write_again(&mut self, written: Written, layout: Layout) -> Result<()> {
         let Written { output, header, .. } = written;
         let access = Access { hash: Some(self.plan.hash.clone()), ..Access::default() };
@@ -203,7 +203,7 @@ struct Attempt {
     filter: Option<FilterWriter>,
 }
 
-/// A file with all but its header.
+/// A file that is complete except for its header.
 struct Written {
     output: AtomicFile,
     header: FileHeader,
@@ -291,14 +291,14 @@ fn numbers_of(plan: &Plan, shares: &Shares, layout: Layout) -> IndexNumbers {
     }
 }
 
-/// How records lie in pages, if they have one size.
+/// The layout of records in pages, if all have one size.
 fn page_shape(header: &FileHeader) -> Option<PageShape> {
     let record_bytes = header.layout.record_bytes().filter(|_| header.compression == Compression::None)?;
     let body_bytes = header.page_bytes - page::head_bytes(header.layout, header.compression) as u32;
     Some(PageShape { record_bytes: u32::try_from(record_bytes).ok()?, body_bytes })
 }
 
-/// The index that is made of `numbers`, and how ranks become pages where records have several sizes.
+/// The index made of `numbers`, and the map from ranks to pages if records have several sizes.
 fn sections_of(
     plan: &Plan,
     header: &FileHeader,

@@ -1,26 +1,26 @@
-//! Compressed blocks: some records in a row, compressed as one cell of the stream.
+//! Compressed blocks: several consecutive records, compressed as one cell of the stream.
 //!
 //! ```text
 //! 0            8               16             20          28
 //! | raw bytes  | stored bytes  | record count | position  | stored bytes |
 //! ```
 //!
-//! The stored bytes are LZ4, or the raw ones if LZ4 gained nothing.
-//! `position` is that of the first record. A block ends with the record that brings it to the bytes that the header
-//! asks for; a record that long is a block by itself. One of more than [`COMPRESSED_MAX`] is not compressed, so
-//! that it can be written and read a few bytes at a time. Decompression allocates what the head claims only after
-//! [`BlockHead::parse`] has compared it with what LZ4 can expand to, and [`unpack`] with what a block of these records
-//! can have.
+//! The stored bytes are LZ4, or the raw bytes if LZ4 does not make them shorter.
+//! `position` is that of the first record. A block ends with the record that brings it to the size in the header; a
+//! record of at least that size is a block by itself. A record of more than [`COMPRESSED_MAX`] is not compressed, so
+//! that it can be written and read in small parts. Decompression allocates the size in the head only after two checks:
+//! [`BlockHead::parse`] compares it with what LZ4 can expand to, and [`unpack`] with the largest block of these
+//! records.
 
 use crate::little_endian::u64_at;
 
 pub(crate) const HEAD_BYTES: usize = 28;
 /// The most bytes that LZ4 can expand one byte to.
 pub(crate) const EXPANSION_MAX: u64 = 255;
-/// The most raw bytes that are compressed, where the header does not ask for more.
+/// The most raw bytes that are compressed, unless the header asks for more.
 pub(crate) const COMPRESSED_MAX: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
 
-/// The head of a block of one record that stays as it is.
+/// The head of a block with one uncompressed record.
 pub(crate) fn head_of_one(position: u64, raw_bytes: u64) -> [u8; HEAD_BYTES] {
     BlockHead { raw_bytes, stored_bytes: raw_bytes, records: 1, position }.bytes()
 }
@@ -43,7 +43,7 @@ impl BlockHead {
         out
     }
 
-    /// The head at the start of `bytes`, `None` where they are too few; what it says is possible.
+    /// The head at the start of `bytes`, checked for consistency; `None` if there are too few bytes.
     pub fn parse(bytes: &[u8]) -> Option<std::result::Result<BlockHead, &'static str>> {
         let bytes = bytes.get(..HEAD_BYTES)?;
         let records = u32::from_le_bytes(bytes[16..20].try_into().expect("4 bytes"));
@@ -64,13 +64,13 @@ impl BlockHead {
         if possible { Ok(self) } else { Err("the head of a block says what cannot be") }
     }
 
-    /// Bytes of the whole cell; more than any file has where the head says what cannot be.
+    /// Bytes of the whole cell; more than any file has if the head is impossible.
     pub fn cell_bytes(&self) -> u64 {
         self.stored_bytes.saturating_add(HEAD_BYTES as u64)
     }
 }
 
-/// The records of the block whose stored bytes are `stored`; they are put into `raw`, unless they would be more than
+/// The records of the block whose stored bytes are `stored`. Decompresses into `raw`, unless they would exceed
 /// `raw_bytes_max`.
 pub(crate) fn unpack<'r>(
     head: &BlockHead,
@@ -94,7 +94,7 @@ pub(crate) fn unpack<'r>(
     }
 }
 
-/// Gathers records until they are a block.
+/// Collects records until they form a block.
 pub(crate) struct Blocks {
     block_bytes: usize,
     raw: Vec<u8>,
@@ -104,7 +104,7 @@ pub(crate) struct Blocks {
     rank: u64,
 }
 
-/// A block that is ready: the head, then the stored bytes.
+/// A finished block: the head, then the stored bytes.
 pub(crate) struct Packed<'b> {
     pub position: u64,
     pub rank: u64,
@@ -118,17 +118,17 @@ impl Blocks {
         Blocks { block_bytes, raw: Vec::new(), stored: Vec::new(), records: 0, position: 0, rank: 0 }
     }
 
-    /// Bytes that end a block.
+    /// The size at which a block ends.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// Records of more bytes are not compressed.
+    /// Longer records are not compressed.
     pub fn compressed_max(&self) -> usize {
         COMPRESSED_MAX.max(self.block_bytes)
     }
 
-    /// The next record, in parts; true if the block is now full.
+    /// Adds the next record, in parts. Returns true if the block is now full.
     pub fn add(&mut self, position: u64, rank: u64, parts: [&[u8]; 3]) -> bool {
         if self.records == 0 {
             (self.position, self.rank) = (position, rank);
@@ -144,7 +144,7 @@ impl Blocks {
         self.records == 0
     }
 
-    /// The block so far; [`clear`](Self::clear) it when it is written.
+    /// The block so far; call [`clear`](Self::clear) when it is written.
     pub fn pack(&mut self) -> Packed<'_> {
         self.stored.resize(lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
         let compressed = lz4_flex::block::compress_into(&self.raw, &mut self.stored).ok();

@@ -1,16 +1,16 @@
-//! The two ends of a dictionary file: the header, which is written last, and the footer, whose presence shows that
-//! nothing was cut off.
+//! The two ends of a dictionary file: the header, which is written last, and the footer, whose presence shows that the
+//! file was not truncated.
 //!
 //! ```text
 //! page 0          header, HEADER_BYTES of it
-//! pages 1 .. P    data: cells one behind another (page.rs)
+//! pages 1 .. P    data: consecutive cells (page.rs)
 //! sections        indexes and a filter, each starting at a multiple of SECTION_ALIGN
 //! footer          the last FOOTER_BYTES of the file
 //! ```
 //!
 //! The norm is docs/dictionary-format.md. Everything read here is untrusted: [`FileHeader::parse`] and
-//! [`Footer::parse`] give values that lie within the file and within limits, or an error that says which field does
-//! not. Not here: what pages hold (`page.rs`), what sections hold (`index/`).
+//! [`Footer::parse`] return values that are within the file and within limits, or an error that names the field that is
+//! not. Not here: the content of pages (`page.rs`) and of sections (`index/`).
 
 use super::block::EXPANSION_MAX;
 use super::layout::{BLOCK_BYTES_MAX, Compression, Layout, Order, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
@@ -27,7 +27,7 @@ pub(crate) const HEADER_BYTES: usize = 512;
 pub(crate) const FOOTER_BYTES: usize = 512;
 pub(crate) const SECTION_ALIGN: u64 = 4096;
 pub(crate) const SECTIONS_MAX: usize = 12;
-/// The most pairs of a file, so that the sum over all shards is a number.
+/// The most pairs in a file, so that the sum over all shards fits a number.
 const PAIRS_MAX: u64 = 1 << 48;
 pub(crate) const MAGIC: &[u8; 8] = b"SPLITDCT";
 const END_MAGIC: &[u8; 8] = b"SPLITEND";
@@ -73,7 +73,7 @@ impl FileHeader {
         out
     }
 
-    /// The header of a file of `file_bytes` bytes. The rest of its page has to be zeros.
+    /// Reads the header of a file of `file_bytes` bytes. The rest of its page must be zeros.
     pub fn read(path: &Path, file: &dyn File, file_bytes: u64) -> Result<FileHeader> {
         let failed = |e| Error::io(path, "read the header of", e);
         let bytes = first_bytes(file, file_bytes).map_err(failed)?;
@@ -86,7 +86,7 @@ impl FileHeader {
         Ok(header)
     }
 
-    /// The header at the start of a file; `bytes` may be shorter where the file is.
+    /// Parses the header at the start of a file. `bytes` may be shorter than a header if the file is.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<FileHeader> {
         let name = path.display();
         if bytes.is_empty() {
@@ -149,7 +149,7 @@ impl FileHeader {
         hash(self) == hash(other) && shape(self) == shape(other)
     }
 
-    /// The function that the pairs were hashed with: the package's, or `user` where the file was built with a user's
+    /// The function that the pairs were hashed with: one of the package, or `user` if the file was built with a user's
     /// own.
     pub fn hash(&self, path: &Path, user: Option<&HashFunction>) -> Result<HashFunction> {
         let kind = HashKind::from_id(self.hash_id).unwrap_or(HashKind::User);
@@ -177,7 +177,7 @@ pub(crate) fn damaged(path: &Path, what: impl Display) -> Error {
         .with_hint("Restore the file, or build it again from its source.")
 }
 
-/// What a section is. The numbers are on disk.
+/// The kind of a section. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum SectionKind {
@@ -189,7 +189,7 @@ pub(crate) enum SectionKind {
     Chunk = 3, // on disk
     /// Which pages can hold a rank.
     Ranks = 5, // on disk
-    /// Which positions there are.
+    /// Which positions exist.
     Filter = 6, // on disk
 }
 
@@ -200,7 +200,7 @@ impl SectionKind {
     }
 }
 
-/// A part of the file behind the data.
+/// A part of the file after the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub kind: SectionKind,
@@ -213,14 +213,14 @@ pub(crate) struct Section {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub pairs: u64,
-    /// Pages of data, the first of which is page 1.
+    /// Number of data pages, the first of which is page 1.
     pub pages: u64,
     /// Bytes of the stream of cells in those pages.
     pub stream_bytes: u64,
     /// Keys and values, without lengths, uncompressed.
     pub key_bytes: u64,
     pub value_bytes: u64,
-    /// Shortest and longest; all zero without pairs.
+    /// Shortest and longest key; all zero without pairs.
     pub key_len: (u32, u32),
     pub value_len: (u32, u32),
     /// CRC-32C of all data pages' checksums in order.
@@ -253,7 +253,7 @@ impl Footer {
         out
     }
 
-    /// The footer of a file of `file_bytes` bytes, whose header says `header`.
+    /// Parses the footer of a file of `file_bytes` bytes with header `header`.
     pub fn parse(path: &Path, bytes: &[u8; FOOTER_BYTES], header: &FileHeader, file_bytes: u64) -> Result<Footer> {
         let wrong = |what: String| damaged(path, format_args!("footer: {what}"));
         if !bytes.starts_with(END_MAGIC) {
@@ -316,7 +316,7 @@ impl Footer {
         {
             return Err(format!("{} pairs of {bytes} bytes in {} bytes of data", self.pairs, self.stream_bytes));
         }
-        // A record has a byte at least, raw.
+        // Every record has at least one raw byte.
         let raw_bytes_max = match header.compression {
             Compression::None => self.stream_bytes,
             Compression::Lz4 => self.stream_bytes.saturating_mul(EXPANSION_MAX),
@@ -341,7 +341,7 @@ impl Footer {
         Ok(())
     }
 
-    /// The bytes between data, sections and footer in a file of `file_bytes` bytes, which are zeros.
+    /// The bytes between data, sections and footer in a file of `file_bytes` bytes, which must be zeros.
     pub fn gaps(&self, page_bytes: u32, file_bytes: u64) -> Vec<Range<u64>> {
         let mut end = (self.pages + 1) * u64::from(page_bytes);
         let mut gaps = Vec::new();
@@ -354,7 +354,7 @@ impl Footer {
         gaps
     }
 
-    /// What all records' lengths say of the layout that they have when they are built from scratch.
+    /// The layout that these records get when they are built from scratch, according to their lengths.
     pub fn uniform_layout(&self) -> Layout {
         if self.pairs > 0 && self.key_len.0 == self.key_len.1 && self.value_len.0 == self.value_len.1 {
             Layout::fixed(self.key_len.0, self.value_len.0)
@@ -371,10 +371,10 @@ pub(crate) fn first_bytes(file: &dyn File, file_bytes: u64) -> std::io::Result<V
     Ok(bytes)
 }
 
-/// Bytes that are compared with zero at once.
+/// Bytes compared with zero at a time.
 const ZEROS_AT_ONCE: usize = 1 << 16;
 
-/// Describes the bytes in `range` of the file that are not zero: the first, and the number of them.
+/// Describes the nonzero bytes in `range` of the file: the first, and how many.
 pub(crate) fn not_zero(file: &dyn File, range: Range<u64>) -> std::io::Result<Option<String>> {
     let mut bytes = vec![0; usize::try_from(range.end - range.start).map_or(ZEROS_AT_ONCE, |n| n.min(ZEROS_AT_ONCE))];
     let (mut first, mut count) = (None, 0u64);

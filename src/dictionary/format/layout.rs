@@ -1,17 +1,17 @@
-//! What a file's header says of its records: their lengths, compression and order; and the limits of both.
+//! The properties of records that a file's header states: their lengths, compression and order; and the limits of both.
 
-/// The sizes that a page may have: powers of two in this range.
+/// Page sizes are powers of two in this range.
 pub(crate) const PAGE_BYTES_MIN: u32 = 512;
 pub(crate) const PAGE_BYTES_MAX: u32 = 1 << 16;
-/// The most raw bytes that a compressed block can be asked to have; a record that is longer has a block for itself.
+/// The largest raw block size that can be requested; a longer record gets its own block.
 pub(crate) const BLOCK_BYTES_MAX: u32 = 1 << 24;
 
 /// How the bytes of records follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Every record has its lengths before it.
+    /// Each record is preceded by its lengths.
     Varied,
-    /// All keys have one length and all values one, which the header has. Never both zero.
+    /// All keys have one length and all values have one, both given in the header. Never both zero.
     Fixed { key_len: u32, value_len: u32 },
 }
 
@@ -34,19 +34,19 @@ impl Layout {
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Compression {
-    /// Uncompressed: one read gives the bytes of a value.
+    /// Uncompressed: one read returns the bytes of a value.
     #[default]
     None = 0, // on disk
     /// LZ4, in blocks of 16 KiB by default.
     Lz4 = 1, // on disk
 }
 
-/// In which order records lie.
+/// The order of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Order {
     /// Ascending by position, then key.
     Hash = 0, // on disk
-    /// Chunks of ascending position; inside as the `chunk` index says.
+    /// Chunks in ascending position; within a chunk, the order of the `chunk` index.
     Chunks = 1, // on disk
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! layout.rs   lengths, compression and order of records
-//! record.rs   one pair                   block.rs   some of them, compressed
-//! page.rs     what a page of them has before its body
+//! record.rs   one pair                   block.rs   several of them, compressed
+//! page.rs     the head of a page, before its body
 //! ends.rs     the header at the start of the file and the footer at its end
 //! ```
 

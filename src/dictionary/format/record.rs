@@ -1,14 +1,14 @@
-//! One pair as bytes: what lies in pages, and in compressed blocks before they are compressed.
+//! One pair as bytes, as stored in pages, and in compressed blocks before compression.
 //!
 //! `Varied`: varint key length, varint value length, key, value. `Fixed`: key, value.
 
 use super::layout::Layout;
 use crate::varint::{get_varint, put_varint};
 
-/// Most bytes before a record's key.
+/// The most bytes before a record's key.
 pub(crate) const HEAD_BYTES_MAX: usize = 10;
 
-/// A pair within bytes that are borrowed, and how many of them it takes.
+/// A pair borrowed from some bytes, and how many of them it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'b> {
     pub key: &'b [u8],
@@ -16,7 +16,7 @@ pub(crate) struct Record<'b> {
     pub bytes: usize,
 }
 
-/// The record at the start of `bytes`; `None` where they end before it does.
+/// The record at the start of `bytes`; `None` if they end too early.
 #[inline]
 pub(crate) fn parse(layout: Layout, bytes: &[u8]) -> Option<Record<'_>> {
     let (head, key_len, value_len) = lengths(layout, bytes)?;
@@ -27,14 +27,14 @@ pub(crate) fn parse(layout: Layout, bytes: &[u8]) -> Option<Record<'_>> {
     Some(Record { key, value, bytes: end })
 }
 
-/// The key of the record at the start of `bytes`, whose value need not be there.
+/// The key of the record at the start of `bytes`, which may end before the value.
 #[inline]
 pub(crate) fn key(layout: Layout, bytes: &[u8]) -> Option<&[u8]> {
     let (head, key_len, _) = lengths(layout, bytes)?;
     bytes.get(head..head + key_len)
 }
 
-/// Bytes before the key, of the key, and of the value.
+/// The number of bytes before the key, of the key, and of the value.
 #[inline]
 pub(crate) fn lengths(layout: Layout, bytes: &[u8]) -> Option<(usize, usize, usize)> {
     match layout {
@@ -48,7 +48,7 @@ pub(crate) fn lengths(layout: Layout, bytes: &[u8]) -> Option<(usize, usize, usi
     }
 }
 
-/// The bytes before a key of `key_len` bytes, and how many they are.
+/// The bytes before a key of `key_len` bytes, and their number.
 #[inline]
 pub(crate) fn head(layout: Layout, key_len: usize, value_len: usize) -> ([u8; HEAD_BYTES_MAX], usize) {
     let mut out = [0; HEAD_BYTES_MAX];

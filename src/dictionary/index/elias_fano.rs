@@ -1,7 +1,7 @@
-//! Elias-Fano: a non-decreasing sequence of numbers, 2 + log2(universe / len) bits each, searched where it lies.
+//! Elias-Fano: a non-decreasing sequence of numbers, 2 + log2(universe / len) bits each, searched without decoding.
 //!
-//! A value is cut in two. Its low bits are in an array; its high part `h` is a one at bit `h + i` of a bit
-//! vector, `i` being the value's index: ones are values, zeros step from one high part to the next.
+//! A value is split in two. Its low bits are in an array; its high part `h` is a one at bit `h + i` of a bit vector,
+//! where `i` is the value's index: ones are values, zeros step from one high part to the next.
 //!
 //! ```text
 //! values  1  4  5  5  9  30      2 low bits      high parts  0  1  1  1  2  7
@@ -9,46 +9,47 @@
 //! section [len][greatest][directory][zero hints][one hints][high][low]
 //! ```
 //!
-//! The i-th value wants the i-th one; what is below a value wants the h-th zero. Both are found by a hint (the block of
-//! every 1024th), the directory (ones before each block and before its quarters), and four words of the block.
+//! Reading value i requires finding the i-th one; counting the values below a number requires finding the h-th zero.
+//! Both are found with a hint (the block of every 1024th), the directory (ones before each block and before its
+//! quarters), and four words of the block.
 //!
-//! Cost: 0.19 bits a value for hints and directory if the universe is a power of two times `len`, 0.28 at worst. A
-//! query touches a hint, a directory word, a line of high bits and one of low bits; of these only the last two outgrow
-//! a cache at 10^8 values. Where a sequence is skewed on purpose it is a binary search, never a walk.
-//! Any words that [`EliasFano::open`] takes are searched within bounds; if they are nonsense, so is the answer.
+//! Cost: 0.19 bits per value for hints and directory if the universe is a power of two times `len`, 0.28 at worst. A
+//! query reads a hint, a directory word, a line of high bits and one of low bits; only the last two outgrow a cache at
+//! 10^8 values. For a deliberately skewed sequence it uses binary search, never a linear scan. Any words that
+//! [`EliasFano::open`] accepts are searched within bounds; if they are nonsense, so is the answer.
 //! Source: Elias 1974; Fano 1971; Vigna 2013, "Quasi-succinct indices"; the directory: Vigna 2008, "Broadword".
-//! Not here: what the numbers mean (`page.rs`); instructions that not every processor has (`popcnt.rs`).
+//! Not here: what the numbers mean (`page.rs`); instructions that only some processors have (`popcnt.rs`).
 
 use crate::error::{Error, Result};
 use std::hint::select_unpredictable;
 
-/// Bits of a block of high bits: what one directory word is for.
+/// The size in bits of a block of high bits. Each block has one directory word.
 const BLOCK_BITS: u64 = 1024;
 const BLOCK_WORDS: usize = BLOCK_BITS as usize / 64;
 const QUARTER_WORDS: usize = BLOCK_WORDS / 4;
 
-/// There is a hint for each time this many ones, and this many zeros.
+/// There is one hint per this many ones, and one per this many zeros.
 const HINT_EVERY: u64 = 1024;
 
-/// Most values: the directory counts them in 35 bits.
+/// The most values: the directory counts them in 35 bits.
 const LEN_MAX: u64 = (1 << 35) - 1;
 
-/// Up to as many blocks are looked at one by one; hints nearly always leave two.
+/// Up to this many blocks are scanned one by one; hints nearly always leave two.
 const NEAR_BLOCKS_MAX: usize = 4;
 
-/// The values of one high part are nearly always at most as many, in sequences of hashes.
+/// In sequences of hashes, a high part nearly always has at most this many values.
 const NEAR_VALUES_MAX: u32 = 4;
-/// With as many low bits each, those of the values, of the one before and of the one behind are in 64 bits.
+/// With at most this many low bits per value, 64 bits hold those of the values, of the one before and of the one after.
 const NEAR_LOW_BITS_MAX: u64 = 64 / (NEAR_VALUES_MAX as u64 + 2);
 
 /// Words before the directory: `len` and `greatest`.
 const HEADER_WORDS: u64 = 2;
 
-/// Where the parts of a sequence lie in its words.
+/// The locations of a sequence's parts in its words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EliasFano {
     len: u64,
-    /// No value is above it: the universe less one, so that a universe of 2^64 can be said.
+    /// No value is above it: the universe less one, so that it can express a universe of 2^64.
     greatest: u64,
     low_bits: u32,
     blocks: usize,
@@ -59,31 +60,31 @@ pub(crate) struct EliasFano {
     words: usize,
 }
 
-/// Numbers of blocks, 32 bits each, two a word.
+/// Block numbers of 32 bits, two per word.
 #[derive(Clone, Copy, Debug)]
 struct Hints {
     at: usize,
     len: u64,
 }
 
-/// How many values of a sequence are below a number, and how many are not above it.
+/// How many values of a sequence are below a number, and how many are at most that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Below {
     pub(crate) less: u64,
     pub(crate) less_or_equal: u64,
 }
 
-/// [`Below`] a number, and the values on both sides of it.
+/// [`Below`] for a number, and the values on both sides of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Around {
     pub(crate) below: Below,
     /// The last value below the number; 0 if there is none.
     pub(crate) before: u64,
-    /// The first value not below it; if there is none, `greatest` + 1, or `u64::MAX` where that is too much.
+    /// The first value not below it. If there is none, `greatest` + 1, or `u64::MAX` if that would overflow.
     pub(crate) behind: u64,
 }
 
-/// What is sought in the high bits.
+/// Which kind of bit to find in the high bits.
 #[derive(Clone, Copy, PartialEq)]
 enum Bit {
     Zero,
@@ -91,10 +92,10 @@ enum Bit {
 }
 
 impl EliasFano {
-    /// The words of a sequence of exactly `len` values, none below the one before, none above `greatest`.
+    /// The words of a sequence of exactly `len` values, which must not decrease or exceed `greatest`.
     ///
     /// # Errors
-    /// If the values are not so, or one of them is an error; `len` above 2^35 - 1.
+    /// If the values violate this, or one of them is an error; if `len` is above 2^35 - 1.
     pub(crate) fn build(values: impl Iterator<Item = Result<u64>>, len: u64, greatest: u64) -> Result<Vec<u64>> {
         let parts = EliasFano::layout(len, greatest).map_err(Error::corrupt)?;
         let mut words = vec![0; parts.words];
@@ -117,7 +118,7 @@ impl EliasFano {
         Ok(words)
     }
 
-    /// Reads what the words hold and checks that they are as many as that takes.
+    /// Reads the header of the sequence and checks that the number of words is right.
     pub(crate) fn open(words: &[u64]) -> Result<EliasFano, String> {
         let &[len, greatest, ..] = words else {
             return Err(format!("a sequence of {} words, without its header", words.len()));
@@ -131,7 +132,7 @@ impl EliasFano {
         format!("a sequence of {len} numbers up to {greatest} takes {want} words, found {}", words.len())
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -144,7 +145,7 @@ impl EliasFano {
         ((high << self.low_bits) | self.low(words, index)).min(self.greatest)
     }
 
-    /// How many values are below `value`, and how many are not above it: what lies between are those equal to it.
+    /// How many values are below `value`, and how many are at most `value`; those between are equal to it.
     pub(crate) fn below(&self, words: &[u64], value: u64) -> Below {
         match self.end_before(value) {
             Some(Some(zero)) => self.below_from(words, value, self.select(words, Bit::Zero, zero) + 1),
@@ -153,15 +154,16 @@ impl EliasFano {
         }
     }
 
-    /// [`EliasFano::below`] for each of `values`, and what is on both sides: many at once wait for memory together.
+    /// [`EliasFano::below`] for each of `values`, and the values on both sides. The memory accesses of all of them
+    /// overlap.
     ///
-    /// `popcnt.rs` compiles it for one kind of processor or another, so all of it is inlined, and without closures,
-    /// which would not be.
+    /// `popcnt.rs` compiles this for different kinds of processors, so all of it is inlined. It uses no closures, which
+    /// would not be inlined.
     #[inline(always)]
     pub(super) fn around<const N: usize>(&self, words: &[u64], values: &[u64; N]) -> [Around; N] {
         let mut found = [Around { below: Below { less: 0, less_or_equal: 0 }, before: 0, behind: 0 }; N];
         let mut blocks = [0; N];
-        // Each step of all, before the next step of any: the loads of a step do not depend on one another.
+        // Each step for all values before the next step for any: the loads of a step do not depend on one another.
         for (value, block) in values.iter().zip(&mut blocks) {
             if let Some(Some(zero)) = self.end_before(*value) {
                 *block = self.block_of(words, Bit::Zero, zero);
@@ -184,8 +186,8 @@ impl EliasFano {
         found
     }
 
-    /// The values around `value` from `start`, where the values of its high part begin. Those are few and their
-    /// neighbours close, as hashes have them: then no branch depends on them. `None` elsewhere.
+    /// The values around `value`; `start` is where the values of its high part begin. Works without branches on them if
+    /// they are few and their neighbours are close, as in sequences of hashes. Otherwise `None`.
     #[inline(always)]
     fn around_near(&self, words: &[u64], value: u64, start: u64) -> Option<Around> {
         let (high, low_bits) = (value >> self.low_bits, u64::from(self.low_bits));
@@ -193,8 +195,8 @@ impl EliasFano {
         if first > self.len || low_bits > NEAR_LOW_BITS_MAX {
             return None;
         }
-        // The 64 bits from `start` on, and those before it. The word behind the high bits has low ones; of the right
-        // words, nothing of it counts.
+        // The 64 bits from `start` on, and the 64 before it. The word after the high bits has low bits; in a valid
+        // sequence they are not used.
         let (at, shift) = (self.high + (start / 64) as usize, (start % 64) as u32);
         let &[before, here, behind] = words.get(at - 1..)?.first_chunk()?;
         let before = if start < 64 { 0 } else { before };
@@ -207,7 +209,7 @@ impl EliasFano {
         {
             return None;
         }
-        // The low bits of the value before the first, and of those from there on.
+        // The low bits of the value before the first, and of those after it.
         let skipped = u64::from(first > 0);
         let lows = self.lows(words, first - skipped)?;
         let mask = (1_u64 << low_bits) - 1;
@@ -225,7 +227,7 @@ impl EliasFano {
         Some(Around { below, before: before.min(self.greatest), behind: behind.min(self.end()) })
     }
 
-    /// What [`EliasFano::around_near`] finds, wherever the values lie.
+    /// The result of [`EliasFano::around_near`], for any values.
     #[cold]
     #[inline(never)]
     fn around_far(&self, words: &[u64], value: u64, start: u64) -> Around {
@@ -235,14 +237,14 @@ impl EliasFano {
         Around { below, before, behind }
     }
 
-    /// What is around a number that is above all values.
+    /// The result for a number above all values.
     #[cold]
     fn above_all(&self, words: &[u64]) -> Around {
         let below = Below { less: self.len, less_or_equal: self.len };
         Around { below, before: self.get(words, self.len), behind: self.end() }
     }
 
-    /// The first number that no value can be.
+    /// The smallest number that is above every possible value.
     fn end(&self) -> u64 {
         self.greatest.saturating_add(1)
     }
@@ -255,13 +257,13 @@ impl EliasFano {
         if again == words { Ok(()) } else { Err(format!("a sequence of {} numbers is not made of them", self.len)) }
     }
 
-    /// The parts of a sequence: all follows from how many values there are, and up to which.
+    /// The parts of a sequence, computed from the number of values and the greatest.
     fn layout(len: u64, greatest: u64) -> Result<EliasFano, String> {
         if len > LEN_MAX {
             return Err(format!("a sequence of {len} numbers; at most {LEN_MAX} are possible"));
         }
         let universe = u128::from(greatest) + 1;
-        // 63 at most, so that shifts are defined; it is 64 only for one value in a universe of 2^64.
+        // At most 63, so that shifts are defined; it would be 64 only for one value in a universe of 2^64.
         let low_bits = universe.checked_div(len.into()).and_then(u128::checked_ilog2).unwrap_or(0).min(63);
         let (ones, zeros) = if len == 0 { (0, 0) } else { (len, (greatest >> low_bits) + 1) };
         let blocks = (ones + zeros).div_ceil(BLOCK_BITS);
@@ -300,7 +302,7 @@ impl EliasFano {
         }
     }
 
-    /// Writes the directory and the hints for the high bits that are there.
+    /// Writes the directory and the hints for the high bits.
     fn put_directory(&self, words: &mut [u64]) {
         let mut ones = 0;
         for block in 0..self.blocks {
@@ -323,14 +325,14 @@ impl EliasFano {
         }
     }
 
-    /// The rank of the zero that ends the values with a smaller high part than `value`, none (`Some(None)`) if it has
-    /// the smallest; `None` if `value` is above all values, or there are none.
+    /// The rank of the zero that ends the values with a smaller high part than `value`; `Some(None)` if `value` has the
+    /// smallest high part; `None` if `value` is above all values, or there are none.
     #[inline(always)]
     fn end_before(&self, value: u64) -> Option<Option<u64>> {
         if value <= self.greatest && self.len > 0 { Some((value >> self.low_bits).checked_sub(1)) } else { None }
     }
 
-    /// [`EliasFano::below`] from `start`, where the values of its high part begin.
+    /// Computes [`EliasFano::below`]; `start` is where the values of its high part begin.
     fn below_from(&self, words: &[u64], value: u64, start: u64) -> Below {
         let high = value >> self.low_bits;
         let first = start.saturating_sub(high).min(self.len);
@@ -341,17 +343,17 @@ impl EliasFano {
         Below { less, less_or_equal }
     }
 
-    /// How many ones follow one another from bit `start`, where the values of high part `high` begin.
+    /// The number of consecutive ones from bit `start`, where the values of high part `high` begin.
     fn run(&self, words: &[u64], start: u64, high: u64) -> u64 {
         let ones = self.bits_from(words, start).trailing_ones();
         if ones < 64 {
             return ones.into();
         }
-        // Longer than any run among hashes: find its end instead of walking there.
+        // Longer than any run among hashes: find its end instead of scanning.
         self.select(words, Bit::Zero, high).saturating_sub(start)
     }
 
-    /// 64 high bits from bit `start`; zeros behind the last.
+    /// 64 high bits from bit `start` on; zeros after the last.
     fn bits_from(&self, words: &[u64], start: u64) -> u64 {
         let high = &words[self.high..self.low];
         let (word, shift) = ((start / 64) as usize, (start % 64) as u32);
@@ -359,7 +361,8 @@ impl EliasFano {
         if shift == 0 { at(word) } else { at(word) >> shift | at(word + 1) << (64 - shift) }
     }
 
-    /// The first of the values `first` to `end`, all of one high part, whose low bits are `wanted`; else `end`.
+    /// The first of the values `first` to `end`, all of one high part, whose low bits satisfy `wanted`; `end` if there
+    /// is none.
     #[inline]
     fn first_low(&self, words: &[u64], first: u64, end: u64, wanted: impl Fn(u64) -> bool) -> u64 {
         let (mut first, mut end) = (first, end);
@@ -385,7 +388,7 @@ impl EliasFano {
         low & ((1 << self.low_bits) - 1)
     }
 
-    /// 64 low bits from those of value `index` on, zeros behind the last; `None` behind all.
+    /// 64 low bits starting with those of value `index`, zeros after the last; `None` if `index` is beyond them.
     #[inline(always)]
     fn lows(&self, words: &[u64], index: u64) -> Option<u64> {
         let at = index * u64::from(self.low_bits);
@@ -394,12 +397,12 @@ impl EliasFano {
         Some(words.get(word)? >> shift | (next << 1) << (63 - shift))
     }
 
-    /// Where the `rank`-th (from 0) one or zero is among the high bits.
+    /// The position among the high bits of the `rank`-th (from 0) one or zero.
     fn select(&self, words: &[u64], bit: Bit, rank: u64) -> u64 {
         self.select_in_block(words, bit, rank, self.block_of(words, bit, rank))
     }
 
-    /// The block with the `rank`-th one or zero: the last that does not begin behind it.
+    /// The block with the `rank`-th one or zero: the last block with at most `rank` of them before it.
     #[inline(always)]
     fn block_of(&self, words: &[u64], bit: Bit, rank: u64) -> usize {
         let hints = if bit == Bit::One { self.one_hints } else { self.zero_hints };
@@ -427,7 +430,8 @@ impl EliasFano {
         let (quarter, rest) = entry.quarter(bit, in_block);
         let first = block * BLOCK_WORDS + quarter * QUARTER_WORDS;
         let flip = if bit == Bit::One { 0 } else { u64::MAX };
-        // Without branches, as they could not be predicted: the words that end before it, and what they count.
+        // Without branches, as they could not be predicted: the words that end before it, and the ones or zeros in
+        // them.
         let (mut ended, mut counted, mut through) = (0, 0, 0);
         for &word in &words[self.high + first..][..QUARTER_WORDS] {
             through += u64::from((word ^ flip).count_ones());
@@ -435,7 +439,7 @@ impl EliasFano {
             counted = if through <= rest { through } else { counted };
         }
         if ended == QUARTER_WORDS {
-            // Only if the directory lies: somewhere in the block will do.
+            // Only if the directory is wrong: then any bit in the block will do.
             return first as u64 * 64;
         }
         let word = words[self.high + first + ended] ^ flip;
@@ -449,7 +453,7 @@ impl EliasFano {
 }
 
 impl Hints {
-    /// For the block that holds ones (or zeros) `before` to `after`.
+    /// Sets the hints for a block that holds ones (or zeros) `before` to `after`.
     fn put(self, words: &mut [u64], block: usize, before: u64, after: u64) {
         for hint in before.div_ceil(HINT_EVERY)..after.div_ceil(HINT_EVERY).min(self.len) {
             words[self.at + (hint / 2) as usize] |= (block as u64) << (hint % 2 * 32);
@@ -465,8 +469,8 @@ impl Hints {
     }
 }
 
-/// A word of the directory: ones before the block, 35 bits; ones in its first quarter, 9; in its first half, 10; in its
-/// first three quarters, 10.
+/// A word of the directory: 35 bits for the ones before the block; 9, 10 and 10 bits for the ones in its first quarter,
+/// first half and first three quarters.
 #[derive(Clone, Copy)]
 struct Entry(u64);
 
@@ -483,7 +487,7 @@ impl Entry {
         if bit == Bit::One { ones } else { (block as u64 * BLOCK_BITS).saturating_sub(ones) }
     }
 
-    /// The quarter that has the `rank`-th one or zero of the block, and how many of its own come before it.
+    /// The quarter with the `rank`-th one or zero of the block, and the rank within that quarter.
     #[inline(always)]
     fn quarter(self, bit: Bit, rank: u64) -> (usize, u64) {
         let ones = [self.0 >> 35 & 0x1ff, self.0 >> 44 & 0x3ff, self.0 >> 54];
@@ -497,13 +501,13 @@ impl Entry {
     }
 }
 
-/// How many of the first `count` numbers, four at most, are below `wanted`, and how many are not above it. They are of
-/// `bits` bits, 15 at most, one behind another in `packed`.
+/// How many of the first `count` numbers (at most four) are below `wanted`, and how many are at most `wanted`. Each
+/// number has `bits` bits (at most 15), one after another in `packed`.
 #[inline(always)]
 fn compare_four(packed: u64, bits: u64, count: u64, wanted: u64) -> (u64, u64) {
     const ONES: u64 = 0x0001_0001_0001_0001;
     const TOPS: u64 = ONES << 15;
-    // Each in 16 bits of its own, so that a comparison borrows nothing from the next.
+    // Each in 16 bits of its own, so that a comparison does not borrow from the next.
     let mask = (1 << bits) - 1;
     let one = |i: u64| (packed >> (i * bits) & mask) << (16 * i);
     let numbers = one(0) | one(1) | one(2) | one(3);
@@ -514,7 +518,7 @@ fn compare_four(packed: u64, bits: u64, count: u64, wanted: u64) -> (u64, u64) {
     (less.count_ones().into(), less_or_equal.count_ones().into())
 }
 
-/// Where the `rank`-th (from 0) one of `word` is, which has more than `rank`.
+/// The position of the `rank`-th (from 0) one in `word`, which has more than `rank` ones.
 #[inline(always)]
 fn select_in_word(word: u64, rank: u32) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -522,16 +526,16 @@ fn select_in_word(word: u64, rank: u32) -> u32 {
     /// The number of the first byte that is above `rank`, times 8; the bytes are at most 64.
     #[inline(always)]
     fn first_above(bytes: u64, rank: u32) -> u32 {
-        // The comparison borrows nothing from the next byte.
+        // The comparison does not borrow from the next byte.
         (((bytes | TOPS) - ONES * (u64::from(rank) + 1)) & TOPS).trailing_zeros() & !7 & 63
     }
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
     let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
-    // Byte i: how many ones bytes 0 to i have.
+    // Byte i: the number of ones in bytes 0 to i.
     let through = ((nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(ONES);
     let byte_at = first_above(through, rank);
     let rank = rank - u32::from((through << 8 >> byte_at) as u8);
-    // The same among the bits of that byte: bit i alone in byte i, as 0 or 1.
+    // The same for the bits of that byte: bit i alone in byte i, as 0 or 1.
     let bits = (word >> byte_at & 0xff).wrapping_mul(ONES) & 0x8040_2010_0804_0201;
     let bits = (bits + (TOPS - ONES)) >> 7 & ONES;
     byte_at + first_above(bits.wrapping_mul(ONES), rank) / 8

@@ -1,42 +1,42 @@
-//! The filter: whether a position can be in the file at all, so that a lookup of an absent key reads no page.
+//! The filter: tells whether a position can be in the file, so that a lookup of an absent key reads no page.
 //!
 //! Positions come in ascending order and are cut into *segments* of [`SEGMENT_KEYS`] distinct ones. Each segment is a
-//! binary fuse filter: an array of fingerprints in which the three that belong to a position XOR to its own
-//! fingerprint. The three lie in neighbouring blocks of the array, so they share few pages of memory.
+//! binary fuse filter: an array of fingerprints in which three slots belong to each position, and XOR to the position's
+//! fingerprint. The three are in neighbouring blocks of the array, so they touch few memory pages.
 //!
 //! ```text
 //! position -> segment, by its first position -> hash under its seed -> slots a, b, c
 //! may be there   if slot[a] ^ slot[b] ^ slot[c] == fingerprint
 //! ```
 //!
-//! Cost: 9.5 bits a key for 8-bit fingerprints, which let one absent key in 256 pass; 19 for 16-bit ones, one in
-//! 65,536. Segments are independent, so a build of any size needs memory for a few of them ([`SEGMENT_BUILD_BYTES`]
-//! each), and an update makes them again as the merged records go by.
+//! Cost: 9.5 bits per key for 8-bit fingerprints, which let one absent key in 256 pass; 19 bits for 16-bit ones, which
+//! let one in 65,536 pass. Segments are independent, so a build of any size needs memory for only a few of them
+//! ([`SEGMENT_BUILD_BYTES`] each), and an update rebuilds them while it merges records.
 //! Source: Graf & Lemire 2022, Binary Fuse Filters: Fast and Smaller Than Xor Filters. Differs: segments in hash order.
 //! Not here: writing the section (`build/filter.rs`).
 
-/// Distinct positions of a segment; the last has the rest.
+/// Distinct positions per segment; the last segment has the rest.
 pub(crate) const SEGMENT_KEYS: usize = 1 << 16;
 
-/// Bytes that [`solve`] takes, with the segment's positions and its result: at most 52 a position.
+/// Bytes that [`solve`] takes, including the segment's positions and its result: at most 52 per position.
 pub(crate) const SEGMENT_BUILD_BYTES: u64 = 52 * SEGMENT_KEYS as u64;
 
-/// Words before the directory: bits and zeros, keys, segments, words of slots.
+/// Words before the directory: fingerprint bits and zeros, number of keys, of segments, and of words of slots.
 const HEADER_WORDS: usize = 4;
-/// Words of the directory for a segment: its first position, and its [`Shape`].
+/// Words per segment in the directory: its first position, and its [`Shape`].
 const DIRECTORY_WORDS: usize = 2;
 
-/// Longer blocks than the writer makes are refused: they would only spread a position's slots.
+/// Blocks longer than the writer makes are refused: they would only spread a position's slots.
 const BLOCK_LOG2_MAX: u32 = 18;
 /// A segment has no more blocks than this, so that no number here overflows.
 const BLOCKS_MAX: u32 = 1 << 24;
 
-/// Seeds that are tried before a segment is left without a filter.
+/// Seeds tried before a segment is left without a filter.
 const SEEDS_MAX: u32 = 256;
-/// After this many seeds a segment gets one block more.
+/// After this many seeds a segment gets another block.
 const SEEDS_PER_SIZE: u32 = 8;
 
-/// Bits of a fingerprint.
+/// The number of bits of a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilterBits {
     Eight,
@@ -60,20 +60,22 @@ impl FilterBits {
     }
 }
 
-/// How the slots of a segment are laid out and hashed. All zero: it has no slots, and every position may be there.
+/// How the slots of a segment are laid out and hashed. If all zero, there are no slots, and any position may be
+/// present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shape {
     seed: u32,
-    /// log2 of the slots of a block.
+    /// log2 of the number of slots per block.
     block_log2: u32,
-    /// Blocks in which a position's first slot can lie. There are two more.
+    /// Blocks that can contain a position's first slot. There are two more.
     blocks: u32,
 }
 
 impl Shape {
-    /// For `keys` positions. The sizes are those of the paper, in integers so that every machine makes the same file.
+    /// The shape for `keys` positions. The sizes are those of the paper, in integers so that every machine makes the
+    /// same file.
     fn for_keys(keys: usize) -> Shape {
-        // The least keys at which a block doubles to 8, 16, ... slots: powers of 3.33.
+        // The smallest numbers of keys at which the block size doubles to 8, 16, ... slots: powers of 3.33.
         const DOUBLES_AT: [usize; 9] = [3, 9, 28, 91, 304, 1010, 3361, 11_191, 37_264];
         let block_log2 = 2 + DOUBLES_AT.iter().filter(|at| keys >= **at).count() as u32;
         let slots = keys * 7 / 8 + keys * 5 / (keys.max(2).ilog2() as usize);
@@ -109,18 +111,18 @@ impl Shape {
     }
 }
 
-/// From a position to its slots: what follows from a [`Shape`], computed once.
+/// Maps a position to its slots. Computed once from a [`Shape`].
 #[derive(Clone, Copy)]
 struct SlotsByHash {
     added: u64,
-    /// Slots that can be a position's first; 0: there are no slots.
+    /// Number of slots that can be a position's first; 0 if there are no slots.
     firsts: u64,
-    /// Slots of a block.
+    /// Slots per block.
     block: u64,
 }
 
 impl SlotsByHash {
-    /// The hash of a position: murmur3's finalizer, which has an inverse, so positions keep apart.
+    /// The hash of a position: murmur3's finalizer, which is invertible, so different positions have different hashes.
     #[inline]
     fn hash(self, position: u64) -> u64 {
         let mut x = position.wrapping_add(self.added);
@@ -129,7 +131,7 @@ impl SlotsByHash {
         x ^ x >> 33
     }
 
-    /// The three slots of a hash. They differ, as they lie in three blocks.
+    /// The three slots of a hash. They differ, as they are in three blocks.
     #[inline]
     fn of(self, hash: u64) -> [usize; 3] {
         let SlotsByHash { firsts, block, .. } = self;
@@ -148,14 +150,14 @@ fn fingerprint(hash: u64) -> u16 {
 // ---------------------------------------------------------------------------------------------
 // Writing
 
-/// A segment that was made: its entry of the directory, and its slots.
+/// A finished segment: its directory entry and its slots.
 pub(crate) struct Segment {
     first_position: u64,
     shape: Shape,
     pub words: Vec<u64>,
 }
 
-/// Makes the segment of `positions`, which ascend without equal ones. If no seed serves, it has no slots.
+/// Makes the segment of `positions`, which ascend strictly. If no seed works, it has no slots.
 pub(crate) fn solve(bits: FilterBits, positions: &[u64]) -> Segment {
     let first_position = positions.first().copied().unwrap_or_default();
     let size = Shape::for_keys(positions.len());
@@ -168,10 +170,10 @@ pub(crate) fn solve(bits: FilterBits, positions: &[u64]) -> Segment {
     Segment { first_position, shape: Shape::default(), words: Vec::new() }
 }
 
-/// Fingerprints for all slots, by peeling: a position that is alone in some slot is set last, so that its own slot
-/// makes its XOR right whatever the others have. `None` where some positions are nowhere alone.
+/// Computes the fingerprints of all slots by peeling: a position that is alone in some slot is assigned last, so that
+/// this slot can correct its XOR whatever the other slots hold. `None` if some positions are not alone anywhere.
 fn fill(bits: FilterBits, shape: Shape, positions: &[u64]) -> Option<Vec<u64>> {
-    // Of each slot: how many positions have it, and the XOR of their hashes.
+    // For each slot: the number of positions that use it, and the XOR of their hashes.
     let mut counts = vec![0u32; shape.slots()];
     let mut hashes = vec![0u64; shape.slots()];
     let slots = shape.slots_by_hash();
@@ -210,7 +212,7 @@ fn fill(bits: FilterBits, shape: Shape, positions: &[u64]) -> Option<Vec<u64>> {
     Some(words)
 }
 
-/// Slot `slot`, with zeros above its bits where they are eight.
+/// The value of slot `slot`, zero-extended if it has eight bits.
 #[inline(always)]
 fn get(bits: FilterBits, words: &[u64], slot: usize) -> u16 {
     match bits {
@@ -219,7 +221,7 @@ fn get(bits: FilterBits, words: &[u64], slot: usize) -> u16 {
     }
 }
 
-/// Sets a slot that is 0 to the low bits of `value`.
+/// Sets a slot, which must be 0, to the low bits of `value`.
 fn set(bits: FilterBits, words: &mut [u64], slot: usize, value: u16) {
     match bits {
         FilterBits::Eight => words[slot / 8] |= u64::from(value as u8) << (8 * (slot % 8)),
@@ -227,7 +229,7 @@ fn set(bits: FilterBits, words: &mut [u64], slot: usize, value: u16) {
     }
 }
 
-/// Header and directory of a filter whose segments were made one after another.
+/// Header and directory of a filter whose segments were added in order.
 #[derive(Default)]
 pub(crate) struct Directory {
     entries: Vec<u64>,
@@ -252,7 +254,7 @@ impl Directory {
 // ---------------------------------------------------------------------------------------------
 // Reading
 
-/// A filter that was found sound. Keeps no slots: pass to each call the words that were passed to [`Filter::open`].
+/// A filter that passed the checks. It keeps no slots: pass each call the words that were passed to [`Filter::open`].
 pub(crate) struct Filter {
     bits: FilterBits,
     keys: u64,
@@ -263,18 +265,18 @@ pub(crate) struct Filter {
 struct OpenSegment {
     first_position: u64,
     slots: SlotsByHash,
-    /// Slots, as numbers in all words, before its first.
+    /// The number of slots before its first one, in all words.
     before: usize,
 }
 
-/// Segments that are looked at one by one from where the position's should be, before all are searched.
+/// Segments scanned from the expected one on, before a search of all.
 const STEPS_MAX: usize = 4;
 
 impl Filter {
-    /// Reads header and directory, and checks that there are as many words as they ask for.
+    /// Reads header and directory, and checks that the number of words matches them.
     ///
     /// # Errors
-    /// What is wrong.
+    /// What is wrong with them.
     pub fn open(words: &[u64]) -> Result<Filter, String> {
         let Some((&[bits, keys, count, slot_words], rest)) = words.split_first_chunk::<HEADER_WORDS>() else {
             return Err(format!("a filter of {} words, without its header", words.len()));
@@ -306,7 +308,7 @@ impl Filter {
         Ok(Filter { bits, keys, segments })
     }
 
-    /// Whether a key can be at `position`: always if one is, else rarely.
+    /// Whether a key may be at `position`: always true if there is one, rarely if not.
     #[inline]
     pub fn may_have(&self, words: &[u64], position: u64) -> bool {
         let Some(segment) = self.segment_of(position) else { return false };
@@ -315,7 +317,7 @@ impl Filter {
         }
         let hash = segment.slots.hash(position);
         let slots = segment.slots.of(hash).map(|slot| segment.before + slot);
-        // Each arm by itself, as it is the whole cost of a lookup.
+        // Each arm separately, as this is the whole cost of a lookup.
         match self.bits {
             FilterBits::Eight => {
                 let [a, b, c] = slots.map(|slot| get(FilterBits::Eight, words, slot));
@@ -328,7 +330,7 @@ impl Filter {
         }
     }
 
-    /// Calls `touch` with the places in the words that [`may_have`](Self::may_have) will look at.
+    /// Calls `touch` with the indices of the words that [`may_have`](Self::may_have) will read.
     #[inline]
     pub fn places(&self, position: u64, mut touch: impl FnMut(usize)) {
         let Some(segment) = self.segment_of(position).filter(|segment| segment.slots.firsts > 0) else { return };
@@ -337,7 +339,7 @@ impl Filter {
         slots.into_iter().for_each(|slot| touch((segment.before + slot) / slots_per_word));
     }
 
-    /// The segment whose positions are around `position`. Positions are spread evenly, so it is near its share.
+    /// The segment whose range contains `position`. Positions are uniform, so it is near the proportional index.
     #[inline]
     fn segment_of(&self, position: u64) -> Option<&OpenSegment> {
         let segments = &self.segments;
@@ -359,7 +361,7 @@ impl Filter {
         self.bits
     }
 
-    /// Distinct positions in it.
+    /// The number of distinct positions.
     pub fn keys(&self) -> u64 {
         self.keys
     }

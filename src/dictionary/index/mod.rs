@@ -1,12 +1,12 @@
-//! The kinds of index: from a position to the few pages that a lookup reads.
+//! The kinds of index: each maps a position to the few pages that a lookup reads.
 //!
-//! Beside the index a file may have a filter (`filter.rs`), which says of most absent keys that they are absent.
+//! In addition a file may have a filter (`filter.rs`), which recognizes most absent keys.
 //!
-//! Each kind is a section of 64-bit words behind the data. [`Index`] says how one is made; [`LoadedIndex`] is one that
-//! was opened, its words in memory or mapped. A kind gives pages, or ranks (the numbers of records). Ranks become pages
-//! by arithmetic where records have one size, else by a second section.
+//! Each kind is a section of 64-bit words after the data. [`Index`] has the options for making one; [`LoadedIndex`] is
+//! an open one, its words in memory or mapped. A kind returns pages, or ranks (the numbers of records). Ranks are
+//! converted to pages by arithmetic if records have one size, otherwise with a second section.
 //!
-//! | kind | gives | bits | source |
+//! | kind | returns | bits | source |
 //! |---|---|---|---|
 //! | `page` | pages | 6.2 a page | PaCHash: Kurpicz, Lehmann & Sanders 2023 |
 //! | `trie` | the rank, or the block of ranks | 2.5 a key, or less | Lim, Andersen & Kaminsky 2013 |
@@ -32,9 +32,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use trie::{PageShape, Trie, TrieOptions};
 
-/// The index of a dictionary, and how it is made.
+/// The kind of a dictionary's index and its options.
 ///
-/// With every index a lookup is one read of the data; without one (`None`) it is several.
+/// With any index a lookup is one read of the data; without one (`None`) it is several.
 ///
 /// # Examples
 /// ```
@@ -47,31 +47,32 @@ use trie::{PageShape, Trie, TrieOptions};
 pub enum Index {
     /// Which pages can hold a hash: about 6.2 bits a page, for records of any sizes.
     Page {
-        /// Twice as many cost one more bit a page, and lookups read fewer pages without the key.
+        /// Doubling it costs one more bit per page, and lookups then read fewer pages that do not have the key.
         bins_per_page: u32,
     },
     /// Entropy-coded tries: the rank of a key in 2.5 bits.
     Trie {
-        /// Keys a virtual bucket on average, the paper's *g*: a power of two.
+        /// Average number of keys per virtual bucket, the paper's *g*: a power of two.
         bucket_keys: u32,
-        /// The largest trie that is coded by Huffman's method, in keys; larger ones use Elias' gamma code. The paper's
-        /// *hmax*.
+        /// The number of keys up to which a trie is coded with Huffman's method; larger ones use Elias' gamma code. The
+        /// paper's *hmax*.
         huffman_max: u32,
-        /// The smallest trie, in keys, that stores where its right half begins: 0 for none, as in the paper, or 32 and
-        /// more.
+        /// The number of keys from which a trie stores where its right half begins: 0 for never, as in the paper, or at
+        /// least 32.
         skip_min: u32,
-        /// 1: the index gives the rank of a key. Above 1: the block of this many keys, in fewer bits (the paper's
-        /// *sparse index*). 0: the page, where records have one size and fit in it; else as 1.
+        /// 1: the index returns the rank of a key. Above 1: it returns the block of this many keys, in fewer bits (the
+        /// paper's *sparse index*). 0: it returns the page if records have one size and fit in a page; otherwise as for
+        /// 1.
         block_items: u32,
     },
-    /// Chunks of keys that give up hash order inside: the rank in 1.5 to 1.9 bits.
+    /// Chunks of keys without hash order inside: the rank in 1.5 to 1.9 bits.
     ///
-    /// The records of a chunk are in memory together while it is built, and lie in an order of its own.
+    /// The records of a chunk are in memory together during the build, and are stored in the chunk's own order.
     Chunk {
-        /// Fewer bits against a longer build.
+        /// Trades a longer build for fewer bits.
         effort: Effort,
     },
-    /// No index: the pages are searched. Several reads a lookup.
+    /// No index: the pages are searched. Several reads per lookup.
     None,
 }
 
@@ -81,8 +82,9 @@ impl Index {
         Index::Page { bins_per_page: page::BINS_PER_PAGE }
     }
 
-    /// Tries of 256 keys a bucket, Huffman codes up to 64, as in the paper's evaluation, and skip pointers from 64 keys
-    /// on: 2.64 bits a key. Without pointers (`skip_min: 0`, the paper's) it is 2.51, and lookups are slower.
+    /// Tries of 256 keys per bucket, Huffman codes up to 64, as in the paper's evaluation, and skip pointers from 64
+    /// keys on: 2.64 bits per key. Without pointers (`skip_min: 0`, as in the paper) it is 2.51, and lookups are
+    /// slower.
     pub fn trie() -> Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items: 1 }
     }
@@ -92,8 +94,9 @@ impl Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items }
     }
 
-    /// The paper's sparse index for blocks that are the pages, with skip pointers: for 255 records a page 0.25 bits a
-    /// key, and one page read but where a record is cut. For records of several sizes it is [`trie`](Self::trie).
+    /// The paper's sparse index with the pages as blocks, with skip pointers: for 255 records per page 0.25 bits per
+    /// key, and one page read unless a record crosses a page border. For records of several sizes it is
+    /// [`trie`](Self::trie).
     pub fn trie_of_pages() -> Index {
         Index::trie_sparse(0)
     }
@@ -103,7 +106,7 @@ impl Index {
         Index::Chunk { effort: Effort::Balanced }
     }
 
-    /// Its name, which the command line uses too.
+    /// Its name, as used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Index::Page { .. } => "page",
@@ -114,7 +117,8 @@ impl Index {
         }
     }
 
-    /// The options of its tries, if it has tries, over records that lie in pages like this; `None`: of several sizes.
+    /// The options of its tries, if it has tries, for records in pages of shape `page`; `None` if records have several
+    /// sizes.
     pub(crate) fn trie_options(self, page: Option<PageShape>) -> Option<TrieOptions> {
         match self {
             Index::Trie { bucket_keys, huffman_max, skip_min, block_items } => {
@@ -129,11 +133,11 @@ impl Index {
     /// The options of its chunks; the defaults if it has none.
     pub(crate) fn chunk_options(self) -> ChunkOptions {
         let effort = if let Index::Chunk { effort } = self { effort } else { Effort::Balanced };
-        // Larger chunks only pay where the search takes its time: the test `figures` of chunks.
+        // Larger chunks pay off only with the long search: see the test `figures` of chunks.
         ChunkOptions { chunk_keys: if effort == Effort::Small { 1024 } else { 512 }, effort }
     }
 
-    /// Refuses numbers out of range.
+    /// Checks that the numbers are in range.
     pub(crate) fn check(self) -> Result<(), String> {
         match self {
             Index::Page { bins_per_page: 1..=1024 } | Index::Chunk { .. } | Index::None => Ok(()),
@@ -142,7 +146,7 @@ impl Index {
         }
     }
 
-    /// The order of records that goes with it.
+    /// The order of records that this index requires.
     pub(crate) fn order(self) -> Order {
         match self {
             Index::Page { .. } | Index::Trie { .. } | Index::None => Order::Hash,
@@ -150,7 +154,7 @@ impl Index {
         }
     }
 
-    /// Whether it gives ranks.
+    /// Whether it returns ranks.
     pub(crate) fn gives_ranks(self) -> bool {
         matches!(self, Index::Trie { .. } | Index::Chunk { .. })
     }
@@ -173,8 +177,8 @@ impl Words {
     pub fn get(&self) -> &[u64] {
         match self {
             Words::Loaded(words) => words,
-            // Sections begin at multiples of 4096 in a mapping, which begins at one; else there are none, and nothing
-            // is found.
+            // Sections begin at multiples of 4096 in a mapping that is itself aligned; otherwise there are no words,
+            // and nothing is found.
             Words::Viewed { view, bytes } => bytemuck::try_cast_slice(&view.bytes()[bytes.clone()]).unwrap_or_default(),
         }
     }
@@ -187,12 +191,12 @@ impl Words {
     }
 }
 
-/// Where the record of a position can be.
+/// Where the record of a position may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Candidates {
     Pages(Located),
     Ranks(Range<u64>),
-    /// No index says it: search.
+    /// There is no index: search.
     Anywhere,
 }
 
@@ -240,8 +244,8 @@ impl LoadedIndex {
         }
     }
 
-    /// [`candidates`](Self::candidates) of many, passed to `each` in order: waits for memory for several at once. Ends
-    /// with the first error that `each` gives.
+    /// Passes the [`candidates`](Self::candidates) of many positions to `each` in order; their memory accesses overlap.
+    /// Ends with the first error that `each` returns.
     pub fn candidates_of(&self, positions: &[u64], mut each: impl FnMut(Candidates) -> Result<()>) -> Result<()> {
         let mut found = Vec::new();
         match self {
@@ -255,7 +259,7 @@ impl LoadedIndex {
         found.into_iter().try_for_each(|ranks| each(Candidates::Ranks(ranks)))
     }
 
-    /// Recomputes what follows from the rest of the words, and names what differs: damage that lookups have not met.
+    /// Recomputes what is derived from other words, and names any difference: damage that lookups have not noticed.
     pub fn check(&self) -> Result<(), String> {
         match self {
             LoadedIndex::Page(index, words) => index.check(words.get()),
@@ -263,7 +267,7 @@ impl LoadedIndex {
         }
     }
 
-    /// The ranks of the chunk that has `rank`; `None` where records lie in hash order.
+    /// The ranks of the chunk that contains `rank`; `None` if records are in hash order.
     pub fn group(&self, rank: u64) -> Option<Range<u64>> {
         match self {
             LoadedIndex::Chunk(index, _) if rank < index.pairs() => Some(index.ranks(index.chunk_of_rank(rank))),
@@ -271,7 +275,7 @@ impl LoadedIndex {
         }
     }
 
-    /// Its name, which the command line uses too.
+    /// Its name, as used on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             LoadedIndex::Page(..) => "page",
@@ -282,7 +286,7 @@ impl LoadedIndex {
         }
     }
 
-    /// The options that give an index like this one, as far as the file records them.
+    /// The options that make an index like this one, as far as the file records them.
     pub fn kind(&self) -> Index {
         match self {
             LoadedIndex::Page(index, _) => Index::Page { bins_per_page: index.bins_per_page() },
@@ -295,7 +299,7 @@ impl LoadedIndex {
         }
     }
 
-    /// Its own figures, a name and a number each.
+    /// Figures of this kind of index, as names and numbers.
     pub fn details(&self) -> Vec<(&'static str, f64)> {
         match self {
             LoadedIndex::Page(index, words) => {
@@ -336,13 +340,13 @@ impl LoadedIndex {
     }
 }
 
-/// A page index for just these pages.
+/// Opens a page index, which must be for exactly this many pages.
 pub(crate) fn open_pages(words: &Words, pages: u64) -> Result<PageIndex, String> {
     let index = PageIndex::open(words.get())?;
     if index.pages() == pages { Ok(index) } else { Err(format!("an index of {} pages for {pages}", index.pages())) }
 }
 
-/// A filter for no more keys than these pairs.
+/// Opens a filter, which must be for no more keys than these pairs.
 pub(crate) fn open_filter(words: &Words, pairs: u64) -> Result<Filter, String> {
     let filter = Filter::open(words.get())?;
     if filter.keys() <= pairs { Ok(filter) } else { Err(format!("a filter of {} keys for {pairs}", filter.keys())) }

@@ -1,14 +1,14 @@
-//! Which pages of a mapped file have been compared with their checksums: a bit a page, which threads share.
+//! Which pages of a mapped file have been compared with their checksums: one bit per page, shared by threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The pages that have been compared and were right. A clone is the same set.
+/// The pages that have been compared and were correct. A clone shares the set.
 #[derive(Clone, Default)]
 pub(crate) struct Checked(Arc<[AtomicU64]>);
 
 impl Checked {
-    /// None of `count` pages. The default has no bits, for pages that are compared each time they are read.
+    /// An empty set for `count` pages. The default has no bits, for pages that are compared each time they are read.
     pub fn none_of(count: u64) -> Self {
         let words = usize::try_from(count.div_ceil(64)).expect("a window has all pages");
         Checked((0..words).map(|_| AtomicU64::default()).collect())

@@ -1,11 +1,11 @@
-//! One dictionary file, open for reading: header, footer and index in memory, data read as it is asked for.
+//! One dictionary file, open for reading: header, footer and index are in memory, data is read on demand.
 //!
 //! ```text
 //! get(key)   hash -> position -> index (pages, or ranks and from them pages) -> one read -> search -> value
 //! ```
 //!
-//! Nothing here changes after the open, so any number of threads use one without waiting for each other.
-//! Not here: the search within what was read (`search.rs`), many files as one (`shards.rs`).
+//! Nothing here changes after opening, so threads share a file without waiting for each other.
+//! Not here: the search within what was read (`search.rs`), several files as one (`shards/`).
 
 use super::in_place::{self, InPlace};
 use super::pages::{Pages, Piece, Scratch, Stream};
@@ -29,27 +29,27 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A lookup that would read more pages than this goes through them piece by piece instead.
+/// A lookup that would read more pages than this reads them piece by piece instead.
 pub(super) const PAGES_AT_ONCE_MAX: u64 = 64;
 
-/// How a dictionary is read.
+/// Options for reading a dictionary.
 #[derive(Clone, Default)]
 pub(crate) struct Access {
-    /// Data through a window instead of by `pread`; where that pays, if it is not said.
+    /// Reads data through a window instead of with `pread`. `None`: if that is faster.
     pub map_data: Option<bool>,
-    /// The index from a mapping instead of loaded.
+    /// Uses the index from a mapping instead of loading it.
     pub map_index: bool,
-    /// The function of a dictionary that was built with the user's own.
+    /// The hash function, for a dictionary that was built with the user's own.
     pub hash: Option<HashFunction>,
 }
 
-/// What a lookup does with the value that it finds.
+/// What a lookup does with the value it finds.
 pub(crate) enum Wanted<'v> {
-    /// Nothing: only whether there is one.
+    /// Nothing: only presence is of interest.
     Presence,
-    /// It replaces what is in the vector.
+    /// Replaces the content of the vector with the value.
     Value(&'v mut Vec<u8>),
-    /// As much of it as fits goes to the start of the buffer, and its length to the number.
+    /// Copies as much of it as fits to the start of the buffer, and sets the number to its length.
     Copy(&'v mut [u8], &'v mut usize),
 }
 
@@ -70,7 +70,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Where a key can be, as an index says.
+/// Where a key may be according to an index.
 pub(crate) struct Sought<'k> {
     pub pages: Range<u64>,
     at: At,
@@ -90,7 +90,7 @@ pub(crate) struct DictionaryFile {
     pub hash: HashFunction,
     pub pages: Pages,
     pub index: LoadedIndex,
-    /// From ranks to pages, where records have no one size.
+    /// Maps ranks to pages if records have several sizes.
     ranks: Option<(PageIndex, Words)>,
     filter: Option<(Filter, Words)>,
     file: Arc<dyn File>,
@@ -110,7 +110,7 @@ impl DictionaryFile {
         Self::with_header(path, file, header, access)
     }
 
-    /// The file at `path` as one with this header, which may not be written yet.
+    /// Opens the file at `path` with this header, which may not have been written yet.
     pub fn with_header(
         path: &Path,
         file: Arc<dyn File>,
@@ -136,7 +136,7 @@ impl DictionaryFile {
         if mapped && pays {
             pages.read_rest();
         }
-        // The record that brings a block to its bytes may be the longest.
+        // The record that completes a block may be the longest.
         let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
         let format = RecordFormat {
             layout: header.layout,
@@ -171,7 +171,7 @@ impl DictionaryFile {
         self.footer == other.footer && self.header.hash_check == other.header.hash_check
     }
 
-    /// Gives what is `wanted` of the value of `key`; whether there is one.
+    /// Looks up `key` and passes its value to `wanted`. Returns whether the key is present.
     pub fn find(&self, key: &[u8], wanted: &mut Wanted<'_>) -> Result<bool> {
         if self.has_no_key_of(key.len()) {
             return Ok(false);
@@ -183,7 +183,7 @@ impl DictionaryFile {
         self.find_at(position, key, wanted)
     }
 
-    /// [`find`](Self::find) where the filter has been asked. A call of its own, as most absent keys do not come here.
+    /// [`find`](Self::find) after the filter. A separate function, as most absent keys do not get here.
     #[inline(never)]
     fn find_at(&self, position: u64, key: &[u8], wanted: &mut Wanted<'_>) -> Result<bool> {
         let candidates = self.index.candidates(position);
@@ -191,7 +191,7 @@ impl DictionaryFile {
         self.give(&sought, self.find_in_place(&sought), wanted)
     }
 
-    /// Whether all keys have other lengths. Then nothing needs to be read.
+    /// Whether no key has this length. Then nothing needs to be read.
     #[inline]
     pub fn has_no_key_of(&self, len: usize) -> bool {
         let (shortest, longest) = self.footer.key_len;
@@ -203,13 +203,13 @@ impl DictionaryFile {
         linear::Position::of(self.hash.hash_inlined(key)).0
     }
 
-    /// Whether the filter lets a lookup of `position` go on; always without one.
+    /// Whether the filter allows that `position` is present; always true without a filter.
     #[inline]
     pub fn may_have(&self, position: u64) -> bool {
         self.filter.as_ref().is_none_or(|(filter, words)| filter.may_have(words.get(), position))
     }
 
-    /// Where to look, as the index says.
+    /// The pages and bytes in which to search, according to the index.
     #[inline]
     pub fn sought<'k>(&self, candidates: Candidates, mut query: Query<'k>) -> Result<Sought<'k>> {
         let bytes = self.format.record_bytes;
@@ -240,7 +240,7 @@ impl DictionaryFile {
         Ok(Sought { pages, at, query })
     }
 
-    /// Looks in pages that are ready.
+    /// Searches pages that are ready.
     #[inline]
     pub fn find_in_place(&self, sought: &Sought<'_>) -> InPlace {
         if self.format.compression != Compression::None {
@@ -249,8 +249,8 @@ impl DictionaryFile {
         in_place::find(&self.pages, &self.format, &sought.pages, &sought.at, &sought.query)
     }
 
-    /// Makes the place where the record is expected more exact by what lies there, and begins to bring the records
-    /// around the new one into the processor's cache.
+    /// Improves the expected location of the record with the position of the record found there, and prefetches the
+    /// records around the new location into the processor's cache.
     #[inline]
     pub fn approach(&self, sought: &mut Sought<'_>) {
         if let At::Spot(spot) = &mut sought.at {
@@ -258,8 +258,7 @@ impl DictionaryFile {
         }
     }
 
-    /// Begins to bring what a lookup looks at first into the processor's cache. Does nothing where pages are not
-    /// mapped.
+    /// Prefetches what a lookup accesses first into the processor's cache. Does nothing if pages are not mapped.
     #[inline]
     pub fn touch(&self, sought: &Sought<'_>) {
         let Sought { pages, at, query } = sought;
@@ -277,7 +276,7 @@ impl DictionaryFile {
         }
     }
 
-    /// [`touch`](Self::touch) for what a lookup looks at next: records of varying size.
+    /// Like [`touch`](Self::touch), for what a lookup accesses next: records of varying size.
     #[inline]
     pub fn touch_records(&self, sought: &Sought<'_>) {
         if self.format.layout == Layout::Varied && self.format.compression == Compression::None {
@@ -285,7 +284,7 @@ impl DictionaryFile {
         }
     }
 
-    /// Gives what was `found` in place, or what is found elsewhere.
+    /// Passes on what was `found` in place, or searches elsewhere.
     #[inline]
     pub fn give(&self, sought: &Sought<'_>, found: InPlace, wanted: &mut Wanted<'_>) -> Result<bool> {
         match self.give_found(sought, found, wanted) {
@@ -312,7 +311,7 @@ impl DictionaryFile {
         }
     }
 
-    /// Looks in pages that are not ready, and in those that cannot be searched in place.
+    /// Searches pages that are not ready, and those that cannot be searched in place.
     fn find_elsewhere(&self, sought: &Sought<'_>, wanted: &mut Wanted<'_>) -> Result<bool> {
         let Sought { pages, at, query } = sought;
         if pages.end - pages.start > PAGES_AT_ONCE_MAX {
@@ -325,7 +324,7 @@ impl DictionaryFile {
             {
                 return Ok(found);
             }
-            // Taken out, so that the piece can borrow the rest.
+            // Taken out so that the piece can borrow the rest of `scratch`.
             let mut raw = std::mem::take(&mut scratch.raw);
             let mut piece = self.pages.piece(pages.clone(), scratch)?;
             let in_piece = |at: u64| (at - piece.offset) as usize;
@@ -341,8 +340,8 @@ impl DictionaryFile {
         })
     }
 
-    /// The value of the record that begins at the start of `range` of the stream, if it has `key` and lies wholly
-    /// within. Its key is read first, as its value may be long.
+    /// The value of the record that begins at the start of `range` of the stream, if it has `key` and lies entirely
+    /// within `range`. The key is read first, as the value may be long.
     fn value_at<'s>(&self, stream: &'s mut Stream<'_>, range: Range<u64>, key: &[u8]) -> Result<Option<&'s [u8]>> {
         let bytes = stream.some(range.start, record::HEAD_BYTES_MAX as u64)?;
         let Some((head, key_len, value_len)) = record::lengths(self.header.layout, bytes) else { return Ok(None) };
@@ -355,7 +354,7 @@ impl DictionaryFile {
         stream.bytes(value_at..end).map(Some)
     }
 
-    /// Which pages to read; `None` if the index does not know.
+    /// The pages to read; `None` if there is no index to tell.
     pub(super) fn pages_of(&self, candidates: Candidates) -> Option<Range<u64>> {
         let pages = match candidates {
             Candidates::Pages(located) => located.pages,
@@ -365,19 +364,19 @@ impl DictionaryFile {
         Some(self.within(pages))
     }
 
-    /// Those of `pages` that there are. What an index says is not trusted.
+    /// The pages of `pages` that exist. The index is not trusted.
     #[inline]
     fn within(&self, pages: Range<u64>) -> Range<u64> {
         let end = pages.end.min(self.pages.count());
         pages.start.min(end)..end
     }
 
-    /// Whether the index leads a lookup of `position` to the record of rank `rank`, whose cell is `cell` of the stream.
+    /// Whether the index leads a lookup of `position` to the record of rank `rank`, whose cell is `cell` in the stream.
     pub fn leads_to(&self, position: u64, rank: u64, cell: &Range<u64>) -> bool {
         self.ranks_led_to(position, cell).contains(&rank)
     }
 
-    /// The ranks for which the index leads a lookup of `position` to the record whose cell is `cell` of the stream.
+    /// The ranks for which the index leads a lookup of `position` to the record whose cell is `cell` in the stream.
     pub fn ranks_led_to(&self, position: u64, cell: &Range<u64>) -> Range<u64> {
         let candidates = self.index.candidates(position);
         let ranks = if let Candidates::Ranks(ranks) = &candidates { ranks.clone() } else { 0..u64::MAX };
@@ -386,7 +385,7 @@ impl DictionaryFile {
         if led { ranks } else { 0..0 }
     }
 
-    /// The size of all records in the stream, if they have one.
+    /// The size of all records in the stream, if they have the same size.
     pub fn record_bytes(&self) -> Option<u64> {
         if self.format.compression == Compression::None { self.header.layout.record_bytes() } else { None }
     }
@@ -413,7 +412,7 @@ impl DictionaryFile {
         pages.start * body..(pages.end * body).min(self.pages.stream_bytes())
     }
 
-    /// Looks at the cells that begin in `range` of the stream one by one: for cells of many pages.
+    /// Examines the cells that begin in `range` of the stream one by one: for cells of many pages.
     fn find_in_stream(&self, range: &Range<u64>, query: Query<'_>, wanted: &mut Wanted<'_>) -> Result<bool> {
         let mut scratch = Scratch::default();
         let Some(mut at) = self.first_cell(range, &mut scratch)? else { return Ok(false) };
@@ -423,7 +422,7 @@ impl DictionaryFile {
             let found = match cell.kind {
                 CellKind::Record { .. } => self.value_at(&mut stream, at..at + cell.bytes, query.key)?,
                 CellKind::Block(block) if self.format.ordered && block.position > query.position => return Ok(false),
-                // A long record, which is not read to see that it is another.
+                // A long record with another position, which is skipped without reading it.
                 CellKind::Block(block) if block.records == 1 && block.position != query.position => None,
                 CellKind::Block(_) => {
                     let bytes = stream.bytes(at..at + cell.bytes)?;
@@ -441,7 +440,7 @@ impl DictionaryFile {
         Ok(false)
     }
 
-    /// Where the first cell begins that does so in `range` of the stream.
+    /// Where the first cell that begins in `range` of the stream begins.
     pub fn first_cell(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<Option<u64>> {
         if let Some(bytes) = self.record_bytes() {
             return Ok(Some(range.start.next_multiple_of(bytes)).filter(|at| at + bytes <= range.end));
@@ -480,8 +479,8 @@ impl DictionaryFile {
         self.pages.damaged(at / self.pages.body_bytes(), what)
     }
 
-    /// Without an index: the part of the stream that can hold what is sought, by interpolation between the pages' first
-    /// positions. It begins with a cell.
+    /// Without an index: the part of the stream that can hold the record, found by interpolation between the first
+    /// positions of pages. It starts with a cell.
     pub fn narrow(&self, query: Query<'_>) -> Result<Range<u64>> {
         let mut range = 0..self.pages.stream_bytes();
         let count = self.pages.count();
@@ -490,7 +489,7 @@ impl DictionaryFile {
         }
         let mut stream = Stream::new(&self.pages, 0);
         let mut scratch = Scratch::default();
-        // Page 0 is taken to begin before what is sought.
+        // Page 0 is assumed to begin before the record.
         let gap = (u64::MAX / count).max(1);
         let mut search = Interpolation::new(1..count, query.position / gap, gap, 0);
         while !search.range().is_empty() {
@@ -500,7 +499,7 @@ impl DictionaryFile {
             };
             let position = self.cell_position(&mut stream, at)?;
             search.saw(position, query.position);
-            // Equal ones may lie before and after.
+            // Records of equal position may be before and after it.
             if position < query.position {
                 range.start = range.start.max(at);
             } else if position > query.position {
@@ -510,7 +509,7 @@ impl DictionaryFile {
         Ok(range)
     }
 
-    /// Where a cell begins near the start of page `page`, if one does.
+    /// The start of a cell near the start of page `page`, if one begins there.
     fn cell_near(&self, page: u64, scratch: &mut Scratch) -> Result<Option<u64>> {
         if let Some(bytes) = self.record_bytes() {
             let at = (page * self.pages.body_bytes()).next_multiple_of(bytes);
@@ -527,13 +526,13 @@ impl DictionaryFile {
         })
     }
 
-    /// What is wrong with the indexes by themselves.
+    /// Describes faults of the indexes that can be found without the records.
     pub fn check_indexes(&self) -> std::result::Result<(), String> {
         self.index.check()?;
         self.ranks.as_ref().map_or(Ok(()), |(index, words)| index.check(words.get()))
     }
 
-    /// Describes each piece of padding that is not all zeros: behind the header, the stream, the data and each section.
+    /// Describes each piece of padding that is not all zeros: after the header, the stream, the data and each section.
     pub fn padding_faults(&self) -> Result<Vec<String>> {
         let page_bytes = self.header.page_bytes;
         let file_bytes = self.file_bytes()?;
@@ -546,7 +545,7 @@ impl DictionaryFile {
         checked.filter_map(Result::transpose).collect()
     }
 
-    /// Begins to bring what [`may_have`](Self::may_have) will look at into the processor's cache.
+    /// Prefetches what [`may_have`](Self::may_have) will read into the processor's cache.
     #[inline]
     pub fn touch_filter(&self, position: u64) {
         let Some((filter, words)) = &self.filter else { return };
@@ -556,7 +555,7 @@ impl DictionaryFile {
         std::hint::black_box(sum);
     }
 
-    /// Bits of the filter's fingerprints, its bytes, and its keys, if it has one.
+    /// The filter's fingerprint size, its bytes and its number of keys, if there is a filter.
     pub fn filter(&self) -> Option<(FilterBits, u64, u64)> {
         self.filter.as_ref().map(|(filter, words)| (filter.bits(), words.bytes(), filter.keys()))
     }
@@ -573,7 +572,7 @@ impl DictionaryFile {
 /// A cell of the stream.
 pub(crate) struct Cell {
     pub kind: CellKind,
-    /// All of it, lengths or head included.
+    /// The length of the cell, including lengths or head.
     pub bytes: u64,
 }
 
@@ -595,14 +594,14 @@ fn map(path: &Path, file: &dyn File, file_bytes: u64) -> Result<Option<Arc<dyn V
     }
 }
 
-/// The sections of a file, to be opened.
+/// The sections of a file that is being opened.
 struct Sections<'s> {
     path: &'s Path,
     file: &'s dyn File,
     view: Option<Arc<dyn View>>,
 }
 
-/// What the sections are.
+/// The content of the sections.
 struct Indexes {
     index: LoadedIndex,
     ranks: Option<(PageIndex, Words)>,

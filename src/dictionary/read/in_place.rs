@@ -1,7 +1,7 @@
-//! A key in pages that are mapped and checked, without a copy of them.
+//! Searches for a key in pages that are mapped and checked, without copying them.
 //!
-//! Keys are compared where they lie, and only the value is copied, once, to the caller. What is not found here because
-//! the window failed, or because a guess was wrong, `file.rs` seeks in pages that are copied or read.
+//! Keys are compared in the mapping, and only the value is copied, once, to the caller. If the window has failed, or a
+//! guess was wrong, `file.rs` searches in pages that are copied or read.
 
 use super::mapped::{Mapped, Place};
 use super::pages::Pages;
@@ -9,24 +9,24 @@ use super::search::{self, At, Query, RecordFormat, Spot};
 use crate::dictionary::format::layout::Layout;
 use std::ops::Range;
 
-/// What a search in place came to.
+/// The result of an in-place search.
 pub(crate) enum InPlace {
-    /// Where the value is, and its bytes.
+    /// The location and the length of the value.
     Value(Place, u64),
     Absent,
-    /// Pages have to be copied or read.
+    /// The pages must be copied or read.
     Elsewhere,
 }
 
-/// Looks around where a record is expected before all of its page is searched; one is nearly always enough.
+/// The most guesses near the expected location before the whole page is searched; one is nearly always enough.
 const GUESSES_MAX: usize = 4;
 
-/// What a record is.
+/// The result of comparing a record.
 enum Seen {
     Sought(InPlace),
-    /// Another, of so many bytes.
+    /// Another record, of this many bytes.
     Another(u64),
-    /// The pages end before its lengths do.
+    /// The pages end before the record's lengths do.
     CutOff,
 }
 
@@ -37,7 +37,7 @@ struct Search<'s> {
     query: &'s Query<'s>,
 }
 
-/// Looks for the key of `query` in `range`, if these pages are ready. Records are not compressed.
+/// Searches for the key of `query` in `range`, if these pages are ready. Records are not compressed.
 #[inline]
 pub(crate) fn find(pages: &Pages, format: &RecordFormat, range: &Range<u64>, at: &At, query: &Query<'_>) -> InPlace {
     let Some(mapped) = pages.mapped(range).filter(|_| pages.are_ready(range)) else {
@@ -54,7 +54,7 @@ pub(crate) fn find(pages: &Pages, format: &RecordFormat, range: &Range<u64>, at:
     found.unwrap_or(InPlace::Elsewhere)
 }
 
-/// Begins to bring the records, of varying size, that [`find`] looks at first into the processor's cache.
+/// Prefetches the records, of varying size, that [`find`] compares first into the processor's cache.
 #[inline]
 pub(crate) fn touch(pages: &Pages, format: &RecordFormat, range: &Range<u64>, query: &Query<'_>) {
     if let Some(mapped) = pages.mapped(range)
@@ -65,8 +65,8 @@ pub(crate) fn touch(pages: &Pages, format: &RecordFormat, range: &Range<u64>, qu
     }
 }
 
-/// Corrects `spot` by the position of the record that is there, and begins to bring the records around the new place
-/// into the processor's cache. Does nothing where `range` is not ready.
+/// Corrects `spot` with the position of the record found there, and prefetches the records around the new location into
+/// the processor's cache. Does nothing if `range` is not ready.
 #[inline]
 pub(crate) fn approach(pages: &Pages, format: &RecordFormat, range: &Range<u64>, spot: &mut Spot, query: &Query<'_>) {
     if spot.count == 0 || !pages.are_ready(range) {
@@ -83,7 +83,7 @@ pub(crate) fn approach(pages: &Pages, format: &RecordFormat, range: &Range<u64>,
 }
 
 impl Search<'_> {
-    /// Among the `named` records of one size.
+    /// Searches the `named` records, which have one size.
     #[inline]
     fn among_named(&self, page: u64, named: &Range<u64>) -> Option<InPlace> {
         let (mapped, key, bytes) = (&self.mapped, self.query.key, self.format.record_bytes);
@@ -95,20 +95,20 @@ impl Search<'_> {
         Some(found.map_or(InPlace::Absent, |record| self.value_of(record)))
     }
 
-    /// The value of the record of one size at `record`, which has the key.
+    /// The value of the record of one size at `record`, whose key is the one sought.
     #[inline]
     fn value_of(&self, record: Place) -> InPlace {
         let key_len = self.query.key.len() as u64;
         InPlace::Value(self.mapped.forward(record, key_len), self.format.record_bytes - key_len)
     }
 
-    /// Where record `number` of those of one size is that begin in `page` and those behind it.
+    /// The location of record `number`, counting the records of one size from the first that begins in `page`.
     #[inline]
     fn place(&self, page: u64, spot: &Spot, number: u64) -> Place {
         self.mapped.forward(Place { page, within: 0 }, u64::from(spot.first) + number * self.format.record_bytes)
     }
 
-    /// Among records of one size that begin in `page` or behind it: those around `spot`.
+    /// Searches the records of one size from the first that begins in `page`: those around `spot`.
     #[inline]
     fn around(&self, page: u64, spot: &Spot) -> Option<InPlace> {
         let count = u64::from(spot.count);
@@ -123,14 +123,14 @@ impl Search<'_> {
         self.farther_around(page, spot, near)
     }
 
-    /// [`around`](Self::around), once no record with a number in `near` has the key.
+    /// Continues [`around`](Self::around) when no record with a number in `near` has the key.
     #[inline(never)]
     fn farther_around(&self, page: u64, spot: &Spot, near: Range<u64>) -> Option<InPlace> {
         let (sought, count, key_len) = (self.query.position, u64::from(spot.count), self.query.key.len() as u64);
         let position = |number: u64| self.position_of_key(self.place(page, spot, number), key_len);
         let mut near = near;
         for _ in 0..GUESSES_MAX {
-            // Records with the position may be on both sides of one that has it.
+            // Records with the position may be on both sides of a record that has it.
             let guess = match (near.start > 0).then(|| position(near.start)) {
                 Some(None) => return None,
                 Some(Some(before)) if before == sought => return None,
@@ -152,7 +152,7 @@ impl Search<'_> {
         None
     }
 
-    /// Among records of varying size: those that begin in `range` and lie wholly in it.
+    /// Searches the records of varying size that begin in `range` and lie entirely in it.
     #[inline(never)]
     fn among_varied(&self, range: &Range<u64>) -> Option<InPlace> {
         let mapped = &self.mapped;
@@ -182,8 +182,8 @@ impl Search<'_> {
         Some(InPlace::Absent)
     }
 
-    /// Begins to bring the part of the pages that likely has the record into the processor's cache, while the head of
-    /// the first, which says where records begin, is still on its way.
+    /// Prefetches the part of the pages that probably contains the record into the processor's cache, while the head of
+    /// the first page, which tells where records begin, is still being loaded.
     #[inline]
     fn touch_likely(&self, range: &Range<u64>) {
         if self.format.likely_bytes > 0
@@ -211,11 +211,12 @@ impl Search<'_> {
         Some(Seen::Another(bytes))
     }
 
-    /// Which of the few `starts` of the first page in `range` is likely that of the record, where the index says how
-    /// far into the page it is expected.
+    /// Which of the few `starts` of the first page in `range` is probably that of the record, if the index knows how
+    /// far into the page the record is expected.
     ///
-    /// Of two pages it is the last: a lookup gets two nearly always because its record lies across them. In one page
-    /// it is among the others, and as many of them are expected before it as the part of the page before it.
+    /// With two pages it is the last start: a lookup gets two pages nearly always because its record crosses their
+    /// border. With one page it is one of the others, chosen in proportion to how far into the page the record is
+    /// expected.
     #[inline]
     fn expected_start(&self, range: &Range<u64>, starts: &[u16]) -> Option<u16> {
         let expected = self.query.expected.filter(|_| starts.len() <= search::FEW_STARTS)?;
@@ -225,7 +226,8 @@ impl Search<'_> {
         starts.get(number).copied()
     }
 
-    /// From which place in `page` on, and up to which byte of its body, records that begin in it can have the position.
+    /// The range in `page` in which records with the position can begin: its first location, and the byte of the body
+    /// at which it ends.
     #[inline]
     fn between(&self, page: u64, starts: &[u16]) -> Option<Option<(Place, u64)>> {
         let body = self.mapped.body();
@@ -234,14 +236,14 @@ impl Search<'_> {
         if !self.format.ordered || starts.len() <= search::FEW_STARTS {
             return Some(Some((at(*first), body)));
         }
-        // Those before `from` have smaller positions, those from `to` on larger ones.
+        // Records before `from` have smaller positions, those from `to` on have larger ones.
         let (mut from, mut behind, mut to) = (0, starts.len(), starts.len());
         while from < behind {
             let middle = from + (behind - from) / 2;
             match self.position(at(starts[middle]))? {
                 Some(position) if position < self.query.position => from = middle + 1,
                 Some(position) if position > self.query.position => (behind, to) = (middle, middle),
-                // One that is cut off is the last.
+                // If a record is cut off, it is the last one.
                 _ => behind = middle,
             }
         }
@@ -284,8 +286,8 @@ impl Search<'_> {
     }
 }
 
-/// Begins to bring the beginnings of the records at `starts` of `page` into the processor's cache, then the rest of the
-/// one that is `expected`.
+/// Prefetches the first bytes of the records at `starts` of `page` into the processor's cache, then the rest of the one
+/// that is `expected`.
 #[inline]
 fn touch_records(mapped: &Mapped<'_>, page: u64, starts: &[u16], expected: Option<u16>) {
     let place = |start: u16| Place { page, within: start.into() };
@@ -293,7 +295,7 @@ fn touch_records(mapped: &Mapped<'_>, page: u64, starts: &[u16], expected: Optio
         mapped.touch(place(*start), 1);
     }
     if let Some(start) = expected {
-        // The last may reach into the next page, by how much is not known yet.
+        // The last record may extend into the next page; how far is not known yet.
         let next = starts.iter().find(|other| **other > start);
         let end = next.map_or(mapped.body(), |next| u64::from(*next));
         mapped.touch(place(start), end - u64::from(start));

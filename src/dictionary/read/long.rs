@@ -1,8 +1,8 @@
-//! Long values, read some at a time: straight to where they are wanted, so that none is in memory twice.
+//! Long values, read piece by piece directly to their destination, so that none is in memory twice.
 //!
 //! ```text
-//! get     key -> pages of its record; many of them -> cells there, values passed over -> LongValue
-//! walk    a run says where a long value lies (run.rs, `Far`) -> ValueAt
+//! get     key -> pages of its record; if many -> cells there, values skipped -> LongValue
+//! walk    a run has the location of a long value (run.rs, `Far`) -> ValueAt
 //! ```
 //!
 //! Not here: records in a few pages (`search.rs`), long values of a batch (`build/far.rs`).
@@ -15,10 +15,10 @@ use crate::dictionary::run::{FAR_LEN_MIN, Far, Run};
 use crate::error::Result;
 use std::ops::Range;
 
-/// Bytes that are read at once.
+/// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A value that lies in the stream of a file, and may be far larger than memory.
+/// A value in the stream of a file. It may be far larger than memory.
 pub(crate) struct LongValue<'d> {
     file: &'d DictionaryFile,
     at: Range<u64>,
@@ -29,7 +29,7 @@ impl LongValue<'_> {
         (self.at.end - self.at.start) as usize
     }
 
-    /// Calls `take` with its bytes, some at a time, until that gives `false`.
+    /// Calls `take` with the value's bytes, piece by piece, until it returns `false`.
     fn pieces(&self, mut take: impl FnMut(&[u8]) -> bool) -> Result<()> {
         let mut stream = Stream::new(&self.file.pages, 0);
         let mut at = self.at.start;
@@ -43,7 +43,7 @@ impl LongValue<'_> {
         Ok(())
     }
 
-    /// Replaces what is in `value` by it.
+    /// Replaces the content of `value` with this value.
     pub fn read_into(&self, value: &mut Vec<u8>) -> Result<()> {
         value.clear();
         value.reserve_exact(self.len());
@@ -53,7 +53,7 @@ impl LongValue<'_> {
         })
     }
 
-    /// Copies as much of it as fits to the start of `buffer`.
+    /// Copies as much of the value as fits to the start of `buffer`.
     pub fn read_to(&self, buffer: &mut [u8]) -> Result<()> {
         let mut rest = buffer;
         self.pieces(|piece| {
@@ -73,7 +73,7 @@ pub(crate) enum ValueAt<'v> {
 }
 
 impl<'v> ValueAt<'v> {
-    /// The value of record `index` of `run`, which a walk over `file` gave.
+    /// The value of record `index` of `run`, which a walk over `file` returned.
     pub fn of(file: &'v DictionaryFile, run: &'v Run, index: usize) -> Self {
         let record = run.record(index);
         let value = record.value.unwrap_or_default();
@@ -86,7 +86,7 @@ impl<'v> ValueAt<'v> {
         }
     }
 
-    /// Its bytes; those of a long one are read into `long`, whose memory is given back when another is asked for.
+    /// The bytes of the value. A long value is read into `long`, whose old memory is freed first.
     pub fn get(self, long: &'v mut Vec<u8>) -> Result<&'v [u8]> {
         if long.capacity() > 0 {
             *long = Vec::new();
@@ -97,7 +97,7 @@ impl<'v> ValueAt<'v> {
         }
     }
 
-    /// Whether both have the same bytes. Reads long ones side by side, some at a time.
+    /// Whether both have the same bytes. Reads long values in parallel, piece by piece.
     pub fn equals(&self, other: &ValueAt<'_>) -> Result<bool> {
         let (one, other) = match (self, other) {
             (ValueAt::Here(one), ValueAt::Here(other)) => return Ok(one == other),
@@ -145,7 +145,7 @@ impl DictionaryFile {
         self.footer.value_len.1 as usize >= FAR_LEN_MIN
     }
 
-    /// The value of `key`, if it is one to be read some at a time. `None` says nothing else about the key.
+    /// The value of `key` if it must be read piece by piece. `None` does not mean that the key is absent.
     pub fn long_value(&self, key: &[u8]) -> Result<Option<LongValue<'_>>> {
         if !self.has_long_values() || self.has_no_key_of(key.len()) {
             return Ok(None);
@@ -166,7 +166,7 @@ impl DictionaryFile {
         Ok(at.map(|at| LongValue { file: self, at }))
     }
 
-    /// Where the value is that `range` of the stream has, if it is long and not compressed.
+    /// The location of the value of the record in `range` of the stream, if it is long and not compressed.
     fn long_in_stream(&self, range: &Range<u64>, query: Query<'_>) -> Result<Option<Range<u64>>> {
         let Some(mut at) = self.first_cell(range, &mut Scratch::default())? else { return Ok(None) };
         let mut stream = Stream::new(&self.pages, 0);
@@ -191,7 +191,8 @@ impl DictionaryFile {
         Ok(None)
     }
 
-    /// Where the value of the record that begins at the start of `range` is, if the record has `key` and lies within.
+    /// The location of the value of the record that begins at the start of `range`, if it has `key` and lies within
+    /// `range`.
     fn value_place(&self, stream: &mut Stream<'_>, range: Range<u64>, key: &[u8]) -> Result<Option<Range<u64>>> {
         let bytes = stream.some(range.start, record::HEAD_BYTES_MAX as u64)?;
         let Some((head, key_len, value_len)) = record::lengths(self.header.layout, bytes) else { return Ok(None) };

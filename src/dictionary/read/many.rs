@@ -1,12 +1,13 @@
-//! Many lookups at once, in one file or in several: they wait for memory together, and for the disk together.
+//! Many lookups at once, in one file or several, so that their waits for memory and for the disk overlap.
 //!
 //! ```text
-//! keys -> sorted by file -> some at a time: filters -> indexes -> records; each step for all of them before the next
-//!                           where lookups wait for the disk, the next ones' pages are announced to it before
+//! keys -> sorted by file -> batches: filters -> indexes -> records; each step for the whole batch before the next step
+//!                           if lookups wait for the disk, the pages of the next batches are announced to it first
 //! ```
 //!
-//! Whether they wait, nothing says in advance. A lookup that waited begins it. Announced pages come without a wait,
-//! so from then on the system is asked of one page of each batch whether it is in its cache, before it is announced.
+//! It cannot be known in advance whether lookups wait for the disk. A lookup that waited starts the announcements.
+//! Announced pages arrive without a wait, so from then on one page of each batch is probed before it is announced:
+//! whether it is in the system's cache.
 
 use super::file::{DictionaryFile, Sought, Wanted};
 use super::in_place::InPlace;
@@ -19,46 +20,48 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Lookups that are taken together.
+/// Lookups processed together.
 const BATCH: usize = 32;
-/// Where they wait for the disk, and how many such batches are under way at once: 48 to 64 reads.
+/// The same while lookups wait for the disk, and how many such batches are in flight: 48 to 64 reads.
 const BATCH_OF_DISK: usize = 16;
 const BATCHES_OF_DISK: usize = 4;
-/// Keys that are sorted by their files at once, so that lookups taken together share files where there are several.
+/// Keys sorted by file at a time, so that with several files the lookups of a batch share files.
 const SORTED: usize = 4096;
-/// Fewer are where their values may be longer together than this.
+/// Fewer keys are sorted at a time if their values may exceed this in total.
 const SORTED_BYTES: usize = 64 << 20;
-/// Longer values are brought into the processor's cache before they are copied; others are in the line of the key.
+/// Longer values are prefetched before they are copied; shorter ones are usually in the cache line of the key.
 const NEAR_VALUE_BYTES: u32 = 64;
 
-/// A lookup that waits and takes longer waited for the disk.
+/// A lookup that waited and took longer than this waited for the disk.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
-/// And so did some of a batch that takes longer, of which each alone takes one or two microseconds.
+/// Some lookups of a batch that waited and took longer than this waited for the disk, too. Each alone takes one or two
+/// microseconds.
 const BATCH_WAIT_MIN: Duration = Duration::from_micros(150);
-/// Pages in a row that were in the system's cache, after which pages are not announced any more.
+/// After this many consecutive pages in the system's cache, pages are no longer announced.
 pub(crate) const QUICK_PROBES_MAX: u32 = 8;
 
-/// A key on its way.
+/// A key that is being looked up.
 struct Asked {
-    /// Of the key, among all.
+    /// The number of the key among all keys.
     number: usize,
     file: usize,
     position: u64,
 }
 
-/// Where values go.
+/// A receiver of values.
 pub(crate) trait Values {
-    /// Keys from this number on come next.
+    /// Keys from this number on follow.
     fn begin(&mut self, _from: usize) {}
 
-    /// Key `number` may be present. `find` replaces what is in a vector by its value and says whether it is.
+    /// Key `number` may be present. `find` replaces the content of a vector with its value and returns whether it is
+    /// present.
     fn give(&mut self, number: usize, find: impl FnOnce(&mut Vec<u8>) -> Result<bool>) -> Result<()>;
 
-    /// Keys up to this number have been given, but for absent ones.
+    /// All keys up to this number have been given, except absent ones.
     fn end(&mut self, _to: usize) {}
 }
 
-/// A vector for each value.
+/// Stores each value in its own vector.
 pub(crate) struct Owned<'v>(pub &'v mut [Option<Vec<u8>>]);
 
 impl Values for Owned<'_> {
@@ -71,7 +74,7 @@ impl Values for Owned<'_> {
     }
 }
 
-/// Values that are passed on at once; they come in the order of their keys.
+/// Passes values on immediately; they arrive in the order of their keys.
 pub(crate) struct Passed<F> {
     take: F,
     next: usize,
@@ -99,12 +102,12 @@ impl<F: FnMut(usize, Option<&[u8]>)> Values for Passed<F> {
     }
 }
 
-/// Values that are passed on in the order of their keys, whatever the order they come in.
+/// Passes values on in the order of their keys, in whatever order they arrive.
 pub(crate) struct Ordered<F> {
     take: F,
     from: usize,
     bytes: Vec<u8>,
-    /// Where among the bytes the values of keys from `from` on are.
+    /// The range in `bytes` of each value of the keys from `from` on.
     places: Vec<Option<Range<usize>>>,
     value: Vec<u8>,
 }
@@ -141,10 +144,10 @@ impl<F: FnMut(usize, Option<&[u8]>)> Values for Ordered<F> {
     }
 }
 
-/// Gives `values` the value of each key, which is in the file that `file_of` says, if it is there.
+/// Passes the value of each key that is present to `values`. `file_of` returns the file of a key.
 ///
-/// The filters and indexes are asked for many keys at once, and the records of files that are mapped are prefetched
-/// before any page is searched, so that cache misses overlap, also those in different files.
+/// Filters and indexes are queried for many keys at once, and the records of mapped files are prefetched before any
+/// page is searched, so that cache misses overlap, across files too.
 pub(crate) fn get_many<K: AsRef<[u8]>>(
     files: &[Arc<DictionaryFile>],
     file_of: impl Fn(&[u8]) -> Result<usize>,
@@ -183,10 +186,10 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Whether lookups wait for the disk, as far as is known.
+/// What is known about whether lookups wait for the disk.
 #[derive(Clone, Copy)]
 struct Waits {
-    /// Pages in a row that were asked for and in the system's cache.
+    /// Consecutive probed pages that were in the system's cache.
     quick_probes: u32,
 }
 
@@ -203,12 +206,12 @@ impl Waits {
         self.quick_probes = if is_cached { self.quick_probes + 1 } else { 0 };
     }
 
-    /// Batches under way at once.
+    /// The number of batches in flight.
     fn batches(self) -> usize {
         if self.for_disk() { BATCHES_OF_DISK } else { 1 }
     }
 
-    /// Takes those that the next batch has.
+    /// Takes the keys of the next batch.
     fn take<'o>(self, rest: &mut &'o [(usize, usize)]) -> &'o [(usize, usize)] {
         let count = if self.for_disk() { BATCH_OF_DISK } else { BATCH };
         let (some, others) = rest.split_at(rest.len().min(count));
@@ -217,14 +220,14 @@ impl Waits {
     }
 }
 
-/// A lookup of which the index has been asked.
+/// A lookup for which the index has been queried.
 struct Lookup<'b> {
     number: usize,
     file: &'b DictionaryFile,
     sought: Sought<'b>,
 }
 
-/// Some lookups, and memory that is used again.
+/// The lookups of a batch, and memory that is reused.
 #[derive(Default)]
 struct Batch<'b> {
     asked: Vec<Asked>,
@@ -235,7 +238,7 @@ struct Batch<'b> {
 }
 
 impl<'b> Batch<'b> {
-    /// Asks filters and indexes, and announces the pages if lookups wait for the disk.
+    /// Queries filters and indexes, and announces the pages if lookups wait for the disk.
     fn prepare<K: AsRef<[u8]>>(
         &mut self,
         files: &'b [Arc<DictionaryFile>],
@@ -246,7 +249,7 @@ impl<'b> Batch<'b> {
         self.lookups.clear();
         self.ask_filters(files, numbers, keys);
         self.ask_indexes(files, keys)?;
-        // A loop of its own, so short that the processor translates the addresses of several at once.
+        // A separate loop, so short that the processor translates several addresses at once.
         self.lookups.iter().for_each(|lookup| lookup.file.touch(&lookup.sought));
         self.announced = waits.for_disk();
         if self.announced
@@ -262,14 +265,14 @@ impl<'b> Batch<'b> {
         Ok(())
     }
 
-    /// Gives the values of all.
+    /// Passes on the values of the whole batch.
     fn finish(&mut self, values: &mut impl Values, waits: &mut Waits) -> Result<()> {
         if self.announced {
             let mut lookups = self.lookups.iter();
             return lookups.try_for_each(|lookup| lookup.give(lookup.file.find_in_place(&lookup.sought), values));
         }
         let start = Instant::now();
-        // The records that the prefetches before this are for are mostly there by now.
+        // Most of the records prefetched earlier have arrived by now.
         self.lookups.iter_mut().for_each(|lookup| lookup.file.approach(&mut lookup.sought));
         self.lookups.iter().for_each(|lookup| lookup.file.touch_records(&lookup.sought));
         for lookup in &self.lookups {
@@ -277,7 +280,7 @@ impl<'b> Batch<'b> {
             lookup.file.touch_value(&lookup.sought, &found);
             self.found.push(found);
         }
-        // Pages of a mapping that were evicted.
+        // Pages of a mapping that had been evicted.
         if has_waited(start, BATCH_WAIT_MIN) {
             waits.note_wait();
         }
@@ -293,7 +296,7 @@ impl<'b> Batch<'b> {
         Ok(())
     }
 
-    /// Collects the keys that may be there.
+    /// Collects the keys that may be present.
     fn ask_filters<K: AsRef<[u8]>>(&mut self, files: &[Arc<DictionaryFile>], numbers: &[(usize, usize)], keys: &[K]) {
         self.asked.clear();
         for &(file, number) in numbers {
@@ -310,7 +313,7 @@ impl<'b> Batch<'b> {
         }
     }
 
-    /// Asks each file's index for its keys at once.
+    /// Queries each file's index for its keys at once.
     fn ask_indexes<K: AsRef<[u8]>>(&mut self, files: &'b [Arc<DictionaryFile>], keys: &'b [K]) -> Result<()> {
         for of_file in self.asked.chunk_by(|one, other| one.file == other.file) {
             let file = &*files[of_file[0].file];
@@ -334,7 +337,7 @@ impl Lookup<'_> {
         self.file.pages.announce(&self.sought.pages);
     }
 
-    /// Gives its value: the one that was `found` in place, or what is elsewhere.
+    /// Passes on its value: the one that was `found` in place, or one from elsewhere.
     fn give(&self, found: InPlace, values: &mut impl Values) -> Result<()> {
         values.give(self.number, |value| {
             if self.file.has_long_values()
@@ -348,7 +351,7 @@ impl Lookup<'_> {
 }
 
 impl DictionaryFile {
-    /// Begins to bring the value that was found into the processor's cache, if it may be far from its key.
+    /// Prefetches the value that was found into the processor's cache, if it may be far from its key.
     #[inline]
     fn touch_value(&self, sought: &Sought<'_>, found: &InPlace) {
         if let InPlace::Value(place, bytes) = found

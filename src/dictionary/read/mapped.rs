@@ -1,32 +1,32 @@
-//! Pages in a window, accessed where they lie.
+//! Pages in a window, accessed in place.
 //!
-//! Records may lie across pages; a [`Place`] knows its page, so that a walk need not divide by the length of a page.
-//! Wherever the window has failed the answer is `None`. Not here: which pages may be accessed (`pages.rs`).
+//! Records may cross page borders; a [`Place`] knows its page, so that a walk need not divide by the length of a page.
+//! If the window has failed, every result is `None`. Not here: which pages may be accessed (`pages.rs`).
 
 use crate::dictionary::format::layout::Layout;
 use crate::dictionary::format::record;
 use crate::io::{Records, Window};
 use std::ops::Range;
 
-/// Bytes that are brought into the processor's cache at once, before they are compared or copied.
+/// Bytes prefetched at a time, before they are compared or copied.
 const TOUCHED_MAX: u64 = 4096;
 
-/// A place in the stream.
+/// A location in the stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub page: u64,
-    /// Within the body of the page.
+    /// The offset within the body of the page.
     pub within: u64,
 }
 
-/// Some pages that are mapped and checked.
+/// Several pages that are mapped and checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Mapped<'p> {
     pub window: &'p dyn Window,
     pub page_bytes: u64,
     /// Bytes of a page before its body.
     pub head: u64,
-    /// The end of what may be accessed, in the stream.
+    /// The end of the accessible part of the stream.
     pub end: u64,
 }
 
@@ -48,19 +48,19 @@ impl Mapped<'_> {
         Place { page: place.page + within / self.body(), within: within % self.body() }
     }
 
-    /// Bytes from `place` on that may be accessed.
+    /// The number of accessible bytes from `place` on.
     pub fn left(&self, place: Place) -> u64 {
         self.end.saturating_sub(self.offset(place))
     }
 
-    /// Where in the file `place` is. Pages in a window have their places in memory, so nothing overflows.
+    /// The offset of `place` in the file. Pages in a window have addresses in memory, so nothing overflows.
     #[inline]
     pub fn in_file(&self, place: Place) -> usize {
         ((place.page + 1) * self.page_bytes + self.head + place.within) as usize
     }
 
-    /// Calls `part` for each page's part of the `bytes` from `place` on: where in the file it is, and which of the
-    /// bytes it has. Ends early where that gives `None`.
+    /// Calls `part` for each page's part of the `bytes` bytes from `place` on, with its offset in the file and its
+    /// range among the bytes. Stops if that returns `None`.
     #[inline]
     fn parts(&self, place: Place, bytes: u64, mut part: impl FnMut(usize, Range<usize>) -> Option<()>) -> Option<()> {
         let here = self.body() - place.within;
@@ -81,7 +81,7 @@ impl Mapped<'_> {
         self.parts(place, to.len() as u64, |at, range| self.window.copy(at, &mut to[range]).then_some(()))
     }
 
-    /// The key of `key_len` bytes, 16 at most, at `place`, and what lies behind it.
+    /// The key of `key_len` bytes (at most 16) at `place`, followed by the bytes after it.
     #[inline]
     pub fn short_key(&self, place: Place, key_len: u64) -> Option<[u8; 16]> {
         if place.within + key_len <= self.body()
@@ -103,7 +103,8 @@ impl Mapped<'_> {
         Some(equal)
     }
 
-    /// Bytes before the key of the record at `place`, of the key, and of the value, if they end before the pages do.
+    /// The number of bytes before the key, of the key and of the value of the record at `place`, if the lengths end
+    /// before the pages do.
     #[inline]
     pub fn lengths(&self, layout: Layout, place: Place) -> Option<Option<(u64, u64, u64)>> {
         let mut bytes = [0; 16];
@@ -117,7 +118,7 @@ impl Mapped<'_> {
         Some(lengths.map(|(head, key_len, value_len)| (head as u64, key_len as u64, value_len as u64)))
     }
 
-    /// Where the first of `count` records of `bytes` each, from `place` on, is that begins with `key`.
+    /// The location of the first record that begins with `key`, among `count` records of `bytes` each from `place` on.
     #[inline]
     pub fn find(&self, place: Place, count: u64, bytes: u64, key: &[u8]) -> Option<Option<Place>> {
         if count * bytes > self.body() - place.within {
@@ -128,7 +129,7 @@ impl Mapped<'_> {
         Some(found.map(|number| self.forward(place, number as u64 * bytes)))
     }
 
-    /// [`find`](Self::find) where the records lie in more than one page.
+    /// [`find`](Self::find) for records in more than one page.
     fn find_across(&self, mut place: Place, mut count: u64, bytes: u64, key: &[u8]) -> Option<Option<Place>> {
         while count > 0 {
             let here = ((self.body() - place.within) / bytes).min(count);
@@ -138,7 +139,7 @@ impl Mapped<'_> {
             }
             place = self.forward(place, here * bytes);
             count -= here;
-            // The next one lies in two pages.
+            // The next record crosses the border between two pages.
             if count > 0 {
                 if self.has(place, key)? {
                     return Some(Some(place));
@@ -150,17 +151,16 @@ impl Mapped<'_> {
         Some(None)
     }
 
-    /// Begins to bring the bytes from `place` on, as far as they are in its page and the next, into the processor's
-    /// cache.
+    /// Prefetches the bytes from `place` on into the processor's cache, as far as they are in its page and the next.
     #[inline]
     pub fn touch(&self, place: Place, bytes: u64) {
         let bytes = bytes.min(TOUCHED_MAX);
-        // The next page's body is a few bytes farther, which a line more or less does not matter for.
+        // The next page's body starts a few bytes later, but one cache line more or less does not matter.
         let at = self.in_file(place);
         self.window.prefetch(at..at + bytes as usize);
     }
 
-    /// Appends the `bytes` from `place` on to `to`.
+    /// Appends the `bytes` bytes from `place` on to `to`.
     #[inline]
     pub fn append(&self, place: Place, bytes: u64, to: &mut Vec<u8>) -> Option<()> {
         self.parts(place, bytes, |at, range| self.window.append(at, range.len(), to).then_some(()))

@@ -1,12 +1,12 @@
-//! Pages of data in: by `pread` or through a window, checked, and joined into a piece of the stream.
+//! Reads data pages with `pread` or through a window, checks them, and joins them into a piece of the stream.
 //!
-//! By `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) it is
-//! compared the first time, copied from there or by `pread`, and a bit remembers it (one bit a page of memory). From
-//! then on lookups access the page where it lies. Where the window fails, pages are read by `pread` again. After many
-//! first times a thread compares the others (`rest.rs`).
+//! With `pread` each page is compared with its checksum whenever it is read. With a window (`io/window.rs`) it is
+//! compared the first time, when it is copied from the window or read with `pread`, and one bit per page in memory
+//! records that. From then on lookups access the page in place. If the window fails, pages are read with `pread` again.
+//! After many first reads a thread compares the remaining pages (`rest.rs`).
 //!
-//! [`Pages::piece`] gives some pages at once, for a lookup; [`Stream`] any part of the stream in order, for walks over
-//! all of it.
+//! [`Pages::piece`] returns several pages at once, for a lookup. [`Stream`] returns any part of the stream in order,
+//! for walks over all of it.
 
 use super::checked::Checked;
 use super::mapped::Mapped;
@@ -24,24 +24,24 @@ use std::time::{Duration, Instant};
 /// Bytes that a walk reads at a time.
 const WALK_BYTES: u64 = 1 << 20;
 
-/// A walk that reads as many bytes at a time announces the next ones.
+/// A walk that reads at least this many bytes at a time announces the next ones.
 const ANNOUNCE_MIN: u64 = 16 << 10;
-/// More are not announced at once.
+/// The most bytes announced at a time.
 const ANNOUNCED_MAX: u64 = 2 << 20;
 
-/// The copy of a page that waits and takes longer waited for the disk.
+/// If copying a page waited and took longer than this, it waited for the disk.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
-/// First reads by calls after one that waited.
+/// After a first read that waited, this many first reads use calls.
 const CALLS_AFTER_WAIT: u32 = 64;
-/// A call that did not wait counts as several: what took long may have been no disk.
+/// A call that did not wait counts as several: the earlier delay may not have been the disk.
 const CALLS_FOR_QUICK: u32 = 4;
 
-/// Bytes that are brought into the processor's cache at once.
+/// Bytes prefetched at a time.
 const TOUCHED_BYTES_MAX: u64 = 1024;
-/// Pages whose heads are brought into the processor's cache at once.
+/// Pages whose heads are prefetched at a time.
 const TOUCHED_PAGES_MAX: usize = 2;
 
-/// Pages that are copied out of a window at once; more are read by one call.
+/// The most pages copied out of a window at a time; more are read with one call.
 const WINDOW_PAGES_MAX: u64 = 8;
 
 /// The data pages of one file.
@@ -49,7 +49,8 @@ pub(crate) struct Pages {
     path: PathBuf,
     file: Arc<dyn File>,
     window: Option<Box<dyn Window>>,
-    /// With a window: which pages have been read and compared with their checksums. Others are not read through it.
+    /// With a window: which pages have been read and compared with their checksums. Other pages are not read through
+    /// it.
     checked: Checked,
     page_bytes: usize,
     head: usize,
@@ -57,11 +58,11 @@ pub(crate) struct Pages {
     count: u64,
     stream_bytes: u64,
     reads: Counter,
-    /// What counts the waits and first uses of lookups, where the file may be read and checked ahead.
+    /// Counts the waits and first uses of lookups, if the file may be read and checked ahead.
     rest: Option<Rest>,
-    /// First reads that are calls before the mapping is tried again.
+    /// The number of first reads to make with calls before the mapping is tried again.
     pub calls_left: AtomicU32,
-    /// Of lookups in batches: how many probes in a row have not waited for the disk.
+    /// For batches of lookups: how many consecutive probes have not waited for the disk.
     pub quick_probes: AtomicU32,
 }
 
@@ -91,7 +92,7 @@ impl Counter {
     }
 }
 
-/// Memory that lookups use again.
+/// Memory that lookups reuse.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pages: Vec<u8>,
@@ -99,11 +100,12 @@ pub(crate) struct Scratch {
     pub raw: Vec<u8>,
 }
 
-/// Scratch memory above this is given back after a lookup.
+/// More scratch memory than this is freed after a lookup.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Scratch {
-    /// Makes room for as many bytes of pages. There may be more, from another lookup: no byte is set to zero twice.
+    /// Makes room for at least this many bytes of pages. Memory from an earlier lookup is kept, so no byte is zeroed
+    /// twice.
     fn at_least(&mut self, bytes: usize) {
         if self.pages.len() < bytes {
             self.pages.resize(bytes, 0);
@@ -120,16 +122,16 @@ impl Scratch {
     }
 }
 
-/// Some pages' part of the stream.
+/// The stream's part in several pages.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'p> {
-    /// Where in the stream it begins.
+    /// The offset in the stream at which it begins.
     pub offset: u64,
     pub bytes: &'p [u8],
-    /// Where in `bytes` some of the cells begin, within it and ascending, the first that does among them; empty in a
+    /// The starts of some of the cells in `bytes`, ascending, including the first cell that begins there. Empty in a
     /// layout without starts.
     pub starts: &'p [usize],
-    /// Of records of one size: which bytes are those looked for, if an index said so.
+    /// For records of one size: the range of bytes in which to search, if an index has named it.
     pub records: Option<(usize, usize)>,
 }
 
@@ -160,22 +162,23 @@ impl Pages {
         }
     }
 
-    /// Lets the file be read ahead once many pages were waited for, and checked once many were compared.
+    /// Allows the file to be read ahead once lookups have waited for many pages, and checked once many pages were
+    /// compared.
     pub fn read_rest(&mut self) {
         self.rest = Some(Rest::new(Arc::clone(&self.file), self.page_bytes, self.count, self.checked.clone()));
     }
 
-    /// Whether pages say where cells begin.
+    /// Whether pages record where cells begin.
     pub fn has_starts(&self) -> bool {
         self.has_starts
     }
 
-    /// How many there are.
+    /// The number of pages.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes of the stream in a page.
+    /// Stream bytes per page.
     pub fn body_bytes(&self) -> u64 {
         (self.page_bytes - self.head) as u64
     }
@@ -189,13 +192,13 @@ impl Pages {
         self.window.is_some()
     }
 
-    /// Whether `pages` may be [ready](Self::are_ready) once they have been read.
+    /// Whether `pages` may become [ready](Self::are_ready) when they are read.
     #[inline]
     pub fn can_be_ready(&self, pages: &Range<u64>) -> bool {
         self.is_mapped() && pages.end - pages.start <= WINDOW_PAGES_MAX
     }
 
-    /// Whether `pages` can be read through the window: they are few, and their checksums have been compared.
+    /// Whether `pages` can be accessed through the window: they are few, and their checksums have been compared.
     #[inline]
     pub fn are_ready(&self, pages: &Range<u64>) -> bool {
         self.can_be_ready(pages) && pages.clone().all(|page| self.checked.has(page))
@@ -209,8 +212,8 @@ impl Pages {
         Some(Mapped { window, page_bytes: self.page_bytes as u64, head: self.head as u64, end })
     }
 
-    /// Makes `pages` ready for accesses through the window, where they are mapped and few, and gives whether they are.
-    /// Not where they are on the disk: then they are read anyway.
+    /// Makes `pages` ready for access through the window, if they are mapped and few. Returns whether they are ready.
+    /// Pages that are on disk are not made ready: they are read anyway.
     #[inline]
     pub fn get_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
         if !self.can_be_ready(pages) {
@@ -219,9 +222,9 @@ impl Pages {
         if self.are_ready(pages) { Ok(true) } else { self.read_ready(pages, scratch) }
     }
 
-    /// A page in the system's cache is copied out of the mapping. One that is not is faster to read by a call, which
-    /// asks the disk for neighbours at once. Nothing says which it is, so a copy that took long makes the next ones
-    /// calls.
+    /// A page in the system's cache is copied out of the mapping. A page that is not is faster to read with a call,
+    /// which requests neighbouring pages from the disk at the same time. It cannot be known which it is, so after a
+    /// copy that took long, the next first reads use calls.
     #[cold]
     fn read_ready(&self, pages: &Range<u64>, scratch: &mut Scratch) -> Result<bool> {
         if self.calls_left.load(Relaxed) > 0 {
@@ -260,15 +263,15 @@ impl Pages {
         }
     }
 
-    /// Counts pages that a lookup compared with their checksums, without a wait.
+    /// Counts pages that a lookup compared with their checksums without waiting.
     fn note_compared(&self, pages: u64) {
         if let Some(rest) = &self.rest {
             rest.note_compared(pages);
         }
     }
 
-    /// Begins to bring bytes `range` of the body of page `page`, and of what follows in the file, into the processor's
-    /// cache. Does nothing where pages are not mapped.
+    /// Prefetches the bytes `range` of the body of page `page`, and of what follows in the file, into the processor's
+    /// cache. Does nothing if pages are not mapped.
     #[inline]
     pub fn touch(&self, page: u64, range: Range<u64>) {
         let Some(window) = self.window.as_deref().filter(|_| page < self.count) else { return };
@@ -277,8 +280,8 @@ impl Pages {
         window.prefetch(at + range.start as usize..at + end as usize);
     }
 
-    /// Begins to bring the heads of `pages`, where they have starts, into the processor's cache. Does nothing where
-    /// pages are not mapped.
+    /// Prefetches the heads of `pages`, if they have starts, into the processor's cache. Does nothing if pages are not
+    /// mapped.
     #[inline]
     pub fn touch_heads(&self, pages: &Range<u64>) {
         let Some(window) = self.window.as_deref().filter(|_| self.has_starts) else { return };
@@ -288,7 +291,7 @@ impl Pages {
         }
     }
 
-    /// Where in the body of page `page` cells begin, through the window; `None` where the page has to be read.
+    /// Where cells begin in the body of page `page`, read through the window; `None` if the page must be read.
     #[inline]
     pub fn starts(&self, page: u64) -> Option<Starts> {
         let window = self.window.as_ref().filter(|_| self.has_starts && self.checked.has(page))?;
@@ -297,34 +300,34 @@ impl Pages {
         copied.then(|| Starts::of(&head, self.page_bytes - self.head))
     }
 
-    /// How many pages have been compared with their checksums, of a mapped file.
+    /// The number of pages of a mapped file that have been compared with their checksums.
     #[cfg(test)]
     pub fn checked_count(&self) -> u64 {
         self.checked.count()
     }
 
-    /// How often the file was read by a call so far.
+    /// How often the file has been read with a call.
     pub fn reads(&self) -> u64 {
         self.reads.sum()
     }
 
-    /// Which pages have bytes `range` of the stream.
+    /// The pages that contain bytes `range` of the stream.
     pub fn of_stream(&self, range: Range<u64>) -> Range<u64> {
         let body = self.body_bytes();
-        // In a damaged file a range may end before it begins: then it has no pages.
+        // In a damaged file a range may end before it begins: then it covers no pages.
         let end = range.end.div_ceil(body).min(self.count);
         (range.start / body).min(end)..end
     }
 
-    /// The stream's part in pages `range`, counted from 0, in one read. Takes as much memory as they have bytes.
+    /// The stream's part in pages `range`, counted from 0, in one read. Takes as much memory as the pages have bytes.
     pub fn piece<'s>(&'s self, range: Range<u64>, scratch: &'s mut Scratch) -> Result<Piece<'s>> {
         self.join(&range, scratch)?;
         let bytes = scratch.pages.get(self.head..).unwrap_or_default();
         let offset = range.start * self.body_bytes();
-        // The last page has zeros behind the stream.
+        // The last page has zeros after the stream.
         let end = (range.end * self.body_bytes()).min(self.stream_bytes).max(offset);
         let bytes = &bytes[..(end - offset) as usize];
-        // What a page says may lie behind the stream's end.
+        // A page may claim starts beyond the stream's end.
         let within = match scratch.starts.last() {
             Some(last) if *last >= bytes.len() => scratch.starts.partition_point(|start| *start < bytes.len()),
             _ => scratch.starts.len(),
@@ -332,7 +335,7 @@ impl Pages {
         Ok(Piece { offset, bytes, starts: &scratch.starts[..within], records: None })
     }
 
-    /// The bodies of pages `range` one behind another in `scratch.pages`, after as many bytes as a page's head has.
+    /// Joins the bodies of pages `range` in `scratch.pages`, after as many bytes as a page's head has.
     fn join(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<()> {
         debug_assert!(range.start <= range.end && range.end <= self.count);
         scratch.starts.clear();
@@ -362,7 +365,7 @@ impl Pages {
     fn read_pages(&self, range: &Range<u64>, bytes: &mut [u8]) -> Result<()> {
         self.reads.add_one();
         let offset = (range.start + 1) * self.page_bytes as u64;
-        // Walks, which read more at once, announce it themselves.
+        // Walks, which read more at a time, announce pages themselves.
         let start = self.can_be_ready(range).then(Instant::now);
         let read = self.file.read_at(bytes, offset);
         read.map_err(|e| Error::io(&self.path, &format!("read page {} of", range.start + 1), e))?;
@@ -381,8 +384,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Copies bytes `range` of the stream through the window to behind as many bytes of `scratch.pages` as a page's
-    /// head has; `false` where pages have to be read.
+    /// Copies bytes `range` of the stream through the window to `scratch.pages`, after as many bytes as a page's head
+    /// has. `false` if pages must be read.
     #[inline]
     fn copy_stream(&self, range: &Range<u64>, scratch: &mut Scratch) -> bool {
         let Some(window) = self.window.as_ref().filter(|_| self.are_ready(&self.of_stream(range.clone()))) else {
@@ -406,23 +409,23 @@ impl Pages {
         }
     }
 
-    /// Begins to read pages `range`, if they are not too many, so that a later read waits less.
+    /// Starts reading pages `range`, if they are not too many, so that a later read waits less.
     pub fn announce(&self, range: &Range<u64>) {
         let page_bytes = self.page_bytes as u64;
         let bytes = (range.end - range.start) * page_bytes;
         if (1..=ANNOUNCED_MAX).contains(&bytes) {
-            // They are read once, so that a mapping of them would not pay.
+            // They are read only once, so mapping them would not pay.
             self.calls_left.store(CALLS_AFTER_WAIT, Relaxed);
             self.file.read_ahead((range.start + 1) * page_bytes, bytes);
         }
     }
 
-    /// Whether page `page` is in the system's cache; `false` where the system does not say.
+    /// Whether page `page` is in the system's cache; `false` if the system does not say.
     pub fn is_cached(&self, page: u64) -> bool {
         self.file.is_cached((page + 1) * self.page_bytes as u64).unwrap_or(false)
     }
 
-    /// Pages `range` as they are, unchecked, in place of what is in `bytes`.
+    /// Replaces the content of `bytes` with pages `range`, unchecked.
     pub fn raw(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.resize((range.end - range.start) as usize * self.page_bytes, 0);
         let offset = (range.start + 1) * self.page_bytes as u64;
@@ -430,7 +433,7 @@ impl Pages {
         read.map_err(|e| Error::io(&self.path, &format!("read page {} of", range.start + 1), e))
     }
 
-    /// Adds where cells begin in the page that is number `index` of a piece.
+    /// Appends the starts of cells in the page with number `index` in a piece.
     fn gather_starts(&self, page: &[u8], index: usize, starts: &mut Vec<usize>) {
         if !self.has_starts {
             return;
@@ -446,8 +449,8 @@ impl Pages {
         }
     }
 
-    /// Where in the stream a cell begins near the start of page `page`: the first that begins in it, or, where none
-    /// does, the first that begins in the page from which one reaches over all of it.
+    /// The start of a cell near the start of page `page`: the first that begins in it. If none does, the first that
+    /// begins in the page where the cell that covers all of it begins.
     pub fn cell_near(&self, page: u64, scratch: &mut Scratch) -> Result<u64> {
         let mut page = page;
         for _ in 0..2 {
@@ -465,7 +468,7 @@ impl Pages {
         self.read_head(page).map(|head| page::pages_back(&head))
     }
 
-    /// Checksum and starts of page `page`.
+    /// Reads the checksum and the starts of page `page`.
     fn read_head(&self, page: u64) -> Result<[u8; page::CHECKSUM_BYTES + 2 * page::START_COUNT]> {
         let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
         self.reads.add_one();
@@ -479,7 +482,7 @@ impl Pages {
     }
 }
 
-/// Where in a page's body cells begin.
+/// Where cells begin in a page's body.
 pub(crate) struct Starts {
     starts: [u16; page::START_COUNT],
     count: usize,
@@ -491,7 +494,8 @@ impl Starts {
         let mut least = 0;
         for number in 0..page::START_COUNT {
             let Some(start) = page::start(head, number).filter(|start| *start < body) else { break };
-            // Below the bytes of a page, which are 65,536 at most. One that does not ascend is overwritten by the next.
+            // Below the bytes of a page, which are at most 65,536. A start that does not ascend is overwritten by the
+            // next.
             starts.starts[starts.count] = start as u16;
             starts.count += usize::from(start >= least);
             least = least.max(start + 1);
@@ -505,32 +509,32 @@ impl Starts {
     }
 }
 
-/// The stream from any place on, read ahead.
+/// Reads the stream from any location on, with read-ahead.
 pub(crate) struct Stream<'p> {
     pages: &'p Pages,
     scratch: Scratch,
     ahead_bytes: u64,
-    /// What of the stream is in memory.
+    /// The part of the stream that is in memory.
     window: Range<u64>,
-    /// The page up to which pages have been announced.
+    /// Pages before this one have been announced.
     announced: u64,
 }
 
 impl<'p> Stream<'p> {
-    /// Reads `ahead_bytes` more than it is asked for.
+    /// A stream that reads `ahead_bytes` more than requested.
     pub fn new(pages: &'p Pages, ahead_bytes: u64) -> Self {
         Stream { pages, scratch: Scratch::default(), ahead_bytes, window: 0..0, announced: 0 }
     }
 
-    /// For a walk over all of it.
+    /// A stream for a walk over the whole file.
     pub fn walk(pages: &'p Pages) -> Self {
         Self::new(pages, WALK_BYTES)
     }
 
-    /// Bytes `range` of the stream; an error where it ends before.
+    /// Bytes `range` of the stream; an error if it ends before.
     pub fn bytes(&mut self, range: Range<u64>) -> Result<&[u8]> {
         if range.is_empty() {
-            // Before anything was read, there is no byte to point to.
+            // Before the first read, there is no memory to point to.
             return Ok(&[]);
         }
         if range.start < self.window.start || range.end > self.window.end {
@@ -540,7 +544,7 @@ impl<'p> Stream<'p> {
         Ok(&self.scratch.pages[from..from + (range.end - range.start) as usize])
     }
 
-    /// The bytes from `from` on that are in memory: at least `least` of them, or all that the stream has.
+    /// The bytes in memory from `from` on: at least `least` of them, or all that the stream has.
     pub fn some(&mut self, from: u64, least: u64) -> Result<&[u8]> {
         let end = from.saturating_add(least).min(self.pages.stream_bytes);
         if from < self.window.start || end > self.window.end {
@@ -571,7 +575,7 @@ impl<'p> Stream<'p> {
         Ok(())
     }
 
-    /// Announces what comes behind pages `read`: some times as much, so that it is done once for several reads.
+    /// Announces the pages after `read`: several times as many, so that this is done once for several reads.
     fn announce_behind(&mut self, read: &Range<u64>) {
         const READS_AHEAD: u64 = 4;
         let count = read.end - read.start;

@@ -1,23 +1,23 @@
-//! The rest of a file of which lookups have used much at random: read ahead and compared with its checksums, in order.
+//! Reads the rest of a file ahead, in order, once lookups have used many of its pages at random, and checks its
+//! checksums.
 //!
-//! A disk gives pages in order several times as fast as at random, and a free processor can compare checksums before
-//! lookups have to. So a thread of its own goes through the file from its beginning to its end, once, in pieces of
-//! 2 MiB:
+//! A disk reads pages in order several times as fast as at random, and an idle processor can compare checksums before
+//! lookups need to. So a separate thread goes through the file once, from beginning to end, in pieces of 2 MiB:
 //!
 //! ```text
 //! lookups waited for the disk for one page in SHARE       announce each piece, wait for it, check it
-//! lookups compared one page in SHARE without a wait       check what is in the system's cache of each piece
+//! lookups compared one page in SHARE without a wait       check the part of each piece that is in the system's cache
 //! ```
 //!
-//! Reading ahead costs the disk at most as many pages in all as the system's own read-ahead, of 128 KiB around each
-//! page, would have read by then. Few lookups in a large file never begin it, and what they wait for is at most about
-//! as long as what reading all of it would have taken. A thread that only checks runs on processors that are idle. It
-//! skips what is not in the cache; asking costs the disk a page for each such piece, or [`CHECKED_AT_ONCE`] where a
-//! part is there.
+//! Reading ahead costs the disk at most as many pages in total as the system's own read-ahead, of 128 KiB around each
+//! page, would have read by then. A few lookups in a large file never start it, and the time they spend waiting is at
+//! most about that of reading the whole file. A thread that only checks runs on idle processors. It skips what is not
+//! in the cache; asking costs the disk one page for each such piece, or [`CHECKED_AT_ONCE`] if part of it is in the
+//! cache.
 //!
-//! It ends early where memory is short: where what it read before is not in the system's cache any more, or where many
-//! pieces are not. A page whose checksum is wrong stays unchecked: the lookup that needs it reads it and gives the
-//! error. docs/architecture.md, "Dictionaries".
+//! It stops early if memory is short: if what it read before is no longer in the system's cache, or if many pieces are
+//! not. A page whose checksum is wrong stays unchecked: the lookup that needs it reads it and returns the error. See
+//! docs/architecture.md, "Dictionaries".
 
 use super::checked::Checked;
 use crate::dictionary::format::page;
@@ -26,33 +26,33 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// One page in this many, waited for or compared, begins it.
+/// The thread starts when one page in this many has been waited for, or compared.
 const SHARE: u64 = 32;
-/// Bytes that are announced at once, and how many such pieces are under way.
+/// Bytes announced at a time, and how many such pieces are in flight.
 const PIECE_BYTES: u64 = 2 << 20;
 const PIECES: u64 = 4;
-/// Pieces between two looks at whether memory is short.
+/// Pieces between two checks of whether memory is short.
 const PIECES_PER_LOOK: u64 = 32;
-/// Bytes that are checked at once: they stay in the processor's cache, and are the most that Linux reads where a part
-/// of them is not in memory.
+/// Bytes checked at a time: they stay in the processor's cache, and are the most that Linux reads if part of them is
+/// not in memory.
 const CHECKED_AT_ONCE: usize = 64 << 10;
-/// Pieces in a row that are not in the system's cache, after which no more are checked.
+/// After this many consecutive pieces that are not in the system's cache, checking stops.
 const ABSENT_MAX: u32 = 16;
-/// Smaller files are not checked ahead: lookups compare all of their pages soon.
+/// Smaller files are not checked ahead: lookups soon compare all of their pages.
 const CHECKED_FILE_MIN: u64 = 4 << 20;
 
-/// Reads and checks the rest of a file once it pays.
+/// Reads and checks the rest of a file once that is worthwhile.
 pub(crate) struct Rest {
     pass: Arc<Pass>,
     waits_left: Countdown,
     compared_left: Countdown,
 }
 
-/// Pages to be counted before something begins; none once it has.
+/// The number of pages still to be counted before something starts; 0 once it has started.
 struct Countdown(AtomicU64);
 
 impl Countdown {
-    /// Counts `pages`, and gives whether they are the last.
+    /// Counts `pages`. Returns whether they are the last.
     fn ends_with(&self, pages: u64) -> bool {
         let less = |left: u64| (left != 0).then(|| left.saturating_sub(pages));
         self.0.fetch_update(Relaxed, Relaxed, less).is_ok_and(|left| left <= pages)
@@ -60,7 +60,7 @@ impl Countdown {
 }
 
 impl Rest {
-    /// Of `file`, which has `count` pages of `page_bytes` behind a header of one page.
+    /// For `file`, which has `count` pages of `page_bytes` after a header of one page.
     pub fn new(file: Arc<dyn File>, page_bytes: usize, count: u64, checked: Checked) -> Self {
         let share = (count / SHARE).max(1);
         let compared = if count * (page_bytes as u64) < CHECKED_FILE_MIN { 0 } else { share };
@@ -75,7 +75,7 @@ impl Rest {
     /// Counts pages that lookups waited for.
     pub fn note_waits(&self, pages: u64) {
         if self.waits_left.ends_with(pages) {
-            // A thread that only checks ends.
+            // This stops a thread that only checks.
             self.pass.ahead.store(true, Relaxed);
             self.begin(Pass::read_ahead);
         }
@@ -85,18 +85,18 @@ impl Rest {
     pub fn note_compared(&self, pages: u64) {
         if self.compared_left.ends_with(pages) && !self.pass.ahead.load(Relaxed) {
             self.begin(|pass| {
-                // Where all processors are busy, lookups check what they need for less than this would take from them.
+                // If all processors are busy, checking here would cost lookups more than comparing the pages they need.
                 run_when_idle();
                 pass.check_cached();
             });
         }
     }
 
-    /// Nobody waits for the thread, which only reads: a process made by fork has a copy of this, and no thread.
+    /// Nothing waits for the thread, which only reads: a forked process has a copy of this, but no thread.
     fn begin(&self, run: fn(&Pass)) {
         let pass = Arc::clone(&self.pass);
         let thread = std::thread::Builder::new().name("splitpoint-rest".into());
-        // Without a thread, lookups go on as before.
+        // Without a thread, lookups continue as before.
         let _ = thread.spawn(move || run(&pass));
     }
 }
@@ -107,20 +107,20 @@ impl Drop for Rest {
     }
 }
 
-/// One way through the file.
+/// One pass through the file.
 struct Pass {
     file: Arc<dyn File>,
     page_bytes: usize,
     count: u64,
     checked: Checked,
-    /// The file is read ahead, or has been.
+    /// Whether the file is being read ahead, or has been.
     ahead: AtomicBool,
-    /// The dictionary is closed.
+    /// Whether the dictionary is closed.
     ended: AtomicBool,
 }
 
 impl Pass {
-    /// Reads all pages into the system's cache, and checks them.
+    /// Reads all pages into the system's cache and checks them.
     fn read_ahead(&self) {
         let mut buffer = self.buffer();
         let pieces = self.pieces();
@@ -129,7 +129,7 @@ impl Pass {
                 return;
             }
             if let Some(earlier) = number.checked_sub(PIECES - 1) {
-                // So that the disk also has time for what lookups ask it for.
+                // Waiting leaves the disk time for the requests of lookups.
                 if self.wait_for(earlier).is_err() {
                     return;
                 }
@@ -163,12 +163,12 @@ impl Pass {
         self.file.read_at(&mut [0], self.offset(self.pages_of(number).end) - 1)
     }
 
-    /// Checks the pages of piece `number` up to the first that is not in the system's cache, and gives whether there
-    /// are any.
+    /// Checks the pages of piece `number` up to the first that is not in the system's cache. Returns whether there was
+    /// any.
     fn check(&self, number: u64, buffer: &mut [u8]) -> bool {
         let pages = self.pages_of(number);
         let mut page = pages.start;
-        // Linux begins to read what it lacks of a request, so it is first asked about one byte.
+        // Linux starts reading what it lacks of a request, so it is first asked about a single byte.
         while page < pages.end && self.is_cached(page) {
             let count = (pages.end - page).min((buffer.len() / self.page_bytes) as u64);
             let bytes = &mut buffer[..count as usize * self.page_bytes];
@@ -207,7 +207,7 @@ impl Pass {
         from..(from + self.piece_pages()).min(self.count)
     }
 
-    /// Where page `page` begins, or the one before ends.
+    /// The offset at which page `page` begins, or the previous one ends.
     fn offset(&self, page: u64) -> u64 {
         (page + 1) * self.page_bytes as u64
     }
@@ -227,16 +227,16 @@ mod tests {
     const PAGE_BYTES: usize = 4096;
     const PAGES_PER_MIB: u64 = MIB / PAGE_BYTES as u64;
 
-    /// A file whose announced bytes are in the cache, up to a number of bytes: those announced first go first. Others
-    /// may be there from the beginning.
+    /// A file whose announced bytes are in the cache, up to a limit: those announced first are evicted first. Other
+    /// bytes may be in the cache from the beginning.
     struct Announced {
         ranges: Mutex<Vec<Range<u64>>>,
         cache_bytes: u64,
-        /// Reads from here on fail.
+        /// Reads from this offset on fail.
         readable: u64,
         cached_before: Range<u64>,
         damaged_page: Option<u64>,
-        /// Where something was asked for that is not in the cache.
+        /// Where bytes were requested that are not in the cache.
         absent: Mutex<Vec<u64>>,
     }
 
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Of a file with `count` pages.
+    /// For a file with `count` pages.
     fn rest_of(file: &Arc<Announced>, count: u64) -> Rest {
         Rest::new(file.clone(), PAGE_BYTES, count, Checked::none_of(count))
     }
@@ -429,14 +429,14 @@ mod tests {
 
     #[test]
     fn pages_that_are_not_in_the_cache_are_neither_announced_nor_read_to_check_others() {
-        // The cache has some pages, from amid the third piece on and to amid the eleventh.
+        // The cache has some pages, from the middle of the third piece to the middle of the eleventh.
         let file = Arc::new(Announced::cached(5 * MIB..21 * MIB + PAGE_BYTES as u64));
         let rest = rest_of(&file, 1000 * PAGES_PER_MIB);
         rest.pass.check_cached();
         assert_eq!(file.bytes(), 0);
-        // A piece is checked from its beginning to the first page that is not there: from 6 MiB on.
+        // A piece is checked from its beginning to the first page that is absent: from 6 MiB on.
         assert_eq!(rest.pass.checked.count(), 15 * PAGES_PER_MIB);
-        // Once a piece, and it gives up.
+        // One request per piece, then it gives up.
         let absent = file.absent.lock().unwrap();
         assert!(absent.windows(2).all(|two| two[1] - two[0] >= MIB), "{absent:?}");
         assert_eq!(absent.len(), 3 + 1 + ABSENT_MAX as usize);

@@ -1,12 +1,13 @@
-//! Records of a file from a position on, in hash order: a scan that goes on where an earlier one ended.
+//! Records of a file from a position on, in hash order, for a scan that continues where an earlier one ended.
 //!
 //! ```text
 //! records in hash order        interpolation to a cell before the position, then a walk
-//! records of one size, chunks  the chunk that has the position, then a walk, chunk by chunk
-//! other records, chunks        the page on which that chunk begins, then a walk; the index says where each chunk ends
+//! records of one size, chunks  the chunk that contains the position, then a walk, chunk by chunk
+//! other records, chunks        the page on which that chunk begins, then a walk; the index has the end of each chunk
 //! ```
 //!
-//! Cost: a few pages to find the place, then what is given, some kilobytes at a time. Not here: cursors (`scan.rs`).
+//! Cost: a few page reads to find the start, then a read of what is returned, some kilobytes at a time. Not here:
+//! cursors (`scan.rs`).
 
 use super::file::DictionaryFile;
 use super::pages::Scratch;
@@ -18,9 +19,10 @@ use crate::dictionary::run::{FarSource, Run};
 use crate::error::Result;
 use std::ops::Range;
 
-/// Bytes of records given at once, where they lie in hash order.
+/// Bytes of records returned at a time if they are in hash order.
 const RUN_BYTES: u64 = 16 << 10;
-/// Records of chunks that equal positions join. More are given as they lie, which is the order of equal positions.
+/// The most records of chunks joined because of equal positions. More are returned in stored order, since they all have
+/// equal positions.
 const JOINED_MAX: usize = 1 << 16;
 
 pub(crate) struct Resumed<'d> {
@@ -33,17 +35,17 @@ enum Way<'d> {
     Chunks(Box<ChunkWalk<'d>>),
 }
 
-/// Chunk by chunk, where the places of records are not known by their ranks.
+/// Walks chunk by chunk, if the locations of records do not follow from their ranks.
 struct ChunkWalk<'d> {
     file: &'d DictionaryFile,
     walk: Walk<'d>,
-    /// Records as they lie, and how many of them were taken.
+    /// Records in stored order, and how many of them have been taken.
     some: Run,
     taken: usize,
 }
 
 impl<'d> Resumed<'d> {
-    /// Records whose positions are not below `from`, of which long values are not read: the stream has them, as
+    /// Records whose positions are not below `from`. Long values are not read: they are references into the stream, as
     /// [`FarSource::Old`].
     pub fn new(file: &'d DictionaryFile, from: u64) -> Result<Self> {
         let part = |at, rank| Walk::part(file, at, rank, RUN_BYTES).leaving_far_values(FarSource::Old);
@@ -67,7 +69,7 @@ impl<'d> Resumed<'d> {
         Ok(Resumed { from, way })
     }
 
-    /// Replaces what is in `run` by the next records; `false` at the end.
+    /// Replaces the content of `run` with the next records; `false` at the end.
     ///
     /// # Errors
     /// Those of [`Walk::next`].
@@ -94,8 +96,8 @@ impl<'d> Resumed<'d> {
 }
 
 impl ChunkWalk<'_> {
-    /// Replaces what is in `run` by the records of the next chunk, sorted, with those of the chunks that have some of
-    /// its positions too.
+    /// Replaces the content of `run` with the records of the next chunk, sorted, together with those of the chunks that
+    /// share some of its positions.
     fn next(&mut self, run: &mut Run) -> Result<bool> {
         run.clear();
         let mut ranks: Option<Range<u64>> = None;
@@ -122,7 +124,7 @@ impl ChunkWalk<'_> {
     }
 }
 
-/// The ranks of the chunks that have some of these.
+/// The ranks of all chunks that contain some of these ranks.
 fn group(file: &DictionaryFile, ranks: &Range<u64>) -> Range<u64> {
     let last = file.footer.pairs.saturating_sub(1);
     let of = |rank: u64| file.index.group(rank.min(last)).unwrap_or(0..file.footer.pairs);

@@ -1,8 +1,8 @@
-//! A key within a piece of the stream.
+//! Finds a key within a piece of the stream.
 //!
-//! Records in hash order are found by their hashes: those of one size by interpolation, others by a binary search among
-//! the starts that the pages name and a walk over the records from there. Records in another order are walked over.
-//! Keys are compared in full, so only the key that was asked for is found.
+//! Records in hash order are found by their hashes: those of one size by interpolation, others by binary search among
+//! the starts recorded in the pages, then a linear search from there. Records in another order are searched linearly.
+//! Keys are compared in full, so only the requested key is found.
 
 use super::pages::Piece;
 use crate::dictionary::format::block::{self, BlockHead};
@@ -18,7 +18,7 @@ pub(crate) struct Query<'k> {
     pub key: &'k [u8],
     pub position: u64,
     pub hash: &'k HashFunction,
-    /// How far from the beginning of the piece the record is expected, in 2^-32 of a page, where the index knows it.
+    /// How far from the start of the piece the record is expected, in 2^-32 of a page, if the index knows it.
     pub expected: Option<u64>,
 }
 
@@ -29,46 +29,46 @@ impl Query<'_> {
     }
 }
 
-/// How the records of a file lie.
+/// The format and order of a file's records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordFormat {
     pub layout: Layout,
     pub compression: Compression,
-    /// Whether they lie in hash order.
+    /// Whether they are in hash order.
     pub ordered: bool,
     /// The most raw bytes that a block can have.
     pub block_bytes_max: u64,
-    /// From the position of one record to that of the next, on average.
+    /// The average distance between the positions of consecutive records.
     pub gap: u64,
     /// The number of records; their positions are spread over 2^64.
     pub pairs: u64,
-    /// Records of one size in a page, in 1/65,536.
+    /// The number of records of one size per page, in units of 1/65,536.
     pub per_page: u64,
-    /// Records of one size that are compared at once around a place that another record's position gave.
+    /// Records of one size that are compared at once around a location computed from another record's position.
     pub near: u64,
-    /// Records that are compared at once around a place that the index gave.
+    /// Records that are compared at once around a location that the index returned.
     pub wide: u64,
-    /// Bytes of a record, where all have one size; else 0.
+    /// Bytes of a record if all have one size; otherwise 0.
     pub record_bytes: u64,
-    /// Of records of varying size of which few begin in a page: the bytes of one on average; 0 of others.
+    /// The average length of records of varying size of which few begin in a page; 0 for other records.
     pub likely_bytes: u64,
 }
 
 impl RecordFormat {
-    /// Sets what follows from the bytes of a record, where all have one size, and of a page's body.
+    /// Sets the fields that depend on the length of a record, if all have one size, and of a page's body.
     pub fn of_pages(mut self, record_bytes: Option<u64>, body_bytes: u64) -> Self {
         self.record_bytes = record_bytes.unwrap_or(0);
         self.per_page = record_bytes.map_or(0, |bytes| (body_bytes << 16) / bytes);
-        // 1.5 standard deviations on both sides. One is largest in the middle of a page: half the square root of the
-        // records in it.
+        // 1.5 standard deviations on both sides. The standard deviation is largest in the middle of a page: half the
+        // square root of the number of records in it.
         self.wide = 1 + ((9 * self.per_page) >> 18).isqrt();
-        // A record at the place that the index gives is about that far from the key. The distance by positions is exact
-        // to the square root of the records in between; this is 1.5 times that on both sides.
+        // A record at the location from the index is about that far from the key. The distance computed from positions
+        // is exact to within the square root of the number of records in between; this is 1.5 times that on both sides.
         self.near = ((self.per_page.isqrt().isqrt() + 4) / 8).max(2);
         self
     }
 
-    /// Sets what follows from the bytes of all records, of varying size and `pairs` in number.
+    /// Sets the fields that depend on the total length of the records, which are of varying size and `pairs` in number.
     pub fn of_stream(mut self, stream_bytes: u64, pairs: u64, body_bytes: u64) -> Self {
         let bytes = stream_bytes / pairs.max(1);
         let few = self.layout == Layout::Varied && bytes >= body_bytes / FEW_STARTS as u64;
@@ -76,90 +76,91 @@ impl RecordFormat {
         self
     }
 
-    /// Where in the body of the first of some pages, or over its end, the record likely is that is `expected` in it
-    /// ([`Query::expected`]).
+    /// Which part of the body of the first of `pages` pages, or beyond its end, probably has the record that is
+    /// `expected` there ([`Query::expected`]).
     #[inline]
     pub fn likely_part(&self, expected: u64, pages: u64, body_bytes: u64) -> Range<u64> {
         let bytes = self.likely_bytes;
         if pages > 1 {
-            // It lies across the border of two pages.
+            // It crosses the border of two pages.
             return body_bytes.saturating_sub(bytes)..body_bytes + bytes;
         }
-        // The byte there is one of its own, more or less.
+        // The byte at this offset probably belongs to the record.
         let at = (expected.min(1 << 32) * body_bytes) >> 32;
         at.saturating_sub(bytes)..(at + bytes / 4).min(body_bytes)
     }
 
-    /// The number in a piece of the record of one size that is `expected` in it ([`Query::expected`]).
+    /// The number within a piece of the record of one size that is `expected` there ([`Query::expected`]).
     #[inline]
     pub fn expected_number(&self, expected: u64) -> u64 {
         ((u128::from(expected) * u128::from(self.per_page)) >> 48) as u64
     }
 
-    /// Where a record of one size is expected among those that begin in `part` of the stream: a few whole pages.
+    /// The expected location of a record of one size among those that begin in `part` of the stream, a few whole pages.
     #[inline]
     pub fn spot(&self, expected: u64, part: Range<u64>) -> Spot {
         let bytes = self.record_bytes;
         let cut = part.start % bytes;
-        // The record that the first byte belongs to does not begin in the page.
+        // The record that contains the first byte does not begin in the page.
         let (first, before) = if cut == 0 { (0, 0) } else { (bytes - cut, 1) };
         let count = part.end.saturating_sub(part.start + first) / bytes;
         let guess = self.expected_number(expected).saturating_sub(before).min(count.saturating_sub(1));
         Spot { first: first as u32, count: count as u32, guess: guess as u32, is_seen: false }
     }
 
-    /// The number of the record where position `sought` is expected, if record `number` has this `position`. Without
+    /// The number of the record expected at position `sought`, if record `number` has position `position`. Without
     /// branches, as the processor could not predict on which side it is.
     #[inline]
     pub fn farther(&self, number: u64, position: u64, sought: u64) -> u64 {
-        // Scaled to numbers of records, so that a difference counts records, exact to one.
+        // Scaled to numbers of records, so that a difference counts records, with an error of at most one.
         let scaled = |position: u64| ((u128::from(position) * u128::from(self.pairs)) >> 64) as i64;
         (number as i64).saturating_add(scaled(sought).wrapping_sub(scaled(position))).max(0) as u64
     }
 
-    /// The records, of `count`, to compare around `guess`, which follows from the position of another record.
+    /// The records, out of `count`, to compare around `guess`, which was computed from the position of another record.
     #[inline]
     pub fn near(&self, guess: u64, count: u64) -> Range<u64> {
         around(guess, self.near, count)
     }
 
-    /// The records, of `count`, to compare around `guess`, which follows from the index alone.
+    /// The records, out of `count`, to compare around `guess`, which was computed from the index alone.
     #[inline]
     pub fn wide(&self, guess: u64, count: u64) -> Range<u64> {
         around(guess, self.wide, count)
     }
 }
 
-/// The `some` numbers below `count` that are nearest to `guess`; all, if there are fewer. How many there are does not
-/// depend on `guess`, so that the processor predicts loops over them.
+/// The `some` numbers below `count` that are nearest to `guess`, or all if there are fewer. Their count does not depend
+/// on `guess`, so that the processor predicts loops over them.
 #[inline]
 fn around(guess: u64, some: u64, count: u64) -> Range<u64> {
     let from = guess.saturating_sub(some / 2).min(count.saturating_sub(some));
     from..(from + some).min(count)
 }
 
-/// Where in some pages records can be.
+/// Where in some pages the record may be.
 #[derive(Clone, Debug)]
 pub(crate) enum At {
-    /// In these bytes of the stream: those, of one size, that an index named.
+    /// In these bytes of the stream: the records of one size that an index named.
     Bytes(Range<u64>),
     Spot(Spot),
     Anywhere,
 }
 
-/// Where a record of one size is looked for, among those that begin in some pages.
+/// The expected location of a record of one size, among those that begin in some pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// Where in the body of the first page the first of them begins.
+    /// The offset in the first page's body at which the first of these records begins.
     pub first: u32,
     pub count: u32,
-    /// The number among them of the one that is likely.
+    /// The number, among these records, of the likely one.
     pub guess: u32,
-    /// Whether that follows from the position of a record near it, not from the index alone.
+    /// Whether `guess` was computed from the position of a nearby record, not from the index alone.
     pub is_seen: bool,
 }
 
-/// The value of the key in `piece`; `None` if no record that lies wholly in it has the key. `raw` is room for a block.
+/// The value of the key in `piece`; `None` if no record that lies entirely in it has the key. `raw` is a buffer for a
+/// block.
 ///
 /// # Errors
 /// What is wrong with a block.
@@ -175,7 +176,7 @@ pub(crate) fn find<'p>(
             let bytes = match piece.records {
                 Some((from, to)) => piece.bytes.get(from..to).unwrap_or_default(),
                 None => {
-                    // From the first record that begins in the piece.
+                    // Starts with the first record that begins in the piece.
                     let skip = (piece.offset.next_multiple_of(record_bytes as u64) - piece.offset) as usize;
                     piece.bytes.get(skip..).unwrap_or_default()
                 }
@@ -210,20 +211,20 @@ fn find_fixed<'p>(
     range.map(record).find(|record| &record[..key_len] == query.key).map(|record| &record[key_len..])
 }
 
-/// Where a piece has so few starts, comparing the keys of its records one by one is faster than hashing some of them
-/// first.
+/// If a piece has at most this many starts, comparing the keys of its records one by one is faster than hashing some of
+/// them first.
 pub(crate) const FEW_STARTS: usize = 5;
 
-/// More bytes of a record are not brought into the processor's cache before it is known where it begins.
+/// The most bytes of a record that are prefetched before its start is known.
 const LIKELY_BYTES_MAX: u64 = 2048;
 
 /// Up to this many records are compared one by one.
 const WALK_MAX: usize = 8;
 
-/// Interpolation search: which of many ascending positions, called by their numbers, to look at next.
+/// Interpolation search: which of many ascending positions, identified by number, to examine next.
 ///
-/// Hashes are spread evenly, so the distance to the position sought says how many numbers to skip. After some steps it
-/// takes halves, so that no hash function makes it slow.
+/// Hashes are uniform, so the distance to the position sought tells how many numbers to skip. After some steps it
+/// bisects, so that no hash function makes it slow.
 pub(crate) struct Interpolation {
     /// Positions below number `low` are smaller than the one sought, those from `high` on are not.
     low: u64,
@@ -235,10 +236,11 @@ pub(crate) struct Interpolation {
 }
 
 impl Interpolation {
-    /// Among the numbers of `within`, which begins at `guess`; positions are about `gap` apart.
+    /// Searches the numbers of `within`, starting with `guess`; positions are about `gap` apart.
     ///
-    /// Each look goes `overshoot` numbers farther than expected. With 1 the position sought soon lies between two
-    /// looks, for a search that ends with a few numbers left; with 0 it is hit sooner, for one that ends with none.
+    /// Each step goes `overshoot` numbers farther than expected. With 1, two steps soon enclose the position sought,
+    /// for a search that ends with a few numbers left. With 0, it is found sooner, for a search that ends with none
+    /// left.
     #[inline]
     pub fn new(within: Range<u64>, guess: u64, gap: u64, overshoot: u64) -> Self {
         let Range { start: low, end: high } = within;
@@ -247,19 +249,20 @@ impl Interpolation {
         new
     }
 
-    /// Numbers that may have the position sought: all before it are smaller, all behind it are larger or equal.
+    /// The numbers that may have the position sought: all before them have smaller positions, all after them larger or
+    /// equal ones.
     #[inline]
     pub fn range(&self) -> Range<u64> {
         self.low..self.high
     }
 
-    /// The number to look at next, as long as the range is not empty.
+    /// The number to examine next, as long as the range is not empty.
     #[inline]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Number [`next`](Self::next) has this `position`.
+    /// Records that number [`next`](Self::next) has this `position`.
     #[inline]
     pub fn saw(&mut self, position: u64, sought: u64) {
         let steps = position.abs_diff(sought) / self.gap;
@@ -273,7 +276,7 @@ impl Interpolation {
         self.keep_within();
     }
 
-    /// Number [`next`](Self::next) has no position; those behind it have none either.
+    /// Records that number [`next`](Self::next) has no position; later numbers have none either.
     #[inline]
     pub fn saw_none(&mut self) {
         self.high = self.next;
@@ -291,7 +294,7 @@ impl Interpolation {
     }
 }
 
-/// Where among `count` ascending positions those equal to `sought` lie, and perhaps some others.
+/// The range, among `count` ascending positions, of those equal to `sought`, and perhaps some others.
 fn equal_range(count: usize, guess: usize, gap: u64, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
     let mut search = Interpolation::new(0..count as u64, guess as u64, gap, 1);
     loop {
@@ -308,7 +311,7 @@ fn equal_range(count: usize, guess: usize, gap: u64, sought: u64, position: impl
     }
 }
 
-/// All that are equal around `middle`, which is.
+/// All equal positions around `middle`, which is one of them.
 fn equal_around(middle: usize, within: Range<usize>, sought: u64, position: impl Fn(usize) -> u64) -> Range<usize> {
     let (mut from, mut to) = (middle, middle + 1);
     while from > within.start && position(from - 1) == sought {
@@ -320,7 +323,7 @@ fn equal_around(middle: usize, within: Range<usize>, sought: u64, position: impl
     from..to
 }
 
-/// [`find`] among records of varying size.
+/// [`find`] for records of varying size.
 fn find_varied<'p>(format: RecordFormat, piece: Piece<'p>, query: Query<'_>) -> Option<&'p [u8]> {
     let first = *piece.starts.first()?;
     let (from, to) = if !format.ordered || piece.starts.len() <= FEW_STARTS {
@@ -331,9 +334,9 @@ fn find_varied<'p>(format: RecordFormat, piece: Piece<'p>, query: Query<'_>) -> 
     walk(format.layout, piece.bytes, from, to, query.key)
 }
 
-/// From which start on, and up to which, records can have the position.
+/// The range of starts between which records can have the position.
 fn between_starts(layout: Layout, piece: &Piece<'_>, query: Query<'_>) -> (usize, usize) {
-    // A record that is cut off at the piece's end counts as behind.
+    // A record that is cut off at the piece's end counts as greater.
     let position = |start: usize| {
         let record = record::key(layout, &piece.bytes[start..]);
         record.map(|key| query.position_of(key))
@@ -345,7 +348,7 @@ fn between_starts(layout: Layout, piece: &Piece<'_>, query: Query<'_>) -> (usize
     (from, larger.next().copied().unwrap_or(piece.bytes.len()))
 }
 
-/// The key's value among the records that begin in `from..to` and lie wholly in `bytes`.
+/// The key's value among the records that begin in `from..to` and lie entirely in `bytes`.
 fn walk<'p>(layout: Layout, bytes: &'p [u8], from: usize, to: usize, key: &[u8]) -> Option<&'p [u8]> {
     let mut at = from;
     while at < to {
@@ -367,8 +370,8 @@ fn find_in_blocks<'p>(
     let Some(first) = piece.starts.first() else { return Ok(None) };
     let mut at = *first;
     let mut found = None;
-    // Blocks whose first position is not above the query's. The key is in the last of them, or in one before if
-    // positions are equal.
+    // Visits blocks whose first position is not above the query's. The key is in the last of them, or in an earlier one
+    // if positions are equal.
     while let Some(head) = piece.bytes.get(at..).and_then(BlockHead::parse) {
         let head = head?;
         if format.ordered && head.position > query.position {
@@ -437,7 +440,7 @@ mod tests {
         let half = 1 << 31;
         assert_eq!(format.likely_part(half, 1, BODY), 800..2300);
         assert_eq!(format.likely_part(half, 2, BODY), 2800..5200);
-        // In its page, whatever the index says.
+        // Within its page, whatever the index says.
         assert_eq!((format.likely_part(0, 1, BODY), format.likely_part(u64::MAX, 1, BODY)), (0..300, 2800..4000));
     }
 

@@ -1,7 +1,7 @@
-//! All records of a dictionary, in hash order, some at a time.
+//! All records of a dictionary, in hash order, piece by piece.
 //!
-//! Where records lie in hash order this is one pass over the stream. Where the index put them in another order inside
-//! its chunks, each chunk is read whole and sorted, so memory is bounded by the largest chunk.
+//! If records are in hash order this is one pass over the stream. If the index uses another order inside its chunks,
+//! each chunk is read whole and sorted, so memory is bounded by the largest chunk.
 
 use super::file::{CellKind, DictionaryFile};
 use super::pages::Stream;
@@ -14,24 +14,26 @@ use std::ops::Range;
 pub(crate) struct Walk<'d> {
     file: &'d DictionaryFile,
     stream: Stream<'d>,
-    /// Where in the stream the next cell begins.
+    /// The offset in the stream at which the next cell begins.
     at: u64,
-    /// Where it ends: the stream's end, or where a cell begins.
+    /// Where the walk ends: the stream's end, or the start of a cell.
     end: u64,
-    /// Records given so far.
+    /// Number of records returned so far.
     rank: u64,
-    /// Position of the last record given.
+    /// Position of the last record returned.
     last: u64,
-    /// Of the current block, what was not given yet: compressed blocks end where they like, groups elsewhere.
+    /// The records of the current block; those from `given` on have not been returned yet. Blocks and groups may end at
+    /// different records.
     block: Run,
     block_at: Range<u64>,
     given: usize,
     raw: Vec<u8>,
-    /// Only for a check: records in the order in which they lie, and where in the stream the cell of each is.
+    /// Only for checks: records are returned in stored order, and this has the location of each record's cell in the
+    /// stream.
     cells: Option<Vec<Range<u64>>>,
-    /// Bytes given at once.
+    /// Bytes returned at a time.
     run_bytes: u64,
-    /// Long values are not read, and said to lie in this source.
+    /// If set, long values are not read, and are references into this source.
     far: Option<FarSource>,
     /// Whether it began at the first record, so that the number of records can be checked at the end.
     is_whole: bool,
@@ -57,49 +59,49 @@ impl<'d> Walk<'d> {
         }
     }
 
-    /// All records, of which long values are not read: the stream that is `source` has them.
+    /// All records. Long values are not read: they are references into `source`.
     pub fn with_far_values(file: &'d DictionaryFile, source: FarSource) -> Self {
         Self::new(file).leaving_far_values(source)
     }
 
-    /// The same records, of which long values are not read: the stream that is `source` has them.
+    /// The same records. Long values are not read: they are references into `source`.
     pub fn leaving_far_values(self, source: FarSource) -> Self {
         Walk { far: Some(source), ..self }
     }
 
-    /// Records from the cell at `at` of the stream on, about `run_bytes` at a time. `rank`: of its first record, where
-    /// they lie in chunks.
+    /// Records from the cell at `at` in the stream on, about `run_bytes` at a time. `rank` is that of the first record,
+    /// if records are in chunks.
     pub fn part(file: &'d DictionaryFile, at: u64, rank: u64, run_bytes: u64) -> Self {
         let stream = Stream::new(&file.pages, run_bytes);
         Walk { stream, at, rank, run_bytes, is_whole: false, ..Self::new(file) }
     }
 
-    /// Records in the order in which they lie, with their [`cells`](Self::cells).
+    /// Records in stored order, with their [`cells`](Self::cells).
     pub fn as_they_lie(file: &'d DictionaryFile) -> Self {
         Walk { cells: Some(Vec::new()), ..Self::new(file) }
     }
 
-    /// Records in the order in which they lie, with their [`cells`](Self::cells), of the cells in `part` of the stream.
-    /// `rank`: of its first record, where records lie in chunks.
+    /// Records in stored order, with their [`cells`](Self::cells), from the cells in `part` of the stream. `rank` is
+    /// that of the first record, if records are in chunks.
     pub fn part_as_they_lie(file: &'d DictionaryFile, part: Range<u64>, rank: u64) -> Self {
         Walk { at: part.start, end: part.end, rank, is_whole: false, ..Self::as_they_lie(file) }
     }
 
-    /// Where in the stream the cell of each record of the last run is.
+    /// The location in the stream of the cell of each record in the last run.
     pub fn cells(&self) -> &[Range<u64>] {
         self.cells.as_deref().unwrap_or_default()
     }
 
-    /// The rank of the record that comes next.
+    /// The rank of the next record.
     pub fn rank(&self) -> u64 {
         self.rank
     }
 
-    /// Replaces what is in `run` by the next records; `false` at the end.
+    /// Replaces the content of `run` with the next records; `false` at the end.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where bytes are
-    /// no records, or records are not in order.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if bytes are not
+    /// valid records, or records are not in order.
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
         run.clear();
         if let Some(cells) = &mut self.cells {
@@ -127,17 +129,17 @@ impl<'d> Walk<'d> {
         Ok(true)
     }
 
-    /// Replaces what is in `run` by the next records in the order in which they lie; `false` at the end.
+    /// Replaces the content of `run` with the next records in stored order; `false` at the end.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next), except that any order is right.
+    /// Those of [`next`](Self::next), except that any order is accepted.
     pub fn next_as_they_lie(&mut self, run: &mut Run) -> Result<bool> {
         run.clear();
         self.fill(run, self.run_bytes, u64::MAX)?;
         Ok(!run.is_empty())
     }
 
-    /// The ranks that have to be read and sorted together; `None` where any do.
+    /// The ranks that must be read and sorted together; `None` if there is no such restriction.
     fn group(&self) -> Result<Option<Range<u64>>> {
         if self.file.header.order == Order::Hash || self.rank >= self.file.footer.pairs {
             return Ok(None);
@@ -161,7 +163,7 @@ impl<'d> Walk<'d> {
         self.file.damaged_at(self.at.saturating_sub(1), what)
     }
 
-    /// Adds records until there are `bytes_max` bytes or `records_max` records more.
+    /// Adds records until `bytes_max` bytes or `records_max` records have been added.
     fn fill(&mut self, run: &mut Run, bytes_max: u64, records_max: u64) -> Result<()> {
         let header = &self.file.header;
         if let (Some(source), Compression::None, Layout::Fixed { key_len, value_len }) =
@@ -201,7 +203,7 @@ impl<'d> Walk<'d> {
         run.spans = Spans::Fixed { key_len, value_len };
         let file = self.file;
         if key_len == 8 {
-            // The length is a constant for the hash function, which is then inlined without a choice by length.
+            // The key length is a constant for the hash function, which is then inlined without a branch on the length.
             let keys = run.bytes.chunks_exact(record_bytes as usize).map(|record| record.first_chunk::<8>());
             run.positions.extend(keys.flatten().map(|key| file.position(key)));
         } else {
@@ -211,7 +213,7 @@ impl<'d> Walk<'d> {
         Ok(())
     }
 
-    /// Records of one size, without their values.
+    /// Adds records of one size, without their values.
     fn fill_far(
         &mut self,
         run: &mut Run,
@@ -230,7 +232,7 @@ impl<'d> Walk<'d> {
         Ok(())
     }
 
-    /// Adds the record whose key is `key` of the stream, and whose value is behind it.
+    /// Adds the record whose key is at `key` in the stream, directly followed by its value.
     fn push_far(&mut self, run: &mut Run, key: Range<u64>, value_len: u32, source: FarSource) -> Result<()> {
         let far = Far { source, offset: key.end, checksum: 0 };
         let key = self.stream.bytes(key)?;
@@ -239,14 +241,14 @@ impl<'d> Walk<'d> {
         Ok(())
     }
 
-    /// The record added last lies in this cell.
+    /// Notes the cell of the record added last.
     fn note_cell(&mut self, cell: Range<u64>) {
         if let Some(cells) = &mut self.cells {
             cells.push(cell);
         }
     }
 
-    /// Adds the record at `at` of the stream, if it is `bytes` long and its value is not to be read.
+    /// Adds the record at `at` in the stream, if it is `bytes` long and its value should not be read.
     fn take_far(&mut self, run: &mut Run, at: u64, bytes: u64) -> Result<bool> {
         let Some(source) = self.far.filter(|_| bytes >= FAR_LEN_MIN as u64) else { return Ok(false) };
         let head = self.stream.some(at, record::HEAD_BYTES_MAX as u64)?;
@@ -263,7 +265,7 @@ impl<'d> Walk<'d> {
         let file = self.file;
         let end = self.end;
         while (run.bytes.len() as u64) < bytes_max && (run.positions.len() as u64) < records_max && self.at < end {
-            // Many records that are in memory as a whole at once, or a long one alone.
+            // Takes many records at a time that are entirely in memory, or a long one alone.
             let cell = file.cell(&mut self.stream, self.at)?;
             if self.take_far(run, self.at, cell.bytes)? {
                 self.note_cell(self.at..self.at + cell.bytes);
@@ -276,7 +278,7 @@ impl<'d> Walk<'d> {
             let (mut taken, base) = (0, run.bytes.len());
             while let Some(record) = record::parse(Layout::Varied, &some[taken..]) {
                 if far && record.value.len() >= FAR_LEN_MIN {
-                    // The next round takes it.
+                    // The next iteration takes it.
                     break;
                 }
                 let head = record.bytes - record.key.len() - record.value.len();
@@ -330,7 +332,7 @@ impl<'d> Walk<'d> {
         Ok(())
     }
 
-    /// Takes the next block if it is one record as it is, whose value is not to be read.
+    /// Takes the next block if it is a single uncompressed record whose value should not be read.
     fn take_far_block(&mut self, run: &mut Run) -> Result<bool> {
         if self.far.is_none() || self.at >= self.end {
             return Ok(false);

@@ -1,6 +1,6 @@
-//! Records of a file whose positions are in a range, in hash order; and the same on a thread of its own.
+//! Records of a file whose positions are in a range, in hash order; also with a thread that reads ahead.
 //!
-//! All of them are one walk from the first; a part begins where `resume.rs` finds its first position.
+//! All records are one walk from the first; a part begins where `resume.rs` finds its first position.
 
 use super::file::DictionaryFile;
 use super::resume::Resumed;
@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds, RangeInclusive};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Every position.
+/// The range of all positions.
 pub(crate) const ALL: RangeInclusive<u64> = 0..=u64::MAX;
 
 /// The positions of a range, both ends included.
@@ -34,10 +34,10 @@ pub(crate) fn inclusive(positions: &impl RangeBounds<u64>) -> RangeInclusive<u64
     }
 }
 
-/// Bytes of runs that are read and hashed before they are asked for; a run with more is alone.
+/// Bytes of runs that are read and hashed before they are requested; a larger run is read alone.
 const AHEAD_BYTES: u64 = 4 << 20;
 
-/// Records of which long values are not read: the file's stream has them, as [`FarSource::Old`].
+/// Records of a range. Long values are not read: they are references into the file's stream, as [`FarSource::Old`].
 pub(crate) struct Within<'d> {
     records: Records<'d>,
     last: u64,
@@ -58,7 +58,7 @@ impl<'d> Within<'d> {
         Ok(Within { records, last: *positions.end(), ended: positions.is_empty() })
     }
 
-    /// Replaces what is in `run` by the next records; `false` at the end.
+    /// Replaces the content of `run` with the next records; `false` at the end.
     ///
     /// # Errors
     /// Those of [`Walk::next`].
@@ -84,13 +84,13 @@ impl<'d> Within<'d> {
     }
 }
 
-/// [`Within`] whose runs a thread reads and hashes ahead.
+/// [`Within`] with a thread that reads and hashes runs ahead.
 pub(crate) struct WalkAhead {
     ahead: Arc<Ahead>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread has read and was not asked for.
+/// Runs that the thread has read and that have not been requested yet.
 #[derive(Default)]
 struct Ahead {
     queue: Mutex<Queue>,
@@ -101,11 +101,11 @@ struct Ahead {
 struct Queue {
     runs: VecDeque<Result<Run>>,
     bytes: u64,
-    /// A run whose memory is used again.
+    /// A run whose memory is reused.
     spent: Option<Run>,
-    /// There will be no more runs.
+    /// There are no more runs.
     ended: bool,
-    /// Nobody will ask.
+    /// No more runs will be requested.
     closed: bool,
 }
 
@@ -118,7 +118,7 @@ impl Ahead {
         self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a run once there is room for it, or nothing else; gives whether more are wanted.
+    /// Adds a run when there is room for it, or when the queue is empty. Returns whether more are wanted.
     fn push(&self, run: Result<Run>) -> bool {
         let bytes = run.as_ref().map_or(0, Run::memory_bytes);
         let mut queue = self.lock();
@@ -133,7 +133,7 @@ impl Ahead {
     }
 
     fn read_all(&self, file: &DictionaryFile, positions: RangeInclusive<u64>) {
-        // Set however the thread ends: the user's hash function may panic.
+        // Runs however the thread ends: the user's hash function may panic.
         struct AtEnd<'a>(&'a Ahead);
         impl Drop for AtEnd<'_> {
             fn drop(&mut self) {
@@ -174,7 +174,7 @@ impl WalkAhead {
         Ok(WalkAhead { ahead, thread: Some(thread) })
     }
 
-    /// Replaces what is in `run` by the next records; `false` at the end. [`Within::next`] lists the errors.
+    /// Replaces the content of `run` with the next records; `false` at the end. [`Within::next`] lists the errors.
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
         let mut queue = self.ahead.lock();
         loop {
@@ -182,7 +182,7 @@ impl WalkAhead {
                 let next = next?;
                 queue.bytes -= next.memory_bytes();
                 let spent = std::mem::replace(run, next);
-                // The memory of an unusual run is given back.
+                // The memory of an unusually large run is freed.
                 queue.spent = Some(spent).filter(|spent| spent.bytes.capacity() <= 2 * RUN_BYTES);
                 self.ahead.changed.notify_all();
                 return Ok(true);

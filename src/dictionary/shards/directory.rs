@@ -1,8 +1,8 @@
-//! Replacing the manifest of a directory of shards, and removing the files that no manifest names.
+//! Replaces the manifest of a directory of shards, and removes the files that no manifest refers to.
 //!
-//! New files have the names of a new generation, so no reader's file is written to. The rename of the manifest is the
-//! change; before it, what killed builds left is removed, as with the rename the lock goes and the next writer's files
-//! are in no manifest either.
+//! New files have names of a new generation, so no file in use by a reader is overwritten. The change takes effect with
+//! the rename of the manifest. What killed builds left is removed before that: the rename also releases the lock, and
+//! after it there may be files of the next writer, which are not in a manifest either.
 
 use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, generation_of};
 use crate::dictionary::build::plan::Plan;
@@ -14,32 +14,32 @@ use crate::io::{Granted, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a directory holds before it is changed.
+/// The contents of a directory before it is changed.
 pub(crate) struct Previous {
-    /// `None` where there is no manifest, or a damaged one.
+    /// `None` if there is no manifest, or a damaged one.
     pub manifest: Option<Manifest>,
-    /// The next manifest's.
+    /// The generation of the next manifest.
     pub generation: u64,
-    /// Files of shards that stay until there is another manifest.
+    /// Files of shards that must stay until there is another manifest.
     names: Vec<String>,
 }
 
 impl Previous {
-    /// Whether there is nothing of a dictionary, not even a damaged one.
+    /// Whether the directory has no part of a dictionary, not even a damaged one.
     pub fn is_empty(&self) -> bool {
         self.manifest.is_none() && self.names.is_empty()
     }
 }
 
-/// Replaces the manifest of a directory; holds off other writers while it lives.
+/// Replaces the manifest of a directory; keeps other writers out while it lives.
 pub(crate) struct DirectoryWriter {
     storage: Arc<dyn Storage>,
-    /// Dropped before the directory, which has to be empty then.
+    /// Dropped before the directory, which must be empty by then.
     manifest: AtomicFile,
     directory: NewDirectory,
 }
 
-/// A directory, which is removed again if it was made here and nothing was put into it.
+/// A directory. If it was created here and nothing was put into it, it is removed again.
 struct NewDirectory {
     storage: Arc<dyn Storage>,
     path: PathBuf,
@@ -60,18 +60,18 @@ impl NewDirectory {
 impl Drop for NewDirectory {
     fn drop(&mut self) {
         if self.is_new {
-            // Only an empty one can be removed; one that has a dictionary stays.
+            // Only an empty directory can be removed; one with a dictionary stays.
             let _ = self.storage.remove_directory(&self.path);
         }
     }
 }
 
 impl DirectoryWriter {
-    /// Locks the directory, which is made if it does not exist, with the owner and permissions of the one at `like`.
+    /// Locks the directory. If it does not exist, creates it with the owner and permissions of the one at `like`.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] where another process builds or updates the directory; [`ErrorKind::NotATable`] where it
-    /// holds something else than a dictionary.
+    /// [`ErrorKind::Locked`] if another process is building or updating the directory; [`ErrorKind::NotATable`] if it
+    /// holds something other than a dictionary.
     pub fn new(plan: &Plan, directory: &Path, like: Option<&Path>) -> Result<Self> {
         let storage = &plan.storage;
         let directory = NewDirectory::make(storage, directory, like)?;
@@ -82,12 +82,12 @@ impl DirectoryWriter {
         Ok(DirectoryWriter { storage: Arc::clone(storage), manifest, directory })
     }
 
-    /// Who may use the files of the directory.
+    /// The access for files of the directory.
     pub fn granted(&self) -> Granted {
         self.manifest.granted()
     }
 
-    /// The manifest that will be replaced. A damaged one is replaced too: that is how it is repaired.
+    /// The manifest that will be replaced. A damaged one is replaced, too: this is how it is repaired.
     pub fn previous(&self) -> Result<Previous> {
         let names = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.name.clone()).collect();
         let (manifest, last, names) = match Manifest::read(self.storage.as_ref(), &self.directory.path) {
@@ -106,8 +106,8 @@ impl DirectoryWriter {
         }
     }
 
-    /// Makes `manifest` that of the directory, then removes the files of `previous` that it does not name. If that
-    /// fails, it removes the new files instead.
+    /// Makes `manifest` the manifest of the directory, then removes the files of `previous` that it does not refer to.
+    /// If publishing fails, removes the new files instead.
     pub fn publish(mut self, manifest: &Manifest, previous: &Previous) -> Result<()> {
         let new: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
         let old: Vec<&str> = previous.names.iter().map(|name| &name[..]).collect();
@@ -118,7 +118,7 @@ impl DirectoryWriter {
         }
         published?;
         if previous.manifest.is_none() {
-            // The directory's own name, which may be as new as what is in it.
+            // The directory's own name, which may be as new as its contents.
             let directory = &self.directory.path;
             let synced = self.storage.sync_names(directory);
             synced.map_err(|e| Error::io(directory, "sync the directory of", e))?;
@@ -127,8 +127,8 @@ impl DirectoryWriter {
         Ok(())
     }
 
-    /// Removes what killed processes left: files with the name of a shard that are not among `kept`. Only this writer
-    /// is at work here until the manifest has its name; then the next one may be, and its shards are in no manifest
+    /// Removes what killed processes left: files with the name of a shard that are not among `kept`. Until the manifest
+    /// is renamed, no other writer can be active here. After that there may be one, and its files are not in a manifest
     /// either.
     fn remove_leftovers(&self, generation: u64, kept: &[&str]) {
         let names = self.storage.names_in(&self.directory.path).unwrap_or_default();
@@ -140,13 +140,13 @@ impl DirectoryWriter {
     /// Removes the files that are not among `kept`.
     fn remove(&self, names: &[&str], kept: &[&str]) {
         for name in names.iter().filter(|name| !kept.contains(name)) {
-            // A file that cannot be removed takes space and does no other harm.
+            // A file that cannot be removed takes space but does no other harm.
             let _ = self.storage.remove(&self.directory.path.join(name));
         }
     }
 }
 
-/// Fails where a directory has no manifest and something else in it than what a first build left.
+/// Fails if the directory has no manifest and contains anything that a first build would not leave.
 fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<()> {
     match Manifest::read(storage, directory) {
         Ok(None) => {}
@@ -154,7 +154,7 @@ fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<(
         Ok(Some(_)) | Err(_) => return Ok(()),
     }
     let names = names_in(storage, directory)?;
-    // The first build may have ended since.
+    // The first build may have ended in the meantime.
     let ours =
         |name: &String| [MANIFEST_NAME, "manifest-unfinished"].contains(&&name[..]) || generation_of(name) == Some(1);
     let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };

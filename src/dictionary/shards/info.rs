@@ -1,20 +1,20 @@
-//! What users see of a shard.
+//! The public description of a shard.
 
 use std::path::PathBuf;
 
-/// A file of a dictionary, and the slots whose keys it has. [`Dictionary::shards`](crate::Dictionary::shards) lists
-/// them.
+/// A file of a dictionary, and the slots whose keys it has. Returned by
+/// [`Dictionary::shards`](crate::Dictionary::shards).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardInfo {
-    /// Its place in the order of slots, from 0.
+    /// Its number in the order of slots, from 0.
     pub number: usize,
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
-    /// The first of its slots, which lie one behind another.
+    /// The first of its slots, which are consecutive.
     pub first_slot: u16,
     /// The last of its slots.
     pub last_slot: u16,
-    /// Its pairs.
+    /// The number of its pairs.
     pub pairs: u64,
 }

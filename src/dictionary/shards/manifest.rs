@@ -11,20 +11,20 @@ use crate::io::{Mode, Storage};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// A manifest of as many shards as there can be, with the longest lines.
+/// The size of a manifest with the maximum number of shards and the longest lines.
 const MANIFEST_BYTES_MAX: u64 = SLOT_COUNT as u64 * 96 + 4096;
 pub(crate) const MANIFEST_NAME: &str = "manifest";
 const FIRST_WORDS: &str = "splitpoint dictionary ";
 const FIRST_LINE: &str = "splitpoint dictionary 1";
-/// Generations are below it, so that another can always follow.
+/// Generations are below this, so that there is always a next one.
 pub(crate) const GENERATION_END: u64 = 1 << 63;
 
 /// Which file has which slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Goes up by one with each change.
+    /// Increases by one with each change.
     pub generation: u64,
-    /// In order of their slots, which are all slots.
+    /// In order of their slots. Together they have all slots.
     pub shards: Vec<Shard>,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Shard {
 }
 
 impl Manifest {
-    /// Where it is in a directory of shards.
+    /// The path of the manifest in a directory of shards.
     pub fn path(directory: &Path) -> PathBuf {
         directory.join(MANIFEST_NAME)
     }
 
-    /// Slots divided among `count` shards as evenly as they can be; without files.
+    /// Divides the slots among `count` shards as evenly as possible; the shards have no files.
     pub fn divided(count: u32, generation: u64) -> Manifest {
         let shard = |index: u32| {
             let end = u64::from(SLOT_COUNT) * u64::from(index + 1) / u64::from(count);
@@ -51,7 +51,7 @@ impl Manifest {
         Manifest { generation, shards: (0..count).map(shard).collect() }
     }
 
-    /// This division of slots, with the files of another generation.
+    /// The same division of slots, with the file names of another generation.
     pub fn renamed(&self, generation: u64) -> Manifest {
         let mut manifest = Manifest { generation, shards: self.shards.clone() };
         for (index, shard) in manifest.shards.iter_mut().enumerate() {
@@ -60,7 +60,7 @@ impl Manifest {
         manifest
     }
 
-    /// Which shard has a key.
+    /// The number of the shard that a key belongs to.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         self.shard_of_slot(slot(key))
     }
@@ -75,7 +75,7 @@ impl Manifest {
         firsts.zip(self.shards.iter().map(|shard| shard.last_slot))
     }
 
-    /// The shards as users see them, with their files in `directory`.
+    /// The public descriptions of the shards, with their files in `directory`.
     pub fn infos(&self, directory: &Path) -> Vec<ShardInfo> {
         let info = |(number, (shard, (first_slot, last_slot))): (usize, (&Shard, (u16, u16)))| {
             let path = directory.join(&shard.name);
@@ -84,7 +84,7 @@ impl Manifest {
         self.shards.iter().zip(self.slot_ranges()).enumerate().map(info).collect()
     }
 
-    /// The manifest of the directory; `None` if it has no manifest.
+    /// Reads the manifest of the directory; `None` if it has none.
     pub fn read(storage: &dyn Storage, directory: &Path) -> Result<Option<Manifest>> {
         let path = Self::path(directory);
         let failed = |e| Error::io(&path, "read", e);
@@ -150,7 +150,7 @@ impl Manifest {
     }
 }
 
-/// The line `shard FIRST LAST PAIRS NAME`, where FIRST is known.
+/// Parses the line `shard FIRST LAST PAIRS NAME`, where FIRST is known.
 fn parse_shard(line: &str, first_slot: u32) -> Option<Shard> {
     let mut words = line.split(' ');
     let mut word = || words.next();
@@ -161,7 +161,7 @@ fn parse_shard(line: &str, first_slot: u32) -> Option<Shard> {
     let pairs = word()?.parse().ok()?;
     let name = word()?.to_owned();
     let in_range = first_slot <= u32::from(last_slot) && last_slot < SLOT_COUNT;
-    // A name, and not a way out of the directory.
+    // A plain name, which cannot lead out of the directory.
     let plain =
         name.ends_with(".spd") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     (in_range && plain && word().is_none()).then_some(Shard { last_slot, name, pairs })
@@ -171,11 +171,11 @@ pub(crate) fn file_name(shard: usize, generation: u64) -> String {
     format!("{shard}-{generation}.spd")
 }
 
-/// The generation of a name that [`file_name`] gives, or of what is made beside such a file.
+/// The generation in a name made by [`file_name`], or in the name of a temporary file for it.
 pub(crate) fn generation_of(name: &str) -> Option<u64> {
     let (shard, rest) = name.split_once('-')?;
     let (generation, suffix) = rest.split_once(".spd")?;
-    // As we write them: `2024-01` is another's.
+    // Only in the form we write: `2024-01` belongs to another program.
     let number = |digits: &str| digits.parse::<u64>().ok().filter(|number| number.to_string() == digits);
     let ours = number(shard)? < SLOT_COUNT.into() && (suffix.is_empty() || suffix.starts_with('-'));
     number(generation).filter(|generation| ours && *generation < GENERATION_END)

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `slots.rs` (which slot a key has) < `manifest.rs` < `directory.rs` (replaces a manifest) < `target.rs` (what a build
-//! or update writes: one file, or shards side by side). `info.rs`: what users see of a shard.
+//! or update writes: one file, or several shards). `info.rs`: the public description of a shard.
 
 pub(crate) mod directory;
 pub(crate) mod info;

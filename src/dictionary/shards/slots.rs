@@ -1,14 +1,14 @@
 //! The slot of a key, as Redis Cluster computes it.
 //!
-//! CRC-16 of the key modulo 16384; or of the part between its first `{` and the next `}`, if there is such a part and
-//! it is not empty. So cluster clients look for a key in the shard that has it.
+//! CRC-16 of the key modulo 16384; or of the part between its first `{` and the next `}`, if that part exists and is
+//! not empty. Cluster clients therefore ask the right shard for a key.
 //!
 //! Source: the Redis Cluster specification, "Key distribution model".
 
-/// The number of slots of Redis Cluster, by which the keys of a dictionary are divided among its shards.
+/// The number of slots in Redis Cluster, which divide the keys of a dictionary among its shards.
 pub const SLOT_COUNT: u16 = 1 << 14;
 
-/// The slot of a key, below [`SLOT_COUNT`]: which shard of a dictionary has it, and which node of a cluster.
+/// The slot of a key, below [`SLOT_COUNT`]. It determines the shard of a dictionary, and the node of a cluster.
 ///
 /// Keys with the same part between `{` and `}` have the same slot.
 ///
@@ -21,7 +21,7 @@ pub fn slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOT_COUNT
 }
 
-/// What of the key is hashed.
+/// The part of the key that is hashed.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|byte| *byte == b'{') else { return key };
     let rest = &key[open + 1..];

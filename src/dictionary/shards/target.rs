@@ -1,7 +1,7 @@
-//! Where a build or an update goes: to one file, or to a directory of shards that are written side by side.
+//! The destination of a build or an update: one file, or a directory of shards, several of which are written at a time.
 //!
-//! The names of a new generation's files are known beforehand and in no manifest, so what a killed process left of them
-//! is overwritten by the next one.
+//! The file names of a new generation are known in advance and are in no manifest, so files left by a killed process
+//! are overwritten by the next one.
 
 use super::directory::{DirectoryWriter, Previous};
 use super::manifest::{Manifest, Shard};
@@ -24,7 +24,7 @@ pub(crate) struct Target {
 }
 
 enum Kind {
-    /// Made at once, so that a second writer of the same file fails at once.
+    /// Created immediately, so that a second writer of the same file fails immediately.
     File(Box<AtomicFile>),
     Shards(Box<Shards>),
 }
@@ -32,33 +32,33 @@ enum Kind {
 struct Shards {
     writer: DirectoryWriter,
     previous: Previous,
-    /// The new manifest; its pairs are filled in when they are known.
+    /// The new manifest; its pair counts are filled in when they are known.
     manifest: Manifest,
-    /// Files that stay where nothing changes.
+    /// Files that are kept if nothing changes.
     kept: Vec<Option<Shard>>,
 }
 
-/// What one file is made from.
+/// The inputs of one file.
 struct Part {
     sorter: Sorter,
     old: Option<Arc<DictionaryFile>>,
     /// The one file of a target without shards.
     output: Option<AtomicFile>,
-    /// The path, and whether the old file stays if nothing of it changes.
+    /// The path, and whether the old file is kept if none of its pairs change.
     path: PathBuf,
     is_kept: bool,
 }
 
 impl Target {
-    /// The file that `path` leads to.
+    /// A target for the file that `path` leads to.
     pub fn file(plan: &Plan, path: &Path) -> Result<Target> {
         let path = plan.resolve(path)?;
         let output = begin_file(&plan.storage, &path, plan.granted_at(&path)?)?;
         Ok(Target { path, kind: Kind::File(Box::new(output)) })
     }
 
-    /// The directory that `path` leads to, whose slots are divided as in `divided`. One that is made has the owner and
-    /// permissions of the one at `like`.
+    /// A target for the directory that `path` leads to, with slots divided as in `divided`. If it does not exist, it is
+    /// created with the owner and permissions of the one at `like`.
     pub fn directory(plan: &Plan, path: &Path, divided: &Manifest, like: Option<&Path>) -> Result<Target> {
         let path = plan.resolve(path)?;
         let writer = DirectoryWriter::new(plan, &path, like)?;
@@ -69,7 +69,7 @@ impl Target {
         Ok(Target { path, kind: Kind::Shards(Box::new(shards)) })
     }
 
-    /// Who may use the new files.
+    /// The access for the new files.
     pub fn granted(&self) -> Granted {
         match &self.kind {
             Kind::File(output) => output.granted(),
@@ -77,8 +77,8 @@ impl Target {
         }
     }
 
-    /// Where a shard has no changes, its file of `files` as `manifest` has it stays, if it lies in this directory.
-    /// Manifests alone do not show that: those of two directories may be equal, and their files not.
+    /// For a shard without changes, keeps its file among `files`, as recorded in `manifest`, if it is in this
+    /// directory. Manifests alone cannot show that: two directories may have equal manifests and different files.
     pub fn keep_unchanged(&mut self, manifest: &Manifest, files: &[Arc<DictionaryFile>]) -> Result<()> {
         if let Kind::Shards(shards) = &mut self.kind
             && shards.previous.manifest.as_ref() == Some(manifest)
@@ -106,15 +106,15 @@ impl Target {
         }
     }
 
-    /// Takes the pairs of all files.
+    /// Starts the intake of pairs for all files.
     pub fn intake(&self, plan: &Plan) -> Result<Intake> {
         Intake::new(plan, &self.paths())
     }
 
-    /// Writes each file from what `intake` took for it and from its file of `old`, several at the same time, and
-    /// publishes them. Gives how many pairs there are in all. `old` has a file for each, or none.
+    /// Writes each file from what `intake` took for it and from its file in `old`, several at a time, and publishes
+    /// them. Returns the total number of pairs. `old` has one file for each, or none at all.
     pub fn finish(self, plan: &Plan, intake: Intake, old: &[Arc<DictionaryFile>]) -> Result<u64> {
-        // A forked child is refused here, before anything that an error would undo by removing files.
+        // A forked child must fail here, before an error could remove files.
         let sorters = intake.finish()?;
         let paths = self.paths();
         let (count, granted) = (paths.len(), self.granted());
@@ -138,7 +138,7 @@ impl Target {
             return written.map(|pairs| pairs.into_iter().flatten().sum());
         };
         let written = written.inspect_err(|_| {
-            // No manifest will name them.
+            // No manifest will refer to them.
             paths.iter().for_each(|path| drop(plan.storage.remove(path)));
         })?;
         let Shards { writer, previous, mut manifest, kept } = *shards;
@@ -154,7 +154,7 @@ impl Target {
 }
 
 impl Part {
-    /// Gives how many pairs the file has; `None` where the old file stays.
+    /// Returns the file's number of pairs; `None` if the old file is kept.
     fn write(self, plan: Plan, granted: Granted) -> Result<Option<u64>> {
         let forecast = self.sorter.forecast().with_old(self.old.as_deref(), self.sorter.removals());
         let shares = plan.shares(&forecast)?;
@@ -167,7 +167,7 @@ impl Part {
             };
             pairs = Some(write_merged(plan, shares, output, self.old.as_ref(), &mut sorted)?.pairs);
         }
-        // The next sort overwrites what is left of this one, and a dictionary that has its name is no failure.
+        // The next sort overwrites what this one left, and once the dictionary has its name this is not a failure.
         let _ = sorted.done();
         Ok(pairs)
     }

@@ -1,14 +1,14 @@
-//! Crash tests: whatever a crash leaves, the name has the dictionary of before or the new one, whole.
+//! Crash tests: whatever a crash leaves, the name has the old dictionary or the new one, complete.
 //!
 //! ```text
 //! work (build, update; file, shards) --> calls to the disk 0, 1, 2, ...
 //! crash before call n, or within it --> survivors --> open: old or new, verify finds nothing
 //!                                                 --> the same work again: new, and nothing is left of the first
-//! faults: call n fails --> an error and the old one, or the new one; and that a power loss leaves, too
+//! faults: call n fails --> an error and the old one, or the new one; the same after a power loss
 //! ```
 //!
-//! The disk: io/simulated.rs. Little memory, so that the sort uses its files; their threads call the disk in any order,
-//! and the crashes are those of the order that there was.
+//! The disk: io/simulated.rs. Memory is small, so that the sort uses its files. Its threads call the disk in any order,
+//! and each crash follows the order that actually occurred.
 
 use super::model::Model;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
@@ -24,9 +24,9 @@ const PATH: &str = "/d/a.spd";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// Where nothing is.
+    /// No dictionary exists.
     First,
-    /// Over an older one.
+    /// An older dictionary is replaced.
     Again,
     Update,
 }
@@ -36,7 +36,7 @@ struct Case {
     work: Work,
     shards: u32,
     index: Index,
-    /// Records have one size, which is seen at the end only: the file is written twice.
+    /// Records have one size, which is only known at the end: the file is written twice.
     twice: bool,
     /// A build with named temporary files.
     resume: bool,
@@ -67,14 +67,14 @@ impl Case {
             .index(self.index)
             .page_bytes(512)
             .memory_bytes(MEMORY_BYTES_MIN * u64::from(self.shards.max(1)))
-            // With two, pairs are handed over (build/intake.rs).
+            // With two threads, pairs are handed over (build/intake.rs).
             .threads(if self.resume { 2 } else { 1 });
         let builder = builder.compression(Compression::None).shards(self.shards).storage(disk.clone());
         if self.resume { builder.resume(7) } else { builder }
     }
 
     fn before(&self) -> Model {
-        // One that goes, and with it the other size.
+        // A record that is later removed, and with it the second size.
         let odd = self.twice.then(|| (b"odd".to_vec(), b"of another size".to_vec()));
         (0..600u32).map(|n| (n.to_le_bytes().to_vec(), vec![n as u8; 80])).chain(odd).collect()
     }
@@ -86,7 +86,7 @@ impl Case {
         new
     }
 
-    /// What is on the disk before.
+    /// The disk's content before the work.
     fn base(&self, disk: &Arc<Simulated>) -> Result<State> {
         disk.reset(State::default());
         if self.work != Work::First {
@@ -122,11 +122,11 @@ enum Survivor {
     New,
 }
 
-/// What is at the name, which has to be whole.
+/// The dictionary at the name, which must be complete.
 fn found(case: &Case, disk: &Arc<Simulated>, context: &str) -> Survivor {
     let dictionary = match DictionaryOptions::new().open_on(disk.clone(), Path::new(PATH)) {
         Ok(dictionary) => dictionary,
-        // Of a directory, that there is no manifest.
+        // For a directory: there is no manifest.
         Err(e) if is_missing(&e) || case.shards > 0 && e.kind() == ErrorKind::NotATable => {
             return Survivor::Nothing;
         }
@@ -142,7 +142,7 @@ fn found(case: &Case, disk: &Arc<Simulated>, context: &str) -> Survivor {
     Survivor::Old
 }
 
-/// Names that are there and do not belong to the dictionary.
+/// Names that exist and do not belong to the dictionary.
 fn left_behind(disk: &Arc<Simulated>) -> Vec<String> {
     let mut wanted = vec![PATH.to_owned()];
     if let Ok(Dictionary { manifest: Some(manifest), .. }) =
@@ -155,8 +155,8 @@ fn left_behind(disk: &Arc<Simulated>) -> Vec<String> {
     names.names().map(|name| name.display().to_string()).filter(|name| !wanted.contains(name)).collect()
 }
 
-/// A file that loses its name as soon as it is made may have it when power is lost in between; and no process knows
-/// whose it is.
+/// A file whose name is removed as soon as it is created may keep the name if power is lost in between, and no process
+/// knows which build created it.
 fn without_unnamed(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| !name.ends_with(".tmp"));
     names
@@ -237,7 +237,7 @@ fn every_call_that_fails_leaves_the_old_dictionary_and_nothing_else() {
     fail_calls(1);
 }
 
-/// One call in `every`, and the last ones, where a dictionary gets its name.
+/// Fails one call in `every`, and the last ones, when a dictionary gets its name.
 fn fail_calls(every: u64) {
     let (disk, other) = (disk(), disk());
     let (mut errors, mut survived) = (0, 0);
@@ -260,7 +260,7 @@ fn fail_calls(every: u64) {
                     let kind = if fault == Fault::NoSpace { ErrorKind::DiskFull } else { ErrorKind::Io };
                     assert_eq!(e.kind(), kind, "{context}: {e}");
                 }
-                // Once it has its name, it is there, though a power loss may take it back.
+                // Once it has its name, it exists, though a power loss may undo the rename.
                 let last_name = if case.shards > 0 { "manifest" } else { "a.spd" };
                 let is_named = |event: &Event| matches!(event, Event::Rename(_, to) if to.ends_with(last_name));
                 let named = disk.trace().iter().any(is_named);
@@ -274,8 +274,8 @@ fn fail_calls(every: u64) {
                 errors += u64::from(result.is_err());
                 survived += u64::from(result.is_ok());
                 let left = without_unnamed(left_behind(&disk));
-                // What fails may be the removal itself, or what comes before it; then the next one removes it. And with
-                // resume it is there to go on from.
+                // The failing call may be the removal itself, or come before it; then the next build removes the file.
+                // With resume it is kept, to continue from.
                 let removes = lasting && fault == Fault::Io || named || case.resume;
                 assert!(removes || left.len() <= usize::from(!lasting), "{context}: {left:?}");
                 if at % 5 == 0 && result.is_err() && !named {

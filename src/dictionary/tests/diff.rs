@@ -1,4 +1,4 @@
-//! The differences of two dictionaries are those of their pairs, and make one into the other.
+//! The differences between two dictionaries are those of their pairs, and turn one into the other.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at files")]
 
@@ -35,7 +35,7 @@ fn expected(old: &Model, new: &Model) -> Changes {
     changes.filter(|(_, (before, after))| before != after).collect()
 }
 
-/// `old` with some pairs gone, some changed and some new.
+/// `old` with some pairs removed, some changed and some added.
 fn changed(old: &Model, kind: &str, percent: usize) -> Model {
     let mut random = Random::new(&[percent as u64]);
     let mut new = old.clone();
@@ -51,7 +51,7 @@ fn changed(old: &Model, kind: &str, percent: usize) -> Model {
     new
 }
 
-/// Builds both, compares their differences, and makes the old one into the new one.
+/// Builds both, compares their differences, and turns the old one into the new one.
 fn differ_as_their_pairs(
     builder: &DictionaryBuilder,
     hash: Option<HashFunction>,

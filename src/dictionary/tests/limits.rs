@@ -1,4 +1,4 @@
-//! What a build refuses before it has read anything, and what is left when it does.
+//! What a build refuses before reading anything, and what is left when it does.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories")]
 
@@ -37,12 +37,12 @@ fn chunks_that_need_more_memory_are_refused_before_the_old_file_is_read() {
     for (effort, chunk_keys) in [(Effort::Balanced, 512), (Effort::Small, 1024)] {
         in_directory(|path| {
             builder(Index::page()).build(&path, (0..2000u32).map(|n| (n.to_le_bytes(), [7; 996]))).unwrap();
-            // Damaged, so that reading it would be another error.
+            // Damaged, so that reading it would cause a different error.
             let mut bytes = std::fs::read(&path).unwrap();
             bytes[512..].iter_mut().take(100_000).for_each(|byte| *byte ^= 0xFF);
             std::fs::write(&path, &bytes).unwrap();
             let with = |bytes| builder(Index::Chunk { effort }).memory_bytes(bytes);
-            // A chunk has half of the memory.
+            // A chunk may take half of the memory.
             let refused = with(chunk_keys * 2000 - 2).reindex(&path, &path).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
             let refused = Dictionary::update(&path, &path, &with(chunk_keys * 2000 - 2)).err().unwrap();
@@ -55,7 +55,7 @@ fn chunks_that_need_more_memory_are_refused_before_the_old_file_is_read() {
 
 #[test]
 fn chunks_are_written_as_they_fit_in_memory() {
-    // 128 chunks have ten times as many bytes as are allowed, two have less.
+    // 128 chunks take ten times the memory allowed, two take less.
     in_directory(|path| {
         let model = (0..70_000u32).map(|n| (n.to_le_bytes().to_vec(), vec![n as u8; 100])).collect();
         builder(Index::chunk()).memory_bytes(700_000).build(&path, &model).unwrap();
@@ -73,7 +73,7 @@ fn a_build_of_shards_that_fails_leaves_no_directory() {
     let twice = builder.build(&path, [("a", "1"), ("a", "2")]).unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::Duplicate);
     assert!(!path.exists());
-    // One that was there stays, and so does one with a dictionary.
+    // An existing directory stays, and so does one with a dictionary.
     std::fs::create_dir(&path).unwrap();
     drop(builder.start(&path).unwrap());
     assert!(path.exists());
@@ -104,7 +104,7 @@ fn a_missing_directory_for_temporary_files_is_noticed_before_anything_else() {
         let refused = [
             with().start(&path).err(),
             with().shards(2).start(&path).err(),
-            // Before the old file is opened, which is not there either.
+            // Before the old file is opened, which does not exist either.
             Dictionary::update(&path, &path, &with()).err(),
             with().reindex(&path, &path).err(),
             with().start_ordered(&path, 0).err(),
@@ -133,7 +133,7 @@ fn an_index_that_does_not_fit_is_refused_before_the_sort_or_the_old_pairs() {
             assert!(refused.to_string().contains("300000 records"), "{refused}");
             assert!(!path.exists());
             with(index, 4 * too_little).build(&path, pairs()).unwrap();
-            // Damaged, so that reading it would be another error.
+            // Damaged, so that reading it would cause a different error.
             let mut bytes = std::fs::read(&path).unwrap();
             bytes[512..].iter_mut().take(100_000).for_each(|byte| *byte ^= 0xFF);
             std::fs::write(&path, &bytes).unwrap();
@@ -149,10 +149,10 @@ fn an_index_that_does_not_fit_is_refused_before_the_sort_or_the_old_pairs() {
 }
 
 const LONG_BYTES: usize = 64 << 20;
-/// What a process has in memory besides: its code, threads, buffers.
+/// Other memory of a process: its code, threads, buffers.
 const BESIDE_BYTES: u64 = 40 << 20;
 
-/// Does what the environment says, and compares the most memory that the process has had with a limit.
+/// Performs the step named in the environment, and compares the peak memory of the process with a limit.
 #[test]
 #[ignore = "started by a_long_value_is_not_held, with a step and a path"]
 fn a_step_with_a_long_value_in_a_process_of_its_own() {
@@ -176,7 +176,7 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
             update.finish().unwrap();
         }
         "chunks" => drop(builder().index(Index::chunk()).reindex(path, path).unwrap()),
-        // In memory once: where it goes to, or by the walk that gives it.
+        // In memory once: at its destination, or in the walk that returns it.
         "get" | "get-to" | "walk" | "scan" => {
             limit += LONG_BYTES as u64;
             let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();

@@ -1,6 +1,6 @@
-//! Long values, which are read some at a time, are what every other value is.
+//! Long values, which are read piece by piece, behave like all other values.
 //!
-//! In tests values are long from 16 KiB on, and pages small, so that all ways of reading meet them.
+//! In tests values are long from 16 KiB on, and pages are small, so that long values reach every way of reading.
 
 use super::model::{Model, builder, check, in_directory, indexes};
 use crate::dictionary::{Change, Compression, Dictionary, DictionaryOptions};
@@ -10,7 +10,7 @@ fn model(lens: &[usize]) -> Model {
     lens.iter().enumerate().map(|(n, &len)| (format!("key {n}").into_bytes(), value(n, len))).collect()
 }
 
-/// Short ones between long ones, some longer than what is read at once.
+/// Short values between long ones, some longer than what is read at a time.
 fn mixed() -> Model {
     let lens = [0, 1, 300, 16 << 10, 40_000, 100_000, (1 << 20) + 7, 3 << 20];
     model(&lens.repeat(6))
@@ -77,7 +77,7 @@ fn walks(dictionary: &Dictionary, model: &Model, context: &str) {
 fn long_values_that_differ_anywhere_are_found_by_a_diff() {
     let old = mixed();
     for compression in [Compression::None, Compression::Lz4] {
-        // In large blocks they lie compressed among others, and are not long to a walk.
+        // In large blocks they are compressed with other records, and are not long to a walk.
         for block_bytes in [1000, 16 << 20] {
             in_directory(|path| {
                 let [one, other] = ["one.spd", "other.spd"].map(|name| path.with_file_name(name));

@@ -31,7 +31,7 @@ fn calls_that_do_not_wait_end_the_calls_after_a_wait_early() {
             assert!(model.keys().all(|key| dictionary.get(key).unwrap().is_some()));
             dictionary.reads() - before
         };
-        // A lookup may really wait here.
+        // A lookup may actually wait here.
         assert!((0..5).any(|_| (8..=16).contains(&calls())), "{} calls", calls());
     });
 }
@@ -108,7 +108,7 @@ fn pages_of_a_cut_file_that_were_never_read_are_errors_and_no_signals() {
 
 #[test]
 fn a_key_is_found_by_its_end_or_its_beginning_and_wherever_its_record_lies() {
-    // Keys that share their last eight bytes, or all but the last, in records that lie across pages of 512 bytes.
+    // Keys that share their last eight bytes, or all but the last, in records that cross the borders of 512-byte pages.
     let alike = (0..1500u32).flat_map(|n| {
         [format!("{n:08}-the same end"), format!("the same start-{n:06}"), format!("{n:021}")].map(String::into_bytes)
     });
@@ -139,7 +139,7 @@ fn records_of_any_one_size_are_found_where_they_are_expected_and_no_others() {
     for round in 0..60 {
         let (key_len, value_len) = (1 + random.up_to(24), random.up_to(20));
         let page_bytes = [512, 4096][round % 2];
-        // Bytes of few values at the end or at the beginning, so that many keys have the same last or first eight.
+        // Few distinct bytes at the end or at the beginning, so that many keys have the same last or first eight.
         let few = random.up_to(2);
         let key = |random: &mut Random| -> Vec<u8> {
             let byte = |at: u64, random: &mut Random| match few {
@@ -153,7 +153,7 @@ fn records_of_any_one_size_are_found_where_they_are_expected_and_no_others() {
         for n in 0..random.up_to(4000) {
             model.insert(key(&mut random), vec![n as u8; value_len as usize]);
         }
-        // Present ones, and such that only a comparison in full tells from them.
+        // Present keys, and absent ones that only a full comparison distinguishes from them.
         let changed = |key: &Vec<u8>, at: usize| {
             let mut key = key.clone();
             key[at] ^= 1;
@@ -179,7 +179,7 @@ fn records_of_any_one_size_are_found_where_they_are_expected_and_no_others() {
     }
 }
 
-/// Pairs of lengths that let three or four records into a page, as long values do into larger pages.
+/// Pairs of such lengths that three or four records fit in a page, as with long values in larger pages.
 fn few_a_page() -> Model {
     (0..3000u32).map(|n| (format!("{n:020}").into_bytes(), vec![n as u8; 70 + n as usize % 90])).collect()
 }
@@ -230,7 +230,7 @@ fn lookups_of_some_pages_let_all_others_be_checked_and_damage_stays_an_error_of_
         let dictionary = DictionaryOptions::new().open(&path).unwrap();
         let pages = &dictionary.files[0].pages;
         if !pages.is_mapped() || !pages.is_cached(0) {
-            // A file system of several machines, or one that does not say what is cached.
+            // A shared file system, or one that does not say what is cached.
             return;
         }
         let is_error = |key: &Vec<u8>| match dictionary.get(key) {
@@ -244,7 +244,7 @@ fn lookups_of_some_pages_let_all_others_be_checked_and_damage_stays_an_error_of_
                 true
             }
         };
-        // A page in 13, which is enough for one in 32.
+        // One page in 13, which exceeds one in 32.
         model.keys().step_by(40).for_each(|key| assert!(is_error(key) || pages.checked_count() > 0));
         let start = Instant::now();
         while pages.checked_count() < pages.count() - 1 {

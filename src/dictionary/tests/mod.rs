@@ -1,4 +1,4 @@
-//! Tests of dictionaries as a whole; those of one part lie beside it.
+//! Tests of whole dictionaries; tests of one part are next to that part.
 
 mod crash;
 mod diff;

@@ -1,5 +1,5 @@
-//! A dictionary is what a `BTreeMap` of the same pairs is, in every kind, layout and access; and nothing is found that
-//! is not there.
+//! A dictionary behaves like a `BTreeMap` of the same pairs, in every kind, layout and access, and absent keys are
+//! never found.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-/// Indexes small enough that a few thousand pairs have many of everything.
+/// Indexes with such small units that a few thousand pairs make many of each.
 pub(super) fn indexes() -> Vec<Index> {
     vec![
         Index::page(),
@@ -67,7 +67,7 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
 }
 
-/// Positions of all pairs, as a scan in steps of `count` gives them.
+/// Positions of all pairs, from a scan in steps of `count`.
 fn scanned(dictionary: &Dictionary, count: usize) -> Vec<u64> {
     let (mut cursor, mut positions) = (0, Vec::new());
     loop {
@@ -98,7 +98,7 @@ fn a_dictionary_is_what_a_btreemap_is() {
                     let model = pairs(kind, count, 7);
                     in_directory(|path| {
                         let builder = builder(index).compression(compression).block_bytes(1000);
-                        // All three at each of the larger counts, over the kinds and compressions.
+                        // All three with each of the larger counts, across the kinds and compressions.
                         let filter = [0, 8, 16][(count as usize + kind.len()) % 3];
                         let builder = builder.filter(filter);
                         builder.build(&path, &model).unwrap_or_else(|e| panic!("{context}: {e}"));
@@ -106,7 +106,7 @@ fn a_dictionary_is_what_a_btreemap_is() {
                             let options = DictionaryOptions::new().map_data(map).map_index(map);
                             let dictionary = options.open(&path).unwrap();
                             assert_eq!(dictionary.filter(), filter, "{context}");
-                            // The second time the pages of a mapping are ready.
+                            // The second time, the pages of a mapping are ready.
                             check(&dictionary, &model, &format!("{context}, mapped {map}"));
                             check(&dictionary, &model, &format!("{context}, mapped {map}, again"));
                         }
@@ -130,7 +130,7 @@ fn keys_of_one_hash_are_all_found() {
                         .hash_function(hash.clone())
                         .build(&path, &model)
                         .unwrap_or_else(|e| panic!("{context}: {e}"));
-                    // All hashes 0 is what a kind without its function gives.
+                    // A missing user's function counts as one that returns 0, so any other is detected.
                     let unlike = if distinct > 1 { Some(ErrorKind::WrongHash) } else { None };
                     assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), unlike);
                     let dictionary = DictionaryOptions::new().hash(hash).open(&path).unwrap();
@@ -325,7 +325,7 @@ fn shards_are_one_dictionary() {
         let mut dictionary = Dictionary::open(&path).unwrap();
         assert_eq!(dictionary.shard_count(), 5);
         check_shards(&dictionary, &model);
-        // A change to one key writes one shard, and a reader sees it when it asks.
+        // A change to one key rewrites one shard, and readers see it when they reload.
         let names = |path: &PathBuf| {
             let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
             names.sort();
@@ -344,16 +344,16 @@ fn shards_are_one_dictionary() {
         assert!(dictionary.reload().unwrap());
         assert!(!dictionary.reload().unwrap());
         check_shards(&dictionary, &model);
-        // To another place all shards are written.
+        // At a new path all shards are written.
         let copy = directory.path().join("copy.spd");
         Dictionary::update(&path, &copy, &builder).unwrap().finish().unwrap();
         check_shards(&Dictionary::open(&copy).unwrap(), &model);
-        // With another index, in the same place.
+        // With another index, at the same path.
         DictionaryBuilder::new().index(Index::trie_sparse(16)).reindex(&copy, &copy).unwrap();
         let sparse = Dictionary::open(&copy).unwrap();
         assert_eq!(sparse.index(), Index::trie_sparse(16));
         check_shards(&sparse, &model);
-        // Another number of shards, in place of those there are.
+        // Another number of shards, replacing the existing ones.
         let more = builder.clone().shards(16);
         more.build(&path, &model).unwrap();
         assert_eq!(names(&path).len(), 17);
@@ -395,7 +395,8 @@ fn many_keys_are_what_each_is() {
                 let absent = (0..1000).map(|n| format!("absent {n}").into_bytes());
                 let keys: Vec<Vec<u8>> = model.keys().cloned().chain(absent).rev().collect();
                 let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
-                // Quick probes: none, as if the last lookup had waited for the disk, then so many that none is taken.
+                // Quick probes: none, as if the last lookup had waited for the disk; then so many that no probe is
+                // made.
                 for quick_probes in [u32::MAX, u32::MAX, 0, QUICK_PROBES_MAX - 1] {
                     dictionary.files[0].pages.quick_probes.store(quick_probes, Relaxed);
                     let found = dictionary.get_many(&keys).unwrap();
@@ -440,7 +441,7 @@ fn a_reindexed_dictionary_is_the_one_built_with_that_index() {
     }
 }
 
-/// The disk, and beside what unnamed files were made.
+/// The disk, with a record of where unnamed files were made.
 #[derive(Default)]
 struct Noting(Mutex<Vec<PathBuf>>);
 

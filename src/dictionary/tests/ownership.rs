@@ -1,7 +1,7 @@
-//! Files of other programs, and other processes at work on a dictionary's names.
+//! Files of other programs, and other processes that use a dictionary's names at the same time.
 //!
-//! Nothing that is not a dictionary's own is emptied, replaced or removed, and a reader takes a file for what it opened
-//! only if it is that file.
+//! Only a dictionary's own files are emptied, replaced or removed, and a reader reuses an open file only if the path
+//! still names that file.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 
@@ -29,7 +29,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The disk, on which another process writes a shard as soon as a manifest has its name.
+/// The disk, on which another process writes a shard as soon as a manifest is renamed.
 struct Beside;
 
 impl Storage for Beside {
@@ -187,7 +187,7 @@ fn what_a_user_keeps_under_the_name_of_an_unfinished_file_stays() {
         assert_eq!(refused.kind(), ErrorKind::NotATable, "{refused}");
         assert!(refused.to_string().contains("move"), "{refused}");
         assert_eq!(fs::read(&kept).unwrap(), b"a text that someone needs");
-        // What a killed build left has no head, or lacks its name alone.
+        // What a killed build left has no header, or is complete except for its name.
         for content in [&b""[..], &[0; 4096], &[&[0; 512][..], b"pages"].concat(), &whole] {
             fs::write(&kept, content).unwrap();
             builder(Index::page()).build(&path, [(b"a", b"c")]).unwrap();
@@ -223,7 +223,7 @@ fn a_file_has_the_permissions_of_the_one_that_it_replaces() {
             set(&path, wanted);
             builder.build(&path, [(b"a", b"c")]).unwrap();
             assert_eq!(mode(&path), wanted);
-            // Written twice: the sizes are one size once the odd record is gone.
+            // Written twice: there is only one size once the odd record is removed.
             builder.build(&path, [(&b"a"[..], &b"c"[..]), (b"odd", b"size")]).unwrap();
             let mut update = Dictionary::update(&path, &path, &builder).unwrap();
             update.remove(b"odd").unwrap();
@@ -248,7 +248,7 @@ fn access(path: &Path) -> (u32, u32) {
     (metadata.mode() & 0o777, metadata.uid())
 }
 
-/// Sets them; only root gives files away, another process tests with its own.
+/// Sets both. Only root can give files away; a test that is not root uses its own user.
 fn set_access(path: &Path, mode: u32, user: u32) -> (u32, u32) {
     let own = fs::metadata(path).unwrap().uid();
     let user = if own == 0 { user } else { own };
@@ -278,7 +278,7 @@ fn a_new_file_has_the_owner_and_permissions_of_the_dictionary_it_is_made_from() 
                 builder.reindex(&old, &old).unwrap();
                 assert_eq!(access(&old_file), file);
                 let (file, directory) = if again {
-                    // What is there keeps its own.
+                    // Existing files keep their own.
                     (set_access(&new_file, 0o604, 12_346), directory.map(|_| set_access(&new, 0o711, 12_346)))
                 } else {
                     (file, directory)
@@ -414,11 +414,11 @@ fn a_lookup_in_a_mapping_looks_at_the_pages_that_a_read_looks_at() {
     in_directory(|path| {
         let model: Model = (0..300u32)
             .map(|n| (format!("{n:0200}").into_bytes(), vec![0xA5; if n % 10 == 0 { 40_000 } else { 9 }]))
-            // So that keys of another length are looked for.
+            // So that keys of another length are looked up.
             .chain([(vec![b'0'; 300], vec![])])
             .collect();
         builder(Index::page()).build(&path, &model).unwrap();
-        // The midst of each long value is damaged.
+        // The middle of each long value is damaged.
         let mut bytes = fs::read(&path).unwrap();
         let whole: Vec<usize> =
             (1..bytes.len() / 512).filter(|page| bytes[page * 512 + 20..][..492] == [0xA5; 492]).collect();

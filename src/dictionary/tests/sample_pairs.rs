@@ -1,6 +1,6 @@
-//! Pairs for the tests of dictionaries, of sizes that matter to a file.
+//! Pairs for the tests of dictionaries, with sizes at which a file's layout changes.
 //!
-//! Knows nothing of the library: the tests from outside include this file too.
+//! Uses nothing of the library: the integration tests include this file too.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub const KINDS: [&str; 5] = ["fixed", "fixed, long", "keys alone", "words", "sizes"];
 
-/// Up to `count` pairs of sizes by `kind`, made with the numbers that `random` gives.
+/// Up to `count` pairs with sizes chosen by `kind`, made from the numbers that `random` returns.
 pub fn pairs(kind: &str, count: u64, mut random: impl FnMut() -> u64) -> Pairs {
     let mut below = |end: u64| random() % end;
     let mut pair = |n: u64| {

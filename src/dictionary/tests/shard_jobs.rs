@@ -1,5 +1,5 @@
-//! Shards that are written apart and published together are what one build or update makes; and a job that cannot
-//! publish changes nothing.
+//! Shards written separately and published together equal those of one build or update; and a job that cannot publish
+//! changes nothing.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 
@@ -29,7 +29,7 @@ impl Place {
         ShardJob::new(&self.dictionary, builder, base)
     }
 
-    /// Writes all changes by one writer.
+    /// Writes all changes with one writer.
     fn write(&self, job: &ShardJob, changes: &[Change]) -> Result<Vec<ShardFile>> {
         let all = 0..job.last_slots().len() as u32;
         let mut writer = job.start(all, self.unfinished.join("all"))?;
@@ -57,7 +57,7 @@ fn changes_of(model: &Model) -> Vec<Change> {
     model.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
 }
 
-/// Writes each shard by a writer of its own, and publishes.
+/// Writes each shard with a separate writer, and publishes.
 fn run_apart(place: &Place, job: &ShardJob, changes: &[Change]) -> Result<u64> {
     let mut files = Vec::new();
     for shard in 0..job.last_slots().len() as u32 {
@@ -104,7 +104,7 @@ fn shards_written_apart_are_those_of_one_build_and_one_update() {
         update.finish().unwrap();
         let base = ShardBase::of(&place.dictionary).unwrap();
         assert_eq!(base, ShardBase::Generation(1));
-        // The shape is that of the old files, whatever the builder says.
+        // Pages and compression are those of the old files, whatever the builder says.
         let other = DictionaryBuilder::new().index(index).page_bytes(2048).shards(2);
         let job = place.job(&other, base).unwrap();
         assert_eq!(job.last_slots().len(), 5);
@@ -175,7 +175,7 @@ fn a_job_whose_directory_has_changed_is_refused_and_changes_nothing() {
     assert_eq!(written.unwrap_err().kind(), ErrorKind::Stale);
     assert_eq!(Dictionary::open(&place.dictionary).unwrap().len(), 2);
     assert_eq!(names_in(&place.dictionary).len(), before.len());
-    // One that replaces anything does so.
+    // A job that replaces anything succeeds.
     let any = place.job(&builder, ShardBase::Any).unwrap();
     assert_eq!(any.publish([]).unwrap(), 0);
 }
@@ -194,7 +194,7 @@ fn files_that_are_no_shards_of_the_job_are_refused_and_removed() {
     assert_eq!(job.publish([third]).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let gone = ShardFile { path: place.unfinished.join("none.spd"), ..files[1].clone() };
     assert_eq!(job.publish([files[0].clone(), gone]).unwrap_err().kind(), ErrorKind::Io);
-    // Of another page size.
+    // With another page size.
     let other = Place::new();
     let wide = other.job(&builder.clone().page_bytes(1024), ShardBase::Absent).unwrap();
     let wide = other.write(&wide, &changes_of(&model)).unwrap();

@@ -1,4 +1,4 @@
-//! Some shards of a dictionary, and scans over shards that go on through updates.
+//! Dictionaries with some shards open, and scans over shards that continue across updates.
 
 #![allow(clippy::disallowed_methods, reason = "tests remove files")]
 
@@ -13,7 +13,7 @@ fn a_node_opens_its_shards_and_no_others() {
         builder(Index::page()).shards(4).build(&path, &model).unwrap();
         let whole = Dictionary::open(&path).unwrap();
         let shards = whole.shards();
-        // The files of the others need not be there.
+        // The files of the others need not exist.
         std::fs::remove_file(&shards[0].path).unwrap();
         let missing = Dictionary::open(&path).err().map(|e| e.to_string());
         assert!(missing.is_some_and(|text| text.contains("0-1.spd")));
@@ -45,7 +45,7 @@ fn a_node_opens_its_shards_and_no_others() {
     });
 }
 
-/// Pairs from `cursor` on until `count` were given, and the next cursor.
+/// At least `count` pairs from `cursor` on, and the next cursor.
 fn scan(dictionary: &Dictionary, mut cursor: u64, count: usize) -> (Model, u64) {
     let mut found = Model::new();
     loop {

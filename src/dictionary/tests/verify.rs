@@ -1,4 +1,4 @@
-//! A check names the pages whose heads are not those of their records, and padding that is not zero.
+//! A check names the pages whose heads do not match their records, and padding that is not zero.
 
 #![allow(clippy::disallowed_methods, reason = "a test damages a file")]
 use super::model::{KINDS, builder, in_directory, indexes, pairs};
@@ -124,7 +124,7 @@ fn a_check_ends_where_its_caller_says() {
     });
 }
 
-/// Makes all checksums those of the bytes.
+/// Recomputes all checksums from the bytes.
 fn repair_pages(bytes: &mut [u8], file: &DictionaryFile, page_bytes: usize) {
     let mut sum = 0;
     for number in 1..=file.footer.pages {

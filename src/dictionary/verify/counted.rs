@@ -1,4 +1,4 @@
-//! What the records of a file add up to, to be compared with its footer and filter.
+//! Totals of a file's records, to be compared with its footer and filter.
 
 use crate::dictionary::format::ends::Footer;
 use crate::dictionary::run::Run;
@@ -10,7 +10,7 @@ pub(super) struct Counted {
     value_bytes: u64,
     key_len: (u32, u32),
     value_len: (u32, u32),
-    /// Distinct positions.
+    /// The number of distinct positions.
     pub positions: u64,
     last_position: Option<u64>,
     first_position: Option<u64>,
@@ -33,7 +33,7 @@ impl Counted {
         }
     }
 
-    /// Adds the next positions, ascending.
+    /// Adds the next positions, which ascend.
     pub fn positions(&mut self, positions: &[u64]) {
         for &position in positions {
             self.positions += u64::from(self.last_position.replace(position) != Some(position));
@@ -41,7 +41,7 @@ impl Counted {
         self.first_position = self.first_position.or(positions.first().copied());
     }
 
-    /// Adds what `next` counted, of records behind these.
+    /// Adds the totals of `next`, which come from the records after these.
     pub fn join(&mut self, next: &Counted) {
         if next.records == 0 {
             return;
@@ -63,7 +63,7 @@ impl Counted {
         self.records
     }
 
-    /// Whether the footer's sums are these.
+    /// Whether the footer has the same totals.
     pub fn agrees_with(&self, footer: &Footer) -> bool {
         (self.key_bytes, self.value_bytes) == (footer.key_bytes, footer.value_bytes)
             && (footer.pairs == 0 || (self.key_len, self.value_len) == (footer.key_len, footer.value_len))

@@ -1,17 +1,17 @@
-//! What the heads of pages say of where cells begin, compared with where they do.
+//! Compares where cells begin according to the heads of pages with where they actually begin.
 
 use super::pages::READ_BYTES;
 use crate::dictionary::format::page::{CHECKSUM_BYTES, START_COUNT, StartsWriter};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;
 
-/// What the heads of pages say of where cells begin, computed again from the cells and compared some pages at a time.
+/// The heads' records of where cells begin, recomputed from the cells and compared several pages at a time.
 pub(super) struct Heads<'d> {
     file: &'d DictionaryFile,
-    /// Of pages that were not compared yet, the first of which is `first`.
+    /// For pages not compared yet; the first is `first`.
     computed: Vec<[u8; 2 * START_COUNT]>,
     first: u64,
-    /// Of the last of these pages.
+    /// The writer for the last of these pages.
     starts: StartsWriter,
     /// The page in which the last cell begins.
     cell_page: u64,
@@ -19,13 +19,13 @@ pub(super) struct Heads<'d> {
 }
 
 impl<'d> Heads<'d> {
-    /// For cells from the one that begins at `start` in the stream on, the first in its page.
+    /// Starts with the cell that begins at `start` in the stream, the first in its page.
     pub fn new(file: &'d DictionaryFile, start: u64) -> Self {
         let first = start / file.pages.body_bytes();
         Heads { file, computed: Vec::new(), first, starts: StartsWriter::done(), cell_page: first, bytes: Vec::new() }
     }
 
-    /// The next cell begins at `at` in the stream, or it is the one before once more.
+    /// Takes the next cell, which begins at `at` in the stream. The previous cell may be passed again.
     pub fn cell(&mut self, at: u64, fault: &mut impl FnMut(u64)) -> Result<()> {
         let body = self.file.pages.body_bytes();
         self.pages_to(at / body + 1, fault)?;
@@ -35,7 +35,7 @@ impl<'d> Heads<'d> {
         Ok(())
     }
 
-    /// There are no more cells before `end` of the stream, where another begins or which is the stream's.
+    /// Ends the comparison at `end` in the stream, where another cell begins or the stream ends.
     pub fn finish(&mut self, end: u64, fault: &mut impl FnMut(u64)) -> Result<()> {
         let pages = &self.file.pages;
         let end = if end == pages.stream_bytes() { pages.count() } else { end / pages.body_bytes() };

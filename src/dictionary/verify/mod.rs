@@ -1,15 +1,15 @@
-//! The check of a whole dictionary, which names every fault.
+//! The check of a whole dictionary; it names every fault.
 //!
-//! First it compares all pages with their checksums, and those with the footer's. If the pages are whole, it checks all
-//! records: their order, number and lengths, that no key is there twice, and that the filter, the index and the starts
-//! of the pages lead to each of them. At last it checks that the padding between the parts of the file is zeros.
+//! First it compares all pages with their checksums, and these with the footer's. If the pages are intact, it checks
+//! all records: their order, number and lengths, that keys are unique, and that the filter, the index and the starts of
+//! the pages lead to each record. Finally it checks that the padding between the parts of the file is zeros.
 //!
-//! Long values are read with their pages only, a MiB at a time; the check of records passes over them.
+//! Long values are only read as pages, 1 MiB at a time; the check of records skips them.
 //!
 //! ```text
 //! pages.rs     checksums     heads.rs   starts     counted.rs   sums, for the footer and the filter
-//! parallel.rs  both passes, parts side by side: is anything wrong?
-//! mod.rs       where something is: the records in order, once more, with a name for each fault
+//! parallel.rs  both passes, parts in parallel: is anything wrong?
+//! mod.rs       where the faults are: the records in order, once more, with a name for each fault
 //! ```
 
 mod counted;
@@ -30,34 +30,34 @@ use heads::Heads;
 use parallel::{RecordPart, RecordSums, check_pages, check_records, fit_together, page_parts, record_parts, watched};
 use std::ops::{ControlFlow, Range};
 
-/// Faults that are described; further ones are only counted.
+/// The most faults that are described; further ones are only counted.
 const FAULTS_MAX: usize = 1000;
 
-/// How far a check has come.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyProgress {
     /// Bytes of data read so far, in both passes.
     pub bytes: u64,
-    /// How many there will be. A file with faults is read a third time, which does not count.
+    /// How many bytes there are to read. A file with faults is read a third time, which is not included.
     pub bytes_total: u64,
 }
 
 impl Dictionary {
-    /// Reads everything and names every fault: wrong checksums, records out of order or there twice, wrong counts, keys
+    /// Reads everything and names every fault: wrong checksums, records out of order or duplicated, wrong counts, keys
     /// that the index does not lead to or the filter excludes, padding that is not zero.
     ///
-    /// Costs two passes over the data, by one thread a processor, and a third over files with faults; values of a MiB
-    /// and more are read in the first pass alone, some at a time. With the index `chunk` the records of a chunk are in
-    /// memory, and those of varying size are checked by one thread.
+    /// Costs two passes over the data, with one thread per processor, and a third over files with faults. Values of 1
+    /// MiB or more are read only in the first pass, piece by piece. With the index `chunk`, all records of a chunk are
+    /// in memory, and records of varying size are checked by one thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], where the check cannot go on. Faults are in the result.
+    /// [`ErrorKind::Io`] if the check cannot continue. Faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         self.verify_while(|| ControlFlow::Continue(()))
     }
 
-    /// [`verify`](Self::verify), which `proceed` may break: it is asked at about every MiB.
+    /// [`verify`](Self::verify) that can be stopped: `proceed` is called about every MiB.
     ///
     /// # Errors
     /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
@@ -65,7 +65,7 @@ impl Dictionary {
         self.verify_with(0, |_| proceed())
     }
 
-    /// [`verify`](Self::verify) by this number of threads; 0: one per processor. `progress` is called in this thread
+    /// [`verify`](Self::verify) with this number of threads; 0: one per processor. `progress` is called in this thread
     /// about every MiB, and may stop the check.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Dictionary {
 
 #[cfg(test)]
 impl Dictionary {
-    /// Whether the check of records in parts finds nothing, and in how many parts.
+    /// Whether the parallel check of records finds nothing wrong, and the number of parts.
     pub(crate) fn is_well_in_parts(&self, threads: usize) -> (bool, usize) {
         let mut checks: Vec<Check<'_>> = (0..self.files.len()).map(|number| Check::new(self, number)).collect();
         checks.iter_mut().for_each(|check| check.pages_are_whole = true);
@@ -116,10 +116,10 @@ impl Dictionary {
     }
 }
 
-/// The work of all files, which threads divide.
+/// The work on all files, which threads share.
 struct Work {
     threads: usize,
-    /// Of all files.
+    /// Bytes of all files.
     bytes: u64,
 }
 
@@ -150,16 +150,16 @@ impl Work {
         Ok(())
     }
 
-    /// Gives of each file whether its records have to be checked in order.
+    /// Returns for each file whether its records must be checked in order.
     fn check_records(&self, checks: &[Check<'_>], read: &mut dyn FnMut(u64) -> Result<()>) -> Result<Vec<bool>> {
         let mut parts: Vec<(&Check<'_>, RecordPart)> = Vec::new();
         let mut counts = Vec::new();
         for check in checks {
-            // An index that contradicts itself names that, not the records it is wrong about.
+            // An index that contradicts itself is reported as such, instead of the records it is wrong about.
             let divided = check.pages_are_whole && check.file.check_indexes().is_ok();
             let of_file = if divided { record_parts(check.file, self.bytes, self.threads) } else { Ok(None) };
             let of_file = match of_file {
-                // Changed since its pages were compared: that is named in order, too.
+                // Changed since its pages were compared: the check in order reports that, too.
                 Err(error) if error.kind() == ErrorKind::Corrupt => None,
                 of_file => of_file?,
             };
@@ -182,7 +182,7 @@ impl Work {
 /// The check of one file.
 struct Check<'d> {
     file: &'d DictionaryFile,
-    /// Of a directory: which shard it is.
+    /// For a directory: which shard it is.
     shard: Option<(&'d Manifest, usize)>,
     pages_are_whole: bool,
     faults: Vec<Fault>,
@@ -219,7 +219,7 @@ impl<'d> Check<'d> {
         Ok(())
     }
 
-    /// The records in order, with a name for each fault.
+    /// Checks the records in order, with a name for each fault.
     fn records(&mut self, read: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         if let Err(what) = self.file.check_indexes() {
             self.fault("index", what);

@@ -1,4 +1,4 @@
-//! Pages compared with their checksums, and the checksum of those.
+//! Compares pages with their checksums, and computes the checksum of these.
 
 use crate::checksum::{crc32c_append, crc32c_combine};
 use crate::dictionary::format::page;
@@ -6,19 +6,19 @@ use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;
 use std::ops::Range;
 
-/// Bytes read at once.
+/// Bytes read at a time.
 pub(super) const READ_BYTES: u64 = 1 << 20;
 
-/// What some pages of a file come to.
+/// The result for several pages of a file.
 pub(super) struct PageSums {
     pages: Range<u64>,
-    /// Of their stored checksums, one behind another.
+    /// The checksum of their stored checksums, in order.
     checksum: u32,
-    /// Pages that differ from their checksums, with the stored and the computed one.
+    /// Pages that do not match their checksums, with the stored and the computed one.
     pub differ: Vec<(u64, u32, u32)>,
 }
 
-/// Compares `pages` of `file` with their checksums; `read` is told the bytes read.
+/// Compares `pages` of `file` with their checksums; calls `read` with the number of bytes read.
 pub(super) fn sum_pages(
     file: &DictionaryFile,
     pages: Range<u64>,
@@ -44,7 +44,7 @@ pub(super) fn sum_pages(
     Ok(sums)
 }
 
-/// The checksum of all checksums, of parts in order.
+/// The checksum of all checksums, combined from the parts in order.
 pub(super) fn joined(parts: &[PageSums]) -> u32 {
     let bytes = |part: &PageSums| (part.pages.end - part.pages.start) * size_of::<u32>() as u64;
     parts.iter().fold(0, |sum, part| crc32c_combine(sum, part.checksum, bytes(part)))

@@ -1,16 +1,15 @@
-//! The check on several threads, of parts of files side by side.
+//! The check with several threads, which process parts of files in parallel.
 //!
 //! ```text
 //! pages     parts of some MiB: checksums compared, and the checksum of the part's checksums -> combined in order
-//! records   parts from one cell to another: all that a check of one file in order compares, but for the ranks
+//! records   parts from one cell to another: everything that a check of one file in order compares, except the ranks
 //! ```
 //!
-//! How many records lie before a part is not known while it is checked. For each record the index says which ranks it
-//! leads to, so which number of records before the part would make it right; a part keeps the numbers that make all of
-//! its records right, and the sum of the parts before has to be among them.
+//! The number of records before a part is not known while the part is checked. For each record the index returns the
+//! ranks it leads to, which limits how many records may precede the part. A part keeps the numbers for which all of its
+//! records are right; the sum of the previous parts must be among them.
 //!
-//! The answer is only whether all is well. Where it is not, the records are checked once more in order, which names
-//! each fault.
+//! The result is only whether anything is wrong. If so, the records are checked again in order, which names each fault.
 
 use super::counted::Counted;
 use super::heads::Heads;
@@ -28,13 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
-/// Parts a thread, so that threads end at about the same time.
+/// Parts per thread, so that threads end at about the same time.
 const PARTS_PER_THREAD: u64 = 8;
-/// The fewest and the most pages' bytes of a part; in tests files are small, and have many parts nevertheless.
+/// The minimum and maximum number of page bytes in a part. Files in tests are small, but should have many parts.
 const PART_BYTES_MIN: u64 = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 const PART_BYTES_MAX: u64 = 64 << 20;
 
-/// Tells the thread that waits what the others have read, and them whether to go on.
+/// Reports to the waiting thread what the others have read, and tells them whether to continue.
 pub(super) struct Ticker<'t> {
     ticks: Sender<u64>,
     stopped: &'t AtomicBool,
@@ -42,7 +41,7 @@ pub(super) struct Ticker<'t> {
 
 impl Ticker<'_> {
     pub fn read(&self, bytes: u64) -> Result<()> {
-        // The receiver lives longer than all threads.
+        // The receiver outlives all threads.
         let _ = self.ticks.send(bytes);
         if self.stopped.load(Relaxed) { Err(stopped()) } else { Ok(()) }
     }
@@ -52,8 +51,8 @@ pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Stopped, "cancelled by the caller")
 }
 
-/// `work` on each of `items`, by `threads` threads, while this one calls `read` with the
-/// bytes they read. If the system starts no thread, this one does all of it.
+/// Runs `work` on each of `items`, with `threads` threads, while this thread calls `read` with the number of bytes they
+/// read. If the system cannot start a thread, this one does all of the work.
 pub(super) fn watched<T: Send, R: Send>(
     threads: usize,
     items: Vec<T>,
@@ -62,7 +61,7 @@ pub(super) fn watched<T: Send, R: Send>(
 ) -> Result<Vec<R>> {
     let stopped = AtomicBool::new(false);
     let (ticks, ticked) = channel();
-    // A thread that is not started drops its closure and what that has.
+    // If a thread is not started, its closure and what it owns are dropped.
     let items = Mutex::new(items);
     let take = || std::mem::take(&mut *items.lock().unwrap_or_else(PoisonError::into_inner));
     let (stopped, work, take, of_thread) = (&stopped, &work, &take, ticks.clone());
@@ -91,7 +90,7 @@ pub(super) fn watched<T: Send, R: Send>(
     })
 }
 
-/// Pages in a part, by the total length of the files.
+/// The number of pages in a part, which depends on the total length of the files.
 fn part_pages(file: &DictionaryFile, bytes: u64, threads: usize) -> u64 {
     let part = (bytes / (threads as u64 * PARTS_PER_THREAD)).clamp(PART_BYTES_MIN, PART_BYTES_MAX);
     (part / u64::from(file.header.page_bytes)).max(1)
@@ -110,18 +109,18 @@ pub(super) fn check_pages(file: &DictionaryFile, pages: Range<u64>, ticker: &Tic
 
 /// Records to be checked by one thread.
 pub(super) struct RecordPart {
-    /// Of the stream; a cell begins at the start, and at the end but for the stream's.
+    /// The range in the stream. A cell begins at its start, and at its end unless that is the stream's end.
     cells: Range<u64>,
-    /// Of the first record, where records lie in chunks; else only the rest of the check knows.
+    /// The rank of the first record, if records are in chunks; otherwise only the rest of the check knows it.
     rank: u64,
 }
 
-/// Divides the records of a file; `None` where they cannot be divided.
+/// Divides the records of a file into parts; `None` if that is impossible.
 pub(super) fn record_parts(file: &DictionaryFile, bytes: u64, threads: usize) -> Result<Option<Vec<RecordPart>>> {
     let stream = file.pages.stream_bytes();
     let in_chunks = file.header.order == Order::Chunks;
     if in_chunks && file.record_bytes().is_none() {
-        // Only a walk tells where a chunk begins.
+        // Only a walk finds where a chunk begins.
         return Ok(None);
     }
     let (body, step) = (file.pages.body_bytes(), part_pages(file, bytes, threads));
@@ -148,16 +147,16 @@ pub(super) fn record_parts(file: &DictionaryFile, bytes: u64, threads: usize) ->
     Ok(Some(parts.collect()))
 }
 
-/// What is known of a part in which nothing is wrong by itself.
+/// The result for a part that is right in itself.
 pub(super) struct RecordSums {
     counted: Counted,
-    /// How many records may lie before it.
+    /// How many records may precede the part.
     before: Range<i128>,
     first: Option<(u64, Vec<u8>)>,
     last: Option<(u64, Vec<u8>)>,
 }
 
-/// Checks the records of a part; `None` where something is wrong.
+/// Checks the records of a part; `None` if something is wrong.
 pub(super) fn check_records(
     file: &DictionaryFile,
     shard: Option<(&Manifest, usize)>,
@@ -213,7 +212,7 @@ pub(super) fn check_records(
     Ok(is_well.then_some(sums))
 }
 
-/// Whether the records of `run` ascend from `last` on, none equal to another.
+/// Whether the records of `run` ascend from `last` on, without duplicates.
 fn ascends(run: &Run, last: &Option<(u64, Vec<u8>)>) -> bool {
     let mut before = last.as_ref().map(|(position, key)| (*position, &key[..]));
     (0..run.len()).all(|index| {
@@ -222,7 +221,7 @@ fn ascends(run: &Run, last: &Option<(u64, Vec<u8>)>) -> bool {
     })
 }
 
-/// Whether the parts of a file, in their order, make a file in which nothing is wrong.
+/// Whether the parts of a file, in order, make a file without faults.
 pub(super) fn fit_together(file: &DictionaryFile, parts: Vec<Option<RecordSums>>) -> bool {
     let mut all = Counted::default();
     let mut last: Option<(u64, Vec<u8>)> = None;

@@ -1,7 +1,8 @@
-//! How much room the simulated disk has, in pages. A write or a reservation beyond it is `ENOSPC` and has no effect.
+//! The room on the simulated disk, in pages. A write or a reservation that exceeds it returns `ENOSPC` and has no
+//! effect.
 //!
-//! A file has the pages that were written or reserved. Making it longer takes none; setting its length to what it is,
-//! or less, frees those beyond. A removed file has none, even if it is open.
+//! A file occupies the pages that were written or reserved. Making it longer occupies none; setting its length to the
+//! current one or less frees the pages beyond it. A removed file occupies none, even if it is open.
 
 use super::{Event, InodeNo, PAGE_BYTES, Simulated, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use std::ops::Range;
 
 pub(super) struct Room {
     pages_max: u64,
-    /// Otherwise a reservation takes nothing and never fails.
+    /// If `false`, a reservation occupies nothing and never fails.
     reserves: bool,
     pages: BTreeMap<InodeNo, BTreeSet<u64>>,
 }
@@ -28,7 +29,7 @@ impl Room {
         self.pages.values().map(|pages| pages.len() as u64).sum()
     }
 
-    /// Takes or frees the pages of `event`. `false`, with nothing taken, where there are too few.
+    /// Occupies or frees the pages of `event`. `false`, with nothing changed, if there are too few.
     pub(super) fn take(&mut self, event: &Event, state: &State) -> bool {
         let (inode, range) = match *event {
             Event::Write { inode, offset, ref bytes } => (inode, pages(offset, offset + bytes.len() as u64)),
@@ -56,19 +57,19 @@ impl Room {
 }
 
 impl Simulated {
-    /// Gives the disk room for `bytes` bytes, or as much as it needs.
+    /// Limits the disk to `bytes` bytes, or lifts the limit.
     pub(crate) fn limit_room(&self, bytes: Option<u64>) {
         let inner = &mut *self.inner();
         let room = inner.room.get_or_insert_with(|| Room::of(&inner.state));
         room.pages_max = bytes.map_or(u64::MAX, |bytes| bytes / PAGE_BYTES);
     }
 
-    /// Bytes that its files take, once its room was limited.
+    /// The bytes that its files occupy, counted once the room is limited.
     pub(crate) fn used_room(&self) -> u64 {
         self.inner().room.as_ref().map_or(0, |room| room.used() * PAGE_BYTES)
     }
 
-    /// Makes reservations take nothing, as where the file system has none.
+    /// Makes reservations do nothing, as on a file system without them.
     pub(crate) fn reserve_nothing(&self) {
         let inner = &mut *self.inner();
         inner.room.get_or_insert_with(|| Room::of(&inner.state)).reserves = false;

@@ -26,7 +26,7 @@ fn content(disk: &Simulated, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What `crashes` crashes leave of each sector of `A`, and the lengths.
+/// The contents of each sector of `A`, and the lengths, after each of `crashes` crashes.
 fn found(disk: &Simulated, crash: Crash) -> (Vec<std::collections::BTreeSet<u8>>, Vec<usize>) {
     let mut sectors = vec![std::collections::BTreeSet::new(); 3];
     let mut lens = Vec::new();
@@ -132,7 +132,7 @@ fn what_a_failed_sync_lost_no_later_sync_writes() {
     let lost = (0..50).filter(|&calls| {
         let (disk, file) = disk();
         file.write_at(&[2; 2 * SECTOR_BYTES], 0).unwrap();
-        // Its number is the seed of what it writes: so each time another.
+        // The call's number is the seed of what it writes, so the result differs each time.
         (0..calls).for_each(|_| drop(file.len()));
         disk.plan(Some(Plan { fault: Fault::Io, at: disk.calls(), lasting: false }));
         assert!(file.sync().is_err());

@@ -1,14 +1,14 @@
-//! Partitions sorted before they are asked for, in order, in bounded memory.
+//! Sorts partitions before they are requested, in order, in bounded memory.
 //!
 //! ```text
 //! next      the partition that the next free worker takes, once its memory is granted
-//! consumed  the partition that is to be given out
-//! used      bytes granted: buffers of workers, runs that wait, the run given out, runs given back
+//! consumed  the partition that is to be returned next
+//! used      bytes granted: buffers of workers, waiting runs, the run last returned, runs given back
 //! ```
-//! Partitions are begun in order and each needs its memory at once, so the one to be given out always gets it: what is
-//! before it is done and given out. With one thread there are no workers.
+//! Partitions are started in order, and each gets all its memory at the start. So the one to be returned next always
+//! gets its memory: those before it are finished and returned. With one thread there are no workers.
 //!
-//! Not here: the sort itself (`run.rs`), partitions larger than memory (`merge.rs`).
+//! Not here: the sort itself (`piece.rs`), partitions larger than memory (`merge.rs`).
 
 use super::duplicates::SortError;
 use super::lengths::{Lengths, PutLengths};
@@ -51,7 +51,7 @@ struct Shared {
     parts: Vec<Part>,
     rules: SortRules,
     budget: u64,
-    /// How far workers may be ahead.
+    /// How many partitions workers may be ahead.
     window: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -72,7 +72,7 @@ impl Shared {
 
     fn is_oversized(&self, part: usize) -> bool {
         let (scratch, run) = self.need(part);
-        // Counters of a sort have 32 bits.
+        // The sort's counters have 32 bits.
         scratch + run > self.budget || self.parts[part].records > u32::MAX.into()
     }
 
@@ -81,7 +81,7 @@ impl Shared {
         let source = self.take_source(part);
         scratch.take_buffer(&mut run);
         let path = Arc::clone(&source.path);
-        // Its file is closed here, and its room on the disk free if it has no name.
+        // This closes the partition's file, which frees its disk space if it has no name.
         source.read_all(&mut scratch.raw)?;
         sort_piece(scratch, (part, self.parts[part].records), &self.rules, &path, &mut run, None)?;
         run.cost = self.need(part).1;
@@ -93,7 +93,7 @@ impl Shared {
         source.take().expect("each partition is taken once")
     }
 
-    /// The partition that a worker is to sort next, when there is memory for it; `None` at the end.
+    /// The partition that the worker sorts next, once there is memory for it; `None` at the end.
     fn take_job(&self, scratch: &mut Scratch, held: &mut u64) -> Option<(usize, Run)> {
         let mut state = self.lock();
         loop {
@@ -120,7 +120,7 @@ impl Shared {
                 state = self.wait(state);
                 continue;
             }
-            // Memory that is kept for speed is needed now.
+            // Memory kept for speed is needed now.
             let kept = *held + state.recycled.iter().map(|run| run.cost).sum::<u64>();
             if kept > 0 {
                 (*scratch, *held) = (Scratch::default(), 0);
@@ -136,7 +136,7 @@ impl Shared {
     fn work(&self) {
         let (mut scratch, mut held) = (Scratch::default(), 0);
         while let Some((part, run)) = self.take_job(&mut scratch, &mut held) {
-            // The user's hash function may panic; the thread that asks for the run gets the panic.
+            // The user's hash function may panic; the panic is passed to the thread that requests the run.
             let outcome = catch_unwind(AssertUnwindSafe(|| self.sort(part, &mut scratch, run)));
             let mut state = self.lock();
             state.stop |= !matches!(outcome, Ok(Ok(_)));
@@ -146,7 +146,7 @@ impl Shared {
     }
 }
 
-/// What a sort gives out, part by part in hash order.
+/// The output of a sort, part by part in hash order.
 pub(crate) struct Sorted {
     storage: Arc<dyn Storage>,
     prefix: PathBuf,
@@ -155,7 +155,7 @@ pub(crate) struct Sorted {
     threads: Vec<JoinHandle<()>>,
     scratch: Scratch,
     merge: Option<Merge>,
-    /// What the run given out last counts for.
+    /// The bytes counted for the run that was returned last.
     given: u64,
     failed: bool,
     records: u64,
@@ -163,12 +163,12 @@ pub(crate) struct Sorted {
     put_lengths: Lengths,
     temporary_bytes: u64,
     manifest: Option<Manifest>,
-    /// The manifest speaks of something.
+    /// Whether the manifest has a checkpoint.
     saved: bool,
     far: Option<FarFile>,
 }
 
-/// What is known when the sort begins.
+/// What is known when sorting begins.
 pub(super) struct Start {
     pub prefix: PathBuf,
     pub progress: Arc<ProgressCounter>,
@@ -210,7 +210,7 @@ impl Sorted {
             saved,
             far,
         };
-        // For less than this a thread is not worth its start.
+        // With fewer records, starting a thread is not worthwhile.
         const RECORDS_MIN: u64 = 10_000;
         if threads > 1 && (records >= RECORDS_MIN || temporary_bytes > 0) {
             for _ in 0..threads {
@@ -223,12 +223,12 @@ impl Sorted {
         Ok(sorted)
     }
 
-    /// How many records were given, before equal keys were resolved.
+    /// How many records were pushed, before duplicate keys were resolved.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// The values that the runs have elsewhere, if they have some.
+    /// The file with the values that are not in the runs, if there are any.
     pub(crate) fn far(&self) -> Option<FarFile> {
         self.far.clone()
     }
@@ -238,7 +238,7 @@ impl Sorted {
         self.removals
     }
 
-    /// Key and value length that all records have which are no deletions.
+    /// The key and value length shared by all records that are not deletions.
     pub(crate) fn put_lengths(&self) -> PutLengths {
         match self.put_lengths {
             Lengths::None => PutLengths::None,
@@ -253,28 +253,28 @@ impl Sorted {
         self.temporary_bytes
     }
 
-    /// Bytes of buffers that are kept for the next partition. With threads, theirs are not among them.
+    /// Bytes of buffers kept for the next partition, not counting those of threads.
     #[cfg(test)]
     pub(crate) fn kept_bytes(&self) -> usize {
         let recycled: usize = self.shared.lock().recycled.iter().map(|run| run.bytes.capacity()).sum();
         self.scratch.raw.capacity() + recycled
     }
 
-    /// Runs that were given back and not taken again.
+    /// Runs that were given back and not yet reused.
     #[cfg(test)]
     pub(crate) fn kept_runs(&self) -> usize {
         self.shared.lock().recycled.len()
     }
 
-    /// The next records in hash order; `None` at the end. The run before counts as no longer in memory.
+    /// The next records in hash order; `None` at the end. The previous run counts as freed.
     ///
-    /// Records of one position are in one run, unless those alone are more than memory; records of one key always are.
+    /// Records of one position are in one run, unless they alone exceed the memory. Records of one key always are.
     ///
     /// # Errors
-    /// [`SortError::Duplicate`] where equal keys are refused; damage, trouble of the disk. After one there are only
+    /// [`SortError::Duplicate`] if equal keys are refused; damage; disk errors. Every call after an error returns
     /// [`ErrorKind::Poisoned`].
     pub(crate) fn next_run(&mut self) -> Result<Option<Run>, SortError> {
-        // It stays so if the user's hash function panics.
+        // It stays set if the user's hash function panics.
         if std::mem::replace(&mut self.failed, true) {
             let error = Error::new(ErrorKind::Poisoned, "an earlier step of this sort failed");
             return Err(error.with_hint("Start the build again.").into());
@@ -317,7 +317,7 @@ impl Sorted {
         }
     }
 
-    /// All was given out: nothing is kept, so that the index has the memory.
+    /// Frees everything after the last run, so that the index can use the memory.
     pub(crate) fn release(&mut self) {
         self.forget_buffers();
         if self.temporary_bytes > 0 {
@@ -325,7 +325,7 @@ impl Sorted {
         }
     }
 
-    /// A merge takes all the memory: nothing is kept for speed.
+    /// A merge uses all the memory: frees what was kept for speed.
     fn forget_buffers(&mut self) {
         self.scratch = Scratch::default();
         let mut state = self.shared.lock();
@@ -339,7 +339,7 @@ impl Sorted {
     /// Returns the buffers of the last run; called before the next run is requested.
     pub(crate) fn recycle(&mut self, run: Run) {
         let mut state = self.shared.lock();
-        // Only what was counted when it was given out stays counted.
+        // Only what was counted when the run was returned stays counted.
         let counted = run.cost > 0 && (self.threads.is_empty() || run.cost == self.given);
         if counted && state.recycled.len() <= self.threads.len() {
             self.given = 0;
@@ -347,8 +347,8 @@ impl Sorted {
         }
     }
 
-    /// What was made of the records is safe: nothing of the sort need be kept. Without it the files of a sort that can
-    /// be resumed stay.
+    /// The result is safe: removes what the sort has stored. Without this call, the files of a sort that can be resumed
+    /// are kept.
     pub(crate) fn done(mut self) -> Result<()> {
         self.stop();
         match self.manifest.take() {
@@ -369,7 +369,7 @@ impl Sorted {
         Ok(None)
     }
 
-    /// Counts the run before as gone, and finds the partition to be given out.
+    /// Counts the previous run as freed, and finds the partition to be returned next.
     fn next_part(&mut self) -> Option<usize> {
         let mut state = self.shared.lock();
         state.used -= std::mem::take(&mut self.given);
@@ -396,7 +396,7 @@ impl Sorted {
         }
     }
 
-    /// Nothing more is given out.
+    /// Ends the output: nothing more is returned.
     fn stop(&mut self) {
         let mut state = self.shared.lock();
         state.stop = true;

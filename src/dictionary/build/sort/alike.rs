@@ -1,9 +1,9 @@
-//! Records that are given to a sort at once.
+//! Records that are passed to a sort together.
 
-/// Neighbouring records of the source with the same lengths, whose places ascend by one.
+/// Consecutive records of the source with the same lengths, whose places ascend by one.
 #[derive(Clone, Copy)]
 pub(crate) struct Alike<'a> {
-    /// Keys and values, each value right behind its key.
+    /// Keys and values, each value directly after its key.
     pub bytes: &'a [u8],
     pub key_len: usize,
     /// `None` for deletions.
@@ -17,7 +17,7 @@ impl<'a> Alike<'a> {
         self.key_len + self.value_len.unwrap_or(0)
     }
 
-    /// The first `count` records, and the others.
+    /// Splits off the first `count` records.
     pub fn split(self, count: usize) -> (Alike<'a>, Alike<'a>) {
         let (first, rest) = self.bytes.split_at(count * self.stride());
         let first_place = self.first_place.wrapping_add(count as u64);

@@ -1,17 +1,17 @@
-//! Blocks: records on their way to a temporary file and back.
+//! Blocks: the form of records in temporary files.
 //!
 //! ```text
 //! checksum 4 | key_len 4 | value_len 4 | flags 4 | record_bytes 8 | records 8 | first_place 8 | places_bytes 8
 //! records: key value                              all have the lengths of the header
-//!       or key_len value_len+1 key value          varints; 0 in place of value_len+1 is a deletion, and with FAR
-//!                                                 added the value is where the value lies
-//! places: one varint a record, the difference to the place before; only if duplicates are errors
+//!       or key_len value_len+1 key value          varints; value_len+1 is 0 for a deletion; FAR is added to it
+//!                                                 if the value is elsewhere, with its location here
+//! places: one varint per record, the difference to the previous place; only if duplicates are errors
 //! ```
 //!
-//! The checksum covers the rest of the block, the number of the file and the offset, so that a block of elsewhere is
-//! noticed. No hash is stored: to compute it anew costs less than to write and read it.
+//! The checksum covers the rest of the block, the file number and the offset, so a misplaced block is detected. No hash
+//! is stored: computing it again costs less than writing and reading it.
 //!
-//! Temporary files are read by the version that wrote them only; nothing here is a format to be kept.
+//! Temporary files are read only by the version that wrote them, so nothing here is a permanent format.
 //! Not here: which records go where (`mod.rs`), files (`spill.rs`).
 
 use super::lengths::Fixed;
@@ -21,17 +21,17 @@ use crate::varint::{get_varint, get_varint_within, push_varint};
 
 /// Bytes before a block's records.
 pub(super) const HEADER_BYTES: usize = 48;
-/// Most bytes of a length, which is at most 2^32, and of a place.
+/// The most bytes of a varint of a length, which is at most 2^32, or of a place.
 const LENGTH_BYTES_MAX: usize = 5;
 const PLACE_BYTES_MAX: usize = 10;
-/// Added to the length of a value that lies elsewhere; lengths and 1 are at most 2^32.
+/// Added to the length of a value that is stored elsewhere. A length plus 1 is at most 2^32.
 const FAR: u64 = 1 << 33;
 const VARIED: u32 = 1;
 const PLACES: u32 = 2;
-/// Set in an [`At`] where the record has no lengths before it.
+/// Set in an [`At`] if no lengths precede the record.
 const FIXED: u64 = 1 << 63;
 
-/// Where a record lies in a buffer of blocks. Ascends in the order of push.
+/// The location of a record in a buffer of blocks. Ascends in the order in which records were pushed.
 pub(super) type At = u64;
 
 /// A block being filled.
@@ -42,7 +42,7 @@ pub(super) struct Block {
     records: u64,
     first_place: u64,
     last_place: u64,
-    /// What the block before took, and this one will take, too.
+    /// The capacity that the previous block used; the next one will probably need it, too.
     wanted: usize,
 }
 
@@ -51,15 +51,15 @@ impl Block {
         self.records == 0
     }
 
-    /// Bytes in it.
+    /// Bytes in the block.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + self.places.len()
     }
 
-    /// Whether it holds anything and has no room for `more` bytes below `limit`.
+    /// Whether the block is not empty, and either `more` bytes would exceed `limit` or it has too many records.
     #[inline]
     pub(super) fn is_full(&self, more: usize, limit: usize) -> bool {
-        // Records of no bytes cost memory too, when they are sorted.
+        // Records of no bytes take memory, too, when they are sorted.
         const RECORD_BYTES_MIN: usize = 8;
         let bytes = self.bytes.len() + self.places.len();
         self.records > 0 && (bytes + more > limit || self.records as usize >= limit / RECORD_BYTES_MIN)
@@ -91,7 +91,7 @@ impl Block {
         self.bytes.reserve_exact(wanted - self.bytes.len());
     }
 
-    /// Adds a record of the lengths that all have.
+    /// Adds a record of the shared lengths, without storing them.
     #[inline]
     pub(super) fn push_fixed(&mut self, key: &[u8], value: &[u8], limit: usize) {
         self.make_room(key.len() + value.len(), limit);
@@ -100,7 +100,7 @@ impl Block {
         self.records += 1;
     }
 
-    /// Adds a record with its lengths.
+    /// Adds a record, storing its lengths.
     #[inline]
     pub(super) fn push_varied(&mut self, record: Record<'_>, limit: usize) {
         let Record { key, value, far_len } = record;
@@ -114,17 +114,17 @@ impl Block {
         self.records += 1;
     }
 
-    /// Notes the place of the record added last.
+    /// Stores the place of the record added last.
     pub(super) fn push_place(&mut self, place: u64) {
         if self.records == 1 {
             (self.first_place, self.last_place) = (place, place);
         }
-        // Wrapping: a place that is smaller than the one before costs bytes, nothing else.
+        // Wrapping: a place smaller than the previous one is allowed and only costs bytes.
         push_varint(&mut self.places, place.wrapping_sub(self.last_place));
         self.last_place = place;
     }
 
-    /// The finished block but for its checksum; leaves an empty one.
+    /// Takes the finished block, without its checksum, and leaves an empty one.
     pub(super) fn seal(&mut self, fixed: Option<Fixed>) -> Vec<u8> {
         let record_bytes = (self.bytes.len() - HEADER_BYTES) as u64;
         let flags = if fixed.is_none() { VARIED } else { 0 } | if self.places.is_empty() { 0 } else { PLACES };
@@ -144,19 +144,19 @@ impl Block {
     }
 }
 
-/// The checksum of a block, which its first bytes hold.
+/// The checksum of a block, which is stored in its first bytes.
 pub(super) fn checksum(block: &[u8], file: u32, offset: u64) -> u32 {
     let seed = crc32c_append(file, &offset.to_le_bytes());
     crc32c_append(seed, &block[4..])
 }
 
-/// Makes a sealed block ready for `offset` of a file.
+/// Completes a sealed block for writing at `offset` of a file.
 pub(super) fn stamp(block: &mut [u8], file: u32, offset: u64) {
     let sum = checksum(block, file, offset);
     block[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// What the start of a block says, unchecked but that its lengths can be added.
+/// The header of a block. Nothing is checked except that its lengths can be added.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockHeader {
     pub checksum: u32,
@@ -184,12 +184,12 @@ impl BlockHeader {
             has_places: flags & PLACES != 0,
             block_bytes: HEADER_BYTES.checked_add(record_bytes)?.checked_add(places_bytes)?,
         };
-        // Every record has a byte: with lengths the lengths, without them at least one.
+        // Every record has at least one byte: its lengths, or without lengths its content.
         (header.records <= record_bytes as u64 && flags <= (VARIED | PLACES)).then_some(header)
     }
 }
 
-/// Calls `f` for each block of `raw`: its header and where it begins. `None` if the bytes make no blocks.
+/// Calls `f` for each block of `raw`, with its header and where it begins. `None` if the bytes are not whole blocks.
 pub(super) fn walk_blocks(raw: &[u8], mut f: impl FnMut(&BlockHeader, usize) -> Option<()>) -> Option<()> {
     let mut start = 0;
     while start < raw.len() {
@@ -203,7 +203,7 @@ pub(super) fn walk_blocks(raw: &[u8], mut f: impl FnMut(&BlockHeader, usize) -> 
     Some(())
 }
 
-/// Calls `f` for each record of `raw`, in the order of push. `None` if the bytes make no records.
+/// Calls `f` for each record of `raw`, in the order in which they were pushed. `None` if the bytes are not records.
 #[inline]
 pub(super) fn walk(raw: &[u8], fixed: Option<Fixed>, mut f: impl FnMut(At, &[u8])) -> Option<()> {
     walk_blocks(raw, |header, start| {
@@ -239,7 +239,7 @@ pub(super) fn walk(raw: &[u8], fixed: Option<Fixed>, mut f: impl FnMut(At, &[u8]
     })
 }
 
-/// The record with lengths at the start of `bytes`, and the bytes it takes.
+/// The record with lengths at the start of `bytes`, and the number of bytes it takes.
 #[inline]
 fn varied(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     let (key_len, key_at) = get_varint(bytes)?;
@@ -254,7 +254,7 @@ fn varied(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     Some((Record { key, value: (code > 0).then_some(value), far_len }, end))
 }
 
-/// The record at a place that [`walk`] gave.
+/// The record at a location that [`walk`] passed to its callback.
 #[inline]
 pub(super) fn record(raw: &[u8], at: At, fixed: Option<Fixed>) -> Record<'_> {
     let start = offset(at);
@@ -266,7 +266,7 @@ pub(super) fn record(raw: &[u8], at: At, fixed: Option<Fixed>) -> Record<'_> {
     varied(&raw[start..]).expect("walk has read it before").0
 }
 
-/// Where in `raw` the record is that [`walk`] gave.
+/// The span in `raw` of a record that [`walk`] passed to its callback.
 #[inline]
 pub(super) fn span(raw: &[u8], at: At, fixed: Option<Fixed>) -> Span {
     let start = offset(at);
@@ -278,13 +278,13 @@ pub(super) fn span(raw: &[u8], at: At, fixed: Option<Fixed>) -> Span {
     Span::of(record, start + bytes - record.key.len() - record.value.map_or(0, <[u8]>::len))
 }
 
-/// Where the bytes of a record start.
+/// The offset at which the bytes of a record start.
 #[inline]
 pub(super) fn offset(at: At) -> usize {
     (at & !FIXED) as usize
 }
 
-/// The place of each record, in the order of [`walk`]; zeros where a block has none.
+/// The place of each record, in the order of [`walk`]; zeros for blocks without places.
 pub(super) fn places(raw: &[u8]) -> Option<Vec<u64>> {
     let mut all = Vec::new();
     walk_blocks(raw, |header, start| {

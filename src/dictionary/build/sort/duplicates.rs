@@ -1,11 +1,11 @@
-//! Keys that are given more than once: what becomes of them, and the error for one that is refused.
+//! Keys that occur more than once: which value is kept, and the error if none is.
 
 use crate::error::{Error, ErrorKind, quote};
 
-/// What happens to a key that is given more than once.
+/// What happens to a key that occurs more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// It is an error, which names both places.
+    /// It is an error that names both places.
     Error,
     /// The first value is kept.
     First,
@@ -21,10 +21,10 @@ pub(crate) struct DuplicateKey {
     pub place: u64,
 }
 
-/// What to do about a duplicate key.
+/// The hint for a duplicate key.
 pub(crate) const CHOOSE: &str = "Choose which value to keep.";
 
-/// Why a sort could not give its next run.
+/// Why a sort could not return its next run.
 #[derive(Debug)]
 pub(crate) enum SortError {
     Duplicate(DuplicateKey),

@@ -1,6 +1,6 @@
-//! What the lengths of records have in common.
+//! Whether records have the same lengths.
 
-/// Key and value length that records have in common.
+/// The key and value length that records share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fixed {
     pub key_len: u32,
@@ -14,19 +14,19 @@ impl Fixed {
     }
 }
 
-/// What the records so far have in common.
+/// The lengths shared by the records so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lengths {
-    /// There were none.
+    /// There are no records.
     None,
     Fixed(Fixed),
     Varied,
 }
 
-/// What the records to be stored have in common, leaving out deletions.
+/// The lengths shared by the records to be stored; deletions are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PutLengths {
-    /// No record has come yet.
+    /// There is no record yet.
     None,
     /// All have this key length and this value length.
     One(u32, u32),

@@ -1,15 +1,15 @@
-//! The manifest of a sort that can be resumed: what its named files hold for certain.
+//! The manifest of a sort that can be resumed: which content of its named files is durable.
 //!
 //! ```text
-//! two slots of SLOT_BYTES, written in turn; the valid one with the higher sequence number counts
+//! two slots of SLOT_BYTES, written in turn; the valid one with the higher sequence number is current
 //! slot: magic 8 | checksum 4 | prefix_bits 4 | id 8 | sequence 8 | records 8 | key_len 4 | value_len 4 | state 4 | 0 4
 //!       source 8 | far_bytes 8
 //!       then for each partition: length 8 | records 8
 //! ```
-//! The file is also the lock of the run: made first, removed last. The holder of the lock may remove what a dead run
-//! left. A run of another identity, or a manifest with no valid slot, means to start anew.
+//! The file is also the lock of the run: created first, removed last. The holder of the lock may remove what a dead run
+//! left. If the manifest is of another identity or has no valid slot, the sort starts from the beginning.
 //!
-//! Not here: when a checkpoint is due, and from which of the two a run continues (`build/sorters.rs`).
+//! Not here: when a checkpoint is due, and which of the two a run continues from (`build/sorters.rs`).
 
 use super::lengths::{Fixed, Lengths};
 use super::spill::{far_name, name, part_name};
@@ -18,15 +18,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, PRIVATE, Storage, open_locked};
 use std::path::{Path, PathBuf};
 
-/// Bits of a position that name a partition, at most: each partition is an open file, and a process may often open no
-/// more than 1024.
+/// The most bits of a position that select a partition. Each partition is an open file, and processes are often limited
+/// to 1024.
 pub(super) const FAN_OUT_BITS_MAX: u32 = 8;
 const MAGIC: &[u8; 8] = b"SPTsort1";
 const HEAD_BYTES: usize = 72;
 pub(super) const SLOT_BYTES: usize = 16 << 10;
 const _: () = assert!(HEAD_BYTES + (16 << FAN_OUT_BITS_MAX) <= SLOT_BYTES);
 
-/// What a checkpoint says.
+/// The content of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub prefix_bits: u32,
@@ -34,13 +34,13 @@ pub(crate) struct Snapshot {
     pub source: u64,
     pub records: u64,
     pub lengths: Lengths,
-    /// The lengths of blocks whose records have the same.
+    /// The shared lengths of records in blocks without lengths.
     pub fixed: Option<Fixed>,
-    /// Bytes of the file of values that are not held.
+    /// Length of the file of values that are not held in memory.
     pub far_bytes: u64,
-    /// There will be no more records.
+    /// No more records follow.
     pub complete: bool,
-    /// Length of the file and records, of each partition.
+    /// File length and number of records of each partition.
     pub parts: Vec<(u64, u64)>,
 }
 
@@ -52,12 +52,12 @@ pub(crate) struct Saved {
 }
 
 impl Saved {
-    /// Records of the source that all sorts of the build had taken.
+    /// Records of the source taken by all sorts of the build.
     pub fn source(&self) -> u64 {
         self.snapshot.source
     }
 
-    /// Whether there were no more.
+    /// Whether the source had no more records.
     pub fn is_complete(&self) -> bool {
         self.snapshot.complete
     }
@@ -75,7 +75,7 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Opens or makes the manifest and takes the lock. What was saved under the same identity comes with it, the last
+    /// Opens or creates the manifest and takes its lock. Also returns what was saved under the same identity, the last
     /// checkpoint first.
     pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Vec<Saved>)> {
         let path = name(prefix, "");
@@ -104,7 +104,7 @@ impl Manifest {
         self.file.as_ref()
     }
 
-    /// Forgets a checkpoint later than `saved`, from which the run continues.
+    /// Deletes a checkpoint later than `saved`, from which the run continues.
     pub(super) fn go_back_to(&mut self, saved: &Saved) -> Result<()> {
         if self.sequence == saved.sequence {
             return Ok(());
@@ -117,7 +117,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The bytes of both slots, as far as they are there. A file that is not ours is an error.
+    /// The bytes of both slots, as far as they exist. An error if the file is not ours.
     fn read(&self) -> Result<[Vec<u8>; 2]> {
         let fail = |e| Error::io(&self.path, "read", e);
         let bytes = self.file.len().map_err(fail)?.min(2 * SLOT_BYTES as u64) as usize;
@@ -134,7 +134,7 @@ impl Manifest {
         Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("Move it, or build in another directory."))
     }
 
-    /// Writes a checkpoint. The files it speaks of are synced already.
+    /// Writes a checkpoint. The files it describes must have been synced.
     pub(super) fn write(&mut self, storage: &dyn Storage, snapshot: &Snapshot) -> Result<()> {
         self.sequence += 1;
         let slot = encode(snapshot, self.id, self.sequence);
@@ -145,27 +145,27 @@ impl Manifest {
         self.file.sync().map_err(fail)
     }
 
-    /// Removes the files of partitions and forgets what was saved.
+    /// Removes the files of partitions and the checkpoints.
     pub(super) fn clear(&mut self, storage: &dyn Storage) -> Result<()> {
-        // First the slots: a manifest must not speak of files that are gone.
+        // The slots go first: a manifest must not describe files that are gone.
         let fail = |e| Error::io(&self.path, "clear", e);
         self.file.set_len(0).map_err(fail)?;
         self.file.sync().map_err(fail)?;
         remove_parts(storage, &self.prefix)
     }
 
-    /// Removes everything, itself last.
+    /// Removes everything, the manifest last.
     pub(super) fn remove(mut self, storage: &dyn Storage) -> Result<()> {
         self.clear(storage)?;
         storage.remove(&self.path).map_err(|e| Error::io(&self.path, "remove", e))
     }
 }
 
-/// Removes what a run that can be resumed left, unless it is running or not ours; gives how many records it had saved.
+/// Removes what a resumable run left, unless it is running or not ours. Returns how many records it had saved.
 pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u64> {
     let path = name(prefix, "");
     match storage.open(&path, Mode::Write) {
-        // There is no file, or one that is not ours.
+        // There is no file, or it is not ours.
         Err(_) => return Ok(0),
         Ok(file) => drop(file),
     }
@@ -180,7 +180,7 @@ pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u
 }
 
 fn remove_parts(storage: &dyn Storage, prefix: &Path) -> Result<()> {
-    // Names cannot be listed, so each there may be is tried.
+    // Names cannot be listed, so each possible one is tried.
     for part in 0..1 << FAN_OUT_BITS_MAX {
         let path = part_name(prefix, part);
         storage.remove(&path).map_err(|e| Error::io(&path, "remove the temporary file", e))?;
@@ -253,7 +253,7 @@ fn parse(slot: &[u8]) -> Option<(u64, Saved)> {
         complete: state & COMPLETE != 0,
         parts: (0..1 << prefix_bits).map(part).collect(),
     };
-    // A record has at least a byte in its file.
+    // Every record takes at least one byte in its file.
     let sum = snapshot.parts.iter().try_fold(
         0u64,
         |sum, &(bytes, records)| {

@@ -1,14 +1,14 @@
-//! What does not fit in memory: sorted pieces in a temporary file, merged.
+//! Sorts what does not fit in memory: sorted pieces in a temporary file, merged.
 //!
-//! Hashes are uniform, so a partition comes here only if there is more data than memory times fan-out, or if many
-//! records share one position, as with a poor hash function. One thread does it, with all the memory.
+//! Hashes are uniform, so a partition is too large for memory only if there is more data than memory times fan-out, or
+//! if many records share one position, as with a poor hash function. One thread sorts it, with all the memory.
 //!
 //! ```text
 //! blocks -> pieces of half the memory, sorted -> runs in a file -> (merged until few enough) -> heap -> pieces
 //! ```
-//! A merge holds one block of each run, and takes as many runs as fit so.
+//! A merge holds one block of each run, and takes as many runs as fit in memory this way.
 //!
-//! Not here: the sort of a piece (`run.rs`).
+//! Not here: the sort of a piece (`piece.rs`).
 
 use super::block::{self, At, Block, BlockHeader};
 use super::duplicates::{DuplicateKey, Duplicates, SortError};
@@ -24,15 +24,15 @@ use std::collections::BinaryHeap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Number of the file in checksums: no partition's.
+/// The file number in checksums: not that of any partition.
 const FILE_NUMBER: u32 = u32::MAX;
 
-/// Where and with how much memory.
+/// Where to merge and with how much memory.
 #[derive(Clone, Copy)]
 pub(super) struct MergeSpace<'a> {
     pub storage: &'a dyn Storage,
     pub prefix: &'a Path,
-    /// Each piece, and each block written, is reported to it.
+    /// Each piece, and each block written, is reported here.
     pub progress: &'a ProgressCounter,
     pub budget: u64,
 }
@@ -40,7 +40,7 @@ pub(super) struct MergeSpace<'a> {
 /// A merge whose result is taken run by run.
 pub(super) struct Merge {
     heads: BinaryHeap<Head>,
-    /// Records of one position that were cut off the run before.
+    /// Records of one position, moved here from the end of the previous run.
     carry: Run,
     limit: usize,
     pub temporary_bytes: u64,
@@ -65,9 +65,10 @@ impl Merge {
         Ok(Merge { heads: open(runs, rules)?, carry, limit, temporary_bytes })
     }
 
-    /// The next records, as many as there is memory for. `false` at the end.
+    /// Replaces the content of `run` with the next records, as many as fit in memory. `false` at the end.
     ///
-    /// Ends before a new position; within one only if that alone is too much, and then between two keys.
+    /// Ends before a new position. It ends within a position only if that alone is too large, and then between two
+    /// keys.
     pub(super) fn next_run(&mut self, run: &mut Run, rules: &SortRules) -> Result<bool, SortError> {
         run.clear_for(rules.lengths_of_runs());
         self.carry.move_tail(0, run);
@@ -100,7 +101,7 @@ fn cost(run: &Run) -> usize {
 /// A sorted run in a file.
 struct SortedRun {
     extent: Extent,
-    /// Memory that a merge needs to read it.
+    /// The memory that a merge needs to read it.
     cost: u64,
 }
 
@@ -132,7 +133,8 @@ fn sort_pieces(
     Ok(runs)
 }
 
-/// Takes blocks whose sort needs no more than `limit`, but at least one, into `raw`; gives the number of records.
+/// Takes blocks into `raw` as long as sorting them needs at most `limit`, but at least one. Returns the number of
+/// records.
 fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<u8>) -> Result<u64> {
     // Place and offset of each record, twice.
     let place_bytes = if rules.duplicates == Duplicates::Error { 32 } else { 0 };
@@ -141,7 +143,7 @@ fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<
         scratch + run + records * place_bytes <= limit
     };
     let (mut bytes, mut records) = (0, 0);
-    // Whether there is room for one more block, which then counts.
+    // Whether there is room for one more block; if so, counts it.
     let mut takes = |header: &BlockHeader| {
         let (more_bytes, more) = (bytes + header.block_bytes, records + header.records);
         let takes = records == 0 || fits(more_bytes, more);
@@ -175,7 +177,7 @@ fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<
     Ok(records)
 }
 
-/// Merges neighbours, as many at a time as there is memory for, at least two.
+/// Merges consecutive runs, as many at a time as fit in memory, but at least two.
 fn merge_some(
     space: MergeSpace<'_>,
     rules: &SortRules,
@@ -203,7 +205,7 @@ fn merge_some(
     Ok(merged)
 }
 
-/// Writes sorted records as blocks, one run after another in one file.
+/// Writes sorted records as blocks, run after run, to one file.
 struct RunWriter<'a> {
     rules: &'a SortRules,
     progress: &'a ProgressCounter,
@@ -218,7 +220,7 @@ struct RunWriter<'a> {
 
 impl<'a> RunWriter<'a> {
     fn new(space: MergeSpace<'a>, rules: &'a SortRules) -> Result<Self> {
-        // Small enough for a merge of dozens.
+        // Small enough for a merge of dozens of runs.
         let block_limit = (space.budget / 64).clamp(1 << 10, 256 << 10) as usize;
         let file = make_unnamed(space.storage, space.prefix)?;
         let path = name(space.prefix, "-merge").into();
@@ -268,12 +270,12 @@ impl<'a> RunWriter<'a> {
     }
 }
 
-/// The next record of a run, with the block that it lies in.
+/// The next record of a run, with the block that contains it.
 struct Head {
     r: u64,
     /// Runs of earlier records have smaller numbers.
     number: usize,
-    /// The bytes of `raw` that are the key.
+    /// The range of the key in `raw`.
     key: std::ops::Range<usize>,
     raw: Vec<u8>,
     ats: Vec<At>,
@@ -329,7 +331,7 @@ impl Head {
 }
 
 impl Ord for Head {
-    /// The other way round, as the heap gives the greatest.
+    /// Reversed, as the heap returns the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         let (mine, others) = ((self.r, self.key(), self.number), (other.r, other.key(), other.number));
         others.cmp(&mine)
@@ -360,7 +362,7 @@ fn open(runs: Vec<SortedRun>, rules: &SortRules) -> Result<BinaryHeap<Head>> {
     Ok(heads)
 }
 
-/// Puts a head back, gone on to its next record.
+/// Puts a head back after moving it to its next record.
 fn give_back(heads: &mut BinaryHeap<Head>, mut head: Head, rules: &SortRules) -> Result<()> {
     if head.advance(rules)? {
         heads.push(head);
@@ -368,7 +370,7 @@ fn give_back(heads: &mut BinaryHeap<Head>, mut head: Head, rules: &SortRules) ->
     Ok(())
 }
 
-/// The head with the next record; of those with one key, the head whose record is kept.
+/// Takes the head with the next record. If several have the same key, takes the one whose record is kept.
 fn next_distinct(heads: &mut BinaryHeap<Head>, rules: &SortRules) -> Result<Option<Head>, SortError> {
     let Some(mut head) = heads.pop() else { return Ok(None) };
     while heads.peek().is_some_and(|next| next.r == head.r && next.key() == head.key()) {

@@ -1,7 +1,7 @@
 //! External sort in hash order, in bounded memory: the heart of building a dictionary.
 //!
-//! Hashes are uniform, so records are distributed, not merged: by the first bits of their position to partitions that
-//! each fit in memory, which are then sorted one after another.
+//! Hashes are uniform, so records are distributed rather than merged: the first bits of a record's position select one
+//! of many partitions. Each partition fits in memory, and they are sorted one after another.
 //!
 //! ```text
 //! push -> hash -> block of its partition --- the first ones, in half the memory ---> Sorted
@@ -9,10 +9,11 @@
 //! Sorted: partition -> read, hash, count, scatter, gather -> Run      by several threads, given out in order
 //!         one larger than memory -> sorted pieces -> merge -> Runs
 //! ```
-//! With resume, checkpoints make what is distributed durable, and a later sort of the same identity continues there.
+//! With resume, checkpoints make what has been distributed durable, and a later sort of the same identity continues
+//! from there.
 //!
 //! Source: distribution sort, Knuth, The Art of Computer Programming 3, 5.2.5; an MSD radix sort whose first digit is
-//! on disk. Not here: where records come from, what is made of them.
+//! on disk. Not here: where records come from, how they are used.
 
 mod ahead;
 pub(crate) mod alike;
@@ -50,14 +51,14 @@ pub(crate) use ahead::Sorted;
 pub(crate) use manifest::Saved;
 
 const FAN_OUT_BITS_MIN: u32 = 3;
-/// Blocks being filled take a quarter of the memory. Sealed ones take up to a half of it before they go to the disk;
-/// then up to an eighth waits to be written. The places of records, and blocks that have grown, take the rest.
+/// Blocks being filled take a quarter of the memory. Sealed ones take up to half of it before any go to disk; after
+/// that up to an eighth is queued for writing. The places of records, and blocks that have grown, take the rest.
 const FILLING: u64 = 4;
-/// Larger blocks would only take memory: one system call a block costs little beside writing its bytes.
+/// Larger blocks would only take memory: one system call per block costs little compared with writing its bytes.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// Partitions are fewer rather than have smaller blocks than this, but for [`FAN_OUT_BITS_MIN`].
+/// Uses fewer partitions rather than smaller blocks than this, but not fewer than [`FAN_OUT_BITS_MIN`] allows.
 const BLOCK_BYTES_WANTED: u64 = 64 << 10;
-/// Keys that are hashed before their records are copied: the processor does several at a time.
+/// Keys that are hashed before their records are copied: the processor hashes several at a time.
 const HASHED_AT_ONCE: usize = 32;
 
 /// Takes records in any order.
@@ -65,52 +66,52 @@ pub(crate) struct Sorter {
     options: Plan,
     prefix_bits: u32,
     block_bytes: usize,
-    /// One a partition.
+    /// One per partition.
     blocks: Vec<Block>,
     parts: Vec<Distributed>,
     lengths: Lengths,
-    /// Whether there are deletions.
+    /// Whether any record is a deletion.
     removals: bool,
-    /// What the records that are not deletions have in common.
+    /// The lengths shared by all records that are not deletions.
     put_lengths: Lengths,
-    /// The lengths of blocks whose records have the same.
+    /// The shared lengths of records in blocks without lengths.
     fixed: Option<Fixed>,
-    /// Values that are not held.
+    /// Values that are not held in memory.
     far: Option<FarFile>,
     records: u64,
     resumed: u64,
-    /// Records of an earlier sort that this one could not use, and has removed.
+    /// Records of an earlier sort that this one could not use and has removed.
     discarded: u64,
     /// Bytes of sealed blocks in memory.
     held: u64,
-    /// There as soon as something goes to the disk.
+    /// Created as soon as something goes to disk.
     writer: Option<Writer>,
     manifest: Option<Manifest>,
     /// The manifest has a checkpoint that a later sort can continue from.
     saved: bool,
-    /// The process that sorts, see `io/forks.rs`.
+    /// The process that sorts; see `io/forks.rs`.
     forks: u32,
 }
 
-/// What a partition has beside the block being filled.
+/// What a partition has in addition to the block being filled.
 #[derive(Default)]
 pub(crate) struct Distributed {
     /// Sealed blocks in memory, which were taken before those in the file.
     blocks: VecDeque<Vec<u8>>,
     file: Option<Arc<dyn File>>,
-    /// Of sealed blocks, wherever they are.
+    /// Bytes of all sealed blocks, in memory and in the file.
     bytes: u64,
-    /// Of those in the file.
+    /// Bytes of the blocks in the file.
     file_bytes: u64,
-    /// Where in the file the blocks lie that were taken before the others, if not at its start.
+    /// Where the blocks that were taken before the others start in the file, if not at its start.
     first_from: Option<u64>,
     records: u64,
-    /// The file has more than the last checkpoint synced.
+    /// The file has data written since the last checkpoint.
     unsynced: bool,
 }
 
 impl Sorter {
-    /// Starts a sort that continues from no other.
+    /// Starts a sort that does not continue an earlier one.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -121,11 +122,11 @@ impl Sorter {
         Ok(sorter)
     }
 
-    /// A sort of nothing, with the checkpoints of an earlier one of the same identity if [`Plan::resume`] is set, the
-    /// last first. Without it what an earlier sort has left is removed, unless that is running.
+    /// Creates an empty sort. With [`Plan::resume`] it also returns the checkpoints of an earlier sort of the same
+    /// identity, the last first. Without, it removes what an earlier sort left, unless that one is running.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] where another run is at work on the same files.
+    /// [`ErrorKind::Locked`] if another run is using the same files.
     pub(crate) fn open(mut options: Plan) -> Result<(Self, Vec<Saved>)> {
         options.threads = options.threads.max(1);
         let fan_out = (options.memory_bytes / FILLING / BLOCK_BYTES_WANTED).max(1);
@@ -155,12 +156,12 @@ impl Sorter {
         Ok((sorter, saved))
     }
 
-    /// How many records of an earlier sort this one could not use, and has removed.
+    /// How many records of an earlier sort this one could not use and has removed.
     pub(crate) fn discarded_records(&self) -> u64 {
         self.discarded
     }
 
-    /// Whether anything has gone to the disk.
+    /// Whether anything has gone to disk.
     pub(crate) fn is_spilled(&self) -> bool {
         self.writer.is_some()
     }
@@ -170,7 +171,7 @@ impl Sorter {
         self.saved
     }
 
-    /// Blocks to fill, for as many partitions as there are: what is left to do before the first record.
+    /// Creates a block to fill for each partition; must be called before the first record.
     pub(crate) fn make_blocks(&mut self) {
         let parts = 1 << self.prefix_bits;
         self.block_bytes = (self.options.memory_bytes / FILLING / parts as u64).min(BLOCK_BYTES_MAX) as usize;
@@ -178,14 +179,14 @@ impl Sorter {
         self.parts.resize_with(parts, Distributed::default);
     }
 
-    /// Takes a record; `None` as value deletes the key. `place` is its place in the source, never smaller than
-    /// the one before.
+    /// Takes a record; `None` as the value deletes the key. `place` is its place in the source, never smaller than the
+    /// previous one.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`]; trouble with temporary files, after which the sort must be started anew.
+    /// [`ErrorKind::TooLong`]; errors of temporary files, after which the sort must be restarted from the beginning.
     pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>, place: u64) -> Result<()> {
         self.refuse_if_forked()?;
-        // Before anything changes, as it may panic.
+        // Before anything changes, as the user's function may panic.
         let part = piece::prefix(linear::Position::of(self.options.hash.hash(key)).0, self.prefix_bits);
         let value_len = value.map(<[u8]>::len);
         let same = |f: Fixed| f.key_len as usize == key.len() && Some(f.value_len as usize) == value_len;
@@ -197,7 +198,7 @@ impl Sorter {
             Some(value) if value.len() >= FAR_LEN_MIN && !in_fixed_blocks => Some(self.put_elsewhere(value)?.bytes()),
             _ => None,
         };
-        // Its length was looked at by `note_lengths`.
+        // `note_lengths` has checked its length.
         let far_len = far.and(value_len).map(|len| len as u32);
         let value = far.as_ref().map(|far| &far[..]).or(value);
         let bytes = key.len() + value.map_or(0, <[u8]>::len);
@@ -217,7 +218,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// [`push`](Self::push) of each of `records`.
+    /// Calls [`push`](Self::push) for each of `records`.
     pub(crate) fn push_alike(&mut self, mut records: Alike<'_>) -> Result<()> {
         let Alike { key_len, value_len, .. } = records;
         while records.count > 0 && !self.are_fixed(key_len, value_len) {
@@ -234,7 +235,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Whether records of these lengths go to blocks without lengths, and have gone there before.
+    /// Whether records of these lengths are stored without lengths, and some already have been.
     fn are_fixed(&self, key_len: usize, value_len: Option<usize>) -> bool {
         let same = |f: Fixed| f.key_len as usize == key_len && Some(f.value_len as usize) == value_len;
         self.in_fixed_blocks() && matches!(self.lengths, Lengths::Fixed(fixed) if same(fixed))
@@ -250,7 +251,7 @@ impl Sorter {
             *part = piece::prefix(linear::Position::of(hash).0, self.prefix_bits);
         }
         match stride {
-            // A copy of a length known beforehand is a move, not a call.
+            // A copy of a length known at compile time is a move, not a call.
             8 => self.distribute::<8>(&parts, records),
             12 => self.distribute::<12>(&parts, records),
             16 => self.distribute::<16>(&parts, records),
@@ -260,7 +261,7 @@ impl Sorter {
         }
     }
 
-    /// Puts records to the blocks of these partitions; they have `N` bytes, or any number with 0.
+    /// Copies records to the blocks of their partitions. Each has `N` bytes; with `N` = 0, any number.
     #[inline]
     fn distribute<const N: usize>(&mut self, parts: &[usize; HASHED_AT_ONCE], records: Alike<'_>) -> Result<()> {
         let stride = if N > 0 { N } else { records.stride() };
@@ -282,7 +283,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Writes a value that is not to be held to a file.
+    /// Writes a value that is not held in memory to a file.
     #[cold]
     fn put_elsewhere(&mut self, value: &[u8]) -> Result<Far> {
         let far = match &mut self.far {
@@ -300,18 +301,18 @@ impl Sorter {
         far.push(value)
     }
 
-    /// A child of the process that sorts has neither its thread nor a right to its files.
+    /// A child of the sorting process does not have its thread and must not touch its files.
     #[inline]
     pub(crate) fn refuse_if_forked(&self) -> Result<()> {
         if forked_since(self.forks) { Err(forked_error(&self.options.temporary)) } else { Ok(()) }
     }
 
-    /// What is known of the records that were taken, once equal keys are resolved.
+    /// The forecast for the records taken, once duplicate keys are resolved.
     pub(crate) fn forecast(&self) -> Forecast {
         let sealed: u64 = self.parts.iter().map(|part| part.bytes).sum();
         let filling: u64 = self.blocks.iter().map(|block| block.len() as u64).sum();
         Forecast {
-            // Unless equal keys are refused, there may be one key only.
+            // Unless duplicate keys are refused, all records may have the same key.
             records_min: if self.options.duplicates == Duplicates::Error { self.records } else { self.records.min(1) },
             records_max: self.records,
             record_bytes: (sealed + filling) / self.records.max(1),
@@ -323,19 +324,19 @@ impl Sorter {
         self.records
     }
 
-    /// Whether there are deletions among the records.
+    /// Whether any record is a deletion.
     pub(crate) fn removals(&self) -> bool {
         self.removals
     }
 
-    /// [`finish_within`](Self::finish_within) the memory of the plan.
+    /// Calls [`finish_within`](Self::finish_within) with the memory of the plan.
     #[cfg(test)]
     pub(crate) fn finish(self) -> Result<Sorted> {
         let memory_bytes = self.options.memory_bytes;
         self.finish_within(memory_bytes)
     }
 
-    /// Begins to give out what was taken, in so much memory.
+    /// Ends the input and starts the output, using at most `memory_bytes`.
     pub(crate) fn finish_within(mut self, memory_bytes: u64) -> Result<Sorted> {
         self.refuse_if_forked()?;
         self.seal_all()?;
@@ -366,7 +367,7 @@ impl Sorter {
             budget: memory_bytes - self.held,
             threads: self.options.threads,
             records: self.records,
-            // What an earlier run saved are pairs: only builds are resumed, and they delete nothing.
+            // An earlier run has saved only pairs: only builds are resumed, and they delete nothing.
             removals: self.removals,
             put_lengths: if self.resumed > 0 { self.lengths } else { self.put_lengths },
             temporary_bytes: spilled,
@@ -400,12 +401,12 @@ impl Sorter {
         Part { source: Mutex::new(Some(source)), bytes: part.bytes, records: part.records }
     }
 
-    /// Whether records in blocks have no lengths of their own.
+    /// Whether records are stored in blocks without lengths.
     fn in_fixed_blocks(&self) -> bool {
         matches!(self.lengths, Lengths::Fixed(_)) && self.fixed.is_some()
     }
 
-    /// The first record, or one of other lengths than those before, or a deletion.
+    /// Called for the first record, for one with other lengths than before, and for a deletion.
     fn note_lengths(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let too_long = |what: &str, bytes: &[u8]| {
             let message = format!("a {what} of {} bytes; a dictionary holds up to {}", bytes.len(), u32::MAX);
@@ -446,7 +447,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Puts the block being filled to those that are finished.
+    /// Moves the block being filled to the sealed ones.
     fn seal(&mut self, part: usize) -> Result<()> {
         let fixed = self.fixed.filter(|_| self.in_fixed_blocks());
         let block = self.blocks[part].seal(fixed);
@@ -463,13 +464,13 @@ impl Sorter {
         Ok(())
     }
 
-    /// From here on blocks go to the disk. What is in memory stays there, unless checkpoints have to include it.
+    /// From here on blocks go to disk. Those in memory stay there, unless checkpoints must include them.
     fn overflow(&mut self) -> Result<()> {
         self.start_writer()?;
         if self.manifest.is_some() { self.spill_to(0) } else { Ok(()) }
     }
 
-    /// Writes blocks in memory, those of the last partitions first, until they have at most `limit` bytes.
+    /// Writes blocks from memory to disk, starting with the last partition, until at most `limit` bytes are left.
     fn spill_to(&mut self, limit: u64) -> Result<()> {
         if self.held > limit && self.writer.is_none() {
             self.start_writer()?;
@@ -516,11 +517,11 @@ impl Sorter {
         Ok(())
     }
 
-    /// Makes all that was taken durable, and says so in the manifest: `source` records of the source are saved, in all
-    /// sorts of the build, and with `complete` there are no more.
+    /// Makes everything taken so far durable and records it in the manifest: all sorts of the build together have saved
+    /// `source` records of the source; `complete` means that no more follow.
     ///
     /// # Errors
-    /// Trouble with temporary files, after which the sort must be started anew.
+    /// Errors of temporary files, after which the sort must be restarted from the beginning.
     pub(crate) fn checkpoint(&mut self, source: u64, complete: bool) -> Result<()> {
         self.seal_all()?;
         if self.writer.is_none() {
@@ -558,7 +559,7 @@ impl Sorter {
             self.discarded = manifest::remove_leftovers(self.options.storage.as_ref(), &prefix)?;
             return Ok(Vec::new());
         };
-        // Places are in the blocks or not.
+        // Depending on the option, blocks have places or not.
         let places = u64::from(self.options.duplicates == Duplicates::Error);
         let id = resume.rotate_left(1) ^ places;
         let (manifest, saved) = Manifest::open(self.options.storage.as_ref(), &prefix, id)?;
@@ -567,7 +568,7 @@ impl Sorter {
         Ok(saved)
     }
 
-    /// Takes over what an earlier sort had saved; `parts` are its files.
+    /// Adopts the records that an earlier sort had saved; `parts` are its files.
     pub(crate) fn continue_from(&mut self, saved: Saved, parts: Vec<Distributed>) -> Result<()> {
         self.manifest.as_mut().expect("what was saved is in it").go_back_to(&saved)?;
         let snapshot = saved.snapshot;
@@ -620,7 +621,7 @@ impl Sorter {
         Ok((far_bytes >= saved.snapshot.far_bytes).then_some(parts))
     }
 
-    /// Cuts files to what the checkpoint has of them, and removes those of which it has nothing.
+    /// Truncates files to the length in the checkpoint, and removes those that it does not have.
     fn cut_to(&self, snapshot: &Snapshot) -> Result<()> {
         for (i, (part, (bytes, _))) in self.parts.iter().zip(&snapshot.parts).enumerate() {
             let path = spill::part_name(&self.options.temporary, i);
@@ -639,7 +640,7 @@ impl Sorter {
     }
 }
 
-/// The error for a build at `path` that a forked child goes on with.
+/// The error for a build at `path` that a forked child tries to continue.
 #[cold]
 pub(crate) fn forked_error(path: &Path) -> Error {
     let message = "the build was started before this process was forked from its parent, which goes on with it";
@@ -649,7 +650,7 @@ pub(crate) fn forked_error(path: &Path) -> Error {
 impl Drop for Sorter {
     fn drop(&mut self) {
         if forked_since(self.forks) {
-            // The thread is not here, and the files are our parent's.
+            // The thread does not exist here, and the files belong to the parent.
             std::mem::forget((self.writer.take(), self.manifest.take()));
             return;
         }

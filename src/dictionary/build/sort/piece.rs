@@ -1,11 +1,11 @@
-//! Runs: sorted records as the sort gives them out, and the sort of what fits in memory.
+//! Runs, the sorted records that the sort returns, and the sort of what fits in memory.
 //!
 //! ```text
 //! raw blocks -> hash each key, count by the bits below the prefix -> scatter {r, at} -> insertion sort
-//!            -> resolve equal keys -> gather the records in order, or note where each lies if they are long
+//!            -> resolve equal keys -> gather the records in order, or record their locations if they are long
 //! ```
-//! The counting pass leaves a few records a bucket, as hashes are uniform; where they are not, a comparison sort takes
-//! the bucket. The insertion sort runs over all at once: nothing moves farther than its bucket.
+//! The counting pass leaves a few records per bucket, as hashes are uniform. A bucket with many records is sorted with
+//! a comparison sort. The insertion sort runs over all buckets at once: no record moves farther than its bucket.
 //!
 //! Not here: where the blocks come from (`ahead.rs`, `merge.rs`).
 
@@ -19,19 +19,19 @@ use crate::hash::HashFunction;
 use crate::linear;
 use std::path::Path;
 
-/// Records of as many bytes on average, and more, stay in the blocks that were read, and the run says where each lies:
-/// to read them out of order costs less than to copy them.
+/// Records of at least this many bytes on average stay in the blocks that were read, and the run has the location of
+/// each: reading them out of order costs less than copying them.
 const STAYING_BYTES_MIN: u64 = 256;
 
-/// What all pieces of a sort have in common.
+/// The rules shared by all pieces of a sort.
 pub(super) struct SortRules {
     pub hash: HashFunction,
     pub duplicates: Duplicates,
-    /// How many of the first bits of a position name its partition.
+    /// How many of the first bits of a position select its partition.
     pub prefix_bits: u32,
-    /// The lengths of those blocks whose records have the same.
+    /// The shared lengths of records in blocks without lengths.
     pub fixed: Option<Fixed>,
-    /// There are no other blocks.
+    /// All blocks are without lengths.
     pub all_fixed: bool,
 }
 
@@ -44,7 +44,7 @@ impl SortRules {
         self.run_lengths().map(|fixed| (fixed.key_len, fixed.value_len))
     }
 
-    /// The memory that sorting so much takes: what is given back after it, and what the run keeps.
+    /// The memory that a sort of this size takes: what is freed after it, and what the run keeps.
     pub(super) fn need(&self, raw_bytes: u64, records: u64) -> (u64, u64) {
         let entries = records * size_of::<Entry>() as u64 + (4 << bucket_bits(records));
         let stay = records_stay(raw_bytes, records);
@@ -65,7 +65,7 @@ struct Entry {
     at: At,
 }
 
-/// Buffers of a sort, to be used again.
+/// Reusable buffers of a sort.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// The blocks to sort.
@@ -75,7 +75,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Before blocks are read: takes the buffer of a run that is not needed any more, if it is the larger one.
+    /// Called before blocks are read: takes the buffer of a run no longer needed, if it is the larger one.
     pub(super) fn take_buffer(&mut self, run: &mut Run) {
         if self.raw.capacity() < run.bytes.capacity() {
             std::mem::swap(&mut self.raw, &mut run.bytes);
@@ -85,15 +85,16 @@ impl Scratch {
 
 /// Bits below the prefix by which `records` records are scattered.
 fn bucket_bits(records: u64) -> u32 {
-    // At most, and at least half as many. Fewer: fewer moves in the insertion sort; more: counters that fit a cache.
+    // At most this many records per bucket on average, and at least half as many. Fewer would mean fewer moves in the
+    // insertion sort, more would mean counters that fit a cache.
     const RECORDS_A_BUCKET: u64 = 4;
-    // Positions of 32-bit functions have no more.
+    // The positions of 32-bit functions have no more bits.
     const BITS_MAX: u32 = 24;
     (records / RECORDS_A_BUCKET).max(1).next_power_of_two().trailing_zeros().min(BITS_MAX)
 }
 
-/// Sorts the blocks in `scratch.raw`, of partition `part`, into `run`. The places of the records in `run` go to
-/// `places`, if they are wanted.
+/// Sorts the blocks in `scratch.raw`, of partition `part`, into `run`. The places of its records go to `places` if they
+/// are wanted.
 pub(super) fn sort_piece(
     scratch: &mut Scratch,
     (part, records): (usize, u64),
@@ -122,7 +123,7 @@ pub(super) fn sort_piece(
     Ok(())
 }
 
-/// Fills `entries`, sorted by position and then by push.
+/// Fills `entries`, sorted by position and then by the order of push.
 fn scatter(
     scratch: &mut Scratch,
     part: usize,
@@ -166,7 +167,8 @@ fn scatter(
         *start += 1;
         i += 1;
     });
-    // With more in a bucket hashes are not even, and an insertion sort would take their square.
+    // More records in a bucket mean that hashes are not uniform; an insertion sort would take time quadratic in their
+    // number.
     const INSERTION_MAX: u32 = 48;
     if largest <= INSERTION_MAX {
         insertion_sort(entries);
@@ -194,7 +196,7 @@ fn insertion_sort(entries: &mut [Entry]) {
     }
 }
 
-/// Sorts each bucket; `ends` is where they end.
+/// Sorts each bucket; `ends` are the ends of the buckets.
 fn sort_buckets(entries: &mut [Entry], ends: &[u32]) {
     let mut start = 0;
     for &end in ends {
@@ -203,7 +205,7 @@ fn sort_buckets(entries: &mut [Entry], ends: &[u32]) {
     }
 }
 
-/// Puts records of one position in the order of their keys, and keeps one of each key.
+/// Sorts records of one position by key, and keeps one record per key.
 fn resolve_ties(entries: &mut Vec<Entry>, raw: &[u8], rules: &SortRules) -> Result<(), SortError> {
     let key = |e: &Entry| block::record(raw, e.at, rules.fixed).key;
     let (mut kept, mut start) = (0, 0);
@@ -242,7 +244,7 @@ fn duplicate(first: Entry, again: Entry, raw: &[u8], rules: &SortRules) -> SortE
     SortError::Duplicate(DuplicateKey { key, first_place: places[0], place: places[1] })
 }
 
-/// The places of the records of `entries`; 0 where they are not kept.
+/// The places of the records of `entries`; 0 if places are not kept.
 fn places_of(entries: &[Entry], raw: &[u8], rules: &SortRules) -> Vec<u64> {
     let all = block::places(raw).unwrap_or_default();
     let mut offsets = Vec::with_capacity(all.len());
@@ -251,7 +253,7 @@ fn places_of(entries: &[Entry], raw: &[u8], rules: &SortRules) -> Vec<u64> {
     entries.iter().map(|e| place(e).unwrap_or(0)).collect()
 }
 
-/// Gives the blocks to the run, which says where in them its records lie.
+/// Moves the blocks to the run, with the location of each record in them.
 fn point(entries: &[Entry], raw: &mut Vec<u8>, rules: &SortRules, run: &mut Run) {
     if let Spans::Varied(spans) = &mut run.spans {
         spans.reserve_exact(entries.len());
@@ -263,7 +265,7 @@ fn point(entries: &[Entry], raw: &mut Vec<u8>, rules: &SortRules, run: &mut Run)
 fn gather(entries: &[Entry], raw: &[u8], rules: &SortRules, run: &mut Run) {
     match rules.run_lengths() {
         Some(fixed) => match fixed.stride() {
-            // A copy of a length known beforehand is a move, not a call.
+            // A copy of a length known at compile time is a move, not a call.
             8 => gather_fixed::<8>(entries, raw, &mut run.bytes),
             12 => gather_fixed::<12>(entries, raw, &mut run.bytes),
             16 => gather_fixed::<16>(entries, raw, &mut run.bytes),
@@ -296,7 +298,7 @@ fn gather_fixed<const N: usize>(entries: &[Entry], raw: &[u8], out: &mut Vec<u8>
     }
 }
 
-/// Blocks with good checksums that hold no records.
+/// The error for blocks with correct checksums that do not contain valid records.
 #[cold]
 pub(super) fn malformed(path: &Path) -> Error {
     let what = "the temporary blocks have good checksums but do not hold the records that were written";

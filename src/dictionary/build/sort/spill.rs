@@ -1,7 +1,7 @@
 //! Temporary files: their names, a thread that writes them, and reading their blocks back.
 //!
-//! A file has no name, so it is gone when it is closed, however the process ends. With resume the files of partitions
-//! have names, and `manifest.rs` removes them.
+//! A file has no name, so it disappears when it is closed, however the process ends. With resume the files of
+//! partitions have names, and `manifest.rs` removes them.
 //!
 //! Not here: what a block is (`block.rs`).
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// The name of temporary file `what`, beside the file to be built.
+/// The name of temporary file `what`: `prefix`, `-sort` and `what`.
 pub(super) fn name(prefix: &Path, what: &str) -> PathBuf {
     atomic::with_suffix(prefix, &format!("-sort{what}"))
 }
@@ -24,17 +24,17 @@ pub(super) fn part_name(prefix: &Path, part: usize) -> PathBuf {
     name(prefix, &format!("-{part:03}"))
 }
 
-/// The name of the file of values that are not held.
+/// The name of the file of values that are not held in memory.
 pub(super) fn far_name(prefix: &Path) -> PathBuf {
     name(prefix, "-values")
 }
 
-/// Makes a file that has no name, in the directory of `prefix`.
+/// Creates a file without a name in the directory of `prefix`.
 pub(super) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> Result<Arc<dyn File>> {
     atomic::make_unnamed(storage, prefix).map_err(|failed| cannot_make(&failed.path, failed.error))
 }
 
-/// Makes a file under its name, for those who may use the dictionary.
+/// Creates a file under its name, with the access of the dictionary.
 pub(super) fn make_named(plan: &Plan, path: &Path) -> Result<Arc<dyn File>> {
     let file = plan.storage.create(path, PRIVATE).map_err(|e| cannot_make(path, e))?;
     plan.share(file.as_ref(), path)?;
@@ -53,7 +53,7 @@ fn cannot_make(path: &Path, e: std::io::Error) -> Error {
 /// One block to be written.
 pub(super) struct Job {
     pub file: Arc<dyn File>,
-    /// For the checksum and for messages.
+    /// For the checksum and for error messages.
     pub part: usize,
     pub offset: u64,
     pub block: Vec<u8>,
@@ -62,7 +62,7 @@ pub(super) struct Job {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Of the jobs and of the one being written.
+    /// Bytes of the queued jobs and of the one being written.
     bytes: u64,
     spare: Vec<Vec<u8>>,
     spare_bytes: u64,
@@ -92,7 +92,7 @@ impl Shared {
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Bytes that may wait.
+    /// The most bytes that may be queued.
     limit: u64,
 }
 
@@ -107,7 +107,7 @@ impl Writer {
         Ok(Writer { shared, thread: Some(thread), limit })
     }
 
-    /// Hands over a block and returns a buffer that was written, if there is one. Blocks while the queue is full.
+    /// Queues a block, and returns a buffer that has been written, if there is one. Waits while the queue is full.
     pub(super) fn submit(&self, job: Job) -> Result<Vec<u8>> {
         let mut queue = self.shared.lock();
         let bytes = job.block.len() as u64;
@@ -124,7 +124,7 @@ impl Writer {
         Ok(spare.unwrap_or_default())
     }
 
-    /// Waits until all is written.
+    /// Waits until everything queued is written.
     pub(super) fn drain(&self) -> Result<()> {
         let mut queue = self.shared.lock();
         while queue.bytes > 0 && !queue.failed {
@@ -154,7 +154,7 @@ impl Drop for Writer {
     }
 }
 
-/// Buffers that were written are kept, up to `limit` bytes with those that wait: touching new memory takes time.
+/// Keeps buffers that have been written, up to `limit` bytes together with queued ones: touching new memory takes time.
 fn write_all(shared: &Shared, prefix: &Path, limit: u64) {
     let mut queue = shared.lock();
     loop {
@@ -185,7 +185,7 @@ fn write_all(shared: &Shared, prefix: &Path, limit: u64) {
     }
 }
 
-/// A file of blocks, or a part of one, to be read.
+/// A file of blocks to be read, or a part of one.
 #[derive(Clone)]
 pub(super) struct Extent {
     pub file: Arc<dyn File>,
@@ -197,13 +197,13 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Replaces what is in `raw` by all of it.
+    /// Replaces the content of `raw` with the whole extent.
     pub(super) fn read_all(&self, raw: &mut Vec<u8>) -> Result<()> {
         resize(raw, self.len()?);
         self.read_to(raw)
     }
 
-    /// Adds all of it to `raw`.
+    /// Appends the whole extent to `raw`.
     pub(super) fn append_to(&self, raw: &mut Vec<u8>) -> Result<()> {
         let (start, bytes) = (raw.len(), self.len()?);
         raw.reserve_exact(bytes);
@@ -215,7 +215,7 @@ impl Extent {
         usize::try_from(self.to - self.from).map_err(|_| self.damaged(self.from, "too long"))
     }
 
-    /// Reads all of it into `raw`, which has its length, and compares the checksums.
+    /// Reads the whole extent into `raw`, which has its length, and checks the checksums.
     fn read_to(&self, raw: &mut [u8]) -> Result<()> {
         self.read(raw, self.from)?;
         let mut start = 0;
@@ -235,7 +235,7 @@ impl Extent {
         self.header(&bytes[..there], self.from)
     }
 
-    /// Takes the first `bytes` bytes off it.
+    /// Splits off the first `bytes` bytes.
     pub(super) fn split(&mut self, bytes: u64) -> Extent {
         let first = Extent { to: self.from + bytes, ..self.clone() };
         self.from = first.to;
@@ -253,7 +253,8 @@ impl Extent {
         })
     }
 
-    /// The header of the block at `offset`, whose bytes begin there and which ends before the extent does.
+    /// The header of the block at `offset`, whose first bytes are `bytes`. An error unless the block ends within the
+    /// extent.
     fn header(&self, bytes: &[u8], offset: u64) -> Result<BlockHeader> {
         let header = BlockHeader::parse(bytes).ok_or_else(|| self.damaged(offset, "its lengths make no sense"))?;
         if header.block_bytes as u64 > self.to - offset {
@@ -281,14 +282,14 @@ impl Extent {
     }
 }
 
-/// Makes `raw` `bytes` long, for bytes that replace what it has.
+/// Sets the length of `raw` to `bytes`; the content will be overwritten.
 fn resize(raw: &mut Vec<u8>, bytes: usize) {
-    // What is overwritten need not be cleared first.
+    // Bytes that will be overwritten need not be cleared first.
     raw.reserve_exact(bytes.saturating_sub(raw.len()));
     raw.resize(bytes, 0);
 }
 
-/// The blocks of a partition, in the order in which they were taken: those in memory first.
+/// The blocks of a partition in the order in which they were taken: those in memory first.
 pub(super) struct Source {
     pub blocks: VecDeque<Vec<u8>>,
     pub extents: VecDeque<Extent>,
@@ -301,7 +302,7 @@ impl Source {
         self.extents.iter().map(|extent| extent.to - extent.from).sum()
     }
 
-    /// Replaces what is in `raw` by all blocks. Memory and files are given back.
+    /// Replaces the content of `raw` with all blocks. Frees their memory and files.
     pub(super) fn read_all(mut self, raw: &mut Vec<u8>) -> Result<()> {
         if self.extents.is_empty() && self.blocks.len() == 1 {
             *raw = self.blocks.pop_front().expect("one");

@@ -1,4 +1,4 @@
-//! Whatever the number of threads, the same files, errors and checkpoints.
+//! The same files, errors and checkpoints whatever the number of threads.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::*;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// Much more than all buffers of the least memory.
+/// Many more than fit in all buffers of the minimum memory.
 const PAIRS: usize = 20_000;
 
 fn fixed(count: usize) -> Changes {
@@ -26,7 +26,8 @@ fn fixed(count: usize) -> Changes {
     (0..count as u64).map(|i| (key(i), Some(i.to_le_bytes()[..4].to_vec()))).collect()
 }
 
-/// Any lengths, some longer than a buffer, some that are not held; a key in four comes again; one in eight is removed.
+/// Any lengths, some longer than a buffer, some not held in memory; one key in four is repeated; one in eight is
+/// removed.
 fn varied(seed: u64, count: usize) -> Changes {
     let mut random = Random::new(&[seed]);
     let mut one = |_| {
@@ -68,7 +69,7 @@ fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// What `work` leaves in a directory of its own.
+/// The files that `work` leaves in a directory of its own.
 fn left_by(work: impl Fn(&Path)) -> BTreeMap<PathBuf, Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.spd");
@@ -76,7 +77,7 @@ fn left_by(work: impl Fn(&Path)) -> BTreeMap<PathBuf, Vec<u8>> {
     files(&path)
 }
 
-/// What `work` leaves with one thread it leaves with several.
+/// Checks that `work` leaves the same files with one thread and with several.
 fn same_with_more_threads(work: impl Fn(usize, &Path)) {
     let one = left_by(|path| work(1, path));
     assert!(!one.is_empty());
@@ -99,7 +100,7 @@ fn any_number_of_threads_builds_the_same_file() {
                 });
             }
         }
-        // Records of one size, and then of several.
+        // Records of one size, then of several.
         for pairs in [fixed(PAIRS), fixed(PAIRS).into_iter().chain(fixed(9).into_iter().map(longer)).collect()] {
             same_with_more_threads(|threads, path| {
                 let mut build = builder(threads, memory_bytes).index(index).start(path).unwrap();
@@ -136,7 +137,7 @@ fn a_duplicate_is_named_as_with_one_thread() {
     let mut pairs = fixed(PAIRS);
     pairs[PAIRS - 10].0 = pairs[17].0.clone();
     for memory_bytes in [MEMORY_BYTES_MIN, 1 << 24] {
-        // Places that are consecutive, and some that are not.
+        // Consecutive places, and others.
         let places: [fn(u64) -> u64; 2] = [|i| i + 1, |i| 3 * i + 1000];
         for place in places {
             let message = |threads| {
@@ -207,7 +208,7 @@ fn checkpoints_are_those_of_one_thread() {
             for (i, (key, value)) in pairs.iter().enumerate().take(end).skip(from as usize) {
                 intake.push(0, key, value.as_deref(), i as u64).unwrap();
             }
-            // Dropped with pairs that were handed over, and some that were not.
+            // Dropped when some pairs had been handed over and some had not.
         }
         saved.push(start(plan(), &path).resumed_records);
         saved
@@ -226,7 +227,7 @@ fn a_dropped_build_goes_on_where_it_was_saved() {
             let mut build = builder.start(path).unwrap();
             push_all(&mut build, &pairs[..7000].to_vec(), 0).unwrap();
             build.save().unwrap();
-            // They are lost, wherever they are.
+            // They are lost, wherever they were.
             push_all(&mut build, &pairs[..9000].to_vec(), 7000).unwrap();
             drop(build);
             let mut build = builder.start(path).unwrap();
@@ -289,7 +290,7 @@ fn a_build_that_its_caller_stops_leaves_nothing() {
         let mut build = builder.clone().progress(|_| ControlFlow::Break(())).start(&path).unwrap();
         push_all(&mut build, &pairs, 0).unwrap();
         assert_eq!(build.finish().unwrap_err().kind(), ErrorKind::Stopped);
-        // And one that is dropped before its end.
+        // A build that is dropped before its end.
         let mut build = builder.start(&path).unwrap();
         push_all(&mut build, &pairs, 0).unwrap();
         drop(build);

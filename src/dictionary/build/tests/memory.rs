@@ -1,4 +1,4 @@
-//! How memory is divided, and what is refused.
+//! How memory is divided, and which plans are refused.
 
 use super::*;
 use crate::dictionary::Effort;
@@ -49,10 +49,10 @@ fn an_index_that_does_not_fit_is_refused() {
         let message = refused.to_string();
         assert!(message.contains("memory_bytes") && message.contains("1000000000 records"), "{message}");
         plan(index, 3 * need / 2, 0).shares(&billion).unwrap();
-        // Equal keys may leave fewer.
+        // Duplicate keys may leave fewer.
         plan(index, need / 2, 0).shares(&Forecast { records_min: 1, ..billion }).unwrap();
     }
-    // An index of pages is small, and there is none to refuse without one.
+    // A page index is small, and without an index there is nothing to refuse.
     plan(Index::page(), 16 << 20, 0).shares(&billion).unwrap();
     plan(Index::None, 1 << 20, 0).shares(&billion).unwrap();
     assert!(plan(Index::page(), 16 << 20, 0).shares(&Forecast { record_bytes: 10_000, ..billion }).is_err());

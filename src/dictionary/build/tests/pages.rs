@@ -1,4 +1,4 @@
-//! Pages are written in pieces that the system can cache as large pages.
+//! Pages are written in units that the system can cache as large pages.
 
 use super::*;
 use crate::io::simulated::{Event, Simulated, State};

@@ -1,4 +1,4 @@
-//! A block that claims more bytes than it can have takes no memory.
+//! A block that claims more bytes than possible allocates no memory.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Footers that cannot be those of their file are refused.
+//! Footers that cannot belong to their file are refused.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn a_file_has_one_index_at_most() {
 fn an_index_of_a_kind_that_is_not_known_is_named() {
     let section = Section { kind: SectionKind::Chunk, checksum: 0, offset: SECTION_ALIGN, bytes: 8 };
     let mut bytes = Footer { sections: vec![section], ..footer(1) }.bytes();
-    // Of the index that was retired.
+    // The number of the retired index.
     let at = bytes.windows(4).position(|word| word == (SectionKind::Chunk as u32).to_le_bytes()).unwrap();
     bytes[at] = 4;
     seal(&mut bytes);

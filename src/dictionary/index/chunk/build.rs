@@ -1,20 +1,20 @@
-//! Writing a section: chunks in order, each with what separates it from the one before.
+//! Builds a section: the chunks in order, each with what separates it from the previous one.
 //!
-//! Prefixes and separators depend on how many keys there are in all, so heads and starts come last: until then a
-//! chunk's first position is kept, and how many leading bits it shares with the position before, which is what decides
-//! on ties.
+//! Prefixes and separators depend on the total number of keys, so heads and starts are written last. Until then the
+//! builder keeps each chunk's first position, and how many leading bits that shares with the position before it; this
+//! number determines which chunks are tied.
 //!
-//! Memory: the section itself, and nine bytes for each chunk.
-//! Not here: the search for seeds (`solve.rs`), where things are in a section (`layout.rs`).
+//! Memory: the section itself, and nine bytes per chunk.
+//! Not here: the search for seeds (`solve.rs`), the layout of a section (`layout.rs`).
 
 use super::layout::{ESCAPE, HEAD_BITS, HEADER_WORDS, SEPARATOR_BITS, SectionHeader, SectionLayout, put_bits};
 use super::options::ChunkOptions;
 use super::solve::Solved;
 
-/// Keys of a bucket, on average: at least as many, and less than twice as many.
+/// The average number of keys in a bucket is at least this, and less than twice this.
 const BUCKET_KEYS_MIN: u64 = 4096;
 
-/// Bits of a start's fraction, where chunks are not too many for that.
+/// Bits of a start's fraction, unless there are too many chunks for that.
 const FRACTION_BITS_MAX: u32 = 8;
 
 /// Collects the chunks of a section.
@@ -23,15 +23,15 @@ pub(crate) struct Builder {
     options: ChunkOptions,
     pairs: u64,
     escapes: u64,
-    /// Of the chunk added last, or that of a whole one.
+    /// The size of the chunk added last; at first that of a whole chunk.
     size: u32,
     last: u64,
-    /// Bits; of the heads just the marks of escapes.
+    /// Bits of the records. Of the heads, only the escape bits are set so far.
     records: Vec<u64>,
     record_bits: u64,
-    /// First position of each chunk.
+    /// The first position of each chunk.
     firsts: Vec<u64>,
-    /// Leading bits that it has in common with the last position before: 64 where they are equal.
+    /// The number of leading bits that it shares with the last position before it: 64 if they are equal.
     common_bits: Vec<u8>,
 }
 
@@ -50,8 +50,8 @@ impl Builder {
         }
     }
 
-    /// Adds the next chunk, as [`solve`](super::solve()) gave it for the same options and positions. In order: whole
-    /// chunks, then what [`cut`](super::cut) makes of the rest.
+    /// Adds the next chunk, as returned by [`solve`](super::solve()) for the same options and positions. Whole chunks
+    /// come first, then those that [`cut`](super::cut) makes of the rest.
     pub fn add(&mut self, positions: &[u64], solved: &Solved) {
         let (Some(&first), Some(&last)) = (positions.first(), positions.last()) else { return };
         assert_eq!(positions.len(), solved.size as usize, "a chunk is added with its own positions");
@@ -77,7 +77,7 @@ impl Builder {
         }
         let at = self.record_bits + u64::from(HEAD_BITS);
         for (i, &word) in seeds.iter().enumerate() {
-            // In halves: a word of which the last few bits lie in the next one.
+            // In halves, as the last bits of a word may fall into the next one.
             for (half, bits) in [word & 0xFFFF_FFFF, word >> 32].into_iter().enumerate().filter(|(_, bits)| *bits != 0)
             {
                 put_bits(&mut self.records, at + 64 * i as u64 + 32 * half as u64, bits, 32);
@@ -86,12 +86,12 @@ impl Builder {
         self.record_bits += u64::from(bits);
     }
 
-    /// The section.
+    /// Completes the section.
     pub fn finish(self) -> Vec<u64> {
         let bucket_bits = (self.pairs / BUCKET_KEYS_MIN).max(1).ilog2();
         let chunk_bits = (self.firsts.len() as u64 + 1).next_power_of_two().ilog2();
         let is_tied = |chunk: &usize| u32::from(self.common_bits[*chunk]) >= bucket_bits + SEPARATOR_BITS;
-        // Nothing lies before the first.
+        // There is no position before the first chunk.
         let ties: Vec<usize> = (1..self.firsts.len()).filter(is_tied).collect();
         let header = SectionHeader {
             chunk_log2: self.options.chunk_log2(),
@@ -122,8 +122,8 @@ impl Builder {
         words
     }
 
-    /// For each bucket's first position, and for the end of all: the last chunk that begins before it, and how much of
-    /// that chunk's positions lie before it.
+    /// Writes a start for each bucket's first position, and one for the end: the last chunk that begins before it, and
+    /// which fraction of that chunk's positions precede it.
     fn put_starts(&self, header: &SectionHeader, words: &mut Vec<u64>) {
         let firsts = self.firsts.get(1..).unwrap_or_default();
         let mut pair = 0;
@@ -135,7 +135,7 @@ impl Builder {
             }
             let from = u128::from(if chunk == 0 { 0 } else { firsts[chunk - 1] });
             let to = firsts.get(chunk).map_or(1 << 64, |&first| u128::from(first));
-            // The last position of a chunk belongs to it, also where the bucket ends with the chunk.
+            // The last position of a chunk belongs to it, even if the bucket ends with the chunk.
             let fraction = ((position - from) << header.fraction_bits) / (to - from).max(1);
             let fraction = (fraction as u64).min((1 << header.fraction_bits) - 1);
             let start = (chunk as u64) << header.fraction_bits | fraction;
@@ -149,7 +149,7 @@ impl Builder {
     }
 }
 
-/// The bits of a position behind its bucket's prefix.
+/// The bits of a position after its bucket's prefix.
 #[inline(always)]
 pub(super) fn separator(position: u64, bucket_bits: u32) -> u32 {
     ((position << bucket_bits) >> (64 - SEPARATOR_BITS)) as u32

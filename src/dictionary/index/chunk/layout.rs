@@ -1,17 +1,17 @@
-//! Where everything is in a section: what its header says, checked, and what follows from it.
+//! The layout of a section: its header, checked, and what follows from it.
 //!
 //! ```text
 //!   header, 6 words | starts: u32 of each bucket, and one more | records: a string of bits | ties: 2 words each
 //! ```
 //!
-//! A *bucket* is a prefix of the position, of as many bits as make about 4096 to 8192 keys of one; its start is the
-//! chunk in which it begins, with a fraction, so that a position's chunk is guessed by interpolation. A record is a
+//! A *bucket* is a prefix of the position, with as many bits as make about 4096 to 8192 keys per bucket. Its start is
+//! the chunk in which it begins, with a fraction, so that a position's chunk is guessed by interpolation. A record is a
 //! *head* and the seeds. The head holds the *separator*, the 20 bits that follow the prefix in the chunk's first
-//! position; where they do not separate it from the last position before, the chunk is *tied*, and is among the ties
-//! with its first position in full.
+//! position. If these do not distinguish it from the last position before it, the chunk is *tied*: it is listed among
+//! the ties with its full first position.
 //!
-//! Strings of bits go from the low end of a word upwards, and on in the next.
-//! Not here: what a bucket's start is (`build.rs`), how a chunk is found by it (`locate.rs`).
+//! Strings of bits start at the low end of a word and continue in the next word.
+//! Not here: how a bucket's start is computed (`build.rs`), how it is used to find a chunk (`locate.rs`).
 
 use super::options::cut;
 use super::shape::{Budgets, TreeShape};
@@ -23,18 +23,18 @@ pub(super) const HEADER_WORDS: usize = 6; // on disk
 pub(super) const SEPARATOR_BITS: u32 = 20; // on disk
 /// Bits of a record before its seeds: tied, separator, escape.
 pub(super) const HEAD_BITS: u32 = SEPARATOR_BITS + 2; // on disk
-/// The bit of a head that says that the chunk is an escape.
+/// The bit of a head that marks the chunk as an escape.
 pub(super) const ESCAPE: u32 = 1 << (SEPARATOR_BITS + 1); // on disk
 
-/// With a separator behind it a prefix still fits a position.
+/// A prefix and the separator after it must fit in a position.
 pub(super) const BUCKET_BITS_MAX: u32 = 40;
 
-/// What the header says.
+/// The header of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SectionHeader {
     pub chunk_log2: u32,
     pub bucket_bits: u32,
-    /// Bits of a start that are a fraction of a chunk.
+    /// How many bits of a start are the fraction of a chunk.
     pub fraction_bits: u32,
     pub budgets: Budgets,
     pub pairs: u64,
@@ -93,10 +93,10 @@ impl SectionHeader {
     }
 }
 
-/// Chunks that are not whole: 512 to 4 keys, and fewer than 4.
+/// The most chunks that are not whole: one each of 512 to 4 keys, and one of fewer than 4.
 const PARTS_MAX: usize = 9;
 
-/// A chunk at the end, of fewer keys.
+/// A chunk at the end, with fewer keys.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     rank: u64,
@@ -106,7 +106,7 @@ struct Part {
     shape: Option<TreeShape>,
 }
 
-/// Where everything is.
+/// The locations of all parts of a section.
 #[derive(Clone, Debug)]
 pub(super) struct SectionLayout {
     pub header: SectionHeader,
@@ -114,7 +114,7 @@ pub(super) struct SectionLayout {
     record_bits: u64,
     whole: u64,
     parts: Vec<Part>,
-    /// First bit of the records.
+    /// The first bit of the records.
     records: u64,
     ties: usize,
     words: usize,
@@ -148,7 +148,7 @@ impl SectionLayout {
         }
         let starts = ((1_u64 << header.bucket_bits) + 1).div_ceil(2);
         let records = HEADER_WORDS as u64 + starts;
-        // A window is read from two words, also where it begins with the first bit behind all.
+        // A window is read from two words, even if it begins right after the last bit.
         let ties = records + record / 64 + 2;
         let words = usize::try_from(ties + 2 * header.ties).map_err(|_| "chunk index: larger than memory can be")?;
         let (ties, records) = (ties as usize, 64 * records);
@@ -167,17 +167,17 @@ impl SectionLayout {
         Ok(layout)
     }
 
-    /// Words of the whole section.
+    /// The number of words in the whole section.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// Words of the ties.
+    /// The words of the ties.
     pub fn ties(&self) -> Range<usize> {
         self.ties..self.words
     }
 
-    /// First word of the records.
+    /// The first word of the records.
     pub fn records_word(&self) -> usize {
         (self.records / 64) as usize
     }
@@ -186,14 +186,14 @@ impl SectionLayout {
         self.whole + self.parts.len() as u64
     }
 
-    /// Bits of all records' heads, and of all seeds.
+    /// The number of bits in all records' heads, and in all seeds.
     pub fn head_and_seed_bits(&self) -> (u64, u64) {
         let heads = self.chunk_count() * u64::from(HEAD_BITS);
         let of_parts: u32 = self.parts.iter().filter_map(|part| part.shape).map(|shape| shape.seed_bits()).sum();
         (heads, self.whole * u64::from(self.shape.seed_bits()) + u64::from(of_parts))
     }
 
-    /// First bit of the record of `chunk`, of which there is at most one more than there are.
+    /// The first bit of the record of `chunk`, which may be the number of chunks: then the end of the records.
     #[inline(always)]
     pub fn record(&self, chunk: u64) -> u64 {
         if chunk <= self.whole {
@@ -203,13 +203,13 @@ impl SectionLayout {
         self.parts.get(part).map_or(self.records, |part| self.records + part.record)
     }
 
-    /// Whether a chunk has all its keys.
+    /// Whether a chunk has the full number of keys.
     #[inline(always)]
     pub fn is_whole(&self, chunk: u64) -> bool {
         chunk < self.whole
     }
 
-    /// A chunk that there is.
+    /// The location of `chunk`, which must exist.
     #[inline(always)]
     pub fn place(&self, chunk: u64) -> ChunkPlace<'_> {
         if chunk < self.whole {
@@ -227,7 +227,7 @@ impl SectionLayout {
         }
     }
 
-    /// The chunk of a rank below the number of pairs.
+    /// The chunk of a rank, which is below the number of pairs.
     pub fn chunk_of(&self, rank: u64) -> u64 {
         let chunk = rank >> self.header.chunk_log2;
         if chunk < self.whole {
@@ -238,7 +238,7 @@ impl SectionLayout {
     }
 }
 
-/// The bits from `at` on, as many as a word has.
+/// The 64 bits from `at` on.
 #[inline(always)]
 pub(super) fn window(words: &[u64], at: u64) -> u64 {
     let (word, bit) = ((at >> 6) as usize, at & 63);
@@ -246,7 +246,7 @@ pub(super) fn window(words: &[u64], at: u64) -> u64 {
     words[word] >> bit | words[word + 1] << 1 << (63 - bit)
 }
 
-/// Puts the low `count` bits of `bits` at `at`, where there were zeros.
+/// Writes the low `count` bits of `bits` at `at`, where there are zeros.
 pub(super) fn put_bits(words: &mut [u64], at: u64, bits: u64, count: u32) {
     debug_assert!(count < 64 && bits >> count == 0);
     let (word, bit) = ((at >> 6) as usize, at & 63);

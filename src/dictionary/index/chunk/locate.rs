@@ -1,13 +1,15 @@
-//! From a position to the rank of its record: find the chunk, go down its tree.
+//! Maps a position to the rank of its record: finds the chunk, then descends its tree.
 //!
-//! The chunk is guessed between the starts of the position's bucket and the next, and its separator and the next
-//! chunk's say whether that was right; in one of some 20 cases it is searched for among the bucket's chunks. The way
-//! down is a step a level: read 32 bits, multiply, take the top bit. The root's and the next two levels' are in one
-//! word.
+//! The chunk is guessed between the starts of the position's bucket and of the next. Its separator and that of the next
+//! chunk show whether the guess is right; in about one of 20 cases it is not, and the bucket's chunks are searched. The
+//! descent takes one step per level: read 32 bits, multiply, take the top bit. One word holds the bits of the root and
+//! the next two levels.
 //!
-//! Everything in a section may be wrong: its length is checked once, what is read from it is limited to what there is.
-//! Cost: dependent steps, some 20 cycles each; [`Chunks::locate_many`] takes [`LANES`] positions through them together.
-//! Not here: positions that no record has; they get some rank.
+//! Everything in a section is untrusted: its length is checked once, and values read from it are limited to the valid
+//! range.
+//! Cost: dependent steps of about 20 cycles each; [`Chunks::locate_many`] takes [`LANES`] positions through them
+//! together.
+//! Not here: absent positions, which get an arbitrary rank.
 
 use super::build::separator;
 use super::layout::{ESCAPE, HEADER_WORDS, SEPARATOR_BITS, SectionLayout, window};
@@ -15,13 +17,13 @@ use super::options::{ChunkOptions, key_of};
 use super::shape::{PREAMBLE, TreeShape};
 use std::ops::Range;
 
-/// Positions that go through each step together.
+/// Positions that take each step together.
 const LANES: usize = 16;
 
-/// The part of a head that says where a chunk begins: bit 0 tied, then the separator.
+/// The bits of a head that are compared with a position: bit 0 is the tied flag, then the separator.
 const SEPARATOR_AND_TIED: u32 = (1 << (SEPARATOR_BITS + 1)) - 1;
 
-/// A section, checked.
+/// A section whose header and length have been checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
     layout: SectionLayout,
@@ -32,19 +34,19 @@ pub(crate) struct Chunks {
 pub(crate) struct Facts {
     pub pairs: u64,
     pub chunks: u64,
-    /// Chunks that stayed in hash order: lookups there give all their ranks.
+    /// Chunks that stay in hash order: lookups there return all their ranks.
     pub escapes: u64,
-    /// Chunks that are found by a position in full.
+    /// Chunks that are found by their full position.
     pub ties: u64,
-    /// Bits that find a chunk: starts, heads, ties.
+    /// Bits used to find a chunk: starts, heads, ties.
     pub threshold_bits: u64,
     pub seed_bits: u64,
-    /// Bits of the section, with its header and what rounds it up to words.
+    /// Bits of the section, including its header and the padding to whole words.
     pub bits: u64,
 }
 
 impl Chunks {
-    /// The index in `words`. O(1): header and length are checked, nothing else can do harm.
+    /// Opens the index in `words`. O(1): only header and length are checked; nothing else can do harm.
     ///
     /// # Errors
     /// What is wrong with the header, or with the length.
@@ -60,20 +62,20 @@ impl Chunks {
         self.layout.chunk_count()
     }
 
-    /// The ranks of chunk `chunk`, below [`Chunks::chunk_count`]: its records, in no order of their positions but all
-    /// above those of the chunks before.
+    /// The ranks of chunk `chunk`, which is below [`Chunks::chunk_count`]. Its records are not sorted by position, but
+    /// all of them follow those of the chunks before.
     pub fn ranks(&self, chunk: u64) -> Range<u64> {
         assert!(chunk < self.chunk_count(), "chunk {chunk} of {}", self.chunk_count());
         self.layout.place(chunk).ranks
     }
 
-    /// The chunk that has the record of `rank`, below [`Chunks::pairs`].
+    /// The chunk that has the record of `rank`, which is below [`Chunks::pairs`].
     pub fn chunk_of_rank(&self, rank: u64) -> u64 {
         assert!(rank < self.pairs(), "rank {rank} of {}", self.pairs());
         self.layout.chunk_of(rank)
     }
 
-    /// How it was made.
+    /// The options with which it was made.
     pub fn options(&self) -> ChunkOptions {
         let header = &self.layout.header;
         ChunkOptions::of(1 << header.chunk_log2, &header.budgets)
@@ -94,8 +96,8 @@ impl Chunks {
         }
     }
 
-    /// The ranks that the record of `position` may have: one, or all of an escape, or of the chunks that equal
-    /// positions span. `words` are those that were opened.
+    /// The ranks that the record of `position` may have: one rank, or all of an escape, or those of all chunks that
+    /// equal positions span. `words` are those that were opened.
     #[inline]
     pub fn locate(&self, words: &[u64], position: u64) -> Range<u64> {
         let words = self.own(words);
@@ -108,7 +110,7 @@ impl Chunks {
         }
     }
 
-    /// [`Chunks::locate`] for each position; `ranges` are replaced.
+    /// Calls [`Chunks::locate`] for each position; the content of `ranges` is replaced.
     pub fn locate_many(&self, words: &[u64], positions: &[u64], ranges: &mut Vec<Range<u64>>) {
         let words = self.own(words);
         ranges.clear();
@@ -121,13 +123,13 @@ impl Chunks {
         }
     }
 
-    /// Up to [`LANES`] of them, step by step together.
+    /// Locates up to [`LANES`] positions, step by step together.
     fn locate_few(&self, words: &[u64], positions: &[u64], ranges: &mut [Range<u64>]) {
         let mut guesses = [Guess::default(); LANES];
         for (guess, &position) in guesses.iter_mut().zip(positions) {
             *guess = self.guess(words, position);
         }
-        // A lane that drops out goes on at the first record's end, to no effect.
+        // A lane that drops out continues at the first record's end, without effect.
         let mut lanes = [Lane { end: self.layout.place(0).record.end, key: 0, path: 0 }; LANES];
         let mut starts = [None; LANES];
         for (i, &position) in positions.iter().enumerate() {
@@ -181,7 +183,7 @@ impl Chunks {
         }
     }
 
-    /// The chunks that begin in the position's bucket, and the one before them; which of these it is likely in.
+    /// The chunks that begin in the position's bucket and the one before them, and which of these is the likely one.
     #[inline(always)]
     fn guess(&self, words: &[u64], position: u64) -> Guess {
         let header = &self.layout.header;
@@ -201,7 +203,8 @@ impl Chunks {
     fn check(&self, words: &[u64], position: u64, guess: Guess) -> ChunksOf {
         let head = |chunk| window(words, self.layout.record(chunk)) as u32 & SEPARATOR_AND_TIED;
         let separator = separator(position, self.layout.header.bucket_bits) << 1;
-        // Equal is right where the chunk is not tied; and where it is the next that is equal, it is not this one.
+        // With an equal separator, the position is in this chunk only if the chunk is not tied. If the next chunk's
+        // separator is equal, too, a search decides.
         let from_here = (guess.chunk == guess.low) | (separator >= head(guess.chunk));
         let before_next = (guess.chunk == guess.high) | (separator + 1 < head(guess.chunk + 1));
         if from_here & before_next {
@@ -210,7 +213,7 @@ impl Chunks {
         self.search(words, position, guess)
     }
 
-    /// The result of [`Chunks::check`] where the guess was wrong or a separator does not decide.
+    /// The result of [`Chunks::check`] if the guess was wrong or a separator does not decide.
     #[cold]
     #[inline(never)]
     fn search(&self, words: &[u64], position: u64, guess: Guess) -> ChunksOf {
@@ -222,7 +225,7 @@ impl Chunks {
         if below == upto {
             return ChunksOf::One(below);
         }
-        // All chunks behind `below` up to `upto` begin with this separator. Just the first may be one that is not tied.
+        // All chunks after `below` up to `upto` begin with this separator. Only the first of them may be untied.
         let sure = if head(below + 1) & 1 == 0 { below + 1 } else { below };
         let ties = &words[self.layout.ties()];
         let tie = |i: u64| (ties[2 * i as usize] >> 1, ties[2 * i as usize] & 1 == 1, ties[2 * i as usize + 1]);
@@ -231,7 +234,7 @@ impl Chunks {
         let to = partition(from..count, |i| tie(i).0 <= upto);
         let begins_before = partition(from..to, |i| tie(i).2 < position || (tie(i).2 == position && !tie(i).1));
         let begins = partition(begins_before..to, |i| tie(i).2 <= position);
-        // Of a damaged section anything may have been read.
+        // In a damaged section these may be any numbers.
         let chunk_before = |i: u64, least: u64| if i > from { tie(i - 1).0.clamp(least, upto) } else { least };
         let first = chunk_before(begins_before, sure);
         let last = chunk_before(begins, first);
@@ -239,7 +242,7 @@ impl Chunks {
     }
 }
 
-/// Where a position may be.
+/// The chunks in which a position may be.
 #[derive(Clone, Copy, Default)]
 struct Guess {
     low: u64,
@@ -247,15 +250,16 @@ struct Guess {
     chunk: u64,
 }
 
-/// Where it is.
+/// The chunk or chunks of a position.
 #[derive(Clone, Copy)]
 enum ChunksOf {
     One(u64),
-    /// The first and the last of several: all between have that position alone.
+    /// The first and the last of several; all between have only this position.
     Spanning(u64, u64),
 }
 
-/// The first of `range` for which `is_before` does not hold, if it holds for all before that.
+/// The first number in `range` for which `is_before` is false. It must be true for all numbers before that, and no
+/// others.
 fn partition(range: Range<u64>, is_before: impl Fn(u64) -> bool) -> u64 {
     let (mut from, mut to) = (range.start, range.end);
     while from < to {
@@ -265,16 +269,16 @@ fn partition(range: Range<u64>, is_before: impl Fn(u64) -> bool) -> u64 {
     from
 }
 
-/// A key on its way down a chunk.
+/// A key during its descent through a chunk.
 #[derive(Clone, Copy)]
 struct Lane {
-    /// Where the chunk's record ends.
+    /// The end of the chunk's record.
     end: u64,
     key: u32,
     path: u32,
 }
 
-/// Takes keys down their chunks, all of one shape: a level at a time, so that no key waits for another.
+/// Takes keys down their chunks, which all have one shape: one level at a time, so that no key waits for another.
 #[inline(always)]
 fn descend<const N: usize>(words: &[u64], shape: &TreeShape, lanes: &mut [Lane; N]) {
     let tops = lanes.map(|lane| window(words, lane.end - 64));
@@ -301,7 +305,7 @@ fn descend<const N: usize>(words: &[u64], shape: &TreeShape, lanes: &mut [Lane; 
     }
 }
 
-/// The window that begins `depth` bits, 1 to 63, below the top: `top` is what lies there, the preamble above.
+/// The window that begins `depth` bits (1 to 63) below the top: `top` is the word below it, the preamble is above it.
 #[inline(always)]
 fn high_window(top: u64, depth: u32) -> u32 {
     (top >> (64 - depth) | u64::from(PREAMBLE) << depth) as u32

@@ -1,9 +1,10 @@
 //! The `chunk` index: chunks of K keys in hash order, each split into exact halves by seeds of fixed bit budgets.
 //!
-//! Records come sorted by position (the hash, its bits reversed). Every K of them are a *chunk*, found by the position
-//! of its first record. Inside a chunk their order is given up, which saves 0.87 bits a key: a seed sends exactly half
-//! of the keys to either side, a seed for each half does so again, and four keys are sent to four places by one seed.
-//! The way down is the rank, so records of one size need no table of where they are.
+//! Records come sorted by position (the hash with its bits reversed). Every K of them form a *chunk*, found by the
+//! position of its first record. Inside a chunk the order is given up, which saves 0.87 bits per key. One seed sends
+//! exactly half of the keys to either side, a seed for each half does the same again, and groups of four keys are sent
+//! to four places by one seed. The path down the tree is the rank, so records of one size need no table of their
+//! locations.
 //!
 //! ```text
 //!            512             a chunk: chunk * K + path = rank
@@ -12,15 +13,15 @@
 //!      ...          4-way
 //! ```
 //!
-//! A seed's own bits are too few for it to always find one that splits; as the 32 bits overlap, changing an earlier
-//! node's gives a later one other candidates. So the search goes forward and back over one string of bits (`search.rs`)
-//! until all nodes fit, and no offsets need be stored. A chunk that has equal positions in it, or takes too long, is an
-//! *escape*: it stays in hash order and a lookup is answered with all its ranks.
+//! A seed has too few bits of its own to always find a value that splits. But the 32 bits overlap, so changing the seed
+//! of an earlier node gives a later node other candidates. The search therefore goes forward and back over one string
+//! of bits (`search.rs`) until all nodes fit, and no offsets are stored. A chunk that contains equal positions, or
+//! whose search takes too long, is an *escape*: it stays in hash order, and a lookup gets all its ranks.
 //!
-//! Cost: [`Effort`]; a lookup reads two places, a table of n / 4096 entries and the chunk's 100 to 220 bytes.
+//! Cost: [`Effort`]; a lookup reads in two places, a table of n / 4096 entries and the chunk's 100 to 220 bytes.
 //! Source: Lehmann, Sanders, Walzer & Ziegler 2025, "Combined Search and Encoding for Seeds" (consensus).
-//! Differs: chunks of hash-consecutive keys, level order, budgets by the 1/16 of a bit.
-//! Not here: files, keys, records; a position that is not in the dictionary gets some range within it.
+//! Differs: chunks of hash-consecutive keys, level order, budgets in units of 1/16 bit.
+//! Not here: files, keys, records; a position that is not in the dictionary gets an arbitrary range within it.
 
 mod build;
 mod layout;

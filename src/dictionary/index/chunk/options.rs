@@ -1,11 +1,11 @@
-//! How chunks are cut, and what of a position their search works on.
+//! How records are cut into chunks, and the keys that the search works on.
 
 use super::shape::{Budgets, Effort};
 
-/// How a dictionary is cut and how long its builder searches.
+/// The size of chunks, and how long the builder searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkOptions {
-    /// Records of a chunk: 512 or 1024.
+    /// Records per chunk: 512 or 1024.
     pub chunk_keys: u32,
     pub effort: Effort,
 }
@@ -22,7 +22,7 @@ impl ChunkOptions {
         self.chunk_keys.ilog2()
     }
 
-    /// The options that a section with these budgets was made with; those by default where none fits.
+    /// The options with which a section with these budgets was made; the defaults if none match.
     pub(super) fn of(chunk_keys: u32, budgets: &Budgets) -> ChunkOptions {
         let effort =
             Effort::ALL.into_iter().find(|effort| Budgets::of(*effort) == *budgets).unwrap_or(Effort::Balanced);
@@ -34,8 +34,8 @@ impl ChunkOptions {
     }
 }
 
-/// The sizes of the chunks that the last `rest` records are cut into, where fewer than a whole chunk are left: powers
-/// of two, descending, down to 4, then what remains.
+/// The sizes of the chunks for the last `rest` records, which are fewer than a whole chunk: descending powers of two
+/// down to 4, then what remains.
 pub(crate) fn cut(rest: u64) -> impl Iterator<Item = u32> {
     let mut left = rest;
     std::iter::from_fn(move || {
@@ -45,7 +45,8 @@ pub(crate) fn cut(rest: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// 32 bits to split by: all of the position count, also where the user's hash function left many of them alike.
+/// 32 bits to split by. They depend on the whole position, even if the user's hash function leaves many positions
+/// alike.
 #[inline(always)]
 pub(super) fn key_of(position: u64) -> u32 {
     let mut key = (position ^ position >> 32).wrapping_mul(0x9FB2_1C65_1E98_DF25);

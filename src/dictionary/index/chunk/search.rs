@@ -1,16 +1,16 @@
-//! The search for the seeds of a chunk: forward from node to node, and back where a node has none.
+//! The search for the seeds of a chunk: forward from node to node, and back when a node has none left.
 //!
 //! A node's window is the 32 bits of the string that end with its own bits. Its candidates are tried in ascending
-//! order; the first that splits its keys in halves is taken and the next node tried. Where none is left the node before
-//! is taken up again behind its candidate. That node is a cousin, not a parent, in most cases: what changes is the
-//! window.
+//! order; the first that splits its keys in halves is taken and the next node is tried. If none is left, the search
+//! returns to the previous node and continues after its candidate. In most cases that node is a cousin, not a parent:
+//! it does not change the later node's keys, only its window.
 //!
-//! Keys are 32 bits, mixed from the position; a key goes to the side that the top bit of `key * window` names, in a
-//! leaf to the place of the top two. Nodes are searched level by level, and a level's keys parted when all its nodes
-//! have seeds.
+//! Keys are 32 bits, mixed from the position. The top bit of `key * window` selects the side that a key goes to; in a
+//! leaf the top two bits select its place. Nodes are searched level by level, and a level's keys are partitioned when
+//! all its nodes have seeds.
 //!
-//! The result depends on the positions and the budgets alone, not on the machine: integers, and a cap on steps, not
-//! time. Not here: the record that the bits come into (`build.rs`); instructions for it (`wide.rs`).
+//! The result depends only on the positions and the budgets, not on the machine: it uses integers, and a limit on steps
+//! rather than time. Not here: the record that the bits are stored in (`build.rs`), AVX2 instructions (`wide.rs`).
 
 use super::layout::put_bits;
 use super::options::key_of;
@@ -19,26 +19,26 @@ use super::shape::{PREAMBLE, SIZE_LOG2_MAX, SIZE_LOG2_MIN, TreeShape};
 const SIZE_MAX: usize = 1 << SIZE_LOG2_MAX;
 const NODES_MAX: usize = (1 << (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1)) - 1;
 
-/// How far the search has come at a node.
+/// The state of the search at a node.
 #[derive(Clone, Copy, Default)]
 struct Visit {
-    /// The window with own bits 0.
+    /// The window with zeros for its own bits.
     window: u32,
-    /// Own bits of the candidate that was taken.
+    /// The node's own bits in the candidate that was taken.
     taken: u32,
-    /// First candidate not tested, and how many there are.
+    /// The first candidate not tested, and the number of candidates.
     next: u32,
     end: u32,
-    /// Those of the eight candidates from `first` on that split and were not taken yet.
+    /// Which of the eight candidates from `first` on split and have not been taken yet.
     splitting: u8,
     first: u32,
 }
 
-/// The keys of a chunk, those of a node side by side, and which record each is of.
+/// The keys of a chunk, each node's together, and the record of each key.
 struct Keys {
     keys: [u32; SIZE_MAX],
     records: [u16; SIZE_MAX],
-    /// Those that go up, while a node's are parted.
+    /// Buffers for the keys that go to the upper side, while a node's keys are partitioned.
     upper_keys: [u32; SIZE_MAX / 2 + 1],
     upper_records: [u16; SIZE_MAX / 2 + 1],
 }
@@ -58,7 +58,7 @@ pub(super) fn search(
     let node_count = shape.node_count();
     let mut tested = 0;
     let mut node = 0;
-    // First node whose keys are not parted as its seed says.
+    // The first node whose keys are not partitioned by its current seed.
     let mut changed = 0;
     visits[0].enter(PREAMBLE, own_bits[0]);
     loop {
@@ -75,7 +75,7 @@ pub(super) fn search(
             }
             visits[node].enter(window, own_bits[node]);
         } else {
-            // Equal keys of unequal positions stay together all the way down, whatever the seeds.
+            // Equal keys of unequal positions stay together down to the leaf, whatever the seeds.
             let hopeless = own.len() == 4 && has_twins(own);
             if node == 0 || hopeless || tested > tested_max {
                 return None;
@@ -96,7 +96,7 @@ pub(super) fn search(
     Some(string(shape, &own_bits, &visits))
 }
 
-/// Bits of each node's seed that are its own.
+/// The number of own bits in each node's seed.
 fn own_bits(shape: &TreeShape) -> [u8; NODES_MAX] {
     let mut bits = [0; NODES_MAX];
     let mut above = 0;
@@ -109,7 +109,7 @@ fn own_bits(shape: &TreeShape) -> [u8; NODES_MAX] {
     bits
 }
 
-/// All nodes' own bits, the root's on top.
+/// The own bits of all nodes, the root's at the top.
 fn string(shape: &TreeShape, own_bits: &[u8; NODES_MAX], visits: &[Visit; NODES_MAX]) -> Vec<u64> {
     let mut words = vec![0; shape.seed_bits().div_ceil(64) as usize];
     let mut at = shape.seed_bits();
@@ -144,7 +144,7 @@ impl Visit {
                 return false;
             }
             let (splitting, count) = splitting(tests, keys, self.window | self.next);
-            // The last of eight may lie behind the end.
+            // The last of eight may be beyond the end.
             self.splitting = splitting & (0xFF >> 8_u32.saturating_sub(self.end - self.next));
             self.first = self.next;
             self.next += count;
@@ -156,8 +156,8 @@ impl Visit {
     }
 }
 
-/// Which of the seeds from `seed` on split `keys`, a bit each, and how many were tested: eight at once where few keys
-/// would not fill a vector.
+/// Which of the seeds from `seed` on split `keys`, one bit each, and how many were tested: eight at once if there are
+/// too few keys to fill a vector.
 #[inline(always)]
 fn splitting(tests: impl Tests, keys: &[u32], seed: u32) -> (u8, u32) {
     const FEW: &str = "the length was just compared";
@@ -169,15 +169,15 @@ fn splitting(tests: impl Tests, keys: &[u32], seed: u32) -> (u8, u32) {
     }
 }
 
-/// What is asked of seeds, for one kind of processor or another.
+/// Tests of seeds, for different kinds of processors.
 pub(super) trait Tests: Copy {
-    /// Which of the eight seeds from `seed` on send four keys to four places, a bit each.
+    /// Which of the eight seeds from `seed` on send four keys to four places, one bit each.
     fn permuting(self, keys: &[u32; 4], seed: u32) -> u8;
 
-    /// Which of the eight seeds from `seed` on send half of the keys up, a bit each.
+    /// Which of the eight seeds from `seed` on send half of the keys to the upper side, one bit each.
     fn halving<const N: usize>(self, keys: &[u32; N], seed: u32) -> u8;
 
-    /// Whether a seed sends half of the keys, a multiple of 32, up.
+    /// Whether a seed sends half of the keys to the upper side. Their number is a multiple of 32.
     fn is_halving(self, keys: &[u32], seed: u32) -> bool;
 }
 
@@ -229,7 +229,7 @@ impl Keys {
         &self.keys[shape.keys_of(node)]
     }
 
-    /// Parts the keys of an inner node by its seed, those that go up behind the others.
+    /// Partitions the keys of an inner node by its seed: lower side first, then upper side.
     #[inline(always)]
     fn part(&mut self, shape: &TreeShape, node: usize, seed: u32) {
         let own = shape.keys_of(node);
@@ -240,7 +240,8 @@ impl Keys {
         for i in 0..size {
             let (key, record) = (keys[i], records[i]);
             let is_up = (key.wrapping_mul(seed) >> 31) as usize;
-            // Both are written and one counts: which it is cannot be predicted. Neither comes past `i`, or the middle.
+            // Writes to both sides and counts one, as the side cannot be predicted. Neither index passes `i` or the
+            // middle.
             (keys[lower], records[lower]) = (key, record);
             (upper_keys[upper], upper_records[upper]) = (key, record);
             lower += 1 - is_up;

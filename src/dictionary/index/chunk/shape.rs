@@ -1,7 +1,7 @@
-//! Where the seeds of a chunk lie: the same for every chunk of a size.
+//! The location of seeds in a chunk: the same for all chunks of one size.
 //!
-//! Nodes are numbered level by level: the root 0, its children 1 and 2, ... Their bits lie in that order from the
-//! record's top downwards, so that the 32 bits that begin with a node's own, upwards, end with those of the nodes
+//! Nodes are numbered level by level: the root 0, its children 1 and 2, ... Their bits are stored in that order from
+//! the record's top downwards. So the 32 bits that begin with a node's own, counted upwards, end with bits of the nodes
 //! before it:
 //!
 //! ```text
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Budgets count 1/16 bits: node j of a level ends `(start + (j + 1) * step) / 16` bits below the top, rounded down.
-//! Not here: the search for seeds (`search.rs`), the way down by them (`locate.rs`).
+//! Not here: the search for seeds (`search.rs`), the descent with them (`locate.rs`).
 
 use std::ops::Range;
 
-/// The bits above the top of every chunk: the windows of the first nodes reach into it.
+/// The bits above the top of every chunk: the windows of the first nodes extend into it.
 pub(super) const PREAMBLE: u32 = 0x9E37_79B9; // on disk
 
 /// 1/16 bits.
@@ -26,29 +26,29 @@ pub(super) const SIZE_LOG2_MIN: u32 = 2;
 pub(super) const SIZE_LOG2_MAX: u32 = 10;
 const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
 
-/// How much time a build of [`Index::Chunk`](crate::Index::Chunk) takes for how few bits.
-// A file says which budgets it was made with, so these may change.
+/// The trade-off between build time and size of an [`Index::Chunk`](crate::Index::Chunk).
+// A file records the budgets that it was made with, so these may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// 1.79 bits a key with chunks of 512, 1.77 with 1024.
+    /// 1.79 bits per key with chunks of 512, 1.77 with 1024.
     Fast,
-    /// 1.68 and 1.66 bits, in a little more time.
+    /// 1.68 and 1.66 bits, with slightly more time.
     Balanced,
-    /// 1.54 and 1.52 bits, in three times the time.
+    /// 1.54 and 1.52 bits, with three times the time.
     Small,
 }
 
 impl Effort {
-    /// All of them.
+    /// All efforts.
     pub const ALL: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Small];
 }
 
 /// Bits of each node's seed, in 1/16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budgets {
-    /// By log2 of the node's size, from 4 keys on.
+    /// Indexed by log2 of the node's size, from 4 keys on.
     pub of_size: [u8; SIZES],
-    /// What the root has besides: there is no node before it that could be changed when it has no seed left.
+    /// Additional bits for the root: there is no earlier node to change when it has no candidates left.
     pub root_extra: u8,
 }
 
@@ -67,14 +67,14 @@ impl Budgets {
 /// A level of a chunk's tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Level {
-    /// Bits above its first node's, in 1/16.
+    /// Bits above those of its first node, in 1/16.
     start: u32,
-    /// Bits of each of its nodes, in 1/16.
+    /// Bits per node, in 1/16.
     step: u32,
 }
 
 impl Level {
-    /// How far below the top node `node` of the level ends, in bits.
+    /// How many bits below the top node `node` of the level ends.
     #[inline(always)]
     pub fn depth(&self, node: u32) -> u32 {
         (self.start + (node + 1) * self.step) >> FRACTION_BITS
@@ -92,7 +92,7 @@ pub(super) struct TreeShape {
 }
 
 impl TreeShape {
-    /// Of chunks of 2^`size_log2` keys, from 4 to 1024.
+    /// The tree for chunks of 2^`size_log2` keys, from 4 to 1024.
     pub fn new(budgets: &Budgets, size_log2: u32) -> TreeShape {
         let level_count = (size_log2 - SIZE_LOG2_MIN + 1) as usize;
         let mut levels = [Level::default(); SIZES];
@@ -113,12 +113,12 @@ impl TreeShape {
         1 << self.size_log2
     }
 
-    /// Nodes of the tree: one leaf for every four keys, and one fewer above them.
+    /// The number of nodes: one leaf for every four keys, and one fewer inner nodes.
     pub fn node_count(&self) -> usize {
         (1 << self.level_count) - 1
     }
 
-    /// Where a node's keys are among those of the chunk.
+    /// The range of a node's keys among those of the chunk.
     #[inline(always)]
     pub fn keys_of(&self, node: usize) -> Range<usize> {
         let level = (node + 1).ilog2();
@@ -137,14 +137,14 @@ impl TreeShape {
         &self.levels[..self.level_count]
     }
 
-    /// How many levels, from the root on, lie wholly within the top 63 bits.
+    /// How many levels, from the root on, are entirely within the top 63 bits.
     #[inline(always)]
     pub fn high_levels(&self) -> usize {
         self.high_levels
     }
 
-    /// Whether the root has a bit, and the windows below the high levels do not reach above the top: what `locate.rs`
-    /// takes for granted, and every budget that makes sense gives.
+    /// Whether the root has a bit, and the windows below the high levels do not extend above the top. `locate.rs`
+    /// relies on this, and every sensible budget satisfies it.
     pub fn is_sound(&self) -> bool {
         let below = self.levels().get(self.high_levels);
         self.high_levels > 0 && self.levels[0].depth(0) >= 1 && below.is_none_or(|level| level.depth(0) >= 32)

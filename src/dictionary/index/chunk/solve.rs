@@ -1,30 +1,30 @@
-//! The seeds of one chunk, or that it is an escape.
+//! Finds the seeds of one chunk, or makes it an escape.
 
 use super::options::{ChunkOptions, cut};
 use super::shape::TreeShape;
 use super::wide;
 
-/// Keys tested, for each key of a chunk, after which it becomes an escape: a hundred times what is usual.
+/// After this many keys tested, per key of a chunk, it becomes an escape: a hundred times the usual number.
 const TESTED_PER_KEY_MAX: u64 = 1 << 15;
 
 /// The seeds of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Solved {
-    /// Records of the chunk.
+    /// Number of records in the chunk.
     pub(super) size: u32,
-    /// Bits of its seeds.
+    /// Number of bits of its seeds.
     pub(super) seed_bits: u32,
-    /// The string of bits, from its low end; `None`: an escape.
+    /// The string of bits, from its low end; `None` for an escape.
     pub(super) seeds: Option<Vec<u64>>,
 }
 
-/// Finds the seeds of a chunk of records with `positions`, ascending: as many as [`ChunkOptions::chunk_keys`], or as
-/// [`cut`] says. `order[i]` becomes the number of the record at place `i` of the chunk.
+/// Finds the seeds of a chunk of records with `positions`, ascending; their number is [`ChunkOptions::chunk_keys`], or
+/// a size from [`cut`]. `order[i]` becomes the number of the record at place `i` of the chunk.
 pub(crate) fn solve(options: &ChunkOptions, positions: &[u64], order: &mut Vec<u32>) -> Solved {
     solve_within(options, positions, order, TESTED_PER_KEY_MAX, wide::search)
 }
 
-/// A search for seeds: [`wide::search`] or its portable twin.
+/// A search for seeds: [`wide::search`] or its portable counterpart.
 pub(super) type Search = fn(&TreeShape, &[u64], &mut Vec<u32>, u64) -> Option<Vec<u64>>;
 
 pub(super) fn solve_within(

@@ -1,26 +1,26 @@
-//! The search by AVX2, where the processor has it: eight 32-bit products at once.
+//! The search with AVX2, if the processor has it: eight 32-bit products at once.
 //!
-//! [`Avx2`] is [`Portable`](search::Portable) in other instructions, and gives the same bits; the compiler, left alone
-//! with loops of eight, makes half of each of them scalar. How much faster it is than the portable one, which has SSE2:
-//! the test `figures`.
+//! [`Avx2`] is [`Portable`](search::Portable) with other instructions, and produces the same bits. Written as loops of
+//! eight, the compiler makes half of each loop scalar. The test `figures` measures the gain over the portable search,
+//! which uses SSE2.
 //!
-//! Unsafe: calls of functions for AVX2, after the processor was asked. [`Avx2`] is the proof that it was.
+//! Unsafe: calls of functions for AVX2, after the processor was checked. An [`Avx2`] is the proof of that check.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions for AVX2 are called"))]
 
 use super::search;
 use super::shape::TreeShape;
 
-/// [`search::search`] by the widest instructions that there are.
+/// Calls [`search::search`] with the widest instructions available.
 pub(super) fn search(shape: &TreeShape, positions: &[u64], order: &mut Vec<u32>, tested_max: u64) -> Option<Vec<u64>> {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = Avx2::find() {
-        // SAFETY: the processor has what the function asks for, or there would be no `Avx2`.
+        // SAFETY: the processor has the features that the function requires, or there would be no `Avx2`.
         return unsafe { search_avx2(avx2, shape, positions, order, tested_max) };
     }
     search_portable(shape, positions, order, tested_max)
 }
 
-/// [`search::search`] by the instructions that every processor of the target has.
+/// Calls [`search::search`] with the instructions that every processor of the target has.
 pub(super) fn search_portable(
     shape: &TreeShape,
     positions: &[u64],
@@ -38,7 +38,7 @@ mod avx2 {
     use super::{TreeShape, search};
     use std::arch::x86_64::*;
 
-    /// There is one only where the processor has AVX2, BMI1 and BMI2.
+    /// A value exists only if the processor has AVX2, BMI1 and BMI2.
     #[derive(Clone, Copy)]
     pub struct Avx2(());
 
@@ -83,14 +83,14 @@ mod avx2 {
         }
     }
 
-    /// Eight seeds from `seed` on.
+    /// Eight consecutive seeds from `seed` on.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn eight(seed: u32) -> __m256i {
         _mm256_add_epi32(_mm256_set1_epi32(seed as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
     }
 
-    /// Which of eight numbers are `number`, a bit each.
+    /// Which of eight numbers equal `number`, one bit each.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn equal(numbers: __m256i, number: i32) -> u8 {

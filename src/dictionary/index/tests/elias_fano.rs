@@ -1,4 +1,4 @@
-//! Sequences against a plain list, against hostile words, and their figures.
+//! Sequences compared with a plain list, with hostile words, and their figures.
 
 use super::*;
 use crate::dictionary::index::popcnt;
@@ -8,7 +8,7 @@ fn built(values: &[u64], greatest: u64) -> Vec<u64> {
     EliasFano::build(values.iter().map(|&v| Ok(v)), values.len() as u64, greatest).expect("ascending values")
 }
 
-/// Every value, and what is below each of `asked`, against the plain sequence.
+/// Compares every value, and the counts and neighbours of each of `asked`, with the plain sequence.
 fn agrees(values: &[u64], greatest: u64, asked: &[u64]) {
     let words = built(values, greatest);
     let sequence = EliasFano::open(&words).expect("just built");
@@ -125,7 +125,7 @@ fn four_packed_numbers_are_compared_as_each_of_them() {
         let near = |random: &mut Random| (wanted + random.up_to(2)).saturating_sub(1).min((1 << bits) - 1);
         let numbers =
             [0; 4].map(|_| if random.up_to(1) == 0 { near(&mut random) } else { random.up_to((1 << bits) - 1) });
-        // What lies behind them does not count.
+        // What follows them is ignored.
         let packed = (0..4).fold(random.next() << (4 * bits), |packed, i| packed | numbers[i as usize] << (i * bits));
         let of = |counts: &dyn Fn(u64) -> bool| numbers[..count as usize].iter().filter(|n| counts(**n)).count() as u64;
         let expected = (of(&|n| n < wanted), of(&|n| n <= wanted));
@@ -150,7 +150,7 @@ fn a_header_that_promises_more_than_there_is_allocates_nothing() {
     for words in [vec![], vec![5], vec![LEN_MAX, u64::MAX], vec![u64::MAX, u64::MAX], vec![1, u64::MAX, 0]] {
         assert!(EliasFano::open(&words).is_err(), "{words:?}");
     }
-    // None at all, whatever the universe.
+    // No values at all, whatever the universe.
     let empty = EliasFano::open(&[0, u64::MAX]).expect("an empty sequence");
     assert_eq!(empty.below(&[0, u64::MAX], 7), Below { less: 0, less_or_equal: 0 });
     let around = Around { below: Below { less: 0, less_or_equal: 0 }, before: 0, behind: u64::MAX };

@@ -1,4 +1,4 @@
-//! The filter against the set of its positions, and against hostile words.
+//! The filter compared with the set of its positions, and with hostile words.
 
 use super::*;
 use crate::random::Random;
@@ -71,7 +71,7 @@ fn positions_close_together_are_no_harder() {
 
 #[test]
 fn a_segment_that_no_seed_serves_lets_all_pass() {
-    // Equal positions, which callers never pass, are nowhere alone.
+    // Equal positions, which callers never pass, are not alone in any slot.
     let segment = solve(FilterBits::Eight, &[7, 7]);
     assert_eq!((segment.shape, segment.words.len()), (Shape::default(), 0));
     let mut directory = Directory::default();
@@ -88,7 +88,7 @@ fn the_touched_places_are_those_that_are_read() {
         let words = built(bits, &positions);
         let filter = Filter::open(&words).unwrap();
         for position in positions.iter().step_by(1000) {
-            // Only these words decide.
+            // Only the words that it reads affect the result.
             let mut sparse = vec![0; words.len()];
             filter.places(*position, |place| sparse[place] = words[place]);
             assert!(filter.may_have(&sparse, *position));

@@ -1,4 +1,4 @@
-//! The page index against a plain search, against hostile words, and its figures.
+//! The page index compared with a plain search, with hostile words, and its figures.
 
 use super::*;
 use crate::random::Random;
@@ -14,7 +14,7 @@ struct Cell {
     to: u64,
 }
 
-/// Cells one behind another, the lengths and positions as the closures say.
+/// Consecutive cells; the closures choose the lengths and positions.
 fn stream(count: u64, mut len: impl FnMut() -> u64, mut positions: Vec<u64>, per_unit: usize) -> Vec<Cell> {
     positions.sort_unstable();
     let (mut cells, mut at) = (Vec::new(), 0);
@@ -36,7 +36,7 @@ fn built(options: PageIndexOptions, firsts: &[u64]) -> Vec<u64> {
     PageIndex::build(options, firsts.len() as u64, firsts.iter().map(|&f| Ok(f))).expect("ascending firsts")
 }
 
-/// The range that the comment of `pages_between` promises, found by looking at every page.
+/// The range described in the comment of `pages_between`, found by looking at every page.
 fn by_reading_it_all(options: PageIndexOptions, firsts: &[u64], position: u64) -> Range<u64> {
     let pages = firsts.len() as u64;
     let scale = Scale::new(pages * u64::from(options.bins_per_page), options.greatest);
@@ -79,7 +79,7 @@ fn every_unit_is_inside(options: PageIndexOptions, cells: &[Cell], asked: &[u64]
     }
 }
 
-/// Positions of each shape: even, in heaps, few different ones, one only.
+/// Positions of different distributions: uniform, clustered, few distinct ones, only one.
 fn positions(shape: u64, count: u64, greatest: u64, random: &mut Random) -> Vec<u64> {
     let heap = greatest / 5;
     let one = |random: &mut Random| match shape {
@@ -122,7 +122,8 @@ fn a_block_is_wholly_in_its_pages() {
 
 #[test]
 fn a_block_longer_than_a_page_before_a_tie_is_found_from_its_start() {
-    // The block covers pages 0 to 4; the one behind it, on page 5, has a first position in the bin of its last.
+    // The block covers pages 0 to 4; the next one, on page 5, has a first position in the bin of the block's last
+    // position.
     let cell = |first, last, from, to| Cell { first, last, from, to };
     let cells = [cell(0, 10, 0, 50), cell(100, 1 << 60, 50, 500), cell((1 << 60) + 1, 1 << 61, 500, 600)];
     let options = PageIndexOptions { bins_per_page: 1, blocks: true, greatest: u64::MAX };
@@ -136,7 +137,7 @@ fn ranks_fewer_than_bins_are_kept_exactly() {
     let words = built(options, &firsts(&cells));
     let index = PageIndex::open(&words).expect("just built");
     for rank in 1..50 {
-        // Straddling nothing: four pages each, and the page before, on which it might have begun.
+        // No record crosses a border: four pages each, and the page before, where it might have begun.
         assert_eq!(index.pages_of(&words, rank), rank * 4 - 1..rank * 4 + 4);
     }
 }

@@ -1,19 +1,19 @@
-//! Rows of bits in words of 64: written from the last bit to the first, appended, read.
+//! Rows of bits in 64-bit words: written from the last bit to the first, appended, read.
 //!
-//! Bit p of a row is bit p % 64 of word p / 64. A trie is written backwards, right subtrie, left subtrie, code, so that
-//! the length of the left one is known when the skip pointer before it is due; each trie is then appended to the file's
-//! row, which grows forward.
+//! Bit p of a row is bit p % 64 of word p / 64. A trie is written backwards: right subtrie, left subtrie, code. So the
+//! length of the left subtrie is known when the skip pointer before it is written. Each trie is then appended to the
+//! file's row, which grows forwards.
 //!
-//! Cost: a few shifts each; a read of up to 64 bits looks at two words.
+//! Cost: a few shifts each; a read of up to 64 bits touches two words.
 //! Not here: what the bits mean.
 
-/// A row of bits that grows at its front.
+/// A row of bits that grows at its start.
 #[derive(Default)]
 pub(super) struct Backward {
     /// The first `head_len` bits of the row, up to 64.
     head: u64,
     head_len: u32,
-    /// The words behind, the last of the row first.
+    /// The words after the head, the last of the row first.
     tail: Vec<u64>,
 }
 
@@ -27,7 +27,7 @@ impl Backward {
         self.tail.len() as u64 * 64 + u64::from(self.head_len)
     }
 
-    /// Puts the low `count` bits of `bits`, of which the others are 0, before the row. Up to 63.
+    /// Puts the low `count` bits (at most 63) of `bits` before the row. The other bits of `bits` must be 0.
     #[inline]
     pub(super) fn put(&mut self, bits: u64, count: u32) {
         debug_assert!(count < 64 && bits >> count == 0);
@@ -53,7 +53,7 @@ impl Backward {
     }
 }
 
-/// A row of bits that grows at its end, behind words of another kind.
+/// A row of bits that grows at its end, after words of another kind.
 pub(super) struct Forward {
     words: Vec<u64>,
     len: u64,
@@ -68,12 +68,12 @@ impl Forward {
         self.len
     }
 
-    /// The words before the row, and it.
+    /// The words before the row, and the row.
     pub(super) fn front(&mut self) -> &mut [u64] {
         &mut self.words
     }
 
-    /// All words, those before the row included.
+    /// All words, including those before the row.
     pub(super) fn into_words(self) -> Vec<u64> {
         self.words
     }
@@ -103,15 +103,15 @@ impl Forward {
     }
 }
 
-/// Reads a row from some bit on, up to an end. What passes the end is refused, a word late at most.
+/// Reads a row from some bit on, up to an end. Reading past the end is an error, detected at most one word late.
 #[derive(Default)]
 pub(super) struct Reader<'a> {
     words: &'a [u64],
-    /// The bit of the row that is the lowest of `window`.
+    /// The bit number in the row of the lowest bit of `window`.
     at: u64,
     end: u64,
     window: u64,
-    /// How many bits of `window` count.
+    /// How many bits of `window` are valid.
     have: u32,
 }
 
@@ -120,12 +120,12 @@ impl<'a> Reader<'a> {
         Reader { words, at, end, window: 0, have: 0 }
     }
 
-    /// The bit that comes next.
+    /// The number of the next bit.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Sees to it that `count` bits, up to 64, are in the window; past the row they are 0.
+    /// Ensures that `count` bits (at most 64) are in the window; bits past the row are 0.
     #[inline(always)]
     pub(super) fn need(&mut self, count: u32) -> Option<()> {
         if self.have < count { self.refill() } else { Some(()) }
@@ -145,13 +145,13 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// The bits that [`need`](Reader::need) brought, from the lowest.
+    /// The bits loaded by [`need`](Reader::need), from the lowest.
     #[inline(always)]
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// Passes `count` bits of the window, below 64.
+    /// Skips `count` bits of the window, fewer than 64.
     #[inline(always)]
     pub(super) fn pass(&mut self, count: u32) {
         self.window >>= count;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         self.at += u64::from(count);
     }
 
-    /// The next `count` bits, below 64, as a number.
+    /// Reads the next `count` bits, fewer than 64, as a number.
     #[inline]
     pub(super) fn take(&mut self, count: u32) -> Option<u64> {
         self.need(count)?;
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Some(bits)
     }
 
-    /// A gamma code; `None` for one that no number below 2^63 has.
+    /// Reads a gamma code; `None` if it is not that of a number below 2^63.
     #[inline]
     pub(super) fn take_gamma(&mut self) -> Option<u64> {
         const SHORT: u32 = 15;
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         Some(self.take(below)? | 1 << below)
     }
 
-    /// Passes `count` bits, however many.
+    /// Skips any number of bits.
     #[inline]
     pub(super) fn jump(&mut self, count: u64) -> Option<()> {
         if count < u64::from(self.have) {

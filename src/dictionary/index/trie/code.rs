@@ -1,36 +1,36 @@
 //! The entropy codes of the tries: EC(|Left|, |T|), Huffman for small tries and Elias-gamma above.
 //!
-//! A trie of C keys whose left subtrie holds L of them is coded by the symbol L, or 0 where L = C: a key that is in the
-//! trie learns nothing from which side is empty, so both share a symbol. Random hashes make L binomial with p = 1/2.
-//! The code lengths are part of the file format, so they come of integers alone:
+//! A trie of C keys whose left subtrie holds L of them is coded as the symbol L, but as 0 if L = C. A key in the trie
+//! gains nothing from knowing which side is empty, so both cases share a symbol. Random hashes make L binomial with p =
+//! 1/2. The code lengths are part of the file format, so they are computed with integers only:
 //!
 //! * P(0, 0) = 2^120, P(C, L) = floor((P(C-1, L-1) + P(C-1, L)) / 2), 0 outside 0..=C;
 //! * the weight of L in 1..C is max(1, floor(P(C, L) / 2^88)), that of 0 is max(1, floor((P(C, 0) + P(C, C)) / 2^88)):
 //!   the binomial probability in units of 2^-32;
 //! * Huffman's algorithm joins the two least weights until one is left; among equal weights symbols come before joined
-//!   ones, lower symbols before higher, older joined ones before newer. It gives the lengths;
+//!   ones, lower symbols before higher, older joined ones before newer. The result is the lengths;
 //! * the codes are canonical: symbols sorted by (length, symbol) get 0, then each the one before plus 1, shifted left
 //!   by the growth in length. The most significant bit of a code comes first in the file;
 //! * above `huffman_max` keys: with d = L - floor(C/2), v = 2d where d >= 0 and -2d - 1 below, the gamma code of v + 1:
 //!   as many 0 bits as it has bits after its leading 1, that 1, then those bits, least significant first.
 //!
-//! Source: Lim, Andersen & Kaminsky 2013, section 2.4. Its weights are the exact binomials; rounding to 2^-32 bounds a
-//! code by [`LENGTH_MAX`] bits, which skewed hashes need, and costs less than can be measured.
-//! Not here: what a file's tries look like (`mod.rs`), tables to decode fast (`tables.rs`).
+//! Source: Lim, Andersen & Kaminsky 2013, section 2.4. Its weights are the exact binomials. Rounding to 2^-32 limits a
+//! code to [`LENGTH_MAX`] bits, which skewed hashes need, at no measurable cost.
+//! Not here: the format of the tries (`mod.rs`), tables for fast decoding (`tables.rs`).
 
-/// No Huffman code is longer: weights sum to 2^32 and a few, and depth d needs a sum of at least the d-th Fibonacci
-/// number.
+/// No Huffman code is longer: the sum of the weights is 2^32 and a little more, and depth d requires a sum of at least
+/// the d-th Fibonacci number.
 pub(super) const LENGTH_MAX: u32 = 48;
 
-/// P(0, 0): high enough that all P(C, L) of C <= 120 are exact.
+/// P(0, 0): large enough that all P(C, L) with C <= 120 are exact.
 const ONE: u128 = 1 << 120;
-/// From P to weights.
+/// The shift from P to weights.
 const WEIGHT_SHIFT: u32 = 120 - 32;
 
 /// The Huffman codes of tries of 2 to `huffman_max` keys.
 pub(super) struct Codes {
     huffman_max: u64,
-    /// By size and symbol: the code, its first bit lowest, above 8 bits of its length.
+    /// By size and symbol: the code, its first bit lowest, above 8 bits with its length.
     words: Vec<u64>,
     /// Where a size's symbols begin in `words`.
     rows: Vec<usize>,
@@ -64,13 +64,14 @@ impl Codes {
     }
 }
 
-/// The number that encodes `left` in a trie of `size` keys above `huffman_max`: 1 for half of it, more with distance.
+/// The number that encodes `left` in a trie of `size` keys above `huffman_max`: 1 for half of the keys, larger with
+/// distance.
 pub(super) fn gamma_number(size: u64, left: u64) -> u64 {
     let half = size / 2;
     if left >= half { 2 * (left - half) + 1 } else { 2 * (half - left) }
 }
 
-/// The inverse of [`gamma_number`]; `None` for numbers without a meaning.
+/// The inverse of [`gamma_number`]; `None` for invalid numbers.
 #[inline]
 pub(super) fn gamma_left(size: u64, number: u64) -> Option<u64> {
     let half = size / 2;
@@ -94,12 +95,13 @@ fn weights(row: &[u128]) -> Vec<u64> {
     (0..size).map(|l| weight(if l == 0 { row[0] + row[size] } else { row[l] })).collect()
 }
 
-/// The lengths that Huffman's algorithm gives.
+/// The code lengths that Huffman's algorithm produces.
 fn lengths(weights: &[u64]) -> Vec<u32> {
     let count = weights.len();
     let mut symbols: Vec<usize> = (0..count).collect();
     symbols.sort_by_key(|&s| (weights[s], s));
-    // Joined ones are made in ascending weight: two queues replace a heap. Joined one j has number count + j.
+    // Joined nodes are made in order of ascending weight, so two queues replace a heap. Joined node j has number count
+    // + j.
     let (mut sums, mut parents) = (Vec::<u64>::new(), vec![0; 2 * count - 1]);
     let (mut next_symbol, mut next_sum) = (0, 0);
     for joined in count..2 * count - 1 {

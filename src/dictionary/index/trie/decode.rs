@@ -1,11 +1,12 @@
 //! Follows a position down the trie of its bucket.
 //!
-//! Going left costs the code at the root. Going right, the left subtrie is passed: by its skip pointer; or code by code
-//! down to tries of [`SMALL`] keys, and those by the skip table, some codes a look. Sparse indexes are read code by
-//! code, because which subtries are not stored depends on their ranks.
+//! Going left costs decoding the code at the root. Going right requires skipping the left subtrie: with its skip
+//! pointer; or code by code down to tries of [`SMALL`] keys, and those with the skip table, several codes per access.
+//! Sparse indexes are read code by code, because which subtries are not stored depends on their ranks.
 //!
-//! The words are not trusted: bits end where the bucket's do, every code passes at least one, and recursion is bounded.
-//! Source: Lim, Andersen & Kaminsky 2013, sections 2.4 and 2.6. Not here: how the tables come about (`tables.rs`).
+//! The words are not trusted: reading ends where the bucket's bits do, every code consumes at least one bit, and
+//! recursion is bounded.
+//! Source: Lim, Andersen & Kaminsky 2013, sections 2.4 and 2.6. Not here: how the tables are made (`tables.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use super::layout::{
 use super::skip::Classes;
 use super::tables::{SMALL, Tables, WINDOW};
 
-/// Left subtries within one another: one a bit of the position, and then halves of up to 2^48 equal ones.
+/// The maximum nesting of left subtries: one for each bit of the position, then halves of up to 2^48 equal ones.
 pub(super) const NESTED_MAX: u32 = 64 + 50;
 
-/// An index that was found sound enough to be asked: what its header says, and tables to decode it with.
+/// An index that passed the checks: its header, and tables to decode it with.
 ///
 /// The caller keeps the words and passes the same ones to each call.
 pub(crate) struct Trie {
@@ -30,7 +31,7 @@ pub(crate) struct Trie {
     classes: Classes,
     tables: Arc<Tables>,
     blocks: Blocks,
-    /// The size from which tries have a pointer.
+    /// The size from which tries have a skip pointer.
     skip_from: u64,
 }
 
@@ -38,7 +39,7 @@ impl Trie {
     /// Reads the header; O(1).
     ///
     /// # Errors
-    /// A sentence that says what of the header is wrong, to be put behind the name of the file.
+    /// A sentence that says what is wrong with the header, to be appended to the name of the file.
     pub fn open(words: &[u64]) -> Result<Trie, String> {
         let Some((header, _)) = words.split_first_chunk::<HEADER_WORDS>() else {
             return Err(format!("trie index of {} words, its header alone has {HEADER_WORDS}", words.len()));
@@ -69,23 +70,23 @@ impl Trie {
         Ok(trie)
     }
 
-    /// The ranks that a pair at `position` may have: exactly one, or those of all pairs with this position, or, in a
-    /// sparse index, of some pairs of one block. Any or none where there is no such pair.
+    /// The ranks that a pair at `position` may have: exactly one; or those of all pairs with this position; or, in a
+    /// sparse index, those of some pairs of one block. If there is no such pair, any ranks or none.
     pub fn locate(&self, words: &[u64], position: u64) -> Range<u64> {
         let Some((mut reader, mut place)) = self.start(words, position) else { return 0..0 };
         if self.descend(&mut reader, &mut place).is_none() {
-            // Contradictory words answer with nothing.
+            // The words contradict themselves: return no ranks.
             place.give_up();
         }
         place.ranks()
     }
 
-    /// [`Trie::locate`] of many, pushed in their order.
+    /// Calls [`Trie::locate`] for each position and pushes the results in order.
     pub fn locate_many(&self, words: &[u64], positions: &[u64], ranges: &mut Vec<Range<u64>>) {
         ranges.extend(positions.iter().map(|&position| self.locate(words, position)));
     }
 
-    /// What the index was built with.
+    /// The options it was built with.
     pub fn options(&self) -> TrieOptions {
         self.options
     }
@@ -100,12 +101,12 @@ impl Trie {
         1 << self.layout.bucket_bits
     }
 
-    /// Buckets a superblock.
+    /// The number of buckets per superblock.
     pub fn superblock_buckets(&self) -> u64 {
         1 << self.layout.superblock_bits
     }
 
-    /// Superblocks whose offsets are wide: many of them show a poor hash function.
+    /// The number of superblocks with wide offsets: a large number indicates a poor hash function.
     pub fn wide_superblock_count(&self) -> u64 {
         self.layout.wide_count
     }
@@ -128,34 +129,34 @@ impl Trie {
     }
 }
 
-/// What the two-level table says of a bucket.
+/// The entry of a bucket in the two-level table.
 pub(super) struct Bucket {
-    /// Ranks before it.
+    /// Number of ranks before it.
     pub rank: u64,
     pub count: u64,
-    /// The bits of its trie.
+    /// The range of its trie's bits.
     pub at: u64,
     pub end: u64,
 }
 
-/// The trie that a lookup has come to, of `count` keys from `rank` on, distinguished by the bits of `path` from its
-/// highest.
+/// The subtrie that a lookup has reached: `count` keys from `rank` on. They are distinguished by the bits of `path`,
+/// the highest first.
 #[derive(Default)]
 pub(super) struct Subtrie {
     rank: u64,
     pub count: u64,
     path: u64,
-    /// Bits of the position that were used.
+    /// How many bits of the position have been used.
     pub depth: u32,
 }
 
 impl Subtrie {
-    /// Ends with no ranks.
+    /// Ends the lookup with no ranks.
     pub fn give_up(&mut self) {
         self.count = 0;
     }
 
-    /// Goes to the left or right subtrie; both have keys.
+    /// Moves to the left or right subtrie; both have keys.
     #[inline]
     fn choose(&mut self, left: u64) {
         let right = self.path >> 63;
@@ -180,7 +181,7 @@ impl Subtrie {
 }
 
 impl Trie {
-    /// What the table says of bucket `number`; `None` where it contradicts itself.
+    /// The entry of bucket `number` in the table; `None` if it contradicts itself.
     #[inline]
     pub(super) fn bucket(&self, words: &[u64], number: u64) -> Option<Bucket> {
         let layout = &self.layout;
@@ -206,7 +207,8 @@ impl Trie {
         self.checked((0, 0), (ends[0], ends[1]), (ends[2], ends[3]))
     }
 
-    /// The bucket between two places relative to a third, each (bits, ranks), if it is in the index.
+    /// The bucket between `start` and `end`, which are relative to `origin`, each as (bits, ranks); `None` if it is not
+    /// within the index.
     #[inline]
     fn checked(&self, origin: (u64, u64), start: (u64, u64), end: (u64, u64)) -> Option<Bucket> {
         let at = |place: (u64, u64)| Some((origin.0.checked_add(place.0)?, origin.1.checked_add(place.1)?));
@@ -216,7 +218,7 @@ impl Trie {
         ordered.then(|| Bucket { rank: start.1, count: end.1 - start.1, at: start.0, end: end.0 })
     }
 
-    /// The trie of the bucket of `position`; `None` where the words contradict themselves.
+    /// The trie of the bucket of `position`; `None` if the words contradict themselves.
     #[inline]
     pub(super) fn start<'a>(&self, words: &'a [u64], position: u64) -> Option<(Reader<'a>, Subtrie)> {
         let depth = self.layout.bucket_bits;
@@ -226,7 +228,7 @@ impl Trie {
         Some((Reader::new(tries, bucket.at, bucket.end), place))
     }
 
-    /// Goes to the end of the path; `None` where the bits contradict themselves.
+    /// Descends to the end of the path; `None` if the bits contradict themselves.
     #[inline]
     pub(super) fn descend(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<()> {
         if !self.is_dense {
@@ -243,7 +245,8 @@ impl Trie {
         Some(())
     }
 
-    /// Goes one bit down a trie of more than [`SMALL`] keys; what is to be passed before the next code, 0 for nothing.
+    /// Descends one bit in a trie of more than [`SMALL`] keys. Returns the size of the trie to skip before the next
+    /// code, or 0.
     #[inline]
     pub(super) fn choose_large(&self, reader: &mut Reader<'_>, place: &mut Subtrie) -> Option<u64> {
         let left = self.tables.root(reader, place.count)?;
@@ -273,7 +276,7 @@ impl Trie {
             place.choose(look.left());
             return Some(0);
         }
-        // Rare: the code alone is in the window, or not even that, or there is no choice.
+        // Rare: the window has only the code, or not even that, or there is nothing to choose.
         let left = self.tables.root(reader, place.count)?;
         if left == 0 {
             place.deeper();
@@ -284,19 +287,19 @@ impl Trie {
         Some(pass)
     }
 
-    /// Whether a pointer gives the bits of the left subtrie.
+    /// Whether a pointer has the length of the left subtrie.
     #[inline(always)]
     fn has_skip(&self, size: u64, left: u64) -> bool {
         size >= self.skip_from && !self.blocks.hold(0, left)
     }
 
-    /// The bits of the left subtrie, if a pointer gives them.
+    /// The length of the left subtrie in bits, if a pointer has it.
     #[inline(always)]
     pub(super) fn take_skip(&self, reader: &mut Reader<'_>, size: u64, left: u64) -> Option<Option<u64>> {
         if self.has_skip(size, left) { Some(Some(self.classes.take(reader, left)?)) } else { Some(None) }
     }
 
-    /// Passes a trie of any size.
+    /// Skips a trie of any size.
     fn pass_large(&self, reader: &mut Reader<'_>, mut size: u64, nested: u32) -> Option<()> {
         while size > SMALL {
             let left = self.tables.root(reader, size)?;
@@ -312,7 +315,7 @@ impl Trie {
         self.pass_small(reader, size)
     }
 
-    /// Passes a trie of up to [`SMALL`] keys.
+    /// Skips a trie of up to [`SMALL`] keys.
     #[inline]
     fn pass_small(&self, reader: &mut Reader<'_>, size: u64) -> Option<()> {
         if size < 2 {
@@ -321,9 +324,10 @@ impl Trie {
         self.pass_state(reader, size as u8)
     }
 
-    /// Passes the tries of a state of the skip table.
+    /// Skips the tries of a state of the skip table.
     fn pass_state(&self, reader: &mut Reader<'_>, mut state: u8) -> Option<()> {
-        // States that wait are disjoint parts of one trie of SMALL keys, each of 2 or more; 0 is below them all.
+        // The states on the stack are disjoint parts of one trie of SMALL keys, each of 2 or more keys; 0 is below them
+        // all.
         let mut stack = [0u8; 16];
         let mut top = 1usize;
         loop {
@@ -347,12 +351,12 @@ impl Trie {
         }
     }
 
-    /// Passes the tries of a state whose first code is longer than the window.
+    /// Skips the tries of a state whose first code is longer than the window.
     #[cold]
     pub(super) fn pass_long(&self, reader: &mut Reader<'_>, state: u8) -> Option<()> {
         let (&size, rest) = self.tables.parts(state).split_first()?;
         let mut left = 0;
-        // Here and not by recursion: untrusted bits may say it any number of times.
+        // A loop and not recursion: untrusted bits may repeat this any number of times.
         while left == 0 {
             left = self.tables.root(reader, size)?;
         }
@@ -370,7 +374,7 @@ impl Trie {
                 place.deeper();
                 continue;
             }
-            // With a pointer, whether the left subtrie is stored or not.
+            // With a pointer, whether or not the left subtrie is stored.
             let bits = if self.has_skip(place.count, left) { Some(self.classes.take(reader, left)?) } else { None };
             if place.goes_right() {
                 match bits {
@@ -385,7 +389,7 @@ impl Trie {
         Some(())
     }
 
-    /// Passes a trie, which is in more than one block, which begins at `within` of a block.
+    /// Skips a trie that extends over more than one block and begins at `within` of a block.
     fn pass_sparse(&self, reader: &mut Reader<'_>, mut size: u64, mut within: u64, nested: u32) -> Option<()> {
         let blocks = self.blocks;
         while !blocks.end_at(within, size) {

@@ -1,9 +1,9 @@
-//! Builds an index from positions that come in order: buckets, their tries, the two-level table.
+//! Builds an index from positions in ascending order: buckets, their tries, the two-level table.
 //!
-//! One pass in the memory of the index and of one bucket. With skip pointers, the first [`SAMPLE`] positions are
-//! encoded a few times more, to fit the lines from which pointers differ.
+//! One pass, with memory for the index and one bucket. With skip pointers, the first [`SAMPLE`] positions are encoded
+//! several more times, to fit the lines that pointers are stored relative to.
 //!
-//! Cost: 30 to 50 ns a key. Hashes that all share a prefix are one bucket, whose positions are all in memory.
+//! Cost: 30 to 50 ns per key. Hashes that all share a prefix are one bucket, whose positions are all in memory.
 //! Source: Lim, Andersen & Kaminsky 2013, sections 2.3, 2.4, 2.6. Differs: a trie is written from its end (`bits.rs`).
 
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use super::layout::{Blocks, HEADER_WORDS, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, Tri
 use super::skip::Classes;
 use super::tables::Tables;
 
-/// Positions that skip pointers are fitted to, and how often: pointers are part of the lengths that they hold.
+/// The number of positions that skip pointers are fitted to, and how often: a pointer is part of the lengths that
+/// enclosing pointers hold.
 const SAMPLE: usize = 1 << 16;
 const FITS: usize = 3;
 
 /// The words of an index of `pairs` positions in ascending order.
 ///
 /// # Errors
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) for options outside their range, too many pairs, positions out of
-/// order or of another count; any error that `positions` gives.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for options out of range, too many pairs, positions out of order or
+/// of another count; any error that `positions` yields.
 pub(crate) fn build(
     options: &TrieOptions,
     pairs: u64,
@@ -59,15 +60,15 @@ fn refused(why: String) -> Error {
 struct Builder {
     layout: TrieLayout,
     encoder: Encoder,
-    /// Header and superblocks, and the tries behind.
+    /// Header and superblocks, followed by the tries.
     words: Forward,
     wide: Vec<u64>,
-    /// The bucket that positions are collected for, and they.
+    /// The bucket for which positions are collected, and the positions.
     bucket: u64,
     keys: Vec<u64>,
-    /// Pairs in the buckets before.
+    /// Number of pairs in the previous buckets.
     rank: u64,
-    /// Bits and pairs before the superblock, and at the end of each bucket of it so far.
+    /// Bits and pairs before the superblock, and at the end of each of its buckets so far.
     start: (u64, u64),
     ends: Vec<(u64, u64)>,
 }
@@ -95,7 +96,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Ends the current bucket and empty ones up to `bucket`.
+    /// Ends the current bucket and the empty ones up to `bucket`.
     fn end_buckets(&mut self, bucket: u64) {
         let row = self.encoder.encode(&self.keys, self.rank, self.layout.bucket_bits);
         self.words.append(row);
@@ -121,7 +122,7 @@ impl Builder {
             place[1] = self.layout.wide_count;
             self.layout.wide_count += 1;
             self.wide.extend([self.start.0, self.start.1]);
-            // Buckets past the last end where it does.
+            // Buckets after the last one end at the same point.
             self.ends.resize(1 << self.layout.superblock_bits, end);
             self.wide.extend(self.ends.iter().flat_map(|&(bits, ranks)| [bits, ranks]));
         } else {
@@ -183,7 +184,7 @@ struct Encoder {
     blocks: Blocks,
     is_dense: bool,
     classes: Classes,
-    /// Keys and bits of left subtries that had pointers, while they are measured.
+    /// Keys and bits of left subtries with pointers, during measuring.
     measured: Option<Vec<(u64, u64)>>,
     row: Backward,
 }
@@ -214,20 +215,20 @@ impl Encoder {
         }
     }
 
-    /// The representation of the trie of these keys, the first of which has this rank.
+    /// The representation of the trie of these keys; the first key has rank `rank`.
     fn encode(&mut self, keys: &[u64], rank: u64, depth: u32) -> &Backward {
         self.row.clear();
         self.put_trie(keys, rank, depth);
         &self.row
     }
 
-    /// Recursion no deeper than positions have bits, and then halvings of equal ones.
+    /// Recursion is limited by the number of bits in a position, and then by halvings of equal positions.
     fn put_trie(&mut self, keys: &[u64], rank: u64, depth: u32) {
         let size = keys.len() as u64;
         if size < 2 || self.in_one_block(rank, size) {
             return;
         }
-        // All keys are on one side until their first and last differ; 64 where they never do.
+        // All keys are on one side until the first and the last differ; 64 if they never do.
         let common = (keys[0] ^ keys[keys.len() - 1]).leading_zeros();
         let left = if common == 64 { keys.len() / 2 } else { left_count(keys, common) };
         self.put_trie(&keys[left..], rank + left as u64, common + 1);
@@ -264,9 +265,9 @@ impl Encoder {
     }
 }
 
-/// How many of the sorted keys, which agree before `bit`, have it clear.
+/// How many of the sorted keys, which agree before `bit`, have that bit clear.
 fn left_count(keys: &[u64], bit: u32) -> usize {
-    // Counting has no branches to mispredict, but looks at all keys.
+    // Counting has no branches to mispredict, but reads all keys.
     const COUNTED_MAX: usize = 32;
     let is_left = |key: &u64| key << bit >> 63 == 0;
     if keys.len() <= COUNTED_MAX {

@@ -1,43 +1,43 @@
-//! Options of a trie index, and where the parts of its section lie.
+//! Options of a trie index, and the layout of its section.
 
 use super::skip;
 
 /// "ectrie", 0, version 1.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ectrie\0\x01");
-/// Words before the superblocks: eight of the header, one a class of skip pointers.
+/// Words before the superblocks: eight of the header, one per class of skip pointers.
 pub(super) const HEADER_WORDS: usize = 8 + skip::CLASSES;
-/// Words of a superblock before its buckets: bits and ranks before it.
+/// Words of a superblock before its buckets: the bits and the ranks before it.
 pub(super) const SUPERBLOCK_HEAD: usize = 2;
-/// In the first word of a superblock: its buckets' ends are in the wide table.
+/// Flag in the first word of a superblock: its buckets' ends are in the wide table.
 pub(super) const WIDE: u64 = 1 << 63;
-/// Most pairs, so that sums of ranks and of bits stay far from 64 bits.
+/// The most pairs, so that sums of ranks and of bits stay far below 2^64.
 pub(super) const PAIRS_MAX: u64 = 1 << 48;
-/// The keys that a superblock is expected to have at most: their bits, even at 4 a key, fit in 16.
+/// The most keys that a superblock is expected to have: their bits, even at 4 per key, can be counted in 16 bits.
 pub(super) const SUPERBLOCK_KEYS: u64 = 1 << 14;
 pub(super) const SUPERBLOCK_BITS_MAX: u32 = 10;
-/// Bytes of the stream in a page: pages have at most 2^16, of which a checksum takes some.
+/// The most stream bytes in a page: pages have at most 2^16, and the checksum takes some.
 const BODY_BYTES_MAX: u32 = u16::MAX as u32;
-/// Smaller tries have no skip pointers: they are decoded by tables that know none.
+/// Smaller tries have no skip pointers: the tables that decode them do not handle any.
 pub(super) const SKIP_MIN_LEAST: u32 = 32;
 
-/// What an index is built with.
+/// The options an index is built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrieOptions {
-    /// Keys a virtual bucket on average, the paper's g: a power of two from 16 to 4096. The average is within a factor
-    /// of sqrt(2) of it.
+    /// Average number of keys per virtual bucket, the paper's g: a power of two from 16 to 4096. The actual average is
+    /// within a factor of sqrt(2) of it.
     pub bucket_keys: u32,
-    /// The largest trie whose codes are Huffman's, the paper's hmax: 2 to 256.
+    /// The size up to which tries use Huffman codes, the paper's hmax: 2 to 256.
     pub huffman_max: u32,
-    /// The smallest trie, in keys, with a pointer past its left subtrie, if that has more than `block_items`: 32 or
-    /// more; 0 for none, as in the paper.
+    /// The number of keys from which a trie has a pointer past its left subtrie, if that has more than `block_items`
+    /// keys: at least 32; 0 for never, as in the paper.
     pub skip_min: u32,
-    /// Ranks a block: a lookup gives ranks of one block. 1: one rank. 0: as many as lie in a page.
+    /// Ranks per block: a lookup returns ranks of one block. 1: one rank. 0: as many as are in a page.
     pub block_items: u32,
-    /// Where `block_items` is 0 and records have one size; else all zeros.
+    /// Set if `block_items` is 0 and records have one size; otherwise all zeros.
     pub page: PageShape,
 }
 
-/// How records of one size lie in pages, from which follows which records a page has.
+/// The layout of records of one size in pages, which determines the records of each page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageShape {
     pub record_bytes: u32,
@@ -73,19 +73,19 @@ impl TrieOptions {
         Ok(())
     }
 
-    /// These options for records that lie in pages like this, `None` where they have several sizes. Only where records
-    /// of one size are no longer than a page do their ranks say where pages begin; else a lookup gives one rank.
+    /// These options for records in pages of shape `page`; `None` if records have several sizes. Ranks determine where
+    /// pages begin only if records have one size and are no longer than a page; otherwise a lookup returns one rank.
     pub(crate) fn in_pages(self, page: Option<PageShape>) -> TrieOptions {
         let page = page.filter(|page| page.record_bytes > 0 && page.record_bytes <= page.body_bytes);
         TrieOptions { page: page.filter(|_| self.block_items == 0).unwrap_or_default(), ..self }
     }
 
-    /// Whether a lookup gives one rank.
+    /// Whether a lookup returns one rank.
     pub(super) fn is_dense(&self) -> bool {
         self.block_items <= 1 && self.page == PageShape::default()
     }
 
-    /// What a lookup does not tell apart.
+    /// The blocks within which a lookup does not distinguish records.
     pub(super) fn blocks(&self) -> Blocks {
         match self.page {
             PageShape { body_bytes: 0, .. } => Blocks::of(1, self.block_items.max(1)),
@@ -93,18 +93,18 @@ impl TrieOptions {
         }
     }
 
-    /// The size from which tries have a pointer.
+    /// The size from which tries have a skip pointer.
     pub(super) fn skip_from(&self) -> u64 {
         if self.skip_min == 0 { u64::MAX } else { self.skip_min.into() }
     }
 }
 
-/// Blocks of equal length, that records of one length lie in: in ranks, or in bytes.
+/// Blocks of equal length that contain records of one length: measured in ranks, or in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Blocks {
-    /// Of a record.
+    /// Length of a record.
     step: u64,
-    /// Of a block.
+    /// Length of a block.
     length: u64,
     /// 2^64 / length, rounded up.
     reciprocal: u64,
@@ -116,27 +116,27 @@ impl Blocks {
         Blocks { step: step.into(), length: length.into(), reciprocal }
     }
 
-    /// Where in its block the record of `rank` begins.
+    /// The offset in its block at which the record of `rank` begins.
     #[inline(always)]
     pub(super) fn within(self, rank: u64) -> u64 {
         self.advance(0, rank)
     }
 
-    /// Where in its block the record begins that is `count` behind the one that begins at `within`.
+    /// The offset in its block of the record that is `count` after the one at offset `within`.
     #[inline(always)]
     pub(super) fn advance(self, within: u64, count: u64) -> u64 {
-        // No overflow: ranks are at most 2^48, and where a record is not 1 long it has less than 2^16 bytes.
+        // No overflow: ranks are at most 2^48, and a record has length 1 or fewer than 2^16 bytes.
         self.remainder(within + count * self.step)
     }
 
-    /// Whether `count` records, the first of which begins at `within`, end in one block.
+    /// Whether `count` records, the first of which begins at `within`, end in the same block.
     #[inline(always)]
     pub(super) fn hold(self, within: u64, count: u64) -> bool {
         within + count * self.step <= self.length
     }
 
-    /// Whether a trie of `count` keys, whose first record begins at `within`, is told apart no further. One record may
-    /// be cut by the end of a page.
+    /// Whether a trie of `count` keys, whose first record begins at `within`, is not divided further. A single record
+    /// may cross the end of a page.
     #[inline(always)]
     pub(super) fn end_at(self, within: u64, count: u64) -> bool {
         count < 2 || self.hold(within, count)
@@ -155,21 +155,21 @@ impl Blocks {
     }
 }
 
-/// Where things lie among the words.
+/// The locations of the parts of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrieLayout {
     pub pairs: u64,
-    /// Bits of a position that are the number of its bucket.
+    /// How many bits of a position are the number of its bucket.
     pub bucket_bits: u32,
-    /// Buckets a superblock, as a power of two.
+    /// log2 of the number of buckets per superblock.
     pub superblock_bits: u32,
-    /// Bits of all tries.
+    /// Number of bits in all tries.
     pub trie_bits: u64,
     pub wide_count: u64,
 }
 
 impl TrieLayout {
-    /// Of an index of `pairs`, before its tries are known.
+    /// The layout for `pairs` pairs, before the tries are known.
     pub(super) fn planned(options: &TrieOptions, pairs: u64) -> TrieLayout {
         let average_max = |bits: u32| 2 * (u128::from(options.bucket_keys) << bits).pow(2);
         let bucket_bits = (0..).find(|&bits| u128::from(pairs).pow(2) <= average_max(bits)).expect("pairs are bounded");
@@ -191,23 +191,23 @@ impl TrieLayout {
         SUPERBLOCK_HEAD + (2 << self.superblock_bits)
     }
 
-    /// The first word of the tries.
+    /// The index of the first word of the tries.
     pub(super) fn tries_at(&self) -> u64 {
         HEADER_WORDS as u64 + self.superblock_count() * self.superblock_words() as u64
     }
 
-    /// The first word of the wide superblocks.
+    /// The index of the first word of the wide superblocks.
     pub(super) fn wide_at(&self) -> u64 {
         self.tries_at() + self.trie_bits.div_ceil(64)
     }
 
-    /// All words.
+    /// The number of all words.
     pub(super) fn words(&self) -> Option<u64> {
         self.wide_count.checked_mul(self.wide_words() as u64)?.checked_add(self.wide_at())
     }
 }
 
-/// Refuses what the words have no room for, before anything is computed from it.
+/// Refuses a layout that does not fit in the words, before anything is computed from it.
 pub(super) fn check_layout(layout: &TrieLayout, words: u64) -> Result<(), String> {
     if layout.pairs > PAIRS_MAX || layout.bucket_bits > 48 || layout.trie_bits > words.saturating_mul(64) {
         return Err(format!("trie index: {layout:?}, more than an index can have"));

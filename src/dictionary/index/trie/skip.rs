@@ -1,19 +1,19 @@
-//! Skip pointers: how many bits a left subtrie has, stored as the difference from what was to be expected.
+//! Skip pointers: the length of a left subtrie in bits, stored as the difference from the expected length.
 //!
-//! The expectation is a line for each power of two of keys, fitted by the encoder to the first of the tries that it
-//! writes, and stored. The difference has a fixed width a line; what does not fit has all bits set and its length
-//! behind, gamma coded.
+//! The expected length is a line for each power of two of keys, which the encoder fits to the first tries it writes,
+//! and stores. The difference has a fixed width per line; a difference that does not fit is stored as all ones,
+//! followed by the length in a gamma code.
 //!
-//! Cost: 0.12 bits a key in buckets of 256 for tries of 64 or more. A fit that is bad costs bits, never an answer.
+//! Cost: 0.12 bits per key in buckets of 256 for tries of 64 or more. A bad fit costs bits, never correctness.
 //! Source: own; the paper has none.
 
 use super::bits::{Backward, Reader};
 
-/// Lines, one a power of two of keys; the last is for all larger ones too.
+/// The number of lines, one per power of two of keys; the last also covers all larger tries.
 pub(super) const CLASSES: usize = 16;
-/// Widths that are tried and that may be read.
+/// Widths that are tried by the encoder and accepted by the reader.
 const WIDTHS: std::ops::RangeInclusive<u32> = 2..=24;
-/// A class with fewer measured lengths has the line of the class below, doubled.
+/// A class with fewer measured lengths gets the line of the class below, doubled.
 const MEASURED_MIN: usize = 16;
 
 /// bits(left) = base + (left - 2^class) * slope / 256, known to `width` bits.
@@ -28,13 +28,13 @@ struct Class {
 pub(super) struct Classes([Class; CLASSES]);
 
 impl Classes {
-    /// Lines for hashes that are random, near enough to begin a fit with.
+    /// Lines for random hashes, accurate enough to start a fit with.
     pub(super) fn guessed() -> Classes {
         let class = |c: usize| Class { base: (614 << c) >> 8, slope: 614, width: 4 + c as u32 / 2 };
         Classes(std::array::from_fn(class))
     }
 
-    /// Lines through measured (keys, bits) of left subtries.
+    /// Fits the lines to measured (keys, bits) of left subtries.
     pub(super) fn fitted(measured: &[(u64, u64)]) -> Classes {
         let mut classes = Classes::guessed();
         for c in 0..CLASSES {
@@ -52,7 +52,7 @@ impl Classes {
         classes
     }
 
-    /// From the words of a header, which have them if there are pointers and are 0 if not.
+    /// Reads the lines from a header. They are all 0 if there are no pointers.
     pub(super) fn read(words: &[u64], used: bool) -> Result<Classes, String> {
         let mut classes = [Class::default(); CLASSES];
         for (class, &word) in classes.iter_mut().zip(words) {
@@ -68,7 +68,7 @@ impl Classes {
         self.0.map(|class| u64::from(class.base) | u64::from(class.slope) << 32 | u64::from(class.width) << 48)
     }
 
-    /// Puts the pointer past a left subtrie of `left` keys and `bits` bits.
+    /// Writes the pointer past a left subtrie of `left` keys and `bits` bits.
     pub(super) fn put(&self, row: &mut Backward, left: u64, bits: u64) {
         let (class, expected) = self.expected(left);
         let all_ones = (1 << class.width) - 1;
@@ -79,7 +79,7 @@ impl Classes {
         row.put(stored.min(all_ones), class.width);
     }
 
-    /// Reads the pointer past a left subtrie of `left` keys: its bits.
+    /// Reads the pointer past a left subtrie of `left` keys. Returns the length of the subtrie in bits.
     #[inline]
     pub(super) fn take(&self, reader: &mut Reader<'_>, left: u64) -> Option<u64> {
         let (class, expected) = self.expected(left);
@@ -99,13 +99,14 @@ impl Classes {
 }
 
 impl Class {
-    /// What is stored where the length is as expected.
+    /// The number stored for a length that is exactly as expected.
     #[inline]
     fn centre(&self) -> u64 {
         (1 << (self.width - 1)) - 1
     }
 
-    /// The least squares' line through (keys above the class's least, bits), and the width with the fewest bits in all.
+    /// The least-squares line through (keys above the class's minimum, bits), and the width with the fewest bits in
+    /// total.
     fn fitted(points: &[(i64, i64)]) -> Class {
         let count = points.len() as i128;
         let sum = |f: fn(&(i64, i64)) -> i128| points.iter().map(f).sum::<i128>();
@@ -118,7 +119,7 @@ impl Class {
         WIDTHS.map(class).min_by_key(|class| class.cost(points)).expect("there are widths")
     }
 
-    /// Bits of all pointers with this class's width.
+    /// The bits of all pointers with this class's width.
     fn cost(&self, points: &[(i64, i64)]) -> u64 {
         let cost = |&(above, bits): &(i64, i64)| {
             let expected = i64::from(self.base) + ((above * i64::from(self.slope)) >> 8);
@@ -128,7 +129,7 @@ impl Class {
         points.iter().map(cost).sum()
     }
 
-    /// The line for twice the keys: two such tries, and a little.
+    /// The line for twice the keys: two such tries, and a little more.
     fn doubled(&self) -> Class {
         Class {
             base: self.base.saturating_mul(2).saturating_add(4),

@@ -1,19 +1,19 @@
-//! Tables that decode tries many codes at a time; one set a `huffman_max`, shared by all indexes of the process.
+//! Tables that decode tries many codes at a time; one set per `huffman_max`, shared by all indexes of the process.
 //!
-//! A lookup that goes right must pass the whole left subtrie, so most of its time is passing. A **skip table** passes
-//! small tries: its state is what is still to be passed, the sizes of up to [`PARTS_MAX`] tries one behind the other,
-//! and one look at the next [`WINDOW`] bits gives how many of them are whole codes, and what is to be passed then:
-//! a state to go on with and one to put on the stack. A **descent table** gives for a small trie the code at its
-//! root and the length of its left subtrie, where both fit in the window. Codes of larger tries have a table of
-//! their first [`FIRST`] bits each; what is longer, and rare, is found by canonical decoding.
+//! A lookup that goes right must skip the whole left subtrie, so skipping takes most of its time. A **skip table**
+//! skips small tries. Its state is what is still to be skipped: the sizes of up to [`PARTS_MAX`] consecutive tries. One
+//! access with the next [`WINDOW`] bits tells how many of them are whole codes, and what is left to skip: a state to
+//! continue with and one to push on the stack. A **descent table** has, for a small trie, the code at its root and the
+//! length of its left subtrie, if both fit in the window. Codes of larger tries have a table indexed by their first
+//! [`FIRST`] bits; longer codes, which are rare, are decoded canonically.
 //!
 //! ```text
-//! state (9), window 1101001011:   9 = 4 + 5 | 4 = 2 + 2 | 2 = 1 + 1 | ...    7 bits passed, then state (2), stack (5)
+//! state (9), window 1101001011:   9 = 4 + 5 | 4 = 2 + 2 | 2 = 1 + 1 | ...    7 bits skipped, then state (2), stack (5)
 //! ```
 //!
-//! Cost: [`WINDOW`], [`SMALL`] and [`TUPLE_MAX`] decide; the skip table has 2^WINDOW u16 a state, and good codes visit
-//! all of it equally, so what counts is in which cache it fits. Not part of the format. Measured by the table in
-//! `tests.rs`. Source: the paper decodes bit by bit; decoding by tables of window bits is folklore.
+//! Cost: depends on [`WINDOW`], [`SMALL`] and [`TUPLE_MAX`]. The skip table has 2^WINDOW u16 per state, and good codes
+//! access all of it equally often, so what matters is which cache it fits in. Not part of the format. Measured by the
+//! table in `tests.rs`. Source: the paper decodes bit by bit; decoding with tables of window bits is folklore.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,20 +21,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::bits::Reader;
 use super::code::{Codes, LENGTH_MAX, gamma_left};
 
-/// Bits that the tables for small tries look at.
+/// The number of bits that index the tables for small tries.
 pub(super) const WINDOW: u32 = 10;
-/// The largest trie that they know. An entry has four bits for each of its numbers below.
+/// The largest trie in these tables. An entry has four bits for each of its numbers below.
 pub(super) const SMALL: u64 = 16;
-/// States of more than one trie have no more keys than this together, and no more parts than the next.
+/// States of more than one trie have at most this many keys in total, and at most [`PARTS_MAX`] parts.
 const TUPLE_MAX: u64 = 9;
 const PARTS_MAX: usize = 4;
 /// Numbers of states fit in six bits; 0: nothing to pass; 1: no state; 2..=SMALL: single tries.
 const STATES: usize = 64;
-/// Bits of a larger trie's code that its table looks at.
+/// The number of bits of a larger trie's code that index its table.
 const FIRST: u32 = 9;
 const _: () = assert!(SMALL <= 16 && WINDOW <= 15 && FIRST <= 15);
 
-/// What a look into the skip table gives.
+/// An entry of the skip table.
 #[derive(Clone, Copy)]
 pub(super) struct Step(u16);
 
@@ -43,7 +43,7 @@ impl Step {
         Step(passed as u16 | u16::from(next) << 4 | u16::from(push) << 10)
     }
 
-    /// Bits of whole codes; 0 where the first code is longer than the window.
+    /// Number of bits in whole codes; 0 if the first code is longer than the window.
     #[inline(always)]
     pub(super) fn passed(self) -> u32 {
         u32::from(self.0 & 15)
@@ -55,19 +55,19 @@ impl Step {
         (self.0 >> 4 & 63) as u8
     }
 
-    /// The state to put on the stack; 0 for none.
+    /// The state to push on the stack; 0 for none.
     #[inline(always)]
     pub(super) fn push(self) -> u8 {
         (self.0 >> 10) as u8
     }
 }
 
-/// What a look into the descent table gives.
+/// An entry of the descent table.
 #[derive(Clone, Copy)]
 pub(super) struct Descent(u16);
 
 impl Descent {
-    /// The code's length; 0 where it is longer than the window.
+    /// The code's length; 0 if it is longer than the window.
     #[inline(always)]
     pub(super) fn code_len(self) -> u32 {
         u32::from(self.0 & 15)
@@ -79,7 +79,7 @@ impl Descent {
         u64::from(self.0 >> 4 & 15)
     }
 
-    /// Bits of code and left subtrie; 0 where they do not fit in the window.
+    /// Length of the code and the left subtrie; 0 if they do not fit in the window.
     #[inline(always)]
     pub(super) fn both_len(self) -> u32 {
         u32::from(self.0 >> 8)
@@ -88,7 +88,7 @@ impl Descent {
 
 /// The canonical code of one size, for codes longer than [`FIRST`].
 struct Canonical {
-    /// By length: first code, count of codes, number of the first among `symbols`.
+    /// By length: first code, number of codes, index of the first among `symbols`.
     lengths: Vec<(u64, u64, usize)>,
     symbols: Vec<u16>,
 }
@@ -96,7 +96,7 @@ struct Canonical {
 pub(super) struct Tables {
     codes: Codes,
     huffman_max: u64,
-    /// By size and first bits of the code: length and symbol << 4; length 0 where it is longer.
+    /// By size and first bits of the code: length and symbol << 4; length 0 if the code is longer.
     first: Vec<u16>,
     canonical: Vec<Canonical>,
     skip: Vec<Step>,
@@ -106,7 +106,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The tables for `huffman_max`, made on first use: some milliseconds.
+    /// The tables for `huffman_max`, made on first use, which takes some milliseconds.
     pub(super) fn of(huffman_max: u32) -> Arc<Tables> {
         static MADE: OnceLock<Mutex<BTreeMap<u32, Arc<Tables>>>> = OnceLock::new();
         let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ impl Tables {
         &self.codes
     }
 
-    /// What is at the root of a trie of `size` >= 2 keys: the symbol, with the reader behind its code.
+    /// Reads the code at the root of a trie of `size` >= 2 keys. Returns the symbol, with the reader after its code.
     #[inline]
     pub(super) fn root(&self, reader: &mut Reader<'_>, size: u64) -> Option<u64> {
         if size > self.huffman_max {
@@ -151,19 +151,19 @@ impl Tables {
         Some(left)
     }
 
-    /// One look into the skip table.
+    /// One access to the skip table.
     #[inline(always)]
     pub(super) fn step(&self, state: u8, window: u64) -> Step {
         self.skip[usize::from(state) << WINDOW | (window & ((1 << WINDOW) - 1)) as usize]
     }
 
-    /// One look into the descent table.
+    /// One access to the descent table.
     #[inline(always)]
     pub(super) fn descent(&self, size: u64, window: u64) -> Descent {
         self.descend[(size as usize) << WINDOW | (window & ((1 << WINDOW) - 1)) as usize]
     }
 
-    /// The sizes of the tries of a state, the first to be passed first.
+    /// The sizes of the tries of a state, in the order in which they are skipped.
     pub(super) fn parts(&self, state: u8) -> &[u64] {
         &self.states[usize::from(state)]
     }
@@ -188,7 +188,7 @@ impl Tables {
         }
     }
 
-    /// Decodes the window to its end and keeps the last point at which what remains has a name.
+    /// Decodes the window to its end, and keeps the last point at which the remainder is a state.
     fn longest_step(&self, sizes: &[u64], window: u64) -> Step {
         let (mut pending, mut passed, mut step) = (sizes.to_vec(), 0, Step(0));
         while let Some((left, length)) = pending.first().and_then(|&size| self.code_in(size, window, passed)) {
@@ -205,12 +205,12 @@ impl Tables {
 
     /// The states for these sizes: the next one, and the one after it.
     fn named(&self, sizes: &[u64]) -> Option<(u8, u8)> {
-        // State 0 has no tries: nothing is left to pass.
+        // State 0 has no tries: nothing is left to skip.
         let state = |sizes: &[u64]| self.states.iter().position(|s| s == sizes).map(|at| at as u8);
         (0..=sizes.len()).rev().find_map(|cut| Some((state(&sizes[..cut])?, state(&sizes[cut..])?)))
     }
 
-    /// The code at bit `from` of a window, if all of it is there: symbol and length.
+    /// The code at bit `from` of a window, if it is complete: symbol and length.
     fn code_in(&self, size: u64, window: u64, from: u32) -> Option<(u64, u32)> {
         let words = [window >> from];
         let mut reader = Reader::new(&words, 0, 64);
@@ -230,7 +230,7 @@ impl Tables {
         }
     }
 
-    /// Where a trie of `size` keys that begins at bit `from` of a window ends, if it does so within.
+    /// The end of a trie of `size` keys that begins at bit `from` of a window, if it ends within the window.
     fn length_in(&self, mut size: u64, window: u64, mut from: u32) -> Option<u32> {
         while size >= 2 {
             let (left, length) = self.code_in(size, window, from)?;
@@ -257,7 +257,7 @@ impl Canonical {
         Canonical { lengths: (1..=LENGTH_MAX).map(of_length).collect(), symbols: symbols.iter().map(|s| s.2).collect() }
     }
 
-    /// The code at the low end of the window: symbol and length.
+    /// Decodes the code at the low end of the window: symbol and length.
     #[cold]
     fn decode(&self, window: u64) -> Option<(u64, u32)> {
         let mut code = 0;

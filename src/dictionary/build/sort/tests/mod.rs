@@ -1,4 +1,4 @@
-//! The sort against a plain one, with so little memory that everything spills; what it leaves on the disk.
+//! Compares the sort with a simple one, with so little memory that everything spills; checks what it leaves on disk.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::duplicates::{DuplicateKey, SortError};
@@ -31,7 +31,7 @@ fn options(prefix: &Path, duplicates: Duplicates) -> Plan {
     }
 }
 
-/// What the sort must give: by position and key, one record a key.
+/// The expected result: sorted by position and key, one record per key.
 fn plain(given: &Given, hash: &HashFunction, duplicates: Duplicates) -> Out {
     let mut all: Vec<_> =
         given.iter().map(|(key, value)| (linear::Position::of(hash.hash(key)).0, key.clone(), value.clone())).collect();
@@ -53,7 +53,7 @@ fn push_all(sorter: &mut Sorter, given: &Given) {
     }
 }
 
-/// Everything that comes out. No two runs share a key, nor a position unless `divided`.
+/// Collects all output. No two runs share a key, nor a position unless `divided`.
 fn drain(sorted: &mut Sorted, divided: bool) -> Result<Out, SortError> {
     let mut all: Out = Vec::new();
     while let Some(run) = sorted.next_run()? {
@@ -81,7 +81,7 @@ fn drain(sorted: &mut Sorted, divided: bool) -> Result<Out, SortError> {
     Ok(all)
 }
 
-/// Sorts in every way and compares.
+/// Sorts in every configuration and compares the results.
 fn sorts(given: &Given, hash: HashFunction, duplicates: Duplicates, divided: bool) {
     let expected = plain(given, &hash, duplicates);
     for (memory_bytes, threads) in
@@ -124,7 +124,7 @@ fn fixed(count: u64) -> Given {
     (0..count).map(|i| (key(i), Some(i.to_le_bytes().to_vec()))).collect()
 }
 
-/// Any lengths, some long; a key in four comes again; one in eight is a deletion.
+/// Any lengths, some long; one key in four is repeated; one record in eight is a deletion.
 fn varied(seed: u64, count: usize) -> Given {
     let mut random = Random::new(&[seed]);
     let mut record = || {
@@ -154,7 +154,7 @@ fn records_of_any_lengths_come_out_in_hash_order() {
     }
 }
 
-/// Records that stay in their blocks; a key in four comes again.
+/// Records that stay in their blocks; one key in four is repeated.
 fn long(count: usize) -> Given {
     let mut random = Random::new(&[9]);
     let mut record = || {
@@ -182,7 +182,7 @@ fn long_records_come_out_in_hash_order_and_stay_where_they_were() {
 
 #[test]
 fn what_was_taken_first_is_first_in_memory_and_in_files() {
-    // Each key three times, so that it comes before and after memory is full.
+    // Each key three times, so that it occurs before and after memory is full.
     let values = |n: u8| fixed(20_000).into_iter().map(move |(key, _)| (key, Some(vec![n; 20])));
     let given: Given = values(1).chain(values(2)).chain(values(3)).collect();
     for duplicates in [Duplicates::First, Duplicates::Last] {
@@ -344,12 +344,12 @@ fn resumable(storage: Arc<dyn Storage>, prefix: &Path, id: u64) -> Result<Sorter
     Ok(sorters)
 }
 
-/// Finishes the one sort that there is.
+/// Finishes the only sort.
 fn finish(sorters: Sorters) -> Result<Sorted> {
     sorters.finish()?.pop().unwrap().finish()
 }
 
-/// Pushes what is not held already, up to `end`.
+/// Pushes what is not saved yet, up to `end`.
 fn push_rest(sorters: &mut Sorters, given: &Given, end: usize) -> Result<()> {
     let from = sorters.resumed_records() as usize;
     for (i, (key, value)) in given.iter().enumerate().take(end).skip(from) {
@@ -386,7 +386,7 @@ fn a_dropped_sort_goes_on_at_its_last_checkpoint() {
     assert_eq!(names(directory.path()), [""; 0]);
 }
 
-/// Leaves half of a sort behind.
+/// Leaves a half-done sort behind.
 fn leave_half(prefix: &Path) {
     push_rest(&mut resumable(Arc::new(Disk), prefix, 5).unwrap(), &fixed(30_000), 20_000).unwrap();
 }
@@ -396,10 +396,10 @@ fn a_sort_that_was_saved_goes_on_from_there() {
     let directory = tempfile::tempdir().unwrap();
     let prefix = directory.path().join("a.spd");
     let options = || Plan { resume: Some(5), memory_bytes: 1 << 20, ..options(&prefix, Duplicates::Error) };
-    // So few records that nothing would have gone to the disk by itself.
+    // So few records that nothing would go to disk otherwise.
     let mut sorter = Sorters::new(vec![options()]).unwrap();
     (0..100u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
-    // One that goes to a file of its own.
+    // A value that goes to the separate file.
     sorter.push(0, b"long", Some(&vec![7; FAR_LEN_MIN]), 100).unwrap();
     sorter.save().unwrap();
     drop(sorter);
@@ -517,7 +517,7 @@ fn with_one_thread_one_run_is_in_memory() {
 #[test]
 fn a_merge_begins_when_no_buffer_is_kept() {
     let directory = tempfile::tempdir().unwrap();
-    // Half of the keys at one position, behind the first partitions.
+    // Half of the keys at one position, after the first partitions.
     let inner = xxh3();
     let hash = HashFunction::user("half", move |key| if key[0] & 1 == 0 { inner.hash(key) } else { u64::MAX });
     let options = options(&directory.path().join("o"), Duplicates::Last);
@@ -526,7 +526,7 @@ fn a_merge_begins_when_no_buffer_is_kept() {
     let mut sorted = sorter.finish().unwrap();
     let (mut merged, mut kept) = (0, 0);
     while let Some(run) = sorted.next_run().unwrap() {
-        // What a merge gives is not counted, as there is nothing beside it.
+        // The output of a merge is not counted, as it has all the memory.
         if run.cost == 0 {
             assert_eq!(sorted.kept_bytes(), 0);
             merged += 1;
@@ -544,7 +544,7 @@ fn a_sort_that_saved_nothing_leaves_nothing() {
     let hash = HashFunction::user("one", |_| 0);
     let options = options(&directory.path().join("o"), Duplicates::Last);
     let mut sorter = Sorter::new(Plan { hash, resume: Some(0), ..options }).unwrap();
-    // So few that all are in memory, and too many of one position to be sorted there.
+    // Few enough to stay in memory, but too many of one position to be sorted there.
     push_all(&mut sorter, &fixed(2000));
     let mut sorted = sorter.finish().unwrap();
     sorted.next_run().unwrap();
@@ -562,7 +562,7 @@ fn nothing_has_a_name_without_resume() {
     assert_eq!(names(directory.path()), [""; 0]);
 }
 
-/// A whole sort on a simulated disk.
+/// Runs a whole sort on a simulated disk.
 fn sort_on(disk: &Arc<Simulated>, given: &Given, resume: bool, keys: fn(u64) -> HashFunction) -> Result<usize, Error> {
     let options = options(Path::new("/d/o"), Duplicates::Error);
     let plan = Plan { storage: disk.clone(), resume: resume.then_some(0), hash: keys(0), ..options };
@@ -628,7 +628,7 @@ fn after_any_crash_a_resumed_sort_is_right() {
     assert!(resumed > 20, "{resumed}");
 }
 
-/// Sorts records in a process of its own, and compares the most memory that it has had with the limit.
+/// Sorts records in a separate process and compares its peak memory with the limit.
 #[test]
 #[ignore = "started by memory_stays_bounded, with the number of records and the bytes of a value"]
 fn sort_in_a_process_of_its_own() {
@@ -703,7 +703,7 @@ fn sorts_whose_checkpoints_differ_continue_from_one_that_all_have() {
         drop(died);
         let state = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[at]), &mut Tally::default());
         let disk = Arc::new(Simulated::new(state));
-        // Twice, as the first run may go back to an earlier checkpoint and end before its next one.
+        // Twice, as the first run may return to an earlier checkpoint and end before its next one.
         let first = three(disk.clone()).unwrap().resumed_records();
         let mut sorters = three(disk.clone()).unwrap();
         assert_eq!(sorters.resumed_records(), first, "call {at}");

@@ -1,11 +1,11 @@
-//! The index as a whole: every key of every size finds its place, whatever the positions and the words.
+//! The index as a whole: every key is found, for every size and any positions, and damaged words do no harm.
 
 use super::locate::Facts;
 use super::solve::solve_within;
 use super::*;
 use std::ops::Range;
 
-/// SplitMix64: numbers as good as hashes, the same every time.
+/// SplitMix64: numbers distributed like hashes, the same every time.
 fn positions(count: usize, seed: u64) -> Vec<u64> {
     let mut positions: Vec<u64> = (1..=count as u64).map(|i| mixed(i.wrapping_add(seed << 32))).collect();
     positions.sort_unstable();
@@ -40,7 +40,7 @@ fn built(options: &ChunkOptions, positions: &[u64]) -> (Vec<u64>, Vec<u64>) {
     (builder.finish(), placed)
 }
 
-/// Every position is found at its place, alone and among many, and ranges of one rank are all different.
+/// Checks that every position is found, alone and among many, and that ranges of one rank are all different.
 fn check_all(chunks: &Chunks, words: &[u64], placed: &[u64]) {
     assert_eq!(chunks.pairs(), placed.len() as u64);
     let mut taken = vec![0_u64; placed.len() / 64 + 1];
@@ -60,7 +60,7 @@ fn check_all(chunks: &Chunks, words: &[u64], placed: &[u64]) {
     }
 }
 
-/// Builds an index of sorted positions, checks all of it, and gives back what it consists of.
+/// Builds an index of sorted positions, checks all of it, and returns its facts.
 fn checked(options: &ChunkOptions, positions: &[u64]) -> Facts {
     let (words, placed) = built(options, positions);
     let chunks = Chunks::open(&words).expect("as it was built");
@@ -107,7 +107,7 @@ fn bits_and_escapes_are_few() {
     }
 }
 
-/// Sorted positions of every pattern that a poor hash function may give.
+/// Sorted positions in every pattern that a poor hash function may produce.
 fn skewed(count: u64) -> Vec<(&'static str, Vec<u64>)> {
     type Pattern = (&'static str, fn(u64) -> u64);
     let patterns: [Pattern; 8] = [
@@ -156,7 +156,7 @@ fn equal_positions_are_found_where_chunks_meet() {
         let alike = positions[from];
         positions[from..to].fill(alike);
         checked(&options, &positions);
-        // In the list of ties among others: the high 32 bits of all are alike.
+        // Tied, and listed among other ties: the high 32 bits of all are equal.
         positions.iter_mut().for_each(|position| *position >>= 40);
         let alike = positions[from];
         positions[from..to].fill(alike);
@@ -202,7 +202,7 @@ fn wide_instructions_change_nothing() {
     }
 }
 
-/// A checksum over words, for what must stay as it is.
+/// A checksum over words, for results that must not change.
 fn digest(words: &[u64]) -> u64 {
     words.iter().fold(words.len() as u64, |digest, word| mixed(digest ^ word))
 }
@@ -231,7 +231,7 @@ fn damaged_words_are_errors_or_give_ranges_within() {
         let (words, _) = built(&options, &positions);
         for _ in 0..600 {
             let mut words = words.clone();
-            // The header, starts and the rest are damaged as often; by a bit, a whole word, or many.
+            // The header, the starts and the rest are damaged equally often; by a bit, a whole word, or many.
             for _ in 0..1 + random() % 4 * (random() % 8) {
                 let reach = [6, 10, words.len()][random() as usize % 3].min(words.len());
                 let at = random() as usize % reach;

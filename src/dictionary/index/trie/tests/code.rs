@@ -1,4 +1,4 @@
-//! Codes against the paper.
+//! Compares the codes with the paper.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn codes_of_small_tries_are_those_written_in_the_format() {
 fn every_code_is_complete_and_free_of_prefixes() {
     let codes = Codes::new(256);
     for size in 2..=256 {
-        // Kraft's sum is exactly one; canonical codes of such lengths have no prefixes.
+        // Kraft's sum is exactly one; canonical codes of such lengths are prefix-free.
         let sum: u64 = codes.of(size).map(|(_, length)| 1 << (LENGTH_MAX - length)).sum();
         assert_eq!(sum, 1 << LENGTH_MAX, "size {size}");
     }

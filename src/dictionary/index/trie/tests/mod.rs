@@ -1,10 +1,10 @@
-//! The tries against a plain reading of the paper, against hostile words, and against the paper's figures.
+//! The tries compared with a plain reading of the paper, with hostile words, and with the paper's figures.
 //!
-//! [`Reference`] decodes bit by bit and recursively, from the format as the heads of `mod.rs`, `code.rs` and `skip.rs`
-//! have it; it shares the lengths of the codes with the code under test, and nothing else. Every position must give the
-//! same ranks, those of present keys the right ones.
+//! [`Reference`] decodes bit by bit and recursively, following the format in the heads of `mod.rs`, `code.rs` and
+//! `skip.rs`. It shares only the code lengths with the code under test. Every position must give the same ranks, and
+//! present keys the right ones.
 //!
-//! `cargo test --release trie_measured -- --ignored --nocapture` prints bits a key and time over the options.
+//! `cargo test --release trie_measured -- --ignored --nocapture` prints bits per key and time for the options.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -42,7 +42,7 @@ impl<'a> Reference<'a> {
         let huffman_max = words[2] >> 32;
         let codes = Codes::new(huffman_max as u32);
         for size in 2..=huffman_max {
-            // Canonical codes made anew from the lengths alone.
+            // Canonical codes computed again from the lengths alone.
             let mut ordered: Vec<(u32, u64)> = (0..).zip(codes.of(size)).map(|(s, (_, length))| (length, s)).collect();
             ordered.sort_unstable();
             let (mut code, mut before) = (0u64, 0);
@@ -105,14 +105,14 @@ impl<'a> Reference<'a> {
         self.at = at;
         let ranks = self.find(behind - rank, rank, position, bucket_bits);
         assert!(self.at <= end);
-        // And the whole trie ends where it is said to.
+        // Also, the whole trie must end at the recorded end.
         self.at = at;
         self.pass(behind - rank, rank);
         assert_eq!(self.at, end);
         ranks
     }
 
-    /// Bytes of a record and of a block; ranks, where it has no bytes.
+    /// Bytes of a record and of a block; in ranks if blocks are not in bytes.
     fn block(&self) -> (u64, u64) {
         match self.words[3] >> 32 {
             0 if self.words[7] == 0 => (1, 1),
@@ -154,7 +154,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// The code at the root, and the pointer behind it, which is not used.
+    /// The code at the root, and the pointer after it, which is ignored.
     fn left(&mut self, size: u64) -> u64 {
         let left = self.symbol(size);
         let (skip_min, (record, block)) = (self.words[3] & 0xffff_ffff, self.block());
@@ -183,7 +183,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Every key is found where it is, a sample of them and all of `absent` as the reference has them.
+/// Checks that every key is found at its rank, and compares a sample of keys and all of `absent` with the reference.
 fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
     let words = built(options, positions);
     let trie = opened(&words);
@@ -224,7 +224,7 @@ fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
     );
 }
 
-/// Options that meet everything the format has.
+/// Options that together use every feature of the format.
 fn many_options() -> Vec<TrieOptions> {
     let mut all = Vec::new();
     for (bucket_keys, huffman_max) in [(16, 2), (32, 3), (64, 16), (128, 8), (256, 64), (512, 256), (4096, 100)] {
@@ -295,7 +295,7 @@ fn all_options_find_all_keys() {
     }
 }
 
-/// Positions as poor hash functions give them.
+/// Positions as a poor hash function produces them.
 fn skewed() -> Vec<Vec<u64>> {
     let mut random = Random::from_seed(3);
     let mut sets = vec![
@@ -484,7 +484,7 @@ fn a_trie_of_pages_takes_the_bits_of_blocks_that_are_as_long_and_names_one_page(
 
 #[test]
 fn a_trie_has_the_expected_size_of_figure_3() {
-    // Expected bits of Rep(T): those of its root, and of both sides, over the binomial of |Left|.
+    // Expected bits of Rep(T): those of its root and of both sides, averaged over the binomial distribution of |Left|.
     let codes = Codes::new(64);
     let mut expected = vec![0.0, 0.0];
     for size in 2..=512usize {
@@ -495,7 +495,7 @@ fn a_trie_has_the_expected_size_of_figure_3() {
         };
         let root: f64 = (0..=size).map(|left| probability[left] * length(left)).sum();
         let sides: f64 = (1..size).map(|left| probability[left] * (expected[left] + expected[size - left])).sum();
-        // All on one side: the same trie again.
+        // If all keys are on one side, the same trie follows again.
         expected.push((root + sides) / (1.0 - 2.0 * probability[0]));
     }
     let per_key = |size: usize| expected[size] / size as f64;
@@ -503,7 +503,7 @@ fn a_trie_has_the_expected_size_of_figure_3() {
     assert!((64..=512).all(|size| (2.25..2.45).contains(&per_key(size))));
 }
 
-/// The probability of each number of `size` keys on the left.
+/// The probability of each number of keys on the left, out of `size`.
 fn binomial_row(size: usize) -> Vec<f64> {
     let mut row = vec![1.0];
     for _ in 0..size {
