@@ -1,8 +1,8 @@
 //! A table file that a server has used, for programs that read or change it while no server has it open.
 //!
 //! A server stores lifetimes and flags of keys in the file, as marked pairs (`marks.rs`). A program that changes a
-//! value through `Table` alone leaves the old lifetime in place, so the new value expires with it. A program that counts
-//! pairs counts the marked ones too.
+//! value through `Table` alone leaves the old lifetime in place, so the new value expires with it. A program that
+//! counts pairs counts the marked ones too.
 //!
 //! ```text
 //! get, contains, remove, scan     expired keys are absent, marked pairs are not keys
