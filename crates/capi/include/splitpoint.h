@@ -102,11 +102,11 @@ typedef int spt_status;
 enum {
     SPT_OK = 0,                 /* success */
     SPT_IO = 1,                 /* an operating system error: see spt_error_errno */
-    SPT_DISK_FULL = 2,          /* no room on the disk, or the file may not be longer (ulimit -f) */
+    SPT_DISK_FULL = 2,          /* no space on the disk, or the file reached its size limit (ulimit -f) */
     SPT_CORRUPT = 3,            /* a file contradicts itself: restore a backup, or see spt_salvage */
     SPT_NOT_A_TABLE = 4,        /* not a file of splitpoint */
     SPT_OTHER_VERSION = 5,      /* a file of splitpoint, in a version that this library does not read */
-    SPT_WRONG_HASH = 6,         /* the table was made with another hash function */
+    SPT_WRONG_HASH = 6,         /* the table was created with another hash function */
     SPT_INVALID_ARGUMENT = 7,   /* an option or argument outside its range */
     SPT_TOO_LONG = 8,           /* a key or value of 4 GiB or more */
     SPT_IS_READ_ONLY = 9,       /* a write to a table opened for reading */
@@ -122,7 +122,7 @@ enum {
 
     SPT_NOT_FOUND = 200,        /* the key is absent */
     SPT_EXISTS = 201,           /* the key is present already; nothing has changed */
-    SPT_DIFFERS = 202,          /* the value is another than expected; nothing has changed */
+    SPT_DIFFERS = 202,          /* the value is not the expected one; nothing has changed */
     SPT_END = 203,              /* no more pairs */
     SPT_TOO_SMALL = 204,        /* the buffer is too small; the length says how much is needed */
 
@@ -172,9 +172,9 @@ typedef struct spt_bytes {
  */
 typedef struct spt_table spt_table;           /* a table: spt_open */
 typedef struct spt_cursor spt_cursor;         /* a walk over pairs: spt_scan, spt_dict_scan */
-typedef struct spt_batch spt_batch;           /* changes to be made together: spt_batch_begin */
+typedef struct spt_batch spt_batch;           /* changes made atomically: spt_batch_begin */
 typedef struct spt_dictionary spt_dictionary; /* a dictionary, open for reading: spt_dict_open */
-typedef struct spt_build spt_build;           /* a dictionary in the making: spt_build_start */
+typedef struct spt_build spt_build;           /* a dictionary being built: spt_build_start */
 typedef struct spt_dict_update spt_dict_update; /* changes to a dictionary: spt_dict_update_start */
 typedef struct spt_diff spt_diff;             /* what changed between two dictionaries: spt_dict_diff */
 
@@ -713,8 +713,8 @@ spt_status spt_read_counters(spt_table *table, spt_counters *counters, size_t si
 typedef struct spt_publisher {
     uint32_t process; /* its id */
     uint32_t is_open; /* 1 if it still has the table open; 0 if it ended without closing it */
-    uint64_t tick;    /* how often it has written */
-    uint64_t open_ms; /* milliseconds from the open to the last time */
+    uint64_t tick;    /* the number of times it has written */
+    uint64_t open_ms; /* milliseconds from the open to the last write */
 } spt_publisher;
 
 spt_status spt_read_published(const char *path, spt_counters *counters, size_t counters_size,
@@ -746,7 +746,7 @@ typedef struct spt_survey {
     uint64_t extent_bytes;      /* bytes of these */
     uint64_t free_bytes;        /* bytes of the file that are not in use */
     double fill_percent;        /* slots and records in percent of the primary pages */
-    double fill_target_percent; /* at which the table grows, unless fill_factor is set */
+    double fill_target_percent; /* the fill_percent at which the table grows, unless fill_factor is set */
     uint64_t fill_factor;       /* pairs in a bucket at which it grows; 0 if it was not set */
     uint64_t seed;              /* the seed of the hash function */
     char hash[32];              /* the name of the hash function, cut to fit */
@@ -758,8 +758,8 @@ typedef struct spt_survey {
 } spt_survey;
 
 typedef struct spt_bucket_count {
-    uint64_t pairs;   /* buckets with this many pairs: */
-    uint64_t buckets; /* their number */
+    uint64_t pairs;   /* a number of pairs */
+    uint64_t buckets; /* the number of buckets with that many pairs */
 } spt_bucket_count;
 
 spt_status spt_survey_table(spt_table *table, spt_survey *survey, size_t size, spt_bucket_count **histogram,
@@ -794,12 +794,12 @@ typedef struct spt_found {
     const char *place; /* a fault: where */
     const char *what;  /* a fault: what is wrong, and what is lost by it */
     uint64_t done;     /* progress: steps done */
-    uint64_t all;      /* progress: steps in all */
+    uint64_t all;      /* progress: total steps */
 } spt_found;
 
 typedef struct spt_salvage_report {
     uint64_t verified;     /* verified pairs */
-    uint64_t unverified;   /* others */
+    uint64_t unverified;   /* other pairs */
     uint64_t counted;      /* pairs of the table according to its header, if is_counted */
     uint64_t lost_buckets; /* buckets lost with their primary pages */
     uint64_t losses;       /* places where pairs are or may be lost */
@@ -990,7 +990,7 @@ typedef struct spt_dict_sizes {
     uint64_t page_bytes;       /* bytes of a page */
     uint64_t index_bytes;      /* bytes of the index */
     uint64_t ranks_bytes;      /* bytes of the second index, from ranks to pages; 0 without one */
-    double index_bits_per_key; /* bits a key of both */
+    double index_bits_per_key; /* bits per key of both indexes */
     uint64_t key_len_min;      /* length of the shortest key */
     uint64_t key_len_max;      /* length of the longest key */
     uint64_t value_len_min;    /* length of the shortest value */
@@ -1002,7 +1002,7 @@ typedef struct spt_dict_sizes {
     char index[32];            /* the name of the index */
     char order[32];            /* the order of records: "hash order" or "chunks" */
     char hash[32];             /* the name of the hash function, cut to fit */
-    uint64_t filter_bits;      /* bits of a fingerprint of the filter; 0 without one */
+    uint64_t filter_bits;      /* bits per fingerprint of the filter; 0 without one */
     uint64_t filter_bytes;     /* bytes of the filter */
 } spt_dict_sizes;
 
