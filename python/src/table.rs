@@ -333,7 +333,8 @@ impl TableCore {
         Ok(taken.map(|value| PyBytes::new(py, &value)))
     }
 
-    /// Stores `new` if the value is `expected`; `None` stands for an absent key. Returns whether the value matched. Atomic.
+    /// Stores `new` if the value is `expected`; `None` stands for an absent key. Returns whether the value matched.
+    /// Atomic.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
