@@ -20,11 +20,11 @@ path: a network file system, or one machine.
 :class:`DataSource`          the data source, to register by hand
 ===========================  ==========================================================================================
 
-**How a write works.** A DataFrame that :func:`prepare` has divided has one shard per partition. Each task sorts its rows
+**How a write works.** A DataFrame divided by :func:`prepare` has one shard per partition. Each task sorts its rows
 and writes the shard's file, merged with the old one if there is one; tasks that fail, run twice or are killed write
 files of their own. The driver then moves the files into the directory and replaces its manifest by a rename: readers see
-all of the change or none of it. Until then all files are in a hidden directory next to the dictionary, which is removed when
-the job ends, even if it fails.
+all of the change or none of it. Until then all files are in a hidden directory next to the dictionary, which is
+removed when the job ends, even if it fails.
 
 Spark does not let a data source ask for a partitioning, so a DataFrame that was not divided is written differently:
 tasks save their rows unsorted, and the driver sorts and writes all shards. The result has the same bytes, and the
