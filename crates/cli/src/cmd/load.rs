@@ -128,7 +128,7 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 }
 
 impl Load {
-    /// With the defaults, into a new table that is complete or absent.
+    /// The command with default options, for a new table that is either complete or removed.
     pub fn whole(file: PathBuf, input: Vec<PathBuf>, duplicates: Duplicates, json: bool) -> Self {
         Self {
             file,

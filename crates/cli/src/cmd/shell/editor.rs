@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 
 const HISTORY_LINES: usize = 1000;
-/// Of this session, for completion.
+/// The most words of this session kept for completion.
 const WORDS_MAX: usize = 10_000;
 
 pub struct Editor {

@@ -22,7 +22,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Pairs that `list` shows if it is not told how many.
+/// The number of pairs that `list` shows by default.
 const LISTED: u64 = 20;
 
 const EXAMPLES: &str = "\
