@@ -26,7 +26,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-/// Bytes read from a socket at once: pipelines of some hundred commands.
+/// The most bytes of one read from a socket: pipelines of some hundred commands.
 const READ_BYTES: usize = 64 << 10;
 /// A reply buffer that grew beyond this is freed.
 const OUTPUT_KEPT_BYTES: usize = 1 << 20;

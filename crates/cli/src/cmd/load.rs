@@ -210,7 +210,7 @@ impl Load {
         self.report(&report, end)
     }
 
-    /// A table cannot be read and written at once.
+    /// Refuses inputs that are the table itself, which cannot be read while it is written.
     fn refuse_own(&self, inputs: &[InputFile]) -> Result<()> {
         let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
         let own = |input: &&InputFile| {

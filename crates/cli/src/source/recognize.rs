@@ -183,7 +183,7 @@ impl Head<'_> {
         }
     }
 
-    /// Whether the first pair of raw input lies within the file; assumed for a pipe.
+    /// Whether the first pair of raw input ends within the file; assumed for a pipe.
     fn raw_header_fits(&self) -> bool {
         let (Some(header), Some(file_bytes)) = (self.bytes.get(..8), self.file_bytes) else { return true };
         8 + raw::Header::parse(header).pair_bytes() <= file_bytes

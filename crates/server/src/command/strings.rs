@@ -36,7 +36,7 @@ pub fn mget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     if too_long { Err(REPLY_TOO_LONG.into()) } else { Ok(()) }
 }
 
-/// Calls `work` with at most [`WINDOW`] keys at a time.
+/// Calls `work` with at most `WINDOW` keys at a time.
 pub fn for_windows<'a>(
     keys: impl Iterator<Item = &'a [u8]>,
     mut work: impl FnMut(&[&'a [u8]]) -> Result<(), SpaceError>,

@@ -295,7 +295,7 @@ fn no_out() -> Failure {
     Failure::usage("OUT is missing: give the inputs, then the dictionary to build")
 }
 
-/// Length and modification time of a file beside a table, if it exists.
+/// Length and modification time of a table's file with this suffix, if it exists.
 fn file_beside(table: &Path, suffix: &str) -> Option<(u64, Option<SystemTime>)> {
     let mut path = table.as_os_str().to_owned();
     path.push(suffix);

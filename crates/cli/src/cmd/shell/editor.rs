@@ -65,7 +65,7 @@ impl Editor {
 
     pub fn save(&mut self) -> Result<()> {
         if let Some(path) = &self.history {
-            // A history that cannot be kept is no failure.
+            // It is not a failure if the history cannot be saved.
             let _ = path.parent().map(std::fs::create_dir_all);
             let _ = self.lines.save_history(path);
         }

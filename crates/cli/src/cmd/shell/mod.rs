@@ -115,7 +115,7 @@ impl<'s> Session<'s> {
         if self.failed { Err(Failure::no_already_printed()) } else { Ok(()) }
     }
 
-    /// A closed pipe behind our output ends the session.
+    /// Reads lines from a terminal. If the reader of our output has closed it, the session ends.
     fn typed(&mut self) -> Result<()> {
         let mut editor = Editor::new(HELP.iter().flat_map(|(names, ..)| names.iter().copied()))?;
         let what = match &self.store {
