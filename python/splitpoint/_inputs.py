@@ -1,4 +1,4 @@
-"""What users pass, in the form that the native module takes."""
+"""Converts what users pass to the form that the native module takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 
 def path_of(path: Path) -> str:
-    """The path that a handle keeps: absolute, as the process may change its directory. Links stay links."""
+    """The path that a handle stores: absolute, as the process may change its directory. Links are not resolved."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -28,7 +28,7 @@ def path_of(path: Path) -> str:
 
 
 def get_many(core: Any, keys: Any, default: Any) -> Any:
-    """``core``'s values of ``keys``: a list for an iterable, ``Values`` for an array."""
+    """Looks up ``keys`` in ``core``: returns a list for an iterable, ``Values`` for an array."""
     if hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__"):
         refuse_objects(keys)
         return core._get_column(keys)
@@ -64,14 +64,14 @@ def _get_numpy(core: Any, keys: Any) -> Any:
 
 
 def _texts(keys: Any, nulls: Any, missing: Any) -> Iterator[Optional[str]]:
-    """The texts of an array of StringDType; ``None`` for those that are masked or missing."""
+    """The texts of an array of StringDType; ``None`` for masked or missing ones."""
     for row, key in enumerate(keys):
         is_text = isinstance(key, str) and (not isinstance(missing, str) or key != missing)
         yield key if is_text and (nulls is None or not nulls[row]) else None
 
 
 def pairs_of(source: Any, key: Optional[str], value: Optional[str]) -> Any:
-    """An iterable of pairs, or an object with an Arrow stream, for what ``source`` is."""
+    """Converts ``source`` to an iterable of pairs or an object with an Arrow stream."""
     if isinstance(source, (str, bytes, os.PathLike)):
         return _parquet(path_of(source), key, value)
     if isinstance(source, Mapping):
@@ -96,7 +96,7 @@ def pairs_of(source: Any, key: Optional[str], value: Optional[str]) -> Any:
 
 
 def refuse_objects(source: Any) -> None:
-    """Refuses objects of a Polars frame or series, which hands over their addresses as binary strings of 8 bytes."""
+    """Refuses Polars frames and series of objects: Polars exports their addresses as binary strings of 8 bytes."""
     polars = sys.modules.get("polars")
     if polars is None or not isinstance(source, (polars.DataFrame, polars.Series)):
         return
@@ -108,7 +108,7 @@ def refuse_objects(source: Any) -> None:
 
 
 def columns_of(names: list[Any], key: Optional[str], value: Optional[str]) -> list[Any]:
-    """The columns of keys and values: those named, or of two the first, the second, or the other one."""
+    """The columns of keys and values: the named ones; of two columns, the first, the second, or the remaining one."""
     for name in (key, value):
         if name is not None and names.count(name) != 1:
             raise errors.invalid(f"{'several columns' if name in names else 'no column'} {name!r}, there are {names}")
@@ -135,7 +135,7 @@ def _pandas(frame: Any, key: Optional[str], value: Optional[str]) -> Any:
         )
     chosen = frame[columns_of(list(frame.columns), key, value)]
     try:
-        # Without the conversion of an index that nobody asked for; needs pyarrow.
+        # Leave out the index, which was not requested; needs pyarrow.
         import pyarrow
 
         return pyarrow.Table.from_pandas(chosen, preserve_index=False)
@@ -165,7 +165,7 @@ def _batches(file: Any, key: Optional[str], value: Optional[str]) -> Any:
     return pyarrow.RecordBatchReader.from_batches(schema, batches)
 
 
-#: What calls an item's method in a mapping of Python, and not here: these calls are of the library.
+#: Methods of Python's mappings that call an item's method; here they call the library instead.
 _CALLERS = {
     "__getitem__": ("get", "items", "values", "pop", "popitem", "setdefault"),
     "__setitem__": ("setdefault", "update"),
@@ -174,7 +174,7 @@ _CALLERS = {
 
 
 def use_overridden(cls: type, mapping: type) -> None:
-    """Makes what a subclass overrides count for the methods that Python's mappings build on it."""
+    """Makes a subclass's overridden methods take effect in the methods that Python's mappings build on them."""
     for name, callers in _CALLERS.items():
         if name in cls.__dict__:
             for caller in callers:
@@ -183,7 +183,7 @@ def use_overridden(cls: type, mapping: type) -> None:
 
 
 class Bars:
-    """Progress bars of tqdm, one a phase."""
+    """Progress bars of tqdm, one per phase."""
 
     def __init__(self, tqdm: Any) -> None:
         self._tqdm = tqdm

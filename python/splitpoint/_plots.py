@@ -1,4 +1,4 @@
-"""Tables and plots in HTML and SVG, for notebooks. Plain text: nothing has to be installed to see them."""
+"""Tables and plots in HTML and SVG for notebooks, as plain text: they need no other library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLORS = ("#2166ac", "#d6604d", "#4d9221", "#762a83", "#e08214", "#35978f", "#8
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as a table of HTML."""
+    """Rows as an HTML table."""
     if not rows:
         return ""
     head = "".join(f"<th>{html.escape(str(name))}</th>" for name in rows[0])
@@ -43,7 +43,7 @@ def _figure(inside: str, across: str, up: str) -> str:
 
 
 def histogram(rows: Sequence[tuple[int, int, float]]) -> str:
-    """Bars for (size, buckets) and dots for what the random model expects."""
+    """Bars for (size, buckets), and dots for the expectation of the random model."""
     if not rows:
         return ""
     top = max(max(buckets, expected) for _, buckets, expected in rows) or 1

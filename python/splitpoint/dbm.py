@@ -1,4 +1,4 @@
-"""Tables as ``dbm.ndbm`` and ``dbm.gnu`` have them: for programs written for these, and for ``dbm`` and ``shelve``.
+"""Tables with the interface of ``dbm.ndbm`` and ``dbm.gnu``, for programs that use these, ``dbm`` or ``shelve``.
 
 >>> import splitpoint.dbm, tempfile, os
 >>> directory = tempfile.TemporaryDirectory()
@@ -8,8 +8,8 @@
 ([b'alice'], b'-')
 >>> directory.cleanup()
 
-``keys()`` is a list, and every failure but that of an absent key is :class:`error`, an ``OSError``. The file has the
-name that it is given. For what those modules lack, open the file by :func:`splitpoint.open`.
+``keys()`` is a list, and every failure except an absent key is :class:`error`, an ``OSError``. The file has exactly the
+given name. For features that those modules lack, open the file with :func:`splitpoint.open`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAGIC = b"SPLITPNT"
 
 
 class error(errors.Error, OSError):
-    """Anything that failed, but for the ``KeyError`` of an absent key."""
+    """Every failure except the ``KeyError`` of an absent key."""
 
     __str__ = OSError.__str__
 
@@ -50,7 +50,7 @@ def _error(message: str, failed: Optional[errors.Error] = None, file: Optional[o
 
 
 def _closed() -> error:
-    # The modules say so in different words, and programs may compare them.
+    # The modules use different messages, which programs may compare.
     stands_for_gnu = sys.modules[__name__] in (sys.modules.get("_gdbm"), sys.modules.get("dbm.gnu"))
     made = _error(f"{'GDBM' if stands_for_gnu else 'DBM'} object has already been closed")
     made.kind = errors.ErrorKind.CLOSED

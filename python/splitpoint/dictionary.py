@@ -22,18 +22,18 @@ class BuildOptions(TypedDict, total=False):
 
     #: "page" (the default), "trie", "trie-sparse", "chunk" or "none".
     index: str
-    #: Of the tries: keys of a virtual bucket, the largest trie in Huffman code, the smallest with a skip, keys a block.
+    #: For tries: keys per virtual bucket, largest Huffman-coded trie, smallest trie with a skip, keys per block.
     bucket_keys: int
     huffman_max: int
     skip_min: int
     block_items: int
-    #: Of "page": more cost memory and save reads.
+    #: For "page": more bins cost memory and save reads.
     bins_per_page: int
-    #: Of "chunk": "fast", "balanced" or "small".
+    #: For "chunk": "fast", "balanced" or "small".
     effort: str
-    #: Bits of a filter, 8 or 16, with which lookups of absent keys read nothing: 0, none.
+    #: Bits of a filter, 8 or 16, so that lookups of absent keys read nothing; 0, the default, for none.
     filter: int
-    #: What most lookups read: 4096.
+    #: Bytes of a page, which most lookups read: 4096.
     page_bytes: int
     #: "none" or "lz4", in blocks of ``block_bytes``.
     compression: str
@@ -43,13 +43,13 @@ class BuildOptions(TypedDict, total=False):
     seed: int
     #: Memory for sorting: 1 GiB.
     memory_bytes: int
-    #: Threads that sort: one a processor.
+    #: Threads that sort: one per processor.
     threads: int
-    #: What a key that is given twice is: "error", "first", or "last", the value that is kept.
+    #: What to do with a key that occurs twice: "error", or keep the "first" or the "last" value.
     duplicates: str
-    #: Where the sort has its files: beside the dictionary.
+    #: The directory for the files of the sort: that of the dictionary.
     temporary_directory: str
-    #: Makes a directory of so many files, divided by the slots of Redis Cluster.
+    #: Makes a directory of this many files, divided by the slots of Redis Cluster.
     shards: int
 
 
@@ -57,7 +57,7 @@ _OPTIONS = tuple(BuildOptions.__annotations__)
 
 
 class Change(NamedTuple):
-    """A difference between two dictionaries, of :meth:`Dictionary.diff`: what a key had, and what it has."""
+    """A difference between two dictionaries, made by :meth:`Dictionary.diff`: a key's old and new value."""
 
     key: bytes
     #: The value in the older dictionary; ``None`` if the key was added.
@@ -74,7 +74,7 @@ class Change(NamedTuple):
 
 
 def _opened_again(cls: type[Dictionary], path: str, map_data: Optional[bool], map_index: bool) -> Dictionary:
-    """What a pickle opens: a subclass opens it without its ``__init__``, and gets its attributes from the pickle."""
+    """Opens a pickled dictionary. A subclass is opened without ``__init__``; its attributes come from the pickle."""
     opened = cls.__new__(cls)
     opened._open(path, map_data, map_index)
     return opened
@@ -85,7 +85,7 @@ _POSITIONS = 1 << 64
 
 
 def _positions(start: int, stop: Optional[int]) -> tuple[int, int]:
-    """The first and the last position of a range without its end."""
+    """The first and the last position of a half-open range."""
     end = _POSITIONS if stop is None else min(stop, _POSITIONS)
     if start < 0 or end < 0:
         raise errors.invalid(f"positions {start} to {stop}: expected numbers from 0 to 2**64")
@@ -143,7 +143,7 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         _inputs.use_overridden(cls, Mapping)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # Another process opens the path, and has what is there then.
+        # Another process opens the path, and gets the version that is there then.
         state = getattr(self, "__dict__", None) or None
         return _opened_again, (type(self), *self._arguments()), state
 
@@ -226,7 +226,7 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         return pairs
 
     def get_many(self, keys: Any, default: Any = None) -> Any:
-        """The values of ``keys``, in their order: reads overlap.
+        """The values of ``keys``, in their order; the reads overlap.
 
         An iterable of keys gives a list, with ``default`` for absent ones; an array gives
         :class:`~splitpoint.Values`. See :meth:`Table.get_many <splitpoint.Table.get_many>`.
@@ -262,8 +262,8 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
     def range(self, start: int = 0, stop: Optional[int] = None) -> Iterator[tuple[bytes, bytes]]:
         """The pairs whose :meth:`position` is from ``start`` up to ``stop``, which is not included, in hash order.
 
-        Positions are spread evenly below 2**64, so a sixteenth of them has a sixteenth of the pairs: a way to divide
-        work, or to compare and copy a dictionary part by part.
+        Positions are evenly distributed below 2**64, so a sixteenth of them has about a sixteenth of the pairs. Use
+        this to divide work, or to compare and copy a dictionary part by part.
 
         >>> import splitpoint, tempfile, os
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -282,10 +282,10 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         *,
         progress: Union[_inputs.Progress, None] = None,
     ) -> Iterator[Change]:
-        """What changed from this dictionary to ``newer``, in hash order, shard by shard; each a :class:`Change`.
+        """The changes from this dictionary to ``newer`` in hash order, shard by shard, each a :class:`Change`.
 
-        Reads both once, side by side; shards that share a file are not read. ``start`` and ``stop`` are those of
-        :meth:`range`: for copies that are brought up to date part by part. ``progress`` is called as
+        Reads both once, in parallel; a shard whose file both share is not read. ``start`` and ``stop`` limit the
+        positions as in :meth:`range`, to update a copy part by part. ``progress`` is called as
         ``progress("compare", done, total)`` with the pairs read in both. :meth:`apply` takes the changes.
 
         >>> import splitpoint, tempfile, os
@@ -328,7 +328,7 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
     ) -> Table:
         """Stores all pairs in the table at ``path``, or in a new one in memory, and returns it open.
 
-        A new table gets the dictionary's hash function, which makes this fast; one that is there keeps its other pairs.
+        A new table gets the dictionary's hash function, which makes this fast; an existing one keeps its other pairs.
         ``options`` are those of :func:`splitpoint.open`. After an error or Ctrl-C some pairs are stored.
 
         >>> import splitpoint, tempfile, os
@@ -356,10 +356,10 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
     def verify(
         self, *, threads: int = 0, progress: Union[_inputs.Progress, bool, None] = None
     ) -> list[str]:
-        """Reads everything and returns every fault in words; a whole dictionary has none.
+        """Reads everything and returns a description of every fault; an intact dictionary has none.
 
-        ``threads`` is how many work, by default one a processor. ``progress`` is called as
-        ``progress("verify", done, total)`` with bytes of data; what it raises, and Ctrl-C, end the check.
+        ``threads`` is the number of threads, by default one per processor. ``progress`` is called as
+        ``progress("verify", done, total)`` with bytes of data. An exception that it raises, or Ctrl-C, ends the check.
 
         >>> import splitpoint, tempfile, os
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -370,9 +370,9 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
             return self._verify(threads, report)
 
     def shards(self) -> list[ShardInfo]:
-        """Its files, in the order of their slots: one with all slots, or those of a directory. Reads nothing.
+        """Its files in the order of their slots: one with all slots, or those of a directory. Reads nothing.
 
-        Each is a dictionary by itself. :func:`splitpoint.slot` says which slot a key has.
+        Each is a dictionary by itself. :func:`splitpoint.slot` returns the slot of a key.
 
         >>> import splitpoint, tempfile, os
         >>> with tempfile.TemporaryDirectory() as directory:

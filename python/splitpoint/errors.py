@@ -20,7 +20,7 @@ from typing import Optional
 
 
 class ErrorKind(enum.IntEnum):
-    """What kind of error it is. The numbers are those of the C library; ``CLOSED`` is this package's own."""
+    """The kind of an error. The numbers are those of the C library; ``CLOSED`` is this package's own."""
 
     CLOSED = 0
     IO = 1
@@ -76,11 +76,11 @@ class PermissionsError(IoError, PermissionError):
 
 
 class ExistingFileError(IoError, FileExistsError):
-    """There is such a file already."""
+    """The file exists already."""
 
 
 class DiskFullError(IoError):
-    """No room is left on the disk. Nothing was changed."""
+    """No space is left on the disk. Nothing was changed."""
 
 
 class FormatError(Error, ValueError):
@@ -100,7 +100,7 @@ class VersionError(FormatError):
 
 
 class WrongHashError(FormatError):
-    """The table was made with another hash function."""
+    """The table was created with another hash function."""
 
 
 class InvalidArgumentError(Error, ValueError):
@@ -130,7 +130,7 @@ class EncodingError(Error, UnicodeEncodeError):
 
 
 class MissingLibraryError(Error, ImportError):
-    """A library that is needed for this is not installed."""
+    """A library that this operation needs is not installed."""
 
 
 class AbsentKeyError(Error, KeyError):
@@ -148,7 +148,7 @@ class AbsentKeyError(Error, KeyError):
 
 
 class InUseError(Error, ValueError):
-    """A call from inside of another one that it would wait for."""
+    """A call inside another one that it would wait for."""
 
 
 class TooLongError(Error, ValueError):
@@ -168,7 +168,7 @@ class PoisonedError(Error, OSError):
 
 
 class DeadlockError(Error, RuntimeError):
-    """Waiting would never end."""
+    """The call would wait forever."""
 
 
 class NoMemoryError(Error, MemoryError):
@@ -197,7 +197,7 @@ class BusyError(Error, OSError):
     """The log is full and a backup prevents a checkpoint: try again when the backup is done."""
 
 
-#: What ``dbm`` modules call their exception.
+#: The name of the exception in ``dbm`` modules.
 error = Error
 
 _CLASSES: dict[ErrorKind, tuple[type[Error], int]] = {
@@ -223,7 +223,7 @@ _CLASSES: dict[ErrorKind, tuple[type[Error], int]] = {
     ErrorKind.IN_USE: (InUseError, 0),
 }
 
-#: More particular classes of :class:`IoError`.
+#: More specific classes of :class:`IoError`.
 _BY_ERRNO: dict[int, type[Error]] = {
     _errno.ENOENT: MissingFileError,
     _errno.EACCES: PermissionsError,
@@ -269,7 +269,7 @@ def out_of_range(message: str, hint: Optional[str] = None) -> Error:
 
 
 def in_use(message: str, hint: Optional[str] = None) -> Error:
-    """A call from inside of another one."""
+    """A call inside another one."""
     return of_kind(ErrorKind.IN_USE, message, hint)
 
 
@@ -283,7 +283,7 @@ def not_encodable(error: UnicodeEncodeError) -> Error:
     return EncodingError(*error.args)
 
 
-#: How pyarrow writes an exception into the message of a stream.
+#: The form in which pyarrow writes an exception into the message of a stream.
 _RAISED = re.compile(r"^(KeyboardInterrupt|SystemExit|MemoryError)(?:: (.*))?$", re.MULTILINE)
 
 

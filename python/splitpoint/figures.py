@@ -37,7 +37,7 @@ class TableStats:
     merges: int
 
     def to_frame(self) -> Any:
-        """The buckets by their number of pairs, as a pandas DataFrame.
+        """The number of buckets for each number of pairs, as a pandas DataFrame.
 
         >>> import splitpoint
         >>> list(splitpoint.memory().stats().to_frame().columns)
@@ -80,29 +80,29 @@ class TableCounters:
 
 @dataclasses.dataclass(frozen=True)
 class SalvageReport:
-    """What :func:`splitpoint.salvage` found."""
+    """The result of :func:`splitpoint.salvage`."""
 
-    #: Pairs that checksums prove, and others, which are most likely right.
+    #: Pairs that checksums prove to be right, and other pairs, which are most likely right.
     verified: int
     unverified: int
-    #: The number of pairs by the file's header; ``None`` where that is damaged.
+    #: The number of pairs according to the file's header; ``None`` if that is damaged.
     counted: Optional[int]
     lost_buckets: int
     losses: int
     conflicts: int
-    #: The log has changes since the last checkpoint, or may have some: they are not salvaged.
+    #: Whether the log has, or may have, changes since the last checkpoint, which are not salvaged.
     log_unread: bool
     #: What is damaged, in words.
     faults: list[str]
 
     @property
     def missing(self) -> Optional[int]:
-        """Pairs of the last checkpoint that are lost; ``None`` where the header is damaged."""
+        """The number of pairs of the last checkpoint that are lost; ``None`` if the header is damaged."""
         return None if self.counted is None else max(self.counted - self.verified - self.unverified, 0)
 
     @property
     def is_whole(self) -> bool:
-        """Whether certainly every pair was found."""
+        """Whether it is certain that every pair was found."""
         return not self.log_unread and self.unverified == 0 and self.counted == self.verified
 
 

@@ -23,7 +23,7 @@ from splitpoint._splitpoint import lab_hash, lab_schemes, lab_tune
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Buckets of one size: a row of a histogram, beside the random model (Poisson)."""
+    """Buckets of one size: a row of a histogram, with the expectation of the random model (Poisson)."""
 
     size: int
     buckets: int
@@ -43,7 +43,7 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """How one function spreads the keys over one table size."""
+    """How one function distributes the keys over a table of one size."""
 
     buckets: int
     objects: int
@@ -86,7 +86,7 @@ class FunctionReport:
     #: "even", "as random", "fair", "poor" or "bad", by the cost of an unsuccessful lookup against the random model; "too few"
     #: keys to say.
     spread: str
-    #: Over the requested table, then over smaller ones.
+    #: The requested table, then smaller ones.
     levels: list[Level] = dataclasses.field(repr=False)
     largest_keys: list[bytes] = dataclasses.field(repr=False)
     avalanche: Optional[Avalanche]
@@ -116,7 +116,7 @@ class FunctionReport:
         return pandas.DataFrame([dataclasses.asdict(size) for size in self.level.histogram])
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws the histogram beside the random model with matplotlib; returns the axes.
+        """Draws the histogram and the random model with matplotlib; returns the axes.
 
         >>> import splitpoint.lab
         >>> study = splitpoint.lab.hash_functions([b"a", b"b"], functions=["crc32c"], speed=False)
@@ -173,7 +173,7 @@ class HashStudy:
         raise errors.AbsentKeyError(name)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a function: what the table in a notebook shows.
+        """One row per function, as the table in a notebook shows them.
 
         >>> import splitpoint.lab
         >>> study = splitpoint.lab.hash_functions([b"a", b"b"], functions=["crc32c"], speed=False)
@@ -198,7 +198,7 @@ class HashStudy:
         ]
 
     def to_frame(self) -> Any:
-        """One row a function, as a pandas DataFrame.
+        """One row per function, as a pandas DataFrame.
 
         >>> import splitpoint.lab
         >>> study = splitpoint.lab.hash_functions([b"a", b"b"], functions=["crc32c", "xxh3"], speed=False)
@@ -266,7 +266,7 @@ def _level(found: dict[str, Any]) -> Level:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A scheme with some of the keys: costs in pages of a scheme on disk, in entries of one in memory."""
+    """A scheme with some of the keys. Costs are in pages for schemes on disk, in entries for schemes in memory."""
 
     keys: int
     refused: int
@@ -291,7 +291,7 @@ class Scheme:
     on_disk: bool
     function: str
     points: list[Point] = dataclasses.field(repr=False)
-    #: Why keys could not be stored, and how many.
+    #: Reasons why keys could not be stored, and the number of keys for each.
     refusals: list[tuple[str, int]]
     #: The number of keys at which the model became too slow; ``None`` if it never did.
     given_up_at: Optional[int]
@@ -299,7 +299,7 @@ class Scheme:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class SchemeStudy:
-    """Access methods side by side; made by :func:`schemes`."""
+    """A comparison of access methods; made by :func:`schemes`."""
 
     schemes: list[Scheme]
 
@@ -313,7 +313,7 @@ class SchemeStudy:
         raise errors.AbsentKeyError(name)
 
     def to_frame(self) -> Any:
-        """One row a scheme and point, as a pandas DataFrame.
+        """One row per scheme and point, as a pandas DataFrame.
 
         >>> import splitpoint.lab
         >>> frame = splitpoint.lab.schemes([str(i) for i in range(100)], ["sdbm"]).to_frame()
@@ -368,8 +368,8 @@ def schemes(
 ) -> SchemeStudy:
     """Inserts ``keys`` into models of dbm, sdbm, gdbm, hsearch, dynahash, the 1991 package and Splitpoint's table.
 
-    ``names`` chooses some of them. All values have ``value_bytes``. ``nelem`` is what tables of a declared size are
-    told, by default the number of keys.
+    ``names`` chooses some of them. All values have ``value_bytes``. ``nelem`` is the declared size for tables that need
+    one, by default the number of keys.
 
     >>> import splitpoint.lab
     >>> study = splitpoint.lab.schemes([str(i) for i in range(5000)], ["splitpoint", "sdbm"])
@@ -393,7 +393,7 @@ class Settings:
     presized: bool
 
     def options(self, pairs: Optional[int] = None) -> dict[str, Any]:
-        """The options of :func:`splitpoint.open` for them, and for ``pairs`` pairs where they advise to presize.
+        """These settings as options of :func:`splitpoint.open`, sized for ``pairs`` pairs if they advise presizing.
 
         >>> import splitpoint.lab
         >>> splitpoint.lab.Settings(4096, 8, "xxh3", False).options()

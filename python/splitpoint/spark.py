@@ -20,14 +20,14 @@ path: a network file system, or one machine.
 :class:`DataSource`          the data source, to register by hand
 ===========================  ==========================================================================================
 
-**How a write works.** A DataFrame that :func:`prepare` has divided has one shard a partition. Each task sorts its rows
+**How a write works.** A DataFrame divided by :func:`prepare` has one shard per partition. Each task sorts its rows
 and writes the shard's file, merged with the old one if there is one; tasks that fail, run twice or are killed write
 files of their own. The driver then moves the files into the directory and replaces its manifest by a rename: readers see
-all of the change or none of it. Until then all files lie in a hidden directory beside the dictionary, which the end of
-the job removes, however it ends.
+all of the change or none of it. Until then all files are in a hidden directory next to the dictionary, which is
+removed when the job ends, even if it fails.
 
-Spark does not let a data source ask for a partitioning, so a DataFrame that was not divided is written in another way:
-tasks save their rows as they are, and the driver sorts and writes all shards. The result has the same bytes, and the
+Spark does not let a data source ask for a partitioning, so a DataFrame that was not divided is written differently:
+tasks save their rows unsorted, and the driver sorts and writes all shards. The result has the same bytes, and the
 driver does the work.
 
 **Options** of a write: ``shards`` (of a new dictionary; 16), ``key`` and ``value`` (names of the columns), and those of
@@ -39,7 +39,7 @@ setting ``spark.sql.python.filterPushdown.enabled``, filters such as ``key = X'6
 columns, or with strings for bytes, is passed by ``.schema("key STRING, value STRING")``.
 
 **Modes.** ``overwrite`` replaces a dictionary, of one file too, or makes one. ``append`` changes one: a row puts its
-value, and one with a null value removes its key; without a dictionary it makes one. A key that comes twice in one
+value, and one with a null value removes its key; without a dictionary it creates one. A key that occurs twice in one
 DataFrame is an error, as rows of a DataFrame have no order; ``duplicates`` chooses ``"first"`` or ``"last"``, in the
 order in which tasks get rows. Spark itself refuses ``error`` and ``ignore`` for every data source in Python; :func:`write` has them.
 """
@@ -75,20 +75,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.datasource import Filter
 
-#: Shards of a new dictionary, if nothing else is said: a few servers or a reader in parallel, and no burden.
+#: The default number of shards of a new dictionary: enough for a few servers or parallel readers.
 SHARDS = 16
-#: Memory for sorting of each task.
+#: Memory for sorting in each task.
 MEMORY_BYTES = 256 << 20
-#: Pairs that a task reads, about: larger shards are read by several tasks.
+#: The approximate number of pairs that a task reads; larger shards are read by several tasks.
 PAIRS_PER_TASK = 4_000_000
-#: The metadata of the column that :func:`prepare` adds: how many shards there are.
+#: The metadata of the column that :func:`prepare` adds: the number of shards.
 _PREPARED = "splitpoint.shards"
 _TEXTS = {"index", "effort", "compression", "hash", "duplicates", "temporary_directory"}
 _SLOTS = 16384
 
 
 def position_udf(hash: str = "xxh3", seed: int = 0) -> Any:
-    """A function of a column of keys: the place of each in hash order, as a long.
+    """A function of a column of keys: the position of each in hash order, as a long.
 
     Positions are unsigned; the sign is flipped, so that the order of the longs is the order of the positions. A null
     key has no position.
@@ -105,7 +105,7 @@ def position_udf(hash: str = "xxh3", seed: int = 0) -> Any:
 
 
 def slot_udf() -> Any:
-    """A function of a column of keys: the slot of each in Redis Cluster, 0 to 16383.
+    """A function of a column of keys: the Redis Cluster slot of each, 0 to 16383.
 
     .. code-block:: python
 
@@ -119,7 +119,7 @@ def slot_udf() -> Any:
 
 
 def shard_udf(shards: int) -> Any:
-    """A function of a column of keys: the shard of each in a dictionary that was made with so many shards.
+    """A function of a column of keys: the shard of each in a dictionary of ``shards`` shards.
 
     .. code-block:: python
 
@@ -142,7 +142,7 @@ def _udf(function: Any, returns: str) -> Any:
 
 
 def _divided(shards: int) -> list[int]:
-    """The last slot of each of so many shards."""
+    """The last slot of each of ``shards`` shards."""
     if not 1 <= shards <= _SLOTS:
         raise errors.invalid(f"shards is {shards}, expected 1 to {_SLOTS}, the slots of Redis Cluster")
     return [_SLOTS * (shard + 1) // shards - 1 for shard in range(shards)]
@@ -159,7 +159,7 @@ def prepare(
     """Divides ``df`` by shards: a write then makes each shard in a task of its own. Costs one shuffle.
 
     ``shards`` is that of the dictionary. With ``path``, the shards are those of the dictionary there, if there is one.
-    The result has the columns ``key``, ``value`` and ``shard``; its rows have to stay where they are until they are
+    The result has the columns ``key``, ``value`` and ``shard``; its rows must stay in their partitions until they are
     written.
 
     ``key`` and ``value`` name the columns of ``df``: by default those called so, or else the first one and all others.
@@ -218,7 +218,7 @@ def write(
 ) -> None:
     """Writes ``df`` as a dictionary of shards at ``path``: :func:`prepare`, then the data source.
 
-    ``mode``: ``"error"`` raises ``FileExistsError`` if a dictionary is there, ``"ignore"`` leaves it as it is,
+    ``mode``: ``"error"`` raises ``FileExistsError`` if a dictionary exists, ``"ignore"`` leaves it unchanged,
     ``"overwrite"`` replaces it, ``"append"`` changes it: rows with a null value remove their keys. ``options`` are those
     of :class:`splitpoint.BuildOptions`.
 
@@ -227,7 +227,7 @@ def write(
         write(spark.read.parquet("users.parquet"), "/shared/users.spd", shards=64, key="id", compression="lz4")
         write(changes, "/shared/users.spd", "append")
     """
-    # As of now: the data source works in other processes, and this one may change its directory.
+    # Absolute: the data source runs in other processes, and this one may change its directory.
     path = _local(path)
     if mode not in ("error", "errorifexists", "ignore", "overwrite", "append"):
         raise errors.invalid(f'mode is {mode!r}, expected "error", "ignore", "overwrite" or "append"')
@@ -271,7 +271,7 @@ class DataSource(datasource.DataSource):
 
 
 def _local(path: str) -> str:
-    """The path in the file system of all machines."""
+    """The path in the file system that all machines share."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
     if scheme is None:
         return os.path.abspath(path)
@@ -293,17 +293,17 @@ def _job(path: str, options: dict[str, Any], generation: Optional[int], replace:
 
 @dataclasses.dataclass
 class _Written(datasource.WriterCommitMessage):
-    """What a task has written: files of shards, or its rows as they were."""
+    """The output of a task: files of shards, or its unsorted rows."""
 
     files: list[tuple[int, os.PathLike[str], int]]
     rows: Optional[str] = None
 
 
 class _Writer(datasource.DataSourceArrowWriter):
-    """A write: made on the driver, which also publishes it; its tasks have copies."""
+    """A write: created on the driver, which also publishes it; each task has a copy."""
 
     def __init__(self, path: str, options: Any, schema: StructType, overwrite: bool) -> None:
-        #: A dictionary of one file that is overwritten: the new directory is made elsewhere and takes its name.
+        #: A dictionary of one file to be overwritten: the new directory is built elsewhere and then takes its name.
         self._one_file = os.path.realpath(path) if overwrite and os.path.isfile(path) else None
         if self._one_file is not None:
             Dictionary(path).close()  # nothing else is overwritten
@@ -324,7 +324,7 @@ class _Writer(datasource.DataSourceArrowWriter):
                 f"{path}: has {self._shards} shards, and the DataFrame was prepared for {prepared[0]}. "
                 f"Use prepare(df, {self._shards})"
             )
-        # Fails now rather than after hours, where the end of the job would fail.
+        # Fail now rather than after hours, when the end of the job would fail.
         if self._one_file is None:
             job.check_directory()
         os.mkdir(self._unfinished)
@@ -340,7 +340,7 @@ class _Writer(datasource.DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None
         partition = context.partitionId()
-        # Several attempts may be at work at once.
+        # Several attempts may be running at once.
         prefix = os.path.join(self._unfinished, f"{partition}-{context.taskAttemptId()}")
         reader = _pairs(first.schema, itertools.chain([first], iterator), self._columns)
         if not self._prepared:
@@ -389,7 +389,7 @@ class _Writer(datasource.DataSourceArrowWriter):
         self._remove_unfinished()
 
     def _remove_unfinished(self) -> None:
-        # Tasks that still run make no more files once the directory has another name.
+        # Tasks that are still running create no more files once the directory is renamed.
         removed = self._unfinished + "-removed"
         try:
             os.rename(self._unfinished, removed)
@@ -474,7 +474,7 @@ def _saved(paths: list[str]) -> pyarrow.RecordBatchReader:
 
 @dataclasses.dataclass
 class _Shard(datasource.InputPartition):
-    """What a task reads of a file: one of some equal parts, or the pairs of some keys."""
+    """The input of a task from a file: one of several equal parts, or the pairs of some keys."""
 
     path: str
     keys: Optional[list[bytes]] = None
@@ -493,10 +493,10 @@ class _Part:
 
 
 class _PushFilters:
-    """A reader's ``pushFilters``, which Spark calls where filter pushdown is on.
+    """A reader's ``pushFilters``, which Spark calls if filter pushdown is enabled.
 
-    Where it is off, which is Spark's default, Spark refuses to read at all by a reader that overrides ``pushFilters``. It
-    compares ``__func__``, so this says that nothing is overridden: reading then works, without lookups.
+    If it is disabled, which is Spark's default, Spark refuses to use a reader that overrides ``pushFilters``. It
+    compares ``__func__``, so this pretends that nothing is overridden: reading then works, without lookups.
     """
 
     __func__ = staticmethod(datasource.DataSourceReader.pushFilters)

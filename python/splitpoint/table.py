@@ -24,11 +24,11 @@ class TableOptions(TypedDict, total=False):
 
     #: Bytes of a bucket's page: a power of two from 512 to 65,536. *
     page_bytes: int
-    #: Pairs of a bucket at which the table grows; by default it counts bytes. *
+    #: Average pairs per bucket above which the table grows; by default ``fill_percent`` decides. *
     fill_factor: int
-    #: Bytes of pairs in percent of the pages at which the table grows: 92. *
+    #: Bytes of pairs, in percent of the pages, above which the table grows: 92. *
     fill_percent: int
-    #: The expected number of pairs: saves the splits. *
+    #: The expected number of pairs, for which buckets are allocated in advance. *
     expected_len: int
     #: Memory for pages: by default half of the machine's. A table in memory moves the rest to a temporary file.
     cache_bytes: int
@@ -40,7 +40,7 @@ class TableOptions(TypedDict, total=False):
     durability: str
     #: Bytes of the write-ahead log: 128 MiB.
     log_bytes: int
-    #: Writes counters to a file beside the table, for other processes to watch.
+    #: Whether to write counters to a file next to the table, for other processes to watch.
     publish_counters: bool
 
 
@@ -77,8 +77,8 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
     """A table: a ``MutableMapping[bytes, bytes]``, made by :func:`splitpoint.open` and :func:`splitpoint.memory`.
 
     Keys and values are ``bytes``; ``str`` is encoded as UTF-8. Any number of threads may use it at once. Iteration is
-    in *hash order*: it may go on while the table changes, and gives a key that stays exactly once. A table in a file
-    belongs to the process that opened it; a forked child has to open it again (:class:`~splitpoint.ForkedError`).
+    in *hash order*; the table may change meanwhile, and a key that stays is returned exactly once. A table in a file
+    belongs to the process that opened it; a forked child must open it again (:class:`~splitpoint.ForkedError`).
 
     >>> import splitpoint
     >>> table = splitpoint.memory()
@@ -133,8 +133,8 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         """The values of ``keys``, in their order, several times as fast as one by one.
 
         An iterable of keys gives a list, with ``default`` for absent ones. An array of Arrow, NumPy, pandas or Polars
-        gives :class:`~splitpoint.Values`, without an object for each row. Of NumPy, ``S`` arrays are byte strings and
-        those of numbers are their bytes in memory, little-endian.
+        gives :class:`~splitpoint.Values`, without an object for each row. NumPy arrays of type ``S`` are byte strings;
+        in arrays of numbers the keys are the numbers' bytes, little-endian.
 
         >>> import splitpoint
         >>> table = splitpoint.memory()
@@ -156,7 +156,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
 
         ``source`` is a mapping, an iterable of pairs, a pandas, Polars or Arrow table, a stream of record batches, or
         the path of a Parquet file. ``key`` and ``value`` name the columns, by default the first two. Not atomic: after
-        an error the pairs up to some pair are stored. ``progress``: see :meth:`Dictionary.build
+        an error only the first pairs are stored. ``progress``: see :meth:`Dictionary.build
         <splitpoint.Dictionary.build>`.
 
         >>> import splitpoint
@@ -218,7 +218,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
     @overload
     def pop(self, key: Bytes, /, default: Default) -> Union[bytes, Default]: ...
     def pop(self, key: Bytes, /, default: Any = _ABSENT) -> Any:
-        """Removes ``key`` and returns its value; if it is absent ``default``, else ``KeyError``. Atomic.
+        """Removes ``key`` and returns its value; if it is absent, ``default``, or without one ``KeyError``. Atomic.
 
         >>> import splitpoint
         >>> table = splitpoint.memory()
@@ -282,7 +282,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         return TableStats(**self._survey())
 
     def counters(self) -> TableCounters:
-        """Activity since the table was opened, and its size. Walks nothing and waits for nothing.
+        """Activity since the table was opened, and its size. Fast; never waits.
 
         >>> import splitpoint
         >>> table = splitpoint.memory()
@@ -293,9 +293,9 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         return TableCounters(**self._counters())
 
     def compact(self, progress: Union[_inputs.Progress, bool, None] = None) -> None:
-        """Shrinks the table to what its pairs need, and the file to what the table needs. Other threads may go on.
+        """Shrinks the table and its file to the size that the pairs need. Other threads may use the table meanwhile.
 
-        Ctrl-C ends it between two buckets; the table is then as compact as it is.
+        Ctrl-C ends it between two buckets; what was compacted so far stays compacted.
 
         >>> import splitpoint
         >>> table = splitpoint.memory()
@@ -305,7 +305,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
             self._compact(report)
 
     def reorganize(self) -> None:
-        """:meth:`compact` by the name that ``dbm.gnu`` gives it.
+        """:meth:`compact` under its name in ``dbm.gnu``.
 
         >>> import splitpoint
         >>> splitpoint.memory().reorganize()
@@ -319,7 +319,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         overwrite: bool = False,
         progress: Union[_inputs.Progress, bool, None] = None,
     ) -> None:
-        """Copies the table to a new file at ``path`` while other threads use it: its state at one moment. Durable.
+        """Copies the table, as of one moment, to a new file at ``path`` while other threads use it. Durable.
 
         ``progress(phase, done, total)`` counts bytes. Ctrl-C removes the copy.
 
@@ -369,10 +369,10 @@ def open(
     """Opens the table in the file at ``path``, as ``dbm.open`` does; recovers it after a crash.
 
     ``flag``: ``"r"`` reads an existing table, ``"w"`` reads and writes it, ``"c"`` creates it if it is absent, ``"n"``
-    replaces what is there by an empty table. ``mode`` has the permissions of a new file, less the umask. ``options``
+    replaces an existing file by an empty table. ``mode`` has the permissions of a new file, less the umask. ``options``
     are those of :class:`TableOptions`.
 
-    One process writes; a second open for writing is a :class:`~splitpoint.LockedError`. Any number of processes read.
+    One process writes; a second open for writing raises :class:`~splitpoint.LockedError`. Any number of processes read.
 
     >>> import splitpoint, tempfile, os
     >>> directory = tempfile.TemporaryDirectory()
@@ -394,9 +394,9 @@ def salvage(
     only_verified: bool = False,
     progress: Union[_inputs.Progress, bool, None] = None,
 ) -> SalvageReport:
-    """Stores in ``table`` every pair that can still be read of the damaged table at ``path``, which is only read.
+    """Stores in ``table`` every pair that can still be read from the damaged table at ``path``, which is not changed.
 
-    Says in a :class:`SalvageReport` what is lost. ``only_verified`` leaves out pairs that no checksum proves.
+    Returns a :class:`SalvageReport` of the losses. ``only_verified`` leaves out pairs that no checksum proves.
 
     >>> import splitpoint, tempfile, os
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -419,9 +419,9 @@ def restore(
     overwrite: bool = False,
     progress: Union[_inputs.Progress, bool, None] = None,
 ) -> None:
-    """Puts a backup of :meth:`Table.backup` in the place of the table at ``path``, after reading all of it.
+    """Replaces the table at ``path`` with a backup made by :meth:`Table.backup`, after checking all of it.
 
-    Every process must have closed that table. ``overwrite`` replaces one that is there.
+    Every process must have closed that table. ``overwrite`` allows replacing an existing table.
 
     >>> import splitpoint, tempfile, os
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -440,7 +440,7 @@ def restore(
 
 
 def memory(**options: Unpack[TableOptions]) -> Table:
-    """A new table in memory. With ``cache_bytes`` it moves what exceeds that to a temporary file without a name.
+    """A new table in memory. With ``cache_bytes`` it moves pages beyond that to a temporary file without a name.
 
     >>> import splitpoint
     >>> with splitpoint.memory(expected_len=1000) as table:

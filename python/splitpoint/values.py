@@ -1,4 +1,4 @@
-"""What a lookup of an array of keys gives."""
+"""The result of looking up an array of keys."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from splitpoint._splitpoint import ValuesCore
 class Values(ValuesCore, Sequence):  # type: ignore[type-arg]  # Python 3.9: Sequence[Optional[bytes]]
     """The values of an array of keys, in the order of the keys; ``None`` for a key that is absent.
 
-    All values lie in one buffer. Arrow takes it without a copy (``pyarrow.array(values)``, ``polars.Series(values)``),
-    NumPy with one copy of the whole (:meth:`to_numpy`); items are made when they are asked for.
+    All values are in one buffer. Arrow uses it without a copy (``pyarrow.array(values)``, ``polars.Series(values)``),
+    NumPy with one copy of the whole (:meth:`to_numpy`); Python objects are created only when an item is accessed.
 
     >>> import numpy, splitpoint
     >>> table = splitpoint.memory()
@@ -65,10 +65,10 @@ class Values(ValuesCore, Sequence):  # type: ignore[type-arg]  # Python 3.9: Seq
         return numpy.frombuffer(self._present(), dtype=numpy.bool_)
 
     def to_numpy(self, dtype: Any = None, missing: Any = None) -> Any:
-        """The values as a NumPy array: by default ``S`` with the length of the longest; else their bytes as ``dtype``.
+        """The values as a NumPy array: by default of type ``S`` with the longest length, else their bytes as ``dtype``.
 
-        Absent keys have ``missing``, by default zeros. One copy of all bytes. ``ValueError`` for a value whose length
-        is not that of ``dtype``; ``S`` takes shorter ones.
+        Absent keys get ``missing``, by default zeros. Copies all bytes once. ``ValueError`` for a value whose length is
+        not that of ``dtype``; ``S`` accepts shorter ones.
 
         >>> import numpy, splitpoint
         >>> table = splitpoint.memory()

@@ -1,8 +1,8 @@
-//! Arrow columns in and out, by the C data interface and its capsules.
+//! Import and export of Arrow columns through the C data interface and its capsules.
 //!
-//! pandas, Polars, pyarrow, DuckDB and others hand over tables as `__arrow_c_stream__` and arrays as
-//! `__arrow_c_array__`. Both are structures of C with a release function; a capsule of the right name owns one. What is
-//! behind the pointers is the producer's promise, as for every user of the interface.
+//! pandas, Polars, pyarrow, DuckDB and others export tables by `__arrow_c_stream__` and arrays by `__arrow_c_array__`.
+//! Both are C structures with a release function; a capsule with the right name owns one. As for every user of the
+//! interface, the producer guarantees that the pointers are valid.
 //!
 //! Source: the Arrow PyCapsule interface.
 #![expect(unsafe_code, reason = "the structures of the C data interface come as pointers")]
@@ -32,12 +32,12 @@ const STREAM: &CStr = c"arrow_array_stream";
 const ARRAY: &CStr = c"arrow_array";
 const SCHEMA: &CStr = c"arrow_schema";
 
-/// Whether `object` hands over a table, a batch or a stream of record batches.
+/// Whether `object` exports a table, a batch or a stream of record batches.
 pub fn has_tables(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(object.hasattr("__arrow_c_stream__")? || object.hasattr("__arrow_c_array__")?)
 }
 
-/// The arrays of a stream, or one array: those of a column, or of a table, whose rows are structs.
+/// One array, or the arrays of a stream: of a column, or of a table, whose rows are structs.
 pub struct Arrays {
     schema: FFI_ArrowSchema,
     source: Source,
@@ -45,7 +45,7 @@ pub struct Arrays {
 
 enum Source {
     Stream(FFI_ArrowArrayStream),
-    /// `None` once it was taken.
+    /// `None` after it was returned.
     One(Option<FFI_ArrowArray>),
 }
 
@@ -77,12 +77,12 @@ impl Arrays {
         // SAFETY: the capsule has the name that the interface gives to a schema, and owns one; it is moved out, so that
         // the capsule's destructor finds a released one.
         let schema = unsafe { FFI_ArrowSchema::from_raw(schema) };
-        // SAFETY: as above, of an array.
+        // SAFETY: as above, for an array.
         let array = unsafe { FFI_ArrowArray::from_raw(array) };
         Ok(Arrays { schema, source: Source::One(Some(array)) })
     }
 
-    /// None, of a schema of pyarrow: to check its columns before anything is read.
+    /// No arrays, with a schema of pyarrow: to check its columns before anything is read.
     pub fn none_of(schema: &Bound<'_, PyAny>) -> PyResult<Self> {
         let capsule = schema.call_method0("__arrow_c_schema__")?;
         let schema: *mut FFI_ArrowSchema = pointer(&capsule, SCHEMA)?;
@@ -112,7 +112,7 @@ impl Arrays {
         }
     }
 
-    /// The next array; `None` at the end. The producer takes the interpreter lock if it needs it.
+    /// The next array; `None` at the end. The producer acquires the interpreter lock if it needs it.
     pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<ArrayRef>> {
         let array = match &mut self.source {
             Source::One(array) => Ok(array.take()),
@@ -129,7 +129,7 @@ impl Arrays {
     /// The schemas of the columns of a table.
     ///
     /// # Errors
-    /// `TypeError` for arrays that are no tables.
+    /// `TypeError` for arrays that are not tables.
     fn columns(&self) -> PyResult<Vec<&FFI_ArrowSchema>> {
         if self.schema.format() != "+s" {
             let format = self.schema.format();
@@ -140,12 +140,12 @@ impl Arrays {
         Ok(self.schema.children().collect())
     }
 
-    /// Which columns have the keys and the values: by name, or of two columns the first, the second, or the other one.
-    /// None of more is left out unless both are named.
+    /// The indexes of the columns with the keys and the values. A column that is not named is the first, the second, or
+    /// the remaining one of two; with more columns both must be named, so that none is silently ignored.
     ///
     /// # Errors
-    /// `ValueError` for names that are not there or twice, and for columns that nobody named; `TypeError` for an
-    /// extension type that is not known.
+    /// `ValueError` for a name that no column or several columns have, and for columns that are not named; `TypeError`
+    /// for an unknown extension type.
     pub fn pair_numbers(&self, key: Option<&str>, value: Option<&str>) -> PyResult<(usize, usize)> {
         let columns = self.columns()?;
         let names: Vec<&str> = columns.iter().map(|column| column.name().unwrap_or_default()).collect();
@@ -183,7 +183,7 @@ impl Arrays {
 /// Extension types whose bytes are the value.
 const KNOWN_EXTENSIONS: [&str; 2] = ["arrow.uuid", "arrow.json"];
 
-/// Refuses extension types whose storage may be anything: addresses in memory, of a Polars `Object`.
+/// Refuses other extension types, whose storage may be anything, such as the memory addresses of a Polars `Object`.
 fn check_extension(schema: &FFI_ArrowSchema, name: &str) -> PyResult<()> {
     let metadata = schema.metadata().map_err(|error| wrong_type(format!("the Arrow schema: {error}")))?;
     if let Some(extension) = metadata.get("ARROW:extension:name")
@@ -217,7 +217,7 @@ fn next_array(stream: &mut FFI_ArrowArrayStream) -> Result<Option<FFI_ArrowArray
     }
 }
 
-/// The fields of the C data interface that Arrow's type keeps to itself.
+/// The fields of the C data interface that are private in Arrow's type.
 #[repr(C)]
 struct RawArray {
     length: i64,
@@ -234,7 +234,7 @@ struct RawArray {
 
 const _: () = assert!(size_of::<RawArray>() == size_of::<FFI_ArrowArray>(), "both are the struct of the C interface");
 
-/// Says of columns of nulls that they have no buffers, as the interface wants. Polars says that they have one.
+/// Sets the number of buffers of null columns to 0, as the interface requires. Polars reports one.
 fn drop_null_buffers(array: &mut FFI_ArrowArray, schema: &FFI_ArrowSchema) {
     let count = array.num_children();
     let raw: *mut RawArray = std::ptr::from_mut(array).cast();
@@ -243,14 +243,14 @@ fn drop_null_buffers(array: &mut FFI_ArrowArray, schema: &FFI_ArrowSchema) {
         unsafe { (*raw).n_buffers = 0 };
     }
     for (index, _) in schema.children().take(count).enumerate().filter(|(_, child)| child.format() == "n") {
-        // SAFETY: the array has `count` children, as its producer promises, and `index` is below.
+        // SAFETY: the producer promises that the array has `count` children, and `index` is smaller.
         let child = unsafe { *(*raw).children.add(index) };
         // SAFETY: as above; a child is an array.
         unsafe { (*child).n_buffers = 0 };
     }
 }
 
-/// The arrays of `object` that is a column: of one, or of a stream of arrays.
+/// Imports `object`, a column, as one array or several.
 ///
 /// # Errors
 /// Those of its `__arrow_c_array__` or `__arrow_c_stream__`; `TypeError` for a type without bytes.
@@ -266,7 +266,7 @@ pub fn import_columns(object: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
     Ok(columns)
 }
 
-/// A column of the keys that `keys` iterates over; `None` is null.
+/// A column with the keys that `keys` iterates over; `None` becomes null.
 pub fn column_of_items(keys: &Bound<'_, PyAny>) -> PyResult<Column> {
     let mut column = LargeBinaryBuilder::new();
     for key in keys.try_iter()? {
@@ -279,10 +279,10 @@ pub fn column_of_items(keys: &Bound<'_, PyAny>) -> PyResult<Column> {
     Ok(Column::LargeBinary(column.finish()))
 }
 
-/// The columns of keys and values of a batch of a table.
+/// The columns with the keys and the values of a batch of a table.
 ///
 /// # Errors
-/// `TypeError` for columns whose types have no bytes; their names are `names`.
+/// `TypeError` for columns whose types have no bytes, with their names from `names`.
 pub fn pair_columns(batch: &ArrayRef, numbers: (usize, usize), names: &[String]) -> PyResult<(Column, Column)> {
     let rows = batch.as_struct();
     let column = |number: usize| {
@@ -309,17 +309,17 @@ pub enum Column {
     Text(StringArray),
     LargeText(LargeStringArray),
     TextView(StringViewArray),
-    /// Numbers of the rows of another column; `None` for null.
+    /// Row numbers of another column; `None` for null.
     Dictionary {
         rows: Vec<Option<usize>>,
         values: Box<Column>,
     },
-    /// A column of a table some of whose rows are null.
+    /// A column of a table of which some rows are null.
     Masked {
         nulls: NullBuffer,
         column: Box<Column>,
     },
-    /// As many nulls.
+    /// This many nulls.
     Null(usize),
 }
 
@@ -390,7 +390,7 @@ impl Column {
 /// An array as the two capsules of the interface.
 pub fn export_array<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyTuple>> {
     let (array, schema) = to_ffi(&array.to_data()).map_err(invalid)?;
-    // Both structures release what they own when they are dropped, unless a consumer has moved it out.
+    // Both structures release their contents when dropped, unless a consumer has moved them out.
     let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
     let array = PyCapsule::new_with_value(py, array, ARRAY)?;
     PyTuple::new(py, [schema, array])
@@ -402,11 +402,11 @@ fn export_stream(py: Python<'_>, batches: impl RecordBatchReader + Send + 'stati
     Ok(PyCapsule::new_with_value(py, stream, STREAM)?.into_any())
 }
 
-/// Pairs of a batch that is handed over, and bytes of it, unless one pair has more.
+/// The most pairs of an exported batch, and its most bytes, unless a single pair has more.
 const BATCH_PAIRS: usize = 1 << 16;
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Reads the pairs that come next: `false` at the end.
+/// Reads the next pairs; `false` at the end.
 type Fill = Box<dyn FnMut(&mut Columns) -> Result<bool, ArrowError> + Send>;
 
 /// The pairs of a table or a dictionary as record batches.
@@ -475,7 +475,7 @@ fn arrow_error(error: splitpoint::Error) -> ArrowError {
     ArrowError::ExternalError(Box::new(error))
 }
 
-/// The pairs of a table in hash order, as a stream that reads them as they are asked for.
+/// The pairs of a table in hash order, as a stream that reads them on demand.
 pub fn export_table(py: Python<'_>, handle: Arc<Handle<Table>>) -> PyResult<Bound<'_, PyAny>> {
     let (mut pairs, mut cursor) = (Pairs::default(), Some(0));
     export_stream(
@@ -491,7 +491,7 @@ pub fn export_table(py: Python<'_>, handle: Arc<Handle<Table>>) -> PyResult<Boun
     )
 }
 
-/// The pairs of a dictionary in hash order, as a stream that reads them as they are asked for.
+/// The pairs of a dictionary in hash order, as a stream that reads them on demand.
 pub fn export_dictionary(py: Python<'_>, dictionary: Arc<Dictionary>) -> PyResult<Bound<'_, PyAny>> {
     let mut walk = crate::walk::Walk::within(dictionary, 0..=u64::MAX);
     export_stream(
@@ -507,10 +507,10 @@ pub fn export_dictionary(py: Python<'_>, dictionary: Arc<Dictionary>) -> PyResul
     )
 }
 
-/// One of `parts` equal parts of hash order, of a dictionary in one file: its pairs as a stream that reads them as they
-/// are asked for.
+/// The pairs of one of `parts` equal parts of hash order of a dictionary in one file, as a stream that reads them on
+/// demand.
 pub fn export_part(py: Python<'_>, dictionary: Arc<Dictionary>, part: u64, parts: u64) -> PyResult<Bound<'_, PyAny>> {
-    /// Cursors of a scan of one file are this many first bits of a position.
+    /// The cursor of a scan of one file is this many of the highest bits of a position.
     const CURSOR_BITS: u32 = 49;
     let bound = |part: u64| ((u128::from(part) << CURSOR_BITS) / u128::from(parts)) as u64; // at most 2^49
     let (end, mut cursor) = (bound(part + 1), bound(part));
@@ -524,7 +524,7 @@ pub fn export_part(py: Python<'_>, dictionary: Arc<Dictionary>, part: u64, parts
                     columns.push((key, value));
                 }
             };
-            // Behind the last pair the cursor is 0 again.
+            // After the last pair the cursor is 0 again.
             cursor = dictionary.scan(cursor, BATCH_PAIRS, take).map_err(arrow_error)?;
             Ok(cursor != 0 && cursor < end)
         })),

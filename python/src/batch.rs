@@ -1,4 +1,4 @@
-//! Batches: changes collected in Python and made as one.
+//! Batches: changes collected in Python and made atomically.
 
 use crate::bytes::Bytes;
 use crate::error::{OrRaise, invalid, refuse_pickle};
@@ -14,11 +14,11 @@ enum Change {
     Remove(Vec<u8>),
 }
 
-/// Changes of a table that are made as one, begun by `Table.batch`.
+/// Changes of a table that are made atomically; created by `Table.batch`.
 #[pyclass(name = "Batch", frozen, module = "splitpoint._splitpoint")]
 pub struct BatchCore {
     table: Py<TableCore>,
-    /// `None` once it was committed or discarded.
+    /// `None` after it was committed or discarded.
     changes: Mutex<Option<Vec<Change>>>,
 }
 
@@ -106,7 +106,7 @@ impl BatchCore {
         self.changes.lock().as_ref().map_or(0, Vec::len)
     }
 
-    /// Makes the changes, in order, as one: for other threads, after an error, and after a crash.
+    /// Makes the changes in order and atomically: all or none, also for other threads and after an error or a crash.
     ///
     /// The end of a `with` block does the same.
     ///
@@ -133,7 +133,7 @@ impl BatchCore {
         committed?.or_raise(py)
     }
 
-    /// Forgets the changes. The end of a `with` block does the same where it ends with an exception.
+    /// Discards the changes. A `with` block that ends with an exception does the same.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()

@@ -1,4 +1,4 @@
-//! Building and updating dictionaries from Python's sources.
+//! Building and updating dictionaries from Python data.
 
 use crate::error::OrRaise;
 use crate::long::{Watch, run_long};
@@ -9,15 +9,15 @@ use splitpoint::{Dictionary, DictionaryBuilder};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// `builder`, watched: the work ends early when the watch says so.
+/// Makes `builder` stop early when the watch says so.
 ///
-/// The builder keeps its function for its own lifetime, so the watch is shared by a count.
+/// The builder keeps its callback for its own lifetime, so the watch is reference-counted.
 pub fn watched(builder: &DictionaryBuilder, watch: &Arc<Watch>) -> DictionaryBuilder {
     let watch = Arc::clone(watch);
     builder.clone().progress(move |progress| watch.report(progress.pairs, progress.pairs_total))
 }
 
-/// Builds a dictionary at `path`; gives the number of its pairs.
+/// Builds a dictionary at `path`; returns the number of its pairs.
 #[pyfunction]
 #[pyo3(signature = (source, path, key_column, value_column, options, progress, /))]
 pub fn build_dictionary(
@@ -38,8 +38,8 @@ pub fn build_dictionary(
     run_long(py, "write", progress, &watch, || build.finish())
 }
 
-/// Merges changes with the dictionary at `old` into `new`; gives the number of its pairs. A value of `None` removes its
-/// key.
+/// Merges changes with the dictionary at `old` into `new`; returns the number of its pairs. A value of `None` removes
+/// the key.
 pub fn update_dictionary(
     changes: &Bound<'_, PyAny>,
     (old, new): (&Path, &Path),

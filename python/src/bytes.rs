@@ -1,6 +1,6 @@
-//! Keys and values as Python gives them: bytes, str, bytearray or memoryview.
+//! Keys and values as Python passes them: bytes, str, bytearray or memoryview.
 //!
-//! `str` encodes as UTF-8, as in `dbm`. Other buffers would need an interface that CPython 3.9's stable ABI lacks.
+//! `str` is encoded as UTF-8, as in `dbm`. Other buffers would need an interface that CPython 3.9's stable ABI lacks.
 
 use crate::error::{not_encodable, wrong_type};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use std::borrow::Cow;
 use std::ops::Deref;
 
-/// The bytes of a key or value, borrowed where the object is `bytes`.
+/// The bytes of a key or value, borrowed if the object is `bytes`.
 pub struct Bytes<'a>(Cow<'a, [u8]>);
 
 impl Deref for Bytes<'_> {

@@ -1,4 +1,4 @@
-//! What is left of a table: pairs of a damaged file, and its restoration from a backup.
+//! Damaged tables: salvages pairs from a damaged file, and restores a file from a backup.
 
 use crate::handle::InUse;
 use crate::long::{Watch, run_long};
@@ -8,12 +8,12 @@ use pyo3::types::PyDict;
 use splitpoint::{Backup, Salvaged, Table};
 use std::path::PathBuf;
 
-/// Pairs stored at once.
+/// The most pairs stored together.
 const PAIRS: usize = 256;
-/// Bytes stored at once, unless one pair has more.
+/// The most bytes stored together, unless a single pair has more.
 const BYTES: usize = 1 << 20;
 
-/// What was read and is not stored yet.
+/// Pairs that were read and are not stored yet.
 #[derive(Default)]
 struct Batch {
     pairs: Vec<(Vec<u8>, Vec<u8>)>,
@@ -33,7 +33,7 @@ impl Batch {
     }
 }
 
-/// Stores what can be read of the file at `path` in `table`; gives the figures and the faults.
+/// Stores the pairs that can be read from the file at `path` in `table`; returns the figures and the faults.
 pub fn salvage_into<'py>(
     py: Python<'py>,
     path: PathBuf,
@@ -71,7 +71,7 @@ pub fn salvage_into<'py>(
     salvage_dict(py, &report, faults)
 }
 
-/// Replaces the table at `path` by a backup, which is checked first.
+/// Replaces the table at `path` with a backup, which is checked first.
 #[pyfunction]
 #[pyo3(signature = (backup, path, overwrite, progress, /))]
 pub fn restore_table(

@@ -1,6 +1,6 @@
-//! `Dictionary`: the calls of an open dictionary.
+//! `Dictionary`: the operations on an open dictionary.
 //!
-//! A lookup may wait for the disk, so it gives up the interpreter lock.
+//! A lookup may wait for the disk, so it releases the interpreter lock.
 
 use crate::arrow::{column_of_items, export_dictionary, export_part, import_columns};
 use crate::build::update_dictionary;
@@ -44,7 +44,7 @@ impl DictionaryCore {
         Ok(value.map(|value| PyBytes::new(py, &value)))
     }
 
-    /// What is open, which stays open for the caller.
+    /// The open dictionary; it stays open while the caller has it.
     pub fn shared(&self, py: Python<'_>) -> PyResult<Arc<Dictionary>> {
         Ok(Arc::clone(&*self.dictionary(py)?))
     }
@@ -60,7 +60,7 @@ impl DictionaryCore {
     }
 }
 
-/// Stores the pairs of `dictionary` in `table` until the watch says stop; gives their number.
+/// Stores the pairs of `dictionary` in `table` until the watch says stop; returns their number.
 pub fn thaw(dictionary: &Arc<Dictionary>, table: &Table, watch: &Watch) -> splitpoint::Result<u64> {
     let (mut walk, mut pairs, mut count) = (Walk::within(Arc::clone(dictionary), 0..=u64::MAX), Pairs::default(), 0);
     loop {
@@ -141,7 +141,7 @@ impl DictionaryCore {
         get_list(&self.handle, keys, default, lookup)
     }
 
-    /// For an Arrow array, or one in chunks.
+    /// `get_many` for an Arrow array or chunked array.
     #[pyo3(signature = (keys, /))]
     fn _get_column<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = keys.py();
@@ -150,7 +150,7 @@ impl DictionaryCore {
         get_columns(py, &self.handle, &keys, lookup)?.into_python(py)
     }
 
-    /// For keys of `width` bytes, one behind another, where `nulls` has a byte for each that is not 0 for null.
+    /// `get_many` for concatenated keys of `width` bytes each; a non-zero byte in `nulls` marks a null key.
     #[pyo3(signature = (keys, width, padded, nulls, /))]
     fn _get_fixed<'py>(
         &self,
@@ -165,7 +165,7 @@ impl DictionaryCore {
         get_fixed(py, &self.handle, &keys, lookup)?.into_python(py)
     }
 
-    /// For an iterable of keys and `None`, as for an Arrow array.
+    /// `get_many` for an iterable of keys and `None`, with the result for an Arrow array.
     #[pyo3(signature = (keys, /))]
     fn _get_items<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = keys.py();
@@ -181,7 +181,7 @@ impl DictionaryCore {
         self.walk(py, Give::Pairs)
     }
 
-    /// Merges changes into a dictionary at `path`; gives the number of its pairs.
+    /// Merges changes into a dictionary at `path`; returns the number of its pairs.
     #[pyo3(signature = (changes, path, key_column, value_column, options, progress, /))]
     fn _update(
         &self,
@@ -206,7 +206,7 @@ impl DictionaryCore {
         update_dictionary(changes, (own, &path), (key_column, value_column), &builder, progress)
     }
 
-    /// Closes its files, once iterators over it are done. A second call does nothing.
+    /// Closes the dictionary; its files are closed once all iterators over it are done. A second call does nothing.
     ///
     /// >>> import splitpoint, tempfile, os
     /// >>> directory = tempfile.TemporaryDirectory()
@@ -224,7 +224,7 @@ impl DictionaryCore {
             .or_raise(py)
     }
 
-    /// Opens what is at its path now; returns whether that is something new. Iterators keep what they began with.
+    /// Switches to the version that is at its path now; returns whether that is new. Iterators keep their old version.
     ///
     /// >>> import splitpoint, tempfile, os
     /// >>> directory = tempfile.TemporaryDirectory()
@@ -254,7 +254,7 @@ impl DictionaryCore {
         run_long(py, "verify", progress, watch, move || dictionary.verify_with(threads, report)).map(fault_list)
     }
 
-    /// Where in hash order `key` lies, present or not: a number below 2**64.
+    /// The position of `key` in hash order, present or not: a number below 2**64.
     ///
     /// >>> import splitpoint, tempfile, os
     /// >>> directory = tempfile.TemporaryDirectory()
@@ -274,7 +274,7 @@ impl DictionaryCore {
         self.walk_within(py, Give::Pairs, first..=last)
     }
 
-    /// The differences to `newer` among those positions.
+    /// The differences to `newer` at positions from `first` to `last`, both included.
     #[pyo3(signature = (newer, first, last, progress, /))]
     fn _diff(
         &self,
@@ -289,7 +289,7 @@ impl DictionaryCore {
         DictionaryDiff::new(py, (&old, &newer), first..=last, progress)
     }
 
-    /// The pairs of one of `parts` equal parts of hash order, of a dictionary in one file.
+    /// The pairs of one of `parts` equal parts of hash order; for a dictionary in one file.
     #[pyo3(signature = (part, parts, /))]
     fn _part<'py>(&self, py: Python<'py>, part: u64, parts: u64) -> PyResult<Bound<'py, PyAny>> {
         let dictionary = Arc::clone(&*self.dictionary(py)?);
@@ -309,25 +309,25 @@ impl DictionaryCore {
         stat_dict(py, &stat.or_raise(py)?)
     }
 
-    /// The path that it was opened at.
+    /// The path at which it was opened.
     #[getter]
     fn path(&self) -> Option<&PathBuf> {
         self.opened.get().map(|(path, ..)| path)
     }
 
-    /// What opens it again.
+    /// The arguments that open it again, for pickle.
     fn _arguments(&self, py: Python<'_>) -> PyResult<Opened> {
         drop(self.dictionary(py)?);
         self.opened.get().cloned().ok_or_else(|| self.handle.closed(py))
     }
 
-    /// Whether it was closed.
+    /// Whether it is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.handle.is_closed()
     }
 
-    /// How often its files were read by lookups and scans.
+    /// The number of reads of its files by lookups and scans.
     #[getter]
     fn reads(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.dictionary(py)?.reads())
@@ -344,7 +344,7 @@ impl DictionaryCore {
     }
 }
 
-/// An iterator over a dictionary's keys, values or pairs, in hash order. It has the dictionary as it was when it began.
+/// An iterator over a dictionary's keys, values or pairs in hash order, in the version that was open when it began.
 #[pyclass(frozen, module = "splitpoint._splitpoint")]
 pub struct DictionaryWalk {
     state: Turns<WalkState>,

@@ -1,4 +1,4 @@
-//! Iterators over what changed between two dictionaries.
+//! Iterators over the differences between two dictionaries.
 
 use crate::error::OrRaise;
 use crate::handle::Turns;
@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Changes read at once, and bytes of them, unless one has more.
+/// The most changes read together, and their most bytes, unless a single one has more.
 const CHANGES: usize = 256;
 const BYTES: usize = 1 << 20;
 
-/// A change on its way to Python: the key, the old value and the new one.
+/// A change to be returned to Python: the key, the old value and the new one.
 type Taken = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>);
 
 struct State {
@@ -23,7 +23,7 @@ struct State {
 }
 
 /// An iterator over the differences of two dictionaries as `(key, old_value, value)`, where `None` is absent. It keeps
-/// the files that it compares.
+/// the files that it compares open.
 #[pyclass(frozen, module = "splitpoint._splitpoint")]
 pub struct DictionaryDiff {
     state: Turns<State>,

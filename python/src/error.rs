@@ -1,4 +1,4 @@
-//! Errors of the library as Python exceptions.
+//! Converts errors of the library to Python exceptions.
 //!
 //! The classes are written in Python (`splitpoint/errors.py`), because each has two or three bases: `Error`, and the
 //! built-in that a caller expects (`OSError`, `KeyError`, `ValueError`).
@@ -28,7 +28,7 @@ pub fn exception(py: Python<'_>, error: &splitpoint::Error) -> PyErr {
     of_kind(py, error.kind().code(), error.message(), error.hint(), errno)
 }
 
-/// The exception that a closed handle raises: kind 0 is the package's own.
+/// The exception for the use of a closed handle; its kind 0 is the package's own.
 pub fn closed(py: Python<'_>, what: &str) -> PyErr {
     of_kind(py, 0, &format!("{what} is closed"), Some("Open it again."), None)
 }
@@ -61,7 +61,7 @@ pub fn out_of_range(message: impl Display) -> PyErr {
     made("out_of_range", &message.to_string(), None)
 }
 
-/// A `ValueError` for a call that would wait for its own caller, which is `within`.
+/// A `ValueError` for a call that would wait for its own caller, the operation `within`.
 pub fn in_use(message: &str, within: &str) -> PyErr {
     made("in_use", message, Some(&format!("Call it after that operation, not from {within}.")))
 }
@@ -75,13 +75,13 @@ pub fn absent(key: &Bound<'_, PyAny>) -> PyErr {
     }
 }
 
-/// The `UnicodeEncodeError` `error` as one of this package.
+/// Converts the `UnicodeEncodeError` `error` to this package's exception.
 pub fn not_encodable(py: Python<'_>, error: PyErr) -> PyErr {
     let make = || py.import("splitpoint.errors")?.getattr("not_encodable")?.call1((error.value(py),));
     make().map_or_else(|failed| failed, PyErr::from_value)
 }
 
-/// What `pickle` and `copy` get from a handle.
+/// The exception for pickling or copying a handle.
 pub fn refuse_pickle(class: &str) -> PyErr {
     wrong_type(format!(
         "cannot pickle or copy a splitpoint.{class}: it belongs to this process. Pass its path, and open that in the \

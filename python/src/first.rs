@@ -1,17 +1,17 @@
-//! Where the first pair of a table can be: a position in hash order that no pair is before.
+//! A lower bound for the first pair of a table: a position in hash order before which there is no pair.
 //!
-//! `popitem` and `next(iter(table))` ask for the first pair again and again. Without a bound each call would pass all
-//! buckets that the calls before have emptied.
+//! `popitem` and `next(iter(table))` look for the first pair again and again. Without a bound each call would walk
+//! over all buckets that the earlier calls have emptied.
 //!
-//! A scan may raise the bound to the pair that it found unless a write ended in the meantime; a write lowers it. Until
-//! the first scan, a write costs one load.
+//! A scan raises the bound to the pair that it found, unless a write ended during the scan; a write lowers it. Before
+//! the first scan, this costs a write one load.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 #[derive(Default)]
 pub struct First {
-    /// Whether a scan has begun. Stored before the scan reads: a write that loads `false` ended before that.
+    /// Whether a scan has ever begun. Set before the scan reads, so a write that loads `false` ended before that.
     is_used: AtomicBool,
     bound: Mutex<Bound>,
 }
@@ -19,23 +19,23 @@ pub struct First {
 #[derive(Clone, Copy, Default)]
 pub struct Bound {
     pub position: u64,
-    /// How many writes have ended.
+    /// The number of writes that have ended.
     writes: u64,
 }
 
 impl First {
-    /// Where a scan for the first pair begins.
+    /// Begins a scan for the first pair; returns where it starts.
     pub fn begin(&self) -> Bound {
         self.is_used.store(true, SeqCst);
         *self.bound.lock()
     }
 
-    /// Where it began, if ever.
+    /// The current bound; `None` if no scan has begun.
     pub fn begun(&self) -> Option<Bound> {
         self.is_used.load(SeqCst).then(|| *self.bound.lock())
     }
 
-    /// Notes that the scan from `begun` found the first pair at `position`.
+    /// Records that the scan from `begun` found the first pair at `position`.
     pub fn found(&self, begun: Bound, position: u64) {
         let mut bound = self.bound.lock();
         if bound.writes == begun.writes {
@@ -43,7 +43,7 @@ impl First {
         }
     }
 
-    /// Notes a write that ended, of a key at the given position, or after which pairs may be from there on.
+    /// Records the end of a write; `position` is that of its key, or the lowest at which pairs may now be.
     #[inline]
     pub fn written(&self, position: impl FnOnce() -> u64) {
         if self.is_used.load(SeqCst) {

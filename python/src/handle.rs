@@ -1,8 +1,8 @@
-//! A handle that any thread may close while others use it.
+//! Handles that any thread may close while others use them.
 //!
-//! A call holds the handle's lock for reading only while it is in the library, and never while code of Python runs: a
-//! signal handler, an iterable of keys, a callback. `close` waits for these calls without the interpreter lock, so it
-//! waits for no code that may wait for it. Readers never wait for a `close` that waits (`try_read_recursive`).
+//! A call holds the handle's read lock only while it is in the library, and never while Python code runs, such as a
+//! signal handler, an iterable of keys, or a callback. `close` releases the interpreter lock and waits for these calls,
+//! so it never waits for code that may wait for it. Readers do not wait for a pending `close` (`try_read_recursive`).
 
 use crate::error::{closed, in_use, invalid};
 use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard};
@@ -13,13 +13,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::ThreadId;
 
-/// A table or a dictionary, from its opening until it is closed.
+/// A table or a dictionary that can be opened once and closed.
 pub struct Handle<T> {
     value: RwLock<Option<T>>,
     closing: AtomicBool,
-    /// Threads in an operation that runs code of Python.
+    /// Threads in an operation that runs Python code.
     busy: Mutex<Vec<ThreadId>>,
-    /// For messages; set when it is opened.
+    /// The name for messages; set when it is opened.
     name: OnceLock<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct Handle<T> {
 pub type InUse<'h, T> = MappedRwLockReadGuard<'h, T>;
 
 impl<T> Default for Handle<T> {
-    /// One that is not open yet.
+    /// A handle that is not open yet.
     fn default() -> Self {
         Handle {
             value: RwLock::new(None),
@@ -39,10 +39,10 @@ impl<T> Default for Handle<T> {
 }
 
 impl<T: Send + Sync> Handle<T> {
-    /// Opens it with `open`, once.
+    /// Opens the handle with `open`; possible only once.
     ///
     /// # Errors
-    /// `ValueError` for a second time; those of `open`.
+    /// `ValueError` if it was opened before; those of `open`.
     pub fn open(&self, name: String, open: impl FnOnce() -> PyResult<T>) -> PyResult<()> {
         if self.is_opened() {
             return Err(invalid(format!("{} is open: __init__ opens it once", self.name())));
@@ -61,10 +61,10 @@ impl<T: Send + Sync> Handle<T> {
         self.name.get().is_some()
     }
 
-    /// Does `work` with what is open and without the interpreter lock.
+    /// Calls `work` with the open object, without the interpreter lock.
     ///
     /// # Errors
-    /// `ValueError` once it was closed.
+    /// `ValueError` if it is closed.
     #[inline]
     pub fn detached<R: Send>(&self, py: Python<'_>, work: impl FnOnce(&T) -> R + Send) -> PyResult<R> {
         let value = self.get(py)?;
@@ -72,10 +72,10 @@ impl<T: Send + Sync> Handle<T> {
         Ok(py.detach(|| work(value)))
     }
 
-    /// What is open. It must be dropped before code of Python runs: before an exception or a container is made.
+    /// The open object. It must be dropped before Python code runs, so before an exception or a container is created.
     ///
     /// # Errors
-    /// `ValueError` once it was closed.
+    /// `ValueError` if it is closed.
     #[inline]
     pub fn get(&self, py: Python<'_>) -> PyResult<InUse<'_, T>> {
         if let Some(value) = self.value.try_read_recursive().and_then(opened)
@@ -86,17 +86,17 @@ impl<T: Send + Sync> Handle<T> {
         py.detach(|| self.wait()).ok_or_else(|| self.closed(py))
     }
 
-    /// What is open, for a thread without the interpreter lock.
+    /// The open object, for a thread without the interpreter lock.
     pub fn wait(&self) -> Option<InUse<'_, T>> {
         if self.closing.load(Relaxed) { None } else { opened(self.value.read_recursive()) }
     }
 
-    /// The exception that it is not open.
+    /// The exception for a handle that is not open.
     pub fn closed(&self, py: Python<'_>) -> PyErr {
         if self.is_opened() { closed(py, self.name()) } else { closed(py, "a handle whose __init__ did not run") }
     }
 
-    /// The path, or what stands for it.
+    /// The path, or a description if there is none.
     pub fn name(&self) -> &str {
         self.name.get().map_or("", String::as_str)
     }
@@ -105,13 +105,13 @@ impl<T: Send + Sync> Handle<T> {
         self.closing.load(Relaxed) || !self.is_opened()
     }
 
-    /// Puts `value` in the place of what is open.
+    /// Replaces the open object by `value`.
     pub fn replace(&self, value: T) {
         let old = self.value.write().as_mut().map(|open| std::mem::replace(open, value));
         drop(old);
     }
 
-    /// Refuses the call `name` from inside of an operation of this thread, whose end it would wait for.
+    /// Refuses the call `name` inside an operation of this thread, because it would wait for that operation.
     ///
     /// # Errors
     /// `ValueError`.
@@ -123,10 +123,10 @@ impl<T: Send + Sync> Handle<T> {
         Err(in_use(&what, "a progress callback, an iterable or a signal handler"))
     }
 
-    /// Closes it with `close`, once other threads are done with it. A second close does nothing.
+    /// Waits until other threads are done, then closes it with `close`. A second call does nothing.
     ///
     /// # Errors
-    /// `ValueError` from inside of one of its own operations.
+    /// `ValueError` inside one of its own operations.
     pub fn close<E: Send>(
         &self,
         py: Python<'_>,
@@ -145,14 +145,14 @@ impl<T: Send + Sync> Handle<T> {
         }))
     }
 
-    /// Marks the thread as busy with it until the guard is dropped.
+    /// Marks this thread as busy with the handle until the guard is dropped.
     pub fn busy(&self) -> Busy<'_> {
         self.busy.lock().push(std::thread::current().id());
         Busy(&self.busy)
     }
 }
 
-/// `sys.is_finalizing`, taken when the module is imported: later, `sys` may be gone.
+/// `sys.is_finalizing`, stored when the module is imported, since `sys` may be gone later.
 static IS_FINALIZING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 pub fn remember_is_finalizing(py: Python<'_>) -> PyResult<()> {
@@ -161,10 +161,10 @@ pub fn remember_is_finalizing(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Does `work`, which ends the use of a handle, without the interpreter lock.
+/// Calls `work`, which ends the use of a handle, without the interpreter lock.
 ///
-/// While the process ends, it keeps the lock: CPython before 3.12 ends a thread of a subinterpreter that takes it
-/// again.
+/// While the process is ending it keeps the lock, because CPython before 3.12 ends a thread of a subinterpreter that
+/// acquires it again.
 pub fn detach<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     let is_finalizing = IS_FINALIZING.get(py).and_then(|function| function.bind(py).call0().ok());
     match is_finalizing.is_some_and(|answer| answer.is_truthy().unwrap_or(false)) {
@@ -177,7 +177,7 @@ fn opened<T>(guard: RwLockReadGuard<'_, Option<T>>) -> Option<InUse<'_, T>> {
     RwLockReadGuard::try_map(guard, Option::as_ref).ok()
 }
 
-/// An operation of a thread that runs code of Python.
+/// An operation of a thread that runs Python code.
 pub struct Busy<'h>(&'h Mutex<Vec<ThreadId>>);
 
 impl Drop for Busy<'_> {
@@ -190,10 +190,10 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The state of an iterator, which threads use in turn.
+/// The state of an iterator, which one thread uses at a time.
 pub struct Turns<T> {
     state: Mutex<T>,
-    /// The thread whose turn it is.
+    /// The thread that is using it.
     owner: Mutex<Option<ThreadId>>,
 }
 
@@ -205,7 +205,7 @@ impl<T: Send> Turns<T> {
     /// Waits for the state.
     ///
     /// # Errors
-    /// `ValueError` where this thread has it: in a callback or a signal handler.
+    /// `ValueError` if this thread is already using it, as in a callback or a signal handler.
     pub fn take(&self, py: Python<'_>) -> PyResult<Turn<'_, T>> {
         let own = std::thread::current().id();
         let state = match self.state.try_lock() {
@@ -213,7 +213,7 @@ impl<T: Send> Turns<T> {
             None if *self.owner.lock() == Some(own) => {
                 return Err(in_use("this iterator is at work already", "a callback or a signal handler"));
             }
-            // The thread that has it may wait for the interpreter lock.
+            // Release the interpreter lock: the thread that uses the state may be waiting for it.
             None => py.detach(|| self.state.lock()),
         };
         *self.owner.lock() = Some(own);

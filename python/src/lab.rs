@@ -1,4 +1,4 @@
-//! The lab's studies for Python: keys in, dictionaries of figures out, which `splitpoint/lab.py` makes dataclasses of.
+//! The lab's studies for Python. They return dictionaries of figures, which `splitpoint/lab.py` makes dataclasses of.
 
 use crate::arrow::import_columns;
 use crate::bytes::Bytes;
@@ -15,10 +15,10 @@ use splitpoint_lab::study::{Buckets, Cost, Duplicates, FunctionReport, Level, Re
 use splitpoint_lab::tune::{self, Sample, Settings};
 use std::time::Duration;
 
-/// Keys between two looks for Ctrl-C.
+/// The number of keys between two checks for Ctrl-C.
 const KEYS_BETWEEN_LOOKS: usize = 1 << 14;
 
-/// A dictionary with these items.
+/// Makes a Python dictionary with these items.
 macro_rules! dict {
     ($py:expr; $($name:ident: $value:expr),* $(,)?) => {{
         let dict = PyDict::new($py);
@@ -148,7 +148,7 @@ fn level_dict<'py>(py: Python<'py>, level: &Level) -> PyResult<Bound<'py, PyDict
         degrees: level.degrees, p_value: level.p_value, layouts: layouts))
 }
 
-/// Inserts keys into models of access methods and measures them on the way.
+/// Inserts keys into models of access methods and measures the models as they grow.
 #[pyfunction]
 #[pyo3(signature = (keys, names, value_bytes, page_bytes, nelem, fill_factor, function, points, /))]
 #[expect(clippy::too_many_arguments, reason = "the options of the models; the Python function has names for them")]
@@ -217,7 +217,7 @@ fn scheme_study<'py>(py: Python<'py>, study: &schemes::Study) -> PyResult<Bound<
         refusals: refusals, given_up_at: study.given_up.map(|given_up| given_up.keys)))
 }
 
-/// Measures which settings suit pairs.
+/// Measures which settings suit the given pairs.
 #[pyfunction]
 #[pyo3(signature = (pairs, key_column, value_column, seconds, sample_bytes, directory, /))]
 pub fn lab_tune<'py>(

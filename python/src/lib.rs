@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! table.rs  batch.rs  scan.rs  first.rs   a table      dictionary.rs  build.rs  walk.rs  diff.rs   a dictionary
-//! damaged.rs                         what is left of a table
+//! damaged.rs                         damaged tables
 //! many.rs  values.rs                 many keys         sources.rs  arrow.rs               where pairs come from
-//! shards.rs                          what several processes write together
-//! handle.rs  long.rs  error.rs  bytes.rs  options.rs  report.rs                           what all of them need
+//! shards.rs                          dictionaries written by several processes
+//! handle.rs  long.rs  error.rs  bytes.rs  options.rs  report.rs                           shared by all of them
 //! ```
 //!
-//! What users import is the pure-Python package beside it, `splitpoint/`, which adds what mappings have, documents
-//! every function, and defines the exceptions. Its stub is `splitpoint/_splitpoint.pyi`.
+//! Users import the pure-Python package `splitpoint/`, which adds the methods of mappings, documents every function,
+//! and defines the exceptions. The stub of this module is `splitpoint/_splitpoint.pyi`.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 

@@ -1,7 +1,7 @@
-//! Long operations: on a thread of their own, while the calling thread watches for Ctrl-C and reports progress.
+//! Long operations: they run on a thread of their own while the calling thread checks for Ctrl-C and reports progress.
 //!
-//! The working thread never needs the interpreter lock, so a callback may use the same table, and no thread of Python
-//! waits for the work.
+//! The working thread never needs the interpreter lock, so a callback may use the same table, and no other Python
+//! thread is blocked by the work.
 
 use crate::error::OrRaise;
 use pyo3::prelude::*;
@@ -11,10 +11,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a Ctrl-C and a report of progress may wait.
+/// How often the calling thread checks for Ctrl-C and reports progress.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the two threads share.
+/// The state that the two threads share.
 #[derive(Default)]
 pub struct Watch {
     done: AtomicU64,
@@ -23,24 +23,24 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Notes how far the work has come; breaks once it is to end.
+    /// Records the progress of the work; breaks if the work must end.
     pub fn report(&self, done: u64, total: u64) -> ControlFlow<()> {
         self.done.store(done, Relaxed);
         self.total.store(total, Relaxed);
         self.proceed()
     }
 
-    /// Breaks once the work is to end.
+    /// Breaks if the work must end.
     pub fn proceed(&self) -> ControlFlow<()> {
         if self.stop.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
-/// Does `work`, which reports to `watch`, and calls `progress` with its figures, if it is not `None`:
-/// `progress(phase, done, total)`.
+/// Runs `work`, which reports to `watch`. If `progress` is not `None`, calls `progress(phase, done, total)` with the
+/// reported figures.
 ///
 /// # Errors
-/// Those of the work; `KeyboardInterrupt`, and what the callback raises, once the work has stopped.
+/// Those of the work; and, once the work has stopped, `KeyboardInterrupt` or the exception of the callback.
 pub fn run_long<T: Send>(
     py: Python<'_>,
     phase: &str,
@@ -56,7 +56,7 @@ pub fn run_long<T: Send>(
 /// [`run_long`] for work with errors of another kind.
 ///
 /// # Errors
-/// `KeyboardInterrupt`, and what the callback raises, once the work has stopped.
+/// Once the work has stopped, `KeyboardInterrupt` or the exception of the callback.
 pub fn run_watched<R: Send>(
     py: Python<'_>,
     phase: &str,
@@ -69,14 +69,14 @@ pub fn run_watched<R: Send>(
     let (result, interrupted) = py.detach(|| {
         std::thread::scope(|scope| {
             let (ended, end) = channel::<()>();
-            // A thread that is not started drops its closure and what that has.
+            // If the thread cannot be started, its closure and everything in it is dropped.
             let work = &work;
             let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it is done once");
             let worker = std::thread::Builder::new().name("splitpoint".into()).spawn_scoped(scope, move || {
                 let _ended = ended; // dropped at the end, also by a panic
                 take()()
             });
-            // Then progress and Ctrl-C wait for the end.
+            // Without a thread the work runs here, and progress and Ctrl-C are handled at its end.
             let Ok(worker) = worker else { return (take()(), None) };
             let mut interrupted = None;
             while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK_EVERY) {

@@ -1,8 +1,8 @@
 //! Lookups of many keys at a time: from a list to a list, from an array to an array.
 //!
-//! Keys of a list are copied, some thousand at a time, to one buffer, looked up without the interpreter lock, and found
-//! values go to another; only then objects of Python are made. So no other thread can change or free what is in use.
-//! Keys of an array are looked up where they are.
+//! Keys of a list are copied to a buffer, about two thousand at a time, and looked up without the interpreter lock; the
+//! values go to another buffer. Python objects are created only afterwards, so no other thread can change or free data
+//! in use. Keys of an array are looked up in place.
 
 use crate::arrow::Column;
 use crate::bytes::Bytes;
@@ -12,14 +12,14 @@ use crate::values::Values;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-/// Keys looked up at once: enough that giving up the interpreter lock costs nothing, and values stay in the cache.
+/// Keys looked up together: enough that releasing the interpreter lock costs little; values still fit in the cache.
 const KEYS: usize = 2048;
-/// Bytes of keys looked up at once, unless one key has more.
+/// The most bytes of keys looked up together, unless a single key has more.
 const BYTES: usize = 1 << 20;
-/// Keys of an array between two looks for Ctrl-C.
+/// The number of keys of an array between two checks for Ctrl-C.
 const KEYS_BETWEEN_LOOKS: usize = 1 << 16;
 
-/// What was found for some keys: values one behind another.
+/// The values found for some keys, concatenated.
 pub struct Found {
     pub bytes: Vec<u8>,
     /// Where each value begins, and where the last one ends.
@@ -55,7 +55,7 @@ impl Found {
     }
 }
 
-/// Looks up `keys`, which are all of them or the next ones, and pushes what it finds.
+/// Looks up `keys`, which may be some of many, and pushes the results.
 pub trait Lookup<T>: Fn(&T, &[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync {}
 impl<T, F: Fn(&T, &[&[u8]], &mut Found) -> splitpoint::Result<()> + Send + Sync> Lookup<T> for F {}
 
@@ -114,13 +114,13 @@ pub fn get_columns<T: Send + Sync>(
     Ok(Values::new(found))
 }
 
-/// Keys of `width` bytes each, one behind another.
+/// Concatenated keys of `width` bytes each.
 pub struct Fixed<'k> {
     pub bytes: &'k [u8],
     pub width: usize,
-    /// Zeros at the end are no part of a key.
+    /// Whether zeros at the end are padding and not part of a key.
     pub is_padded: bool,
-    /// Not zero for a key that is null.
+    /// One byte for each key; non-zero if the key is null.
     pub nulls: Option<&'k [u8]>,
 }
 

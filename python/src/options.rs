@@ -21,7 +21,7 @@ pub fn hash_kind(name: &str) -> PyResult<HashKind> {
     one_of("hash", name, &known)
 }
 
-/// The option `name` of the dictionary that Python passes, where `None` is one that was left out.
+/// The option `name` from the dictionary that Python passes; `None` means that it was left out.
 fn option<'py, T: FromPyObjectOwned<'py>>(
     given: &Bound<'py, PyAny>,
     name: &str,
@@ -41,14 +41,14 @@ fn option<'py, T: FromPyObjectOwned<'py>>(
     })
 }
 
-/// The value as Python shows it, cut.
+/// The value as Python shows it, shortened.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     const CHARACTERS: usize = 64;
     let text = value.repr().map_or_else(|_| "of this type".to_owned(), |text| text.to_string());
     text.chars().take(CHARACTERS).collect()
 }
 
-/// What an option of a type may be.
+/// Describes the valid values of an option of this type.
 trait Expected {
     const EXPECTED: &'static str;
 }
@@ -70,7 +70,7 @@ expected!(
     std::path::PathBuf: "a path",
 );
 
-/// A struct of options, read one by one so that an error names the option.
+/// Defines a struct of options that are read one by one, so that an error names the option.
 macro_rules! options {
     ($(#[$about:meta])* pub struct $name:ident { $($option:ident: Option<$kind:ty>,)* }) => {
         $(#[$about])*
@@ -104,7 +104,7 @@ pub struct Options {
 }
 }
 
-/// Sets what is given.
+/// Calls `set` with the value, if there is one.
 fn with<B, V>(builder: B, value: Option<V>, set: impl FnOnce(B, V) -> B) -> B {
     match value {
         Some(value) => set(builder, value),
@@ -180,7 +180,7 @@ impl BuildOptions {
         Ok(with(builder, self.shards, DictionaryBuilder::shards))
     }
 
-    /// Whether a filter was chosen, or none.
+    /// Whether the filter option was given, even as no filter.
     pub fn has_filter(&self) -> bool {
         self.filter.is_some()
     }
@@ -234,7 +234,7 @@ impl BuildOptions {
     }
 }
 
-/// Options that were given and do not yet belong to the index.
+/// Index options that were given and are not used yet by the chosen index.
 struct Given<'a> {
     name: &'a str,
     rest: Vec<&'static str>,

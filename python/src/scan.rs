@@ -1,7 +1,7 @@
 //! Iterators over a table, in hash order.
 //!
-//! They read a few hundred pairs at a time and hold nothing of the table in between, so it may be changed and closed
-//! while they live.
+//! They read a few hundred pairs at a time and hold no lock in between, so the table may be changed and closed while an
+//! iterator exists.
 
 use crate::handle::Turns;
 use crate::table::TableCore;
@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use splitpoint::Table;
 
-/// Pairs read at once: more only of one hash.
+/// Pairs read together; more only if they have the same hash.
 pub const PAIRS: usize = 256;
-/// Bytes of pairs read at once, unless one pair has more.
+/// The most bytes of pairs read together, unless a single pair has more.
 const BYTES: usize = 1 << 20;
 
-/// What an iterator gives of each pair.
+/// The part of each pair that an iterator returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Give {
     Keys,
@@ -33,11 +33,11 @@ impl Give {
     }
 }
 
-/// Pairs that were read, one behind another, and where a scan after each goes on.
+/// Pairs that were read, concatenated, and the cursor after each.
 #[derive(Default)]
 pub struct Pairs {
     bytes: Vec<u8>,
-    /// The ends of a key and its value in `bytes`, and the cursor behind the pair.
+    /// The ends of a key and its value in `bytes`, and the cursor after the pair.
     ends: Vec<(usize, usize, Option<u64>)>,
 }
 
@@ -85,7 +85,7 @@ impl Pairs {
         self.ends.push((key_end, self.bytes.len(), None));
     }
 
-    /// Where a scan goes on after pair `index`.
+    /// The cursor after pair `index`.
     pub fn cursor_after(&self, index: usize) -> Option<u64> {
         self.ends[index].2
     }
@@ -94,9 +94,9 @@ impl Pairs {
 struct State {
     pairs: Pairs,
     given: usize,
-    /// Nothing was read yet, and the first pair is the first of the table.
+    /// Whether nothing was read yet and the iterator starts at the beginning of the table.
     begins: bool,
-    /// Behind the pairs given so far; `None` at the end.
+    /// The cursor after the pairs read so far; `None` at the end.
     cursor: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ pub struct TableScan {
 }
 
 impl TableScan {
-    /// From a cursor on; 0 is the beginning.
+    /// An iterator from `cursor` on; 0 is the beginning.
     pub fn new(table: Py<TableCore>, cursor: u64, give: Give) -> Self {
         let state = State { pairs: Pairs::default(), given: 0, begins: cursor == 0, cursor: Some(cursor) };
         TableScan { table, give, state: Turns::new(state) }
@@ -146,7 +146,7 @@ impl TableScan {
         Ok(Some(item))
     }
 
-    /// Where a later scan goes on; `None` at the end.
+    /// The cursor at which a later scan continues; `None` at the end.
     #[getter]
     fn cursor(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         Ok(self.state.take(py)?.cursor)

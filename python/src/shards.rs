@@ -1,4 +1,4 @@
-//! What `splitpoint.spark` needs: shards that the tasks of a job write, and the numbers of a column of keys.
+//! Support for `splitpoint.spark`: shards written by the tasks of a job, and positions or slots of a column of keys.
 
 use crate::arrow::{export_array, import_columns};
 use crate::build::watched;
@@ -15,7 +15,7 @@ use splitpoint::{ShardBase, ShardFile, ShardJob};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A file of a shard: which one, where, and how many pairs it has.
+/// A file of a shard: the shard's number, the path, and the number of pairs.
 type File = (u32, PathBuf, u64);
 
 /// A build or an update of a dictionary of shards by several processes, see `splitpoint::ShardJob`.
@@ -27,8 +27,8 @@ pub struct ShardJobCore {
 
 #[pymethods]
 impl ShardJobCore {
-    /// `generation` is that of the dictionary to update, `None` for a new one; with `replace` any is replaced. Errors
-    /// name the pairs `place, row 1` and so on.
+    /// `generation` is that of the dictionary to update, or `None` for a new one; with `replace` an existing dictionary
+    /// is replaced. Errors name pairs as `place, row 1` and so on.
     #[new]
     #[pyo3(signature = (path, options, generation, replace, place, /))]
     fn new(
@@ -59,13 +59,13 @@ impl ShardJobCore {
         self.job.last_slots()
     }
 
-    /// Raises what `publish` would raise now.
+    /// Raises the exception that `publish` would raise now because of the directory's contents.
     fn check_directory(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.job.check_directory()).or_raise(py)
     }
 
-    /// Writes the shards from the first to before the second of `shards`, from the pairs of an Arrow stream; returns
-    /// their files. A null value removes its key, if `removals` says so.
+    /// Writes the shards of the half-open range `shards` from the pairs of an Arrow stream; returns their files. With
+    /// `removals`, a null value removes its key.
     #[pyo3(signature = (source, shards, prefix, columns, removals, /))]
     fn write(
         &self,
@@ -90,7 +90,7 @@ impl ShardJobCore {
         Ok(files.into_iter().map(|file| (file.shard, file.path, file.pairs)).collect())
     }
 
-    /// Makes the files the dictionary; returns the number of its pairs.
+    /// Publishes the files as the dictionary; returns the number of its pairs.
     #[pyo3(signature = (files, /))]
     fn publish(&self, py: Python<'_>, files: Vec<File>) -> PyResult<u64> {
         let files = files.into_iter().map(|(shard, path, pairs)| ShardFile { shard, path, pairs });
@@ -109,8 +109,8 @@ pub fn shard_generation(py: Python<'_>, path: PathBuf) -> PyResult<Option<u64>> 
     })
 }
 
-/// The slot of a key in Redis Cluster, from 0 to 16383: which shard of a dictionary, and which node of a cluster, has
-/// it.
+/// The Redis Cluster slot of a key, from 0 to 16383. It decides which shard of a dictionary and which node of a
+/// cluster has the key.
 ///
 /// >>> import splitpoint
 /// >>> splitpoint.slot("foo"), splitpoint.slot("{user1}.name") == splitpoint.slot("{user1}.mail")
@@ -138,7 +138,7 @@ impl NumbersCore {
     }
 }
 
-/// Of each key, its place in hash order, as a signed number: its order is that of the places.
+/// The position of each key in hash order, mapped to signed numbers of the same order.
 #[pyfunction]
 #[pyo3(signature = (keys, hash, seed, /))]
 pub fn position_column(keys: &Bound<'_, PyAny>, hash: &str, seed: u64) -> PyResult<NumbersCore> {
@@ -147,7 +147,7 @@ pub fn position_column(keys: &Bound<'_, PyAny>, hash: &str, seed: u64) -> PyResu
     Ok(NumbersCore(Arc::new(numbers::<Int64Array, _>(keys, signed)?)))
 }
 
-/// Of each key, its slot; or its shard, of those with these last slots.
+/// The slot of each key; with `last_slots`, the shard of each key among the shards that end at these slots.
 #[pyfunction]
 #[pyo3(signature = (keys, last_slots, /))]
 pub fn slot_column(keys: &Bound<'_, PyAny>, last_slots: Option<Vec<u16>>) -> PyResult<NumbersCore> {
@@ -158,7 +158,7 @@ pub fn slot_column(keys: &Bound<'_, PyAny>, last_slots: Option<Vec<u16>>) -> PyR
     Ok(NumbersCore(Arc::new(numbers::<Int32Array, _>(keys, number)?)))
 }
 
-/// The number of each key, without the interpreter lock; null for null.
+/// Computes a number for each key, without the interpreter lock; null for null.
 fn numbers<A: FromIterator<Option<N>> + Send, N>(
     keys: &Bound<'_, PyAny>,
     number: impl Fn(&[u8]) -> N + Send + Sync,

@@ -1,6 +1,6 @@
-//! Where pairs come from: an iterable of Python, or a stream of Arrow record batches.
+//! Sources of pairs: a Python iterable, or a stream of Arrow record batches.
 //!
-//! Either way they reach a sink in parts, without the interpreter lock, and between two parts Ctrl-C is looked for.
+//! In both cases a sink gets the pairs in parts, without the interpreter lock, with a check for Ctrl-C between parts.
 
 use crate::arrow::{Arrays, has_tables, pair_columns};
 use crate::bytes::Bytes;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// A key, and its value; `None` for a key to remove.
 pub type Pair<'p> = (&'p [u8], Option<&'p [u8]>);
 
-/// What a value that is `None` or null means.
+/// The meaning of a value that is `None` or null.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Nulls {
     /// An error.
@@ -23,17 +23,18 @@ pub enum Nulls {
     Remove,
 }
 
-/// Pairs handed over at once: with their references a part stays in the cache.
+/// The most pairs of a part: few enough that a part, with its references, stays in the cache.
 const PAIRS: usize = 4096;
-/// Bytes handed over at once, unless one pair has more.
+/// The most bytes of a part, unless a single pair has more.
 const BYTES: usize = 1 << 20;
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 
-/// Hands all pairs of `source` to `sink`; gives their number, or `None` if the sink ended it with `false`.
+/// Passes all pairs of `source` to `sink`; returns their number, or `None` if the sink stopped by returning `false`.
 ///
 /// # Errors
-/// Those of the source and the sink; `TypeError` and `ValueError` for what is no pair of bytes; `KeyboardInterrupt`.
+/// Those of the source and the sink; `TypeError` or `ValueError` for an item that is not a pair of bytes;
+/// `KeyboardInterrupt`.
 pub fn feed(
     source: &Bound<'_, PyAny>,
     columns: (Option<&str>, Option<&str>),
@@ -60,7 +61,7 @@ struct Feed<'f, 'py, S> {
 
 impl<S: FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send> Feed<'_, '_, S> {
     fn tables(&mut self, source: &Bound<'_, PyAny>, columns: (Option<&str>, Option<&str>)) -> PyResult<bool> {
-        // A reader of pyarrow is asked for its batches, as its stream would turn an exception into a message.
+        // Read the batches of a pyarrow reader directly, since its stream would turn an exception into a message.
         let read_next = match source.hasattr("read_next_batch")? {
             true => {
                 Arrays::none_of(&source.getattr("schema")?)?.pair_numbers(columns.0, columns.1)?;
@@ -151,7 +152,7 @@ impl<S: FnMut(&[Pair<'_>]) -> splitpoint::Result<bool> + Send> Feed<'_, '_, S> {
         }
     }
 
-    /// Counts pairs, looks for Ctrl-C, and reports.
+    /// Counts pairs, checks for Ctrl-C, and reports progress.
     fn look(&mut self, pairs: u64) -> PyResult<()> {
         self.count += pairs;
         self.py.check_signals()?;

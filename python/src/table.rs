@@ -1,8 +1,8 @@
-//! `Table`: the calls of a table that touch its pages. What mappings have beside them is written in Python, in
+//! `Table`: the operations that access a table's pages. The other methods of mappings are written in Python, in
 //! `splitpoint/table.py`.
 //!
-//! A single lookup that needs no disk and no other thread keeps the interpreter lock, since giving it up costs as much
-//! as the lookup. Everything else gives it up.
+//! A single lookup that does not wait for the disk or another thread keeps the interpreter lock, since releasing it
+//! costs as much as the lookup. All other operations release it.
 
 use crate::arrow::{column_of_items, export_table, import_columns};
 use crate::batch::BatchCore;
@@ -35,7 +35,7 @@ pub struct TableCore {
     first: First,
 }
 
-/// What is known of a table once it was opened.
+/// Properties of an opened table.
 struct Opened {
     path: Option<PathBuf>,
     is_readonly: bool,
@@ -43,7 +43,7 @@ struct Opened {
 }
 
 thread_local! {
-    /// The value of the last lookup: saves an allocation for each.
+    /// A buffer for the value of a lookup, which saves an allocation per lookup.
     static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -59,7 +59,7 @@ impl TableCore {
         &self.handle
     }
 
-    /// Does `work` with the table and without the interpreter lock.
+    /// Calls `work` with the table, without the interpreter lock.
     fn detached<T: Send>(
         &self,
         py: Python<'_>,
@@ -68,7 +68,7 @@ impl TableCore {
         self.handle.detached(py, work)?.or_raise(py)
     }
 
-    /// What a program may do at its end.
+    /// Calls `work`, for operations that a program may do at its exit.
     fn ending(&self, py: Python<'_>, work: impl FnOnce(&Table) -> splitpoint::Result<()> + Send) -> PyResult<()> {
         let done = {
             let table = self.table(py)?;
@@ -78,7 +78,7 @@ impl TableCore {
         done.or_raise(py)
     }
 
-    /// A change of `key`.
+    /// Makes a change of `key`.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -90,7 +90,7 @@ impl TableCore {
         changed.or_raise(py)
     }
 
-    /// A removal. After that of the last pair, later ones need not pass the empty buckets.
+    /// Makes a removal. When it empties the table, later searches for the first pair skip the empty buckets.
     fn removal<T: Send>(
         &self,
         py: Python<'_>,
@@ -104,7 +104,7 @@ impl TableCore {
         removed.or_raise(py)
     }
 
-    /// Notes changes of many keys.
+    /// Records changes of many keys.
     pub fn changed(&self) {
         self.first.written(|| 0);
     }
@@ -118,8 +118,8 @@ impl TableCore {
         self.detached(py, |table| pairs.read(table, cursor, PAIRS))
     }
 
-    /// Reads the first pair of hash order, and those of the same hash: many iterators are made for one pair only, and
-    /// the next one may be behind many empty buckets.
+    /// Reads the first pair of hash order and others with the same hash. Many iterators are created for one pair only,
+    /// and the next pair may be many empty buckets away.
     pub fn read_first(&self, py: Python<'_>, pairs: &mut Pairs) -> PyResult<()> {
         let begun = self.first.begin();
         self.detached(py, |table| pairs.read(table, begun.position, 1))?;
@@ -131,7 +131,7 @@ impl TableCore {
     /// The value of `key`; `None` if it is absent.
     #[inline]
     fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        // Taken out, as making an exception may run code of Python that looks something up too.
+        // Take the buffer out: creating an exception may run Python code that does another lookup.
         let mut value = VALUE.take();
         let found = {
             let table = self.table(py)?;
@@ -188,12 +188,12 @@ fn open(path: &Path, flag: &str, mode: u32, options: Options) -> PyResult<splitp
     })
 }
 
-/// Replaces the table at `path` by an empty one, which is at once the old or the new for every process.
+/// Replaces the table at `path` with an empty one; every process sees either the old or the new one.
 fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
     if !path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
         return Ok(());
     }
-    // Whatever else is there is no table, and is refused.
+    // Anything else at the path is not a table, and is refused.
     if let Err(error) = TableOptions::new().read_only(true).open(path)
         && error.kind() == ErrorKind::NotATable
     {
@@ -333,7 +333,8 @@ impl TableCore {
         Ok(taken.map(|value| PyBytes::new(py, &value)))
     }
 
-    /// Stores `new` if the value is `expected`; `None` stands for an absent key. Returns whether it was. Atomic.
+    /// Stores `new` if the value is `expected`; `None` stands for an absent key. Returns whether the value matched.
+    /// Atomic.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
@@ -370,7 +371,7 @@ impl TableCore {
         get_list(&self.handle, keys, default, lookup)
     }
 
-    /// For an Arrow array, or one in chunks.
+    /// `get_many` for an Arrow array or chunked array.
     #[pyo3(signature = (keys, /))]
     fn _get_column<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = keys.py();
@@ -379,7 +380,7 @@ impl TableCore {
         get_columns(py, &self.handle, &keys, lookup)?.into_python(py)
     }
 
-    /// For keys of `width` bytes, one behind another, where `nulls` has a byte for each that is not 0 for null.
+    /// `get_many` for concatenated keys of `width` bytes each; a non-zero byte in `nulls` marks a null key.
     #[pyo3(signature = (keys, width, padded, nulls, /))]
     fn _get_fixed<'py>(
         &self,
@@ -394,7 +395,7 @@ impl TableCore {
         get_fixed(py, &self.handle, &keys, lookup)?.into_python(py)
     }
 
-    /// For an iterable of keys and `None`, as for an Arrow array.
+    /// `get_many` for an iterable of keys and `None`, with the result for an Arrow array.
     #[pyo3(signature = (keys, /))]
     fn _get_items<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = keys.py();
@@ -402,7 +403,7 @@ impl TableCore {
         get_columns(py, &self.handle, &[column_of_items(keys)?], lookup)?.into_python(py)
     }
 
-    /// Stores the pairs of an iterable, or of what exports an Arrow stream.
+    /// Stores the pairs of an iterable, or of an object that exports an Arrow stream.
     #[pyo3(signature = (pairs, key_column, value_column, progress, /))]
     fn _put_pairs(
         &self,
@@ -414,7 +415,8 @@ impl TableCore {
         let py = pairs.py();
         let columns = (key_column, value_column);
         sources::feed(pairs, columns, sources::Nulls::Refused, progress, |pairs: &[Pair<'_>]| {
-            // Taken for each part, so that an iterable may close the table and be told so.
+            // Get the table anew for each part, so that an iterable that closes the table causes an error, not a
+            // deadlock.
             let Some(table) = self.handle.wait() else { return Ok(false) };
             let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|pair| (pair.0, pair.1.unwrap_or_default())).collect();
             let put = table.put_many(&pairs);
@@ -424,7 +426,7 @@ impl TableCore {
         .ok_or_else(|| self.handle.closed(py))
     }
 
-    /// Appends the tail of each pair of an iterable, or of what exports Arrow. Returns the new lengths.
+    /// Appends the tail of each pair of an iterable or of an Arrow source to its key's value. Returns the new lengths.
     #[pyo3(signature = (pairs, /))]
     fn _append_pairs(&self, pairs: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         let py = pairs.py();
@@ -441,7 +443,7 @@ impl TableCore {
         Ok(lengths)
     }
 
-    /// Begins a batch: changes that are made as one when its `with` block ends, and not at all if that raises.
+    /// Begins a batch: changes that are made atomically when its `with` block ends, or not at all if the block raises.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
@@ -466,8 +468,8 @@ impl TableCore {
 
     /// Iterates over the pairs in hash order, from the `cursor` of an earlier scan on; 0 is the beginning.
     ///
-    /// A key that stays is given exactly once, however the table changes; a cursor stays valid, also after
-    /// the table was closed and opened again.
+    /// A key that stays in the table is returned exactly once, however the table changes; a cursor stays valid, even
+    /// after the table was closed and opened again.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
@@ -538,9 +540,9 @@ impl TableCore {
         self.ending(py, Table::checkpoint)
     }
 
-    /// Makes all writes durable and closes the table; raises what failed. A second call does nothing.
+    /// Makes all writes durable and closes the table; raises an exception if that fails. A second call does nothing.
     ///
-    /// Waits for calls of other threads. Leaving a `with` block does the same.
+    /// Waits for calls of other threads to end. Leaving a `with` block also closes the table.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
@@ -575,7 +577,7 @@ impl TableCore {
         })
     }
 
-    /// Reads everything and returns every fault in words; a whole table has none. Writers wait.
+    /// Reads everything and returns a description of every fault; an intact table has none. Writers wait.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
@@ -599,7 +601,7 @@ impl TableCore {
         counters_dict(py, &counters)
     }
 
-    /// Writes the pairs to a dictionary at `path`; gives their number.
+    /// Writes the pairs to a dictionary at `path`; returns their number.
     #[pyo3(signature = (path, options, progress, /))]
     fn _freeze(
         &self,
@@ -615,7 +617,7 @@ impl TableCore {
         run_long(py, "write", progress, &watch, move || table.freeze(path, &builder))
     }
 
-    /// Stores what can be read of the damaged file at `path`.
+    /// Stores the pairs that can be read from the damaged file at `path`.
     #[pyo3(signature = (path, only_verified, progress, /))]
     fn _salvage<'py>(
         &self,
@@ -646,13 +648,13 @@ impl TableCore {
         stored
     }
 
-    /// The path that it was opened at; `None` in memory.
+    /// The path at which it was opened; `None` for a table in memory.
     #[getter]
     fn path(&self) -> Option<&PathBuf> {
         self.opened.get()?.path.as_ref()
     }
 
-    /// Whether it was closed.
+    /// Whether it is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.handle.is_closed()
@@ -664,7 +666,7 @@ impl TableCore {
         self.opened.get().is_some_and(|opened| opened.is_readonly)
     }
 
-    /// The name of its hash function, and the seed.
+    /// The name and the seed of its hash function.
     #[getter]
     fn hash_function(&self, py: Python<'_>) -> PyResult<(&'static str, u64)> {
         let opened = self.opened.get().ok_or_else(|| self.handle.closed(py))?;
@@ -689,7 +691,7 @@ impl TableCore {
 
 impl Drop for TableCore {
     fn drop(&mut self) {
-        // Closing may write; a table that others still use (a batch, an Arrow stream) is closed by the last of them.
+        // Closing may write; if others still use the table (a batch, an Arrow stream), the last of them closes it.
         if self.handle.is_closed() {
             return;
         }

@@ -1,4 +1,4 @@
-//! `Values`: what a lookup of an array of keys gives. One buffer with all values, which Arrow takes without a copy.
+//! `Values`: the result of looking up an array of keys. One buffer holds all values; Arrow can use it without a copy.
 
 use crate::arrow::export_array;
 use crate::error::{invalid, out_of_range};
@@ -53,13 +53,13 @@ impl ValuesCore {
         Ok(self.value(index).map(|value| PyBytes::new(py, value)))
     }
 
-    /// Whether each key was present, a byte each.
+    /// For each key one byte: 1 if it was present.
     fn _present<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let present: Vec<u8> = (0..self.0.len()).map(|index| u8::from(self.0.is_valid(index))).collect();
         PyBytes::new(py, &present)
     }
 
-    /// All values of `width` bytes one behind another, with `missing` in the place of absent ones.
+    /// All values of `width` bytes, concatenated, with `missing` instead of absent ones.
     #[pyo3(signature = (width, missing, /))]
     fn _fixed<'py>(&self, py: Python<'py>, width: usize, missing: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         let all_present = self.0.null_count() == 0;

@@ -1,7 +1,7 @@
 /** splitpoint - key/value tables by linear hashing, in memory and in one crash-safe file
  *
- * A table maps keys to values. Both are any bytes: up to 4 GiB - 1 each, and a length of 0 is a length like others.
- * A table is in memory, or in one file that survives the end of the process and, if asked, a power loss.
+ * A table maps keys to values. Both are any bytes, from 0 to 4 GiB - 1 each. A table is in memory, or in one file that
+ * survives the end of the process and, with SPT_DURABILITY_SYNC, a power loss.
  *
  * Example:
  *     #include <splitpoint.h>
@@ -29,41 +29,42 @@
  *
  *     cc users.c $(pkg-config --cflags --libs splitpoint)
  *
- * Results: Functions that can fail return an spt_status. SPT_OK is 0. Codes from 1 to 199 are failures that every
- * front end of splitpoint numbers alike. Codes from 200 on are those of C alone: from 200 to 219 answers (the key is
- * absent, the buffer is too small), from 220 on wrong uses. spt_error_message describes the last failure of the
+ * Results: Functions that can fail return an spt_status. SPT_OK is 0. Codes from 1 to 199 are failures with the same
+ * numbers in every front end of splitpoint. Codes from 200 on exist only in C: 200 to 219 are answers (the key is
+ * absent, the buffer is too small), 220 and above are wrong uses. spt_error_message describes the last failure of the
  * calling thread: what happened, where, and what to do. Answers leave no message.
  *
- * Every function may return, besides the codes that it lists: SPT_INVALID_HANDLE, SPT_INVALID_ARGUMENT for a NULL
- * pointer that is not allowed and for a length that no memory has, SPT_FORKED, SPT_POISONED, SPT_OUT_OF_MEMORY and
- * SPT_INTERNAL. Results that are not available are set to 0 or NULL.
+ * Besides the codes that it lists, every function may return SPT_INVALID_HANDLE, SPT_INVALID_ARGUMENT for a NULL
+ * pointer that is not allowed or an impossible length, SPT_FORKED, SPT_POISONED, SPT_OUT_OF_MEMORY and SPT_INTERNAL.
+ * Results that are not available are set to 0 or NULL.
  *
  * Lengths: A pointer to bytes comes with their number, and may be NULL if that is 0. Strings (char *) are paths, names
  * and messages, and end with a zero byte. All lengths are in bytes.
  *
- * Handles: spt_table, spt_cursor and the like are handles: never look at what they point to. A NULL handle, a closed
- * one, one of another kind, and any other number give SPT_INVALID_HANDLE, and harm nothing. Closing twice is such an
- * error; closing NULL does nothing and is SPT_OK. Closing a table that still has cursors, batches or views, or from
- * inside a function that it calls, gives SPT_IN_USE, and it stays open.
+ * Handles: spt_table, spt_cursor and the like are handles: never dereference them. A NULL handle, a closed one, one of
+ * another kind, and any other number safely give SPT_INVALID_HANDLE. So does closing a handle twice; closing NULL does
+ * nothing and returns SPT_OK. Closing a table that still has cursors, batches or views, or closing it from inside a
+ * callback, gives SPT_IN_USE, and the table stays open.
  *
  * Ownership: Bytes that you pass are copied, or read before the call returns. Bytes that you get belong to you, until
  * spt_free, if the result is a void pointer; otherwise to the handle, for as long as the function says.
  *
- * Threads: Any number of threads may use one table or one dictionary at the same time. One thread at a time may use any
- * other handle: a second call beside it gives SPT_IN_USE. Threads may hand handles on, but a view stays with the thread
- * that made it. Only one rule is not checked: close a table or dictionary when no other thread is using it.
+ * Threads: Any number of threads may use one table or one dictionary at the same time. Any other handle may be used by
+ * one thread at a time: a concurrent second call gives SPT_IN_USE. Handles may be passed between threads, but a view
+ * must be released by the thread that made it. Only one rule is not checked: close a table or dictionary only when no
+ * other thread is using it.
  *
- * Callbacks: A function that you pass may call the library, except as its own description says. It must return:
- * longjmp, C++ exceptions and pthread_exit out of it are forbidden. So is the cancellation of a thread
- * (pthread_cancel) inside the library.
+ * Callbacks: A function that you pass may call the library, unless its own description says otherwise. It must return:
+ * leaving it by longjmp, a C++ exception or pthread_exit is forbidden. So is cancelling a thread (pthread_cancel)
+ * inside the library.
  *
- * Processes: One process has a file open for writing at a time, by one handle; others may read it as of its last
- * checkpoint. After fork, tables in files belong to the parent: the child gets SPT_FORKED, and may close them, which
- * leaves the files alone, and open them anew once the parent has closed them. Tables wholly in memory are copied like
- * all memory; use one in the child only if no other thread was using it at the fork.
+ * Processes: One process at a time may have a file open for writing, by one handle; others may read it as of its last
+ * checkpoint. After fork, tables in files belong to the parent: in the child, calls with them return SPT_FORKED. The
+ * child may close them, which does not touch the files, and open them again once the parent has closed them. Tables
+ * wholly in memory are copied like all memory; use one in the child only if no other thread was using it at the fork.
  *
  * Signals: No function may be called in a signal handler. Set a flag there, and close the table in the main program.
- * Opening a table for writing installs a handler for SIGBUS, which passes on what is not about its mappings.
+ * Opening a table for writing installs a handler for SIGBUS, which passes on signals that do not concern its mappings.
  *
  * Versions: A program compiled with this header runs with every later library of the same soname
  * (libsplitpoint.so.0): functions and codes are only added. Structs that are passed grow at their end; their size field
@@ -85,27 +86,27 @@ extern "C" {
 /** spt_version, spt_version_string - the version of the library
  *
  * SPT_VERSION is the version of this header, and spt_version returns that of the library that the program runs with:
- * major << 16 | minor << 8 | patch. spt_version_string returns the same as text, such as "0.1.0", which is never freed.
+ * major << 16 | minor << 8 | patch. spt_version_string returns the same as text, such as "0.1.0"; never free it.
  */
 #define SPT_VERSION 0x000100
 uint32_t spt_version(void);
 const char *spt_version_string(void);
 
-/** spt_status, spt_strerror - what the result of a function means
+/** spt_status, spt_strerror - the meaning of a function's result
  *
- * spt_strerror returns the text of a code, in one line; it is never freed. For any other number the text says so.
+ * spt_strerror returns the text of a code, in one line; never free it. For an unknown number the text says so.
  *
- * Numbers are never changed or used again; later versions add some.
+ * Numbers are never changed or reused; later versions add some.
  */
 typedef int spt_status;
 enum {
     SPT_OK = 0,                 /* success */
     SPT_IO = 1,                 /* an operating system error: see spt_error_errno */
-    SPT_DISK_FULL = 2,          /* no room on the disk, or the file may not be longer (ulimit -f) */
+    SPT_DISK_FULL = 2,          /* no space on the disk, or the file reached its size limit (ulimit -f) */
     SPT_CORRUPT = 3,            /* a file contradicts itself: restore a backup, or see spt_salvage */
     SPT_NOT_A_TABLE = 4,        /* not a file of splitpoint */
     SPT_OTHER_VERSION = 5,      /* a file of splitpoint, in a version that this library does not read */
-    SPT_WRONG_HASH = 6,         /* the table was made with another hash function */
+    SPT_WRONG_HASH = 6,         /* the table was created with another hash function */
     SPT_INVALID_ARGUMENT = 7,   /* an option or argument outside its range */
     SPT_TOO_LONG = 8,           /* a key or value of 4 GiB or more */
     SPT_IS_READ_ONLY = 9,       /* a write to a table opened for reading */
@@ -121,7 +122,7 @@ enum {
 
     SPT_NOT_FOUND = 200,        /* the key is absent */
     SPT_EXISTS = 201,           /* the key is present already; nothing has changed */
-    SPT_DIFFERS = 202,          /* the value is another than expected; nothing has changed */
+    SPT_DIFFERS = 202,          /* the value is not the expected one; nothing has changed */
     SPT_END = 203,              /* no more pairs */
     SPT_TOO_SMALL = 204,        /* the buffer is too small; the length says how much is needed */
 
@@ -135,12 +136,12 @@ const char *spt_strerror(spt_status status);
 /** spt_error_message, spt_error_errno - the last failure of this thread
  *
  * spt_error_message returns what happened, where, and what to do about it, for the last call of this thread with
- * `handle` that failed. `handle` is any handle, also one that has been closed. For NULL it is the last failure with
- * any handle, and with none, such as that of spt_open. Where there was no failure, it returns "". Successes and answers
- * (codes from 200 to 219) leave the message as it is.
+ * `handle` that failed. `handle` may be any handle, even a closed one. For NULL it is the last failure of any call,
+ * including calls without a handle such as spt_open. If there was no failure, it returns "". Successes and answers
+ * (codes from 200 to 219) leave the message unchanged.
  *
- * The text is for people and may change. A thread remembers its last 64 failures, and a text is valid as long, or until
- * the thread ends.
+ * The text is for people and may change. A text is valid until 64 later failures of the thread, or until the thread
+ * ends.
  *
  * spt_error_errno returns the errno of the operating system's error behind that failure, or 0 if there was none.
  */
@@ -149,13 +150,13 @@ int spt_error_errno(const void *handle);
 
 /** spt_free - free memory that a function has allocated for its result
  *
- * For NULL it does nothing. It is free() of the C library that splitpoint uses, which may be another one than yours.
+ * For NULL it does nothing. It calls free() of the C library that splitpoint uses, which may not be the one you use.
  */
 void spt_free(void *memory);
 
 /** spt_bytes - bytes and their length
  *
- * In results, `data` is NULL only where there is no value at all; an empty value has a pointer and the length 0.
+ * In results, `data` is NULL only if there is no value; an empty value has a pointer and the length 0.
  */
 typedef struct spt_bytes {
     const void *data;
@@ -164,33 +165,33 @@ typedef struct spt_bytes {
 
 /** spt_table, spt_cursor, spt_batch, spt_dictionary, spt_build, spt_dict_update, spt_diff - handles
  *
- * What they point to is not memory: a handle is a number that the library gives and checks. Two handles that are open
- * at the same time differ, and a handle that was closed is not given again.
+ * A handle is not the address of memory but a number that the library issues and checks. Two handles that are open at
+ * the same time differ, and the number of a closed handle is not used again.
  *
  * See: splitpoint
  */
 typedef struct spt_table spt_table;           /* a table: spt_open */
 typedef struct spt_cursor spt_cursor;         /* a walk over pairs: spt_scan, spt_dict_scan */
-typedef struct spt_batch spt_batch;           /* changes to be made together: spt_batch_begin */
+typedef struct spt_batch spt_batch;           /* changes made atomically: spt_batch_begin */
 typedef struct spt_dictionary spt_dictionary; /* a dictionary, open for reading: spt_dict_open */
-typedef struct spt_build spt_build;           /* a dictionary in the making: spt_build_start */
+typedef struct spt_build spt_build;           /* a dictionary being built: spt_build_start */
 typedef struct spt_dict_update spt_dict_update; /* changes to a dictionary: spt_dict_update_start */
 typedef struct spt_diff spt_diff;             /* what changed between two dictionaries: spt_dict_diff */
 
-/** spt_progress_fn - how far a long work has come
+/** spt_progress_fn - the progress of a long operation
  *
- * Called from time to time with what is done of `all`. Returns 0 to go on; anything else cancels the work, which then
- * returns SPT_STOPPED. `context` is the pointer that was passed with the function.
+ * Called from time to time with the amount `done` of `all`. Return 0 to continue; anything else cancels the operation,
+ * which then returns SPT_STOPPED. `context` is the pointer that was passed with the function.
  */
 typedef int (*spt_progress_fn)(void *context, uint64_t done, uint64_t all);
 
 /** spt_hash_fn - a hash function of your own
  *
- * Returns the hash of `key`, always the same for the same bytes, in every program that opens the table: the file
- * records its hash of a fixed key, and refuses a function that has another. The low bits choose the bucket, so they
- * should differ between similar keys.
+ * Returns the hash of `key`, which must be the same for the same bytes in every program that opens the table. The file
+ * records the hash of a fixed key; opening with a function that gives another hash is an error. The low bits choose the
+ * bucket, so they should differ between similar keys.
  *
- * Threads: It is called by any thread, and by several at a time. It must not call the library with the same table.
+ * Threads: It may be called by any thread, and by several at a time. It must not call the library with the same table.
  * `context` is the pointer from the options; it must be valid until the table is closed.
  */
 typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
@@ -208,23 +209,24 @@ typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
  * when it is created. An existing table keeps its own, but opening it with another hash function or seed is
  * SPT_WRONG_HASH.
  *
- * It is a struct with its size in front, as in Linux's clone3(2), and not an object with a function for each option:
+ * This is a struct that begins with its size, as in Linux's clone3(2), not an object with a function for each option:
  * it needs no allocation, so nothing can fail or leak before the open, it can be static, and a debugger shows it. New
- * fields come at the end. An older library accepts a newer struct if the fields that it does not know are 0.
+ * fields are added at the end. An older library accepts a newer struct if the fields that it does not know are 0.
  *
  * Fields:
  *   size           sizeof(spt_options)
- *   flags          of SPT_READ_ONLY and the like, joined by |
+ *   flags          SPT_READ_ONLY and the other flags below, joined by |
  *   durability     one of SPT_DURABILITY_...
  *   page_bytes     bytes of a bucket's primary page, a power of two from 512 to 65536; 1024 by default
- *   fill_factor    average pairs in a bucket at which the table grows; by default fill_percent counts instead
- *   fill_percent   bytes of the pairs in percent of the primary pages at which it grows, 10 to 400; 92 by default
- *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log and the journal beside
- *                  it are made with 0666 less the umask
- *   expected_len   pairs that will come: buckets for them are made at once, which saves the splits
- *   cache_bytes    bytes of pages kept in memory; by default half of the machine's memory, and for a table in memory
- *                  all. With it, a table in memory moves the rest to an unlinked temporary file
- *   log_bytes      bytes of the write-ahead log, 128 MiB by default; a longer log makes fewer checkpoints, and a longer
+ *   fill_factor    the table grows above this average number of pairs per bucket; by default fill_percent decides
+ *   fill_percent   the table grows above this fill: bytes of pairs in percent of the primary pages, 10 to 400; 92 by
+ *                  default
+ *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log and the journal next to
+ *                  it are created with 0666 less the umask
+ *   expected_len   expected number of pairs: buckets for them are created in advance, which saves splits
+ *   cache_bytes    bytes of pages kept in memory. The default is half of the machine's memory for a file, and no limit
+ *                  for a table in memory; with a limit that table moves the rest to an unlinked temporary file
+ *   log_bytes      bytes of the write-ahead log, 128 MiB by default; a longer log means fewer checkpoints, and a longer
  *                  replay after a crash
  *   hash           the name of a hash function: see spt_hash; XXH3 by default. With user_hash, its name in messages
  *   seed           pointer to the seed of the hash function; NULL for a random one
@@ -239,10 +241,11 @@ typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
  *
  * Durability:
  *   SPT_DURABILITY_NONE   writes reach the file with the next checkpoint, spt_sync or close: for bulk loads
- *   SPT_DURABILITY_OS     a write that has returned survives the end of the process, however it ends: the default
- *   SPT_DURABILITY_SYNC   a write that has returned survives a power loss. So do answers: SPT_EXISTS, SPT_NOT_FOUND of
- *                         spt_remove, and SPT_DIFFERS wait until what they depend on is durable. Lookups and scans do
- *                         not wait, and may see another thread's write before it has returned
+ *   SPT_DURABILITY_OS     a write that has returned survives the end of the process, even a kill: the default
+ *   SPT_DURABILITY_SYNC   a write that has returned survives a power loss. Answers of writes hold after one, too:
+ *                         SPT_EXISTS, SPT_NOT_FOUND of spt_remove, and SPT_DIFFERS wait until the writes that they
+ *                         depend on are durable. Lookups and scans do not wait, and may see another thread's write
+ *                         before it has returned
  */
 typedef struct spt_options {
     size_t size;
@@ -275,24 +278,24 @@ typedef struct spt_options {
 /** spt_open, spt_open_in_memory - open a table
  *
  * spt_open opens the table in the file at `path`, and creates it if it is absent. After a crash it replays the log.
- * While the table is open for writing there are other files beside it, with names that begin with its own: do not
- * rename or remove any of them. Symbolic links are followed.
+ * While the table is open for writing there are other files in its directory, with names that begin with its own: do
+ * not rename or remove any of them. Symbolic links are followed.
  *
  * spt_open_in_memory makes an empty table that is gone when it is closed.
  *
- * `options` may be NULL. `*table` is the handle, which spt_close ends, or NULL after a failure; then
- * spt_error_message(NULL) describes it.
+ * `options` may be NULL. `*table` is the handle, which you close with spt_close, or NULL after a failure, which
+ * spt_error_message(NULL) describes.
  *
  * Errors:
  *   SPT_IO                a failed system call: see spt_error_errno
  *   SPT_DISK_FULL         a new table does not fit
  *   SPT_LOCKED            another process, or another handle, has it open for writing
- *   SPT_NOT_A_TABLE       another file, or one that is empty by a half-done copy
+ *   SPT_NOT_A_TABLE       not a table, or an empty file left by an incomplete copy
  *   SPT_OTHER_VERSION     upgrade splitpoint
  *   SPT_CORRUPT           restore a backup, or see spt_salvage
- *   SPT_WRONG_HASH        the options ask for another hash function or seed, or the table has a user's own
- *   SPT_INVALID_ARGUMENT  options out of range; or the file has several hard links, or is mounted by itself: its log
- *                         would not be found by its other name
+ *   SPT_WRONG_HASH        the options ask for another hash function or seed, or the table was made with a user_hash
+ *   SPT_INVALID_ARGUMENT  options out of range; or the file has several hard links, or is itself a mount point: its log
+ *                         would not be found under its other name
  *   SPT_OUT_OF_MEMORY     no memory, no address space, or a million open handles
  */
 spt_status spt_open(const char *path, const spt_options *options, spt_table **table);
@@ -300,26 +303,26 @@ spt_status spt_open_in_memory(const spt_options *options, spt_table **table);
 
 /** spt_close - close a table
  *
- * Makes all writes durable and ends the handle. The result says whether everything reached the file; whatever it is
- * but SPT_IN_USE, the handle is closed. NULL is no error.
+ * Makes all writes durable and closes the handle. The result reports any write error; the handle is closed in any case
+ * except SPT_IN_USE. NULL is not an error.
  *
  * Errors:
  *   SPT_IN_USE            cursors, batches or views are open, or it is called from a callback: the table stays open
- *   SPT_IO SPT_DISK_FULL  what the log holds is kept, and the next open replays it; with SPT_DURABILITY_NONE the writes
- *                         since the last spt_sync are lost: call it before, as it can be called again
- *   SPT_POISONED          an earlier failure: the next open finds what was durable by then
- *   SPT_FORKED            in a child of the process that opened it: closed here, and untouched in the parent
+ *   SPT_IO SPT_DISK_FULL  the next open replays the writes in the log; with SPT_DURABILITY_NONE the writes since the
+ *                         last spt_sync are lost: call spt_sync first, because unlike spt_close it can be repeated
+ *   SPT_POISONED          an earlier failure: the next open finds the writes that were durable at that point
+ *   SPT_FORKED            in a child of the process that opened it: closed here, and unaffected in the parent
  */
 spt_status spt_close(spt_table *table);
 
-/** spt_get, spt_get_alloc, spt_contains - look a key up
+/** spt_get, spt_get_alloc, spt_contains - look up a key
  *
  * spt_get copies the value to `buffer`, which has `capacity` bytes, and its length to `*value_len`. If the value is
- * longer, the result is SPT_TOO_SMALL, and `*value_len` is the length that it needs; so a call with NULL and 0 asks for
- * the length. Another thread may replace the value before the next try. Unless the result is SPT_OK, what the buffer
- * holds is unspecified.
+ * longer, the result is SPT_TOO_SMALL and `*value_len` is the length needed, so a call with NULL and 0 asks for the
+ * length. Another thread may replace the value before the next try. Unless the result is SPT_OK, the contents of the
+ * buffer are unspecified.
  *
- * spt_get_alloc makes a copy that you free with spt_free. A zero byte follows it, which is not counted.
+ * spt_get_alloc allocates a copy, which you free with spt_free. It is followed by a zero byte that is not counted.
  *
  * spt_contains only says whether the key is present.
  *
@@ -330,7 +333,7 @@ spt_status spt_close(spt_table *table);
  *   SPT_OK         the key is present
  *   SPT_NOT_FOUND  it is absent; the length is 0
  *   SPT_TOO_SMALL  the buffer is too small
- *   SPT_IO SPT_CORRUPT SPT_STALE  where the page has to be read from the file
+ *   SPT_IO SPT_CORRUPT SPT_STALE  reading the page from the file failed
  */
 spt_status spt_get(spt_table *table, const void *key, size_t key_len, void *buffer, size_t capacity,
                    size_t *value_len);
@@ -345,8 +348,8 @@ spt_status spt_contains(spt_table *table, const void *key, size_t key_len);
  * While a view is open, writers of its page wait: release it soon. A write of the thread that holds it returns
  * SPT_WOULD_DEADLOCK if it would have to wait for itself.
  *
- * spt_view_release ends the view and sets it to zeros. NULL, and a view of zeros, are no error. The struct may be
- * copied; only one of the copies can be released. A thread that ends releases its views, of which it may hold 65,536.
+ * spt_view_release ends the view and sets it to zeros. NULL and a view of zeros are not errors. The struct may be
+ * copied, but only one of the copies can be released. A thread may hold 65,536 views, and releases them when it ends.
  *
  * Threads: Release a view in the thread that made it.
  *
@@ -355,7 +358,7 @@ spt_status spt_contains(spt_table *table, const void *key, size_t key_len);
  *   SPT_NOT_FOUND       the key is absent
  *   SPT_WRONG_THREAD    the view is another thread's, and stays open
  *   SPT_INVALID_HANDLE  the table is not open; or the view has been released
- *   SPT_IO SPT_CORRUPT SPT_STALE  where the page has to be read from the file
+ *   SPT_IO SPT_CORRUPT SPT_STALE  reading the page from the file failed
  */
 typedef struct spt_view {
     const void *data;
@@ -366,13 +369,13 @@ typedef struct spt_view {
 spt_status spt_get_view(spt_table *table, const void *key, size_t key_len, spt_view *view);
 spt_status spt_view_release(spt_view *view);
 
-/** spt_get_many - look many keys up
+/** spt_get_many - look up many keys
  *
  * Sets `values[i]` to the value of `keys[i]`, for `count` keys; `data` is NULL for a key that is absent. All values are
  * in one allocation, `*memory`, which you free with spt_free. A zero byte follows each.
  *
- * Faster than a call for each key: the cache misses of many keys overlap. Each key is looked up by itself, so beside
- * writers the values may be of different moments.
+ * Faster than a call for each key: the cache misses of many keys overlap. Each key is looked up by itself, so with
+ * concurrent writers the values may be from different moments.
  *
  * Errors:
  *   SPT_TOO_LONG SPT_IO SPT_CORRUPT SPT_STALE  the first that occurs; `*memory` is NULL
@@ -386,18 +389,18 @@ spt_status spt_get_many(spt_table *table, const spt_bytes *keys, size_t count, s
  * spt_remove removes the pair.
  *
  * When a call has returned, the change is as durable as the options ask. A call takes constant time, apart from the
- * bytes that it copies: a long value moves when appends outgrow its room, which is then made a quarter larger.
+ * bytes that it copies: a long value is moved when appends outgrow its space, which then grows by a quarter.
  *
  * Returns:
  *   SPT_OK                done
  *   SPT_EXISTS            spt_insert: the key is present, and keeps its value
  *   SPT_NOT_FOUND         spt_remove: the key is absent
- *   SPT_TOO_LONG          the key, or the value with what is appended, is longer than 4 GiB - 1
+ *   SPT_TOO_LONG          the key, or the value including the appended bytes, is longer than 4 GiB - 1
  *   SPT_IS_READ_ONLY      the table is open for reading
  *   SPT_DISK_FULL         nothing has changed
  *   SPT_BUSY              nothing has changed: the log is full while a backup runs
  *   SPT_WOULD_DEADLOCK    nothing has changed: this thread holds a view of the same page
- *   SPT_IO SPT_CORRUPT    where a page has to be read from the file
+ *   SPT_IO SPT_CORRUPT    reading a page from the file failed
  */
 spt_status spt_put(spt_table *table, const void *key, size_t key_len, const void *value, size_t value_len);
 spt_status spt_insert(spt_table *table, const void *key, size_t key_len, const void *value, size_t value_len);
@@ -422,8 +425,8 @@ spt_status spt_replace(spt_table *table, const void *key, size_t key_len, const 
  * `new_value` removes it.
  *
  * Returns:
- *   SPT_OK       it was, and has been changed
- *   SPT_DIFFERS  it is another, or the key is present or absent against expectation
+ *   SPT_OK       the value was the expected one and has been changed
+ *   SPT_DIFFERS  the value is another one, or the key is unexpectedly present or absent
  *   or an error of spt_put
  */
 spt_status spt_compare_and_set(spt_table *table, const void *key, size_t key_len, const spt_bytes *expected,
@@ -433,19 +436,19 @@ spt_status spt_compare_and_set(spt_table *table, const void *key, size_t key_len
  *
  * Calls `function` with the value of the key, or NULL if it is absent, and does what it returns:
  *
- *   SPT_UPDATE_KEEP    leaves the value, or the key absent, as it is
+ *   SPT_UPDATE_KEEP    changes nothing
  *   SPT_UPDATE_STORE   stores `*new_value`, which the function has set. The bytes are read after it has returned, so
  *                      they may not be its local variables
  *   SPT_UPDATE_REMOVE  removes the key
  *   SPT_UPDATE_STOP    ends the call with SPT_STOPPED; nothing has changed
  *
- * The function is called again if another thread has changed the value in the meantime. No latch is held while it
- * runs, so it may use the table, but not close it.
+ * The function is called again if another thread changes the value before the result is stored. No latch is held while
+ * it runs, so it may use the table, but not close it.
  *
  * Returns:
  *   SPT_OK         the key is present now
  *   SPT_NOT_FOUND  the key is absent now
- *   SPT_STOPPED    as the function asked
+ *   SPT_STOPPED    the function returned SPT_UPDATE_STOP
  *   or an error of spt_put; SPT_INVALID_ARGUMENT also if the function returned another number
  */
 typedef int (*spt_update_fn)(void *context, const spt_bytes *old_value, spt_bytes *new_value);
@@ -459,10 +462,10 @@ spt_status spt_update(spt_table *table, const void *key, size_t key_len, spt_upd
 
 /** spt_put_many, spt_append_many - change many pairs
  *
- * spt_put for each of `count` pairs, or spt_append; `value_lens`, unless it is NULL, is an array for their new lengths.
- * Faster than a call for each: cache misses overlap, and with SPT_DURABILITY_SYNC all wait for the disk once.
+ * Like spt_put, or spt_append, for each of `count` pairs; `value_lens`, unless it is NULL, is an array for the new
+ * lengths. Faster than a call for each: cache misses overlap, and with SPT_DURABILITY_SYNC all wait for the disk once.
  *
- * Not atomic: other threads see the pairs one by one, and after an error or a crash those up to some pair are stored.
+ * Not atomic: other threads see the pairs one by one, and after an error or a crash only the first ones may be stored.
  * For all or nothing see spt_batch_begin.
  *
  * Errors:
@@ -482,14 +485,14 @@ spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count
  * spt_batch_begin opens a batch. The functions that add changes copy keys and values, and change nothing.
  * spt_batch_len counts the changes.
  *
- * spt_batch_commit makes the changes, in order, as one: for other threads, after an error, and after a crash. It ends
- * the batch, whatever it returns but SPT_IN_USE. spt_batch_discard ends the batch without making the changes; NULL is
- * no error.
+ * spt_batch_commit makes the changes in order and atomically: other threads see all of them or none, and so does the
+ * next open after an error or a crash. It ends the batch unless it returns SPT_IN_USE. spt_batch_discard ends the batch
+ * without making the changes; NULL is not an error.
  *
- * When the batch is committed, an insert leaves the value of a key that is present, a remove of an absent key does
- * nothing, and an update calls its function, which sees the value that the changes before it leave. Like spt_update it
- * may be called again; SPT_UPDATE_STOP stops the whole commit. A commit takes as long as its changes would one by one,
- * and a copy of each value that is replaced. Threads that need one of its buckets wait.
+ * When the batch is committed, an insert does nothing if the key is present, a remove does nothing if it is absent, and
+ * an update calls its function with the value that the changes before it leave. As with spt_update, the function may be
+ * called again; SPT_UPDATE_STOP cancels the whole commit. A commit takes as long as its changes would one by one, plus
+ * a copy of each value that is replaced. Threads that need one of its buckets wait.
  *
  * Example:
  *     spt_batch *batch = NULL;
@@ -506,7 +509,7 @@ spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count
  *
  * Errors:
  *   SPT_TOO_LONG  a key or a value, when it is added; a value that becomes too long by an append, at the commit
- *   SPT_STOPPED   of the commit, as an update's function asked; nothing has changed
+ *   SPT_STOPPED   of the commit: an update's function returned SPT_UPDATE_STOP; nothing has changed
  *   SPT_IN_USE    another thread is using the batch
  *   or, of the commit, an error of spt_put; nothing has changed then
  */
@@ -541,14 +544,14 @@ spt_status spt_clear(spt_table *table);
  * checkpoint.
  *
  * spt_checkpoint writes all changes to the table's own file, so that the next open has no log to replay, and processes
- * that open it for reading see them. Other threads are not held up. Checkpoints are also made as the log fills, and by
+ * that open it for reading see them. Other threads are not blocked. Checkpoints are also made as the log fills, and by
  * spt_close.
  *
  * For tables in memory and tables opened for reading both do nothing.
  *
  * Errors:
  *   SPT_DISK_FULL         nothing has changed: make room and call it again
- *   SPT_IO                the handle takes no more writes: close it, and open the table again
+ *   SPT_IO                the handle accepts no more writes: close it, and open the table again
  */
 spt_status spt_sync(spt_table *table);
 spt_status spt_checkpoint(spt_table *table);
@@ -558,12 +561,12 @@ spt_status spt_checkpoint(spt_table *table);
  * spt_scan opens a cursor at `position` in hash order; 0 is the beginning, other positions are from
  * spt_cursor_position, in this process or an earlier one. spt_scan_prefix opens one on the pairs whose positions start
  * with the high `bits` bits of `prefix`: with bits = 2 and the prefixes 0, 1 << 62, 2 << 62 and 3 << 62, four threads
- * or machines walk a quarter of the table each.
+ * or machines can each walk a quarter of the table.
  *
- * The table may change during a scan. A key that is present throughout is returned exactly once; one that is added or
- * removed in the meantime at most once. So it is safe to remove each pair as it is returned.
+ * The table may change during a scan. A key that is present throughout is returned exactly once; a key that is added or
+ * removed during the scan is returned at most once. So it is safe to remove each pair as it is returned.
  *
- * `*cursor` is the handle, which spt_cursor_close ends before the table is closed. Opening one reads nothing.
+ * `*cursor` is the handle; close it with spt_cursor_close before you close the table. Opening a cursor reads nothing.
  *
  * See: spt_cursor_next
  */
@@ -575,12 +578,12 @@ spt_status spt_scan_prefix(spt_table *table, uint64_t prefix, uint32_t bits, spt
  * spt_cursor_next moves to the next pair. `*key` and `*value` are its bytes, valid until the next call with this
  * cursor; either may be NULL if you do not want it. It copies one bucket at a time and holds nothing between calls.
  *
- * spt_cursor_position sets `*position` to where spt_scan goes on after the pairs returned so far, however the table
- * has changed by then. Pairs with equal hashes are never divided: if the next pair has the hash of the last one, the
- * position is before both, and a resumed scan returns the last one again. `*at_boundary`, unless it is NULL, is 1 if
- * that is not so, and else 0.
+ * spt_cursor_position sets `*position` to a position at which spt_scan continues after the pairs returned so far, even
+ * if the table changes. Pairs with equal hashes are never divided: if the next pair has the hash of the last one, the
+ * position is before both, and a resumed scan returns the last one again. `*at_boundary`, unless it is NULL, is 0 in
+ * that case and 1 otherwise.
  *
- * spt_cursor_close ends the cursor. NULL is no error.
+ * spt_cursor_close closes the cursor. NULL is not an error.
  *
  * Example:
  *     spt_bytes key, value;
@@ -596,7 +599,7 @@ spt_status spt_scan_prefix(spt_table *table, uint64_t prefix, uint32_t bits, spt
  * Returns:
  *   SPT_OK      there is a pair, or a position
  *   SPT_END     there are no more
- *   SPT_IO SPT_CORRUPT SPT_STALE  a page could not be read; the next call goes on after its bucket
+ *   SPT_IO SPT_CORRUPT SPT_STALE  a page could not be read; the next call continues after its bucket
  *   SPT_IN_USE  another thread is using the cursor
  */
 spt_status spt_cursor_next(spt_cursor *cursor, spt_bytes *key, spt_bytes *value);
@@ -605,30 +608,31 @@ spt_status spt_cursor_close(spt_cursor *cursor);
 
 /** spt_compact - make a table and its file as small as the pairs allow
  *
- * Merges buckets that the load no longer needs, moves what is at the end of the file to free space before it, and cuts
- * the file. Other threads go on; each waits for one bucket at most. Takes as long as reading and writing the file.
+ * Merges buckets that the load no longer needs, moves pages from the end of the file to free space before it, and
+ * truncates the file. Other threads may use the table; each waits for one bucket at most. Takes as long as reading and
+ * writing the file.
  *
- * `progress` may be NULL. It gets how much of the present step is done, and of how much.
+ * `progress` may be NULL. Its figures are for the current step.
  *
  * Errors:
- *   SPT_STOPPED  `progress` cancelled it; the table has become as small as it got
+ *   SPT_STOPPED  `progress` cancelled it; what was compacted so far stays compacted
  *   or an error of spt_remove or spt_sync
  */
 spt_status spt_compact(spt_table *table, spt_progress_fn progress, void *context);
 
 /** spt_backup, spt_backup_file, spt_restore - copy a table that is in use, and put it back
  *
- * spt_backup copies an open table to the file at `path`, as it is at one moment between two writes. Writers go on,
- * until they need a checkpoint (SPT_BUSY); those of a table in memory wait. spt_backup_file copies the table in the
+ * spt_backup copies an open table to the file at `path`, as of one moment between two writes. Writers may continue
+ * until they need a checkpoint (SPT_BUSY); writers of a table in memory wait. spt_backup_file copies the table in the
  * file `from`, which another process may have open, as of its last checkpoint. The copy is a table like any other. It
  * has a temporary name until it is complete and on the disk.
  *
  * spt_restore replaces the table at `path` by the backup `from`: copies it, checks the whole copy, and only then gives
  * it the name.
  *
- * `flags` is 0, or SPT_OVERWRITE if a file at `path` may be replaced. `options`, which may be NULL, is how the backup
- * is opened, for a hash function of your own. `progress`, which may be NULL, gets the bytes copied and the bytes in
- * all.
+ * `flags` is 0, or SPT_OVERWRITE if a file at `path` may be replaced. `options`, which may be NULL, are used to open
+ * the backup: they are needed for a hash function of your own. `progress`, which may be NULL, gets the bytes copied and
+ * the total bytes.
  *
  * Errors:
  *   SPT_INVALID_ARGUMENT  a file exists at `path`, and SPT_OVERWRITE is not set
@@ -650,22 +654,22 @@ spt_status spt_restore(const char *from, const char *path, const spt_options *op
  * Reads everything: checksums, pages that contradict themselves, pairs in a wrong bucket or present twice, space that
  * is used twice or not at all, wrong totals. Writers wait.
  *
- * Calls `function`, unless it is NULL, with the place of each fault and what is wrong there, until it returns anything
- * but 0. `*faults`, unless it is NULL, is the number of all. A check that finds none takes memory for 1/8000 of the
- * file.
+ * Calls `function`, unless it is NULL, with the location of each fault and what is wrong there, until it returns a
+ * value other than 0. `*faults`, unless it is NULL, is the total number. A check that finds none takes memory of 1/8000
+ * of the file size.
  *
  * Returns:
  *   SPT_OK       no fault
  *   SPT_CORRUPT  faults were found: restore a backup, or see spt_salvage
- *   SPT_IO       the check could not go on
+ *   SPT_IO       the check could not continue
  */
 typedef int (*spt_fault_fn)(void *context, const char *place, const char *what);
 spt_status spt_check(spt_table *table, spt_fault_fn function, void *context, uint64_t *faults);
 
 /** spt_counters, spt_read_counters - figures of a table in use
  *
- * spt_read_counters sets `*counters`; `size` is sizeof *counters. It walks nothing and waits for nothing. Lookups, and
- * what is counted with them, are estimated from one in 512; the rest is exact.
+ * spt_read_counters sets `*counters`; `size` is sizeof *counters. It is fast and never waits. Lookups, and the figures
+ * counted with them, are estimated from one in 512; the rest is exact.
  */
 typedef struct spt_counters {
     uint64_t pairs;            /* pairs stored now */
@@ -696,9 +700,9 @@ spt_status spt_read_counters(spt_table *table, spt_counters *counters, size_t si
 
 /** spt_publisher, spt_read_published - figures of a table that another process has open
  *
- * spt_read_published sets `*counters` and `*publisher` to what the process that has the table at `path` open with
- * SPT_PUBLISH_COUNTERS last wrote. It does not open the table, and delays nobody. The sizes are sizeof *counters and
- * sizeof *publisher. `replayed` of the counters is 0.
+ * If a process has the table at `path` open with SPT_PUBLISH_COUNTERS, spt_read_published sets `*counters` and
+ * `*publisher` to the figures that it last wrote. This does not open the table and delays no other process. The sizes
+ * are sizeof *counters and sizeof *publisher. `replayed` of the counters is 0.
  *
  * Returns:
  *   SPT_OK         there are figures
@@ -709,8 +713,8 @@ spt_status spt_read_counters(spt_table *table, spt_counters *counters, size_t si
 typedef struct spt_publisher {
     uint32_t process; /* its id */
     uint32_t is_open; /* 1 if it still has the table open; 0 if it ended without closing it */
-    uint64_t tick;    /* how often it has written */
-    uint64_t open_ms; /* milliseconds from the open to the last time */
+    uint64_t tick;    /* the number of times it has written */
+    uint64_t open_ms; /* milliseconds from the open to the last write */
 } spt_publisher;
 
 spt_status spt_read_published(const char *path, spt_counters *counters, size_t counters_size,
@@ -718,11 +722,11 @@ spt_status spt_read_published(const char *path, spt_counters *counters, size_t c
 
 /** spt_survey, spt_survey_table - measure a table
  *
- * spt_survey_table walks all buckets and sets `*survey`; `size` is sizeof *survey. Other threads may go on; then the
- * figures are not of one moment.
+ * spt_survey_table walks all buckets and sets `*survey`; `size` is sizeof *survey. Other threads may change the table;
+ * then the figures are not from one moment.
  *
  * `*histogram`, unless `histogram` is NULL, becomes an array of `*histogram_len` elements, which you free with
- * spt_free: how many buckets have how many pairs, ascending by pairs.
+ * spt_free: the number of buckets for each number of pairs, ascending by pairs.
  *
  * Errors:
  *   SPT_IO SPT_CORRUPT SPT_STALE  a page could not be read
@@ -742,7 +746,7 @@ typedef struct spt_survey {
     uint64_t extent_bytes;      /* bytes of these */
     uint64_t free_bytes;        /* bytes of the file that are not in use */
     double fill_percent;        /* slots and records in percent of the primary pages */
-    double fill_target_percent; /* at which the table grows, unless fill_factor is set */
+    double fill_target_percent; /* the fill_percent at which the table grows, unless fill_factor is set */
     uint64_t fill_factor;       /* pairs in a bucket at which it grows; 0 if it was not set */
     uint64_t seed;              /* the seed of the hash function */
     char hash[32];              /* the name of the hash function, cut to fit */
@@ -754,8 +758,8 @@ typedef struct spt_survey {
 } spt_survey;
 
 typedef struct spt_bucket_count {
-    uint64_t pairs;   /* buckets with this many pairs: */
-    uint64_t buckets; /* their number */
+    uint64_t pairs;   /* a number of pairs */
+    uint64_t buckets; /* the number of buckets with that many pairs */
 } spt_bucket_count;
 
 spt_status spt_survey_table(spt_table *table, spt_survey *survey, size_t size, spt_bucket_count **histogram,
@@ -763,10 +767,10 @@ spt_status spt_survey_table(spt_table *table, spt_survey *survey, size_t size, s
 
 /** spt_salvage, spt_salvage_fn, spt_found, spt_salvage_report - read what is left of a damaged table
  *
- * Calls `function` with every pair that can be read in the file at `path`, however damaged, with each fault that costs
- * pairs, and from time to time with the progress. A function that returns anything but 0 stops it. The file is only
- * read. Pairs come in no order, and no key comes twice. Changes since the last checkpoint that are still in the log are
- * not salvaged: if the table can be opened for writing, that replays them.
+ * Calls `function` with every pair that can be read in the file at `path`, however damaged, with each fault that loses
+ * pairs, and from time to time with the progress. A function that returns a value other than 0 stops it. The file is
+ * not changed. Pairs are in no particular order, and no key occurs twice. Changes since the last checkpoint that are
+ * still in the log are not salvaged: if the table can be opened for writing, that replays them.
  *
  * `options`, which may be NULL, is for a hash function of your own. `size` is sizeof *report.
  *
@@ -774,7 +778,7 @@ spt_status spt_survey_table(spt_table *table, spt_survey *survey, size_t size, s
  *   SPT_NOT_A_TABLE    nothing in the file looks like part of a table
  *   SPT_OTHER_VERSION  upgrade splitpoint
  *   SPT_LOCKED         it is open for writing
- *   SPT_STOPPED        the function stopped it; the report is of what was found until then
+ *   SPT_STOPPED        the function stopped it; the report covers what was found until then
  *   SPT_IO             it could not be opened
  */
 #define SPT_FOUND_PAIR 1
@@ -790,12 +794,12 @@ typedef struct spt_found {
     const char *place; /* a fault: where */
     const char *what;  /* a fault: what is wrong, and what is lost by it */
     uint64_t done;     /* progress: steps done */
-    uint64_t all;      /* progress: steps in all */
+    uint64_t all;      /* progress: total steps */
 } spt_found;
 
 typedef struct spt_salvage_report {
     uint64_t verified;     /* verified pairs */
-    uint64_t unverified;   /* others */
+    uint64_t unverified;   /* other pairs */
     uint64_t counted;      /* pairs of the table according to its header, if is_counted */
     uint64_t lost_buckets; /* buckets lost with their primary pages */
     uint64_t losses;       /* places where pairs are or may be lost */
@@ -811,12 +815,12 @@ spt_status spt_salvage(const char *path, const spt_options *options, spt_salvage
 /** spt_hash, spt_hash_name, spt_position - hash functions
  *
  * spt_hash sets `*hash` to the hash of the key by the function of that name; NULL is the default, XXH3. A function that
- * takes no seed ignores it. spt_hash_name returns the names: for 0, 1, and so on, until it returns NULL. They are xxh3,
+ * takes no seed ignores it. spt_hash_name returns the names for 0, 1, and so on, then NULL. They are xxh3,
  * rapidhash, siphash13 (for keys that an attacker may choose), fnv1a, crc32c, murmur3, and the historical sdbm, djb2,
  * phong, dynahash and knuth.
  *
- * spt_position sets `*position` to where the key is, or would be, in hash order: spt_scan from there returns it first,
- * or after others with the same hash.
+ * spt_position sets `*position` to the position in hash order of the key, present or not: spt_scan from there returns
+ * it first, or after others with the same hash.
  *
  * Errors:
  *   SPT_INVALID_ARGUMENT  no function has that name
@@ -827,30 +831,30 @@ spt_status spt_position(spt_table *table, const void *key, size_t key_len, uint6
 
 /** spt_dict_open, spt_dict_options, spt_dict_close, spt_dict_reload - open a dictionary
  *
- * A dictionary holds pairs that may be far more than memory, in one file or a directory of shards. It is read with one
- * read for each lookup, by any number of threads and processes, and changed in batches: see spt_dict_update_start.
+ * A dictionary holds pairs, possibly far more than fit in memory, in one file or a directory of shards. A lookup takes
+ * one read. Any number of threads and processes may read it; it is changed in batches: see spt_dict_update_start.
  *
- * spt_dict_open opens the one at `path`; `options` may be NULL. It keeps the state that was there, also when an update
- * has replaced it. spt_dict_reload opens what is there now; `*changed`, unless it is NULL, is 1 if that is something
- * new. After an error the dictionary is as before.
+ * spt_dict_open opens the dictionary at `path`; `options` may be NULL. The handle keeps reading that version even after
+ * an update has replaced it. spt_dict_reload switches to the current version; `*changed`, unless it is NULL, is 1 if
+ * that is a new one. After an error the handle keeps the old version.
  *
- * spt_dict_close closes it. NULL is no error.
+ * spt_dict_close closes it. NULL is not an error.
  *
  * Fields:
  *   size          sizeof(spt_dict_options)
- *   flags         of SPT_MAP_DATA or SPT_READ_DATA, and SPT_MAP_INDEX, joined by |
+ *   flags         SPT_MAP_DATA or SPT_READ_DATA, and SPT_MAP_INDEX, joined by |
  *   hash          with user_hash, its name in messages
  *   user_hash     the hash function of a dictionary that was built with one of your own
  *   user_context  passed to it
  *
  * Flags:
- *   SPT_MAP_DATA   read data from a mapping of the file: several times as fast for what the system has in its cache.
- *                  The checksum of a page is compared the first time. On Linux; the default where the file is on a disk
- *                  of this machine and no larger than half of its memory. It installs a handler for SIGBUS, which makes
- *                  a failing disk, or a program that cuts the file, an error
- *   SPT_READ_DATA  read data by calls, and compare the checksum of a page each time
- *   SPT_MAP_INDEX  use the index from a mapping, which processes share. A failing disk, or a program that cuts the file,
- *                  then ends the process by SIGBUS
+ *   SPT_MAP_DATA   read data through a mapping of the file: several times as fast for data in the system's cache. The
+ *                  checksum of a page is verified at its first use. Linux only, and the default there if the file is on
+ *                  a disk of this machine and no larger than half of its memory. It installs a handler for SIGBUS, so
+ *                  that a failing disk, or a program that truncates the file, gives an error
+ *   SPT_READ_DATA  read data by system calls, and verify the checksum of a page each time
+ *   SPT_MAP_INDEX  use the index through a mapping, which processes share. A failing disk, or a program that truncates
+ *                  the file, then ends the process by SIGBUS
  *
  * Errors:
  *   SPT_NOT_A_TABLE SPT_OTHER_VERSION SPT_CORRUPT SPT_WRONG_HASH SPT_IO  of the file
@@ -874,11 +878,11 @@ spt_status spt_dict_open(const char *path, const spt_dict_options *options, spt_
 spt_status spt_dict_close(spt_dictionary *dictionary);
 spt_status spt_dict_reload(spt_dictionary *dictionary, int *changed);
 
-/** spt_dict_get, spt_dict_get_alloc, spt_dict_contains, spt_dict_get_many, spt_dict_len - look keys up in a dictionary
+/** spt_dict_get, spt_dict_get_alloc, spt_dict_contains, spt_dict_get_many, spt_dict_len - look up keys in a dictionary
  *
- * They are to a dictionary what spt_get, spt_get_alloc, spt_contains, spt_get_many and spt_len are to a table, and
- * return the same codes. A lookup costs one read of the file, or none if it is mapped. Of many keys at a time, up to 64
- * reads are under way at once where they wait for the disk.
+ * These do for a dictionary what spt_get, spt_get_alloc, spt_contains, spt_get_many and spt_len do for a table, and
+ * return the same codes. A lookup costs one read of the file, or none if it is mapped. A lookup of many keys has up to
+ * 64 reads in flight if they have to wait for the disk.
  */
 spt_status spt_dict_get(spt_dictionary *dictionary, const void *key, size_t key_len, void *buffer, size_t capacity,
                         size_t *value_len);
@@ -891,15 +895,17 @@ spt_status spt_dict_len(spt_dictionary *dictionary, uint64_t *len);
 
 /** spt_dict_scan, spt_dict_range, spt_dict_position, spt_thaw - walk a dictionary, and make a table of it
  *
- * spt_dict_scan opens a cursor on all pairs, in hash order, those of a directory shard by shard. spt_cursor_next and
- * spt_cursor_close work as on a table; spt_cursor_position is SPT_INVALID_ARGUMENT. The walk ends after an error. Some
- * MiB of pairs are in memory, and of values of a MiB and more only the one that spt_cursor_next gave last.
+ * spt_dict_scan opens a cursor on all pairs in hash order, or shard by shard for a directory. spt_cursor_next and
+ * spt_cursor_close work as on a table; spt_cursor_position returns SPT_INVALID_ARGUMENT. The walk ends after an error.
+ * A few MiB of pairs are in memory; of values of a MiB or more, only the one that spt_cursor_next returned last.
  *
- * spt_dict_range opens one on the pairs whose positions in hash order are `first` to `last`, both included: from 0 to
- * UINT64_MAX they are all pairs. Positions are spread evenly, so a sixteenth of them has a sixteenth of the pairs.
- * `first` above `last` has none. spt_dict_position sets `*position` to that of a key, present or not.
+ * spt_dict_range opens a cursor on the pairs whose positions in hash order are `first` to `last`, both included: 0 to
+ * UINT64_MAX selects all pairs. Positions are evenly distributed, so a sixteenth of them has about a sixteenth of the
+ * pairs. If `first` is above `last` there are none. spt_dict_position sets `*position` to that of a key, present or
+ * not.
  *
- * spt_thaw puts all pairs into `table`, replacing values of equal keys; `*pairs`, unless it is NULL, is their number.
+ * spt_thaw puts all pairs into `table`, replacing the values of keys that it has; `*pairs`, unless it is NULL, is the
+ * number of pairs.
  *
  * Errors:
  *   SPT_IO SPT_CORRUPT  of the dictionary; or, of spt_thaw, an error of spt_put_many
@@ -911,16 +917,16 @@ spt_status spt_thaw(spt_dictionary *dictionary, spt_table *table, uint64_t *pair
 
 /** spt_dict_diff, spt_dict_diff_range, spt_diff_next, spt_change, spt_diff_close - what changed between dictionaries
  *
- * spt_dict_diff opens a walk over what changed from the dictionary `old` to `newer`, in hash order, shard by shard.
- * spt_dict_diff_range compares the keys whose positions are `first` to `last`, both included, as of spt_dict_range.
- * Both dictionaries are read once, by threads of the diff, which call a hash function of your own too; shards that
- * share a file are not read. `progress`, which may be NULL, is called by spt_diff_next with the pairs read in both, and
- * the pairs of both; less than all are read where shards share a file.
+ * spt_dict_diff opens a walk over the changes from the dictionary `old` to `newer`, in hash order, shard by shard.
+ * spt_dict_diff_range compares only keys with positions from `first` to `last`, both included, as in spt_dict_range.
+ * Both dictionaries are read once, by threads of the diff, which also call a hash function of your own. A shard whose
+ * file both dictionaries share is not read. `progress`, which may be NULL, is called by spt_diff_next with the number
+ * of pairs read so far in both, and the total number of pairs; with shared shards fewer than that are read.
  *
  * spt_diff_next sets `*change` to the next one. Its bytes are valid until the next call with this diff. After an error
  * there are no more. spt_dict_update_apply takes each change, so that a copy of `old` becomes one of `newer`.
  *
- * spt_diff_close ends the walk. NULL is no error. The dictionaries may be closed before it.
+ * spt_diff_close ends the walk. NULL is not an error. The dictionaries may be closed before it.
  *
  * Fields:
  *   kind       one of SPT_CHANGE_...
@@ -940,7 +946,7 @@ spt_status spt_thaw(spt_dictionary *dictionary, spt_table *table, uint64_t *pair
  *   SPT_END  of spt_diff_next: there are no more changes
  *
  * Errors:
- *   SPT_INVALID_ARGUMENT  the two have other hash functions or seeds, or other shards
+ *   SPT_INVALID_ARGUMENT  the two have different hash functions, seeds or shards
  *   SPT_STOPPED           `progress` cancelled it
  *   SPT_IN_USE            another thread is using the diff
  *   SPT_IO SPT_CORRUPT    of one of the dictionaries
@@ -965,12 +971,13 @@ spt_status spt_diff_close(spt_diff *diff);
 
 /** spt_dict_sizes, spt_dict_stat, spt_dict_check, spt_dict_check_with - measure a dictionary, and find its faults
  *
- * spt_dict_stat sets `*sizes`, and reads nothing; `size` is sizeof *sizes. Of a directory they are those of all shards.
+ * spt_dict_stat sets `*sizes`, without reading files; `size` is sizeof *sizes. For a directory they are totals of all
+ * shards.
  *
- * spt_dict_check reads everything, as spt_check does: checksums, records out of order or there twice, wrong counts, and
- * keys that the index does not lead to. spt_dict_check_with does so by this number of threads; 0: one a processor.
- * `progress`, which may be NULL, gets the bytes of data read and the bytes to be read, about every MiB, and may cancel
- * the check, which is SPT_STOPPED. Both are called in the thread of the caller.
+ * spt_dict_check reads everything, as spt_check does. It finds wrong checksums, records out of order or present twice,
+ * wrong counts, and keys that the index does not find. spt_dict_check_with does the same with `threads` threads; 0 is
+ * one per processor. `progress`, which may be NULL, gets the bytes of data read and the total, about every MiB, and may
+ * cancel the check, which then returns SPT_STOPPED. Both functions are called in the caller's thread.
  */
 typedef struct spt_dict_sizes {
     uint64_t shards;           /* files */
@@ -983,7 +990,7 @@ typedef struct spt_dict_sizes {
     uint64_t page_bytes;       /* bytes of a page */
     uint64_t index_bytes;      /* bytes of the index */
     uint64_t ranks_bytes;      /* bytes of the second index, from ranks to pages; 0 without one */
-    double index_bits_per_key; /* bits a key of both */
+    double index_bits_per_key; /* bits per key of both indexes */
     uint64_t key_len_min;      /* length of the shortest key */
     uint64_t key_len_max;      /* length of the longest key */
     uint64_t value_len_min;    /* length of the shortest value */
@@ -995,7 +1002,7 @@ typedef struct spt_dict_sizes {
     char index[32];            /* the name of the index */
     char order[32];            /* the order of records: "hash order" or "chunks" */
     char hash[32];             /* the name of the hash function, cut to fit */
-    uint64_t filter_bits;      /* bits of a fingerprint of the filter; 0 without one */
+    uint64_t filter_bits;      /* bits per fingerprint of the filter; 0 without one */
     uint64_t filter_bytes;     /* bytes of the filter */
 } spt_dict_sizes;
 
@@ -1012,18 +1019,18 @@ spt_status spt_dict_check_with(spt_dictionary *dictionary, uint32_t threads, spt
  *   size                 sizeof(spt_build_options)
  *   flags                0, or SPT_RESUME
  *   index                one of SPT_INDEX_...
- *   bins_per_page        of SPT_INDEX_PAGE: twice as many cost one more bit a page, and fewer pages are read in vain
- *   bucket_keys          of SPT_INDEX_TRIE: keys in a virtual bucket on average, a power of two; 256 by default
- *   huffman_max          of SPT_INDEX_TRIE: the largest trie that is coded by Huffman's method; 64 by default
- *   skip_min             of SPT_INDEX_TRIE: the smallest trie that stores where its right half begins; 64 by default,
+ *   bins_per_page        for SPT_INDEX_PAGE: twice as many cost one more bit per page and cause fewer unneeded reads
+ *   bucket_keys          for SPT_INDEX_TRIE: average keys per virtual bucket, a power of two; 256 by default
+ *   huffman_max          for SPT_INDEX_TRIE: the largest trie that is Huffman-coded, in keys; 64 by default
+ *   skip_min             for SPT_INDEX_TRIE: the smallest trie that stores where its right half begins; 64 by default,
  *                        SPT_NO_SKIP for none
- *   block_items          of SPT_INDEX_TRIE: above 1 the index gives blocks of this many keys, in fewer bits
- *   effort               of SPT_INDEX_CHUNK: one of SPT_EFFORT_...; fewer bits against a longer build
+ *   block_items          for SPT_INDEX_TRIE: above 1 the index locates blocks of this many keys, in fewer bits
+ *   effort               for SPT_INDEX_CHUNK: one of SPT_EFFORT_...; fewer bits for a longer build
  *   page_bytes           bytes of a page, a power of two from 512 to 65536; 4096 by default
  *   compression          one of SPT_COMPRESSION_...
  *   block_bytes          bytes that are compressed together; 16 KiB by default
- *   duplicates           one of SPT_DUPLICATES_...: what happens to a key that is given twice
- *   threads              threads that sort; by default one a processor
+ *   duplicates           one of SPT_DUPLICATES_...: what to do with a key that occurs twice
+ *   threads              threads that sort; by default one per processor
  *   shards               build a directory of this many files; by default one file
  *   memory_bytes         memory of the build: the sort, and the new index; 1 GiB by default
  *   seed                 the seed of the hash function; the same pairs and seed give the same file
@@ -1031,19 +1038,21 @@ spt_status spt_dict_check_with(spt_dictionary *dictionary, uint32_t threads, spt
  *   hash                 the name of a hash function; with user_hash, its name in messages
  *   user_hash            your own hash function
  *   user_context         passed to it
- *   temporary_directory  of temporary files, which take as many bytes as the pairs; by default the dictionary's own
- *   progress             gets the pairs written and the pairs in all; called by any thread, also by several at a time
+ *   temporary_directory  directory for temporary files, which need as many bytes as the pairs; by default that of the
+ *                        dictionary
+ *   progress             gets the pairs written and the total; may be called by any thread, and by several at a time
  *   progress_context     passed to it
  *   place_name           names the `place` of spt_build_push_at in messages: writes it to `name` with a zero byte
  *   place_context        passed to it
- *   filter_bits          8 or 16: a filter of 9.5 or 19 bits a key, with which lookups of absent keys read no data but
- *                        for one key in 256 or 65,536; none by default
+ *   filter_bits          8 or 16: a filter of 9.5 or 19 bits per key, so that lookups of absent keys read data for only
+ *                        one key in 256 or 65,536; none by default
  *
  * Index:
- *   SPT_INDEX_PAGE   which pages can have a key: about 6.2 bits a page, for records of any sizes; the default
- *   SPT_INDEX_TRIE   the place of a key, in 2.6 bits a key
- *   SPT_INDEX_CHUNK  the place of a key, in 1.5 to 1.9 bits a key; a longer build
- *   SPT_INDEX_NONE   none; several reads a lookup
+ *   SPT_INDEX_PAGE   locates the pages that can have a key: about 6.2 bits per page, for records of any size; the
+ *                    default
+ *   SPT_INDEX_TRIE   locates the key itself: 2.6 bits per key
+ *   SPT_INDEX_CHUNK  locates the key itself: 1.5 to 1.9 bits per key; a longer build
+ *   SPT_INDEX_NONE   no index; several reads per lookup
  */
 typedef void (*spt_place_fn)(void *context, uint64_t place, char *name, size_t capacity);
 
@@ -1098,26 +1107,27 @@ typedef struct spt_build_options {
 
 /** spt_dict_build, spt_next_fn, spt_freeze, spt_dict_reindex - build a dictionary in one call
  *
- * spt_dict_build calls `next` for one pair after another, in any order. It sets `*key` and `*value`, which are read
- * before it is called again, and returns 0; or 1 if there are no more; anything else cancels the build. `*pairs`,
- * unless it is NULL, is how many pairs the dictionary has. It replaces one at `path` when it is complete.
+ * spt_dict_build calls `next` for each pair, in any order. `next` sets `*key` and `*value`, which are read before it is
+ * called again, and returns 0. It returns 1 if there are no more pairs; any other value cancels the build. `*pairs`,
+ * unless it is NULL, is the number of pairs of the dictionary. The dictionary replaces an existing one at `path` when
+ * it is complete.
  *
  * spt_freeze writes all pairs of a table, in one scan and without a sort. The hash function is the table's. Writers may
- * go on: a pair that is present throughout is in it.
+ * continue: a pair that is present throughout is in the dictionary.
  *
- * spt_dict_reindex writes the pairs of the dictionary `old` to `new`, which may be the same, with another index. Pages,
- * compression, hash function and shards stay.
+ * spt_dict_reindex writes the pairs of the dictionary `old` to `path`, which may be the same, with another index.
+ * Pages, compression, hash function and shards stay the same.
  *
  * Errors:
- *   SPT_DUPLICATE         a key came twice, and the options do not say which value to keep
+ *   SPT_DUPLICATE         a key occurred twice, and the options do not say which value to keep
  *   SPT_STOPPED           `next` or the progress function cancelled it
  *   SPT_LOCKED            another process builds the same file
- *   SPT_NOT_A_TABLE       at `path`, or with "-unfinished" behind it, is a file that no build made
+ *   SPT_NOT_A_TABLE       the file at `path`, or that name with "-unfinished" appended, was not made by a build
  *   SPT_TOO_LONG          a key or value of 4 GiB or more
  *   SPT_INVALID_ARGUMENT  options out of range; for spt_freeze also shards, for spt_dict_reindex also SPT_RESUME
  *   SPT_OUT_OF_MEMORY     the index, or the records of one of its chunks, would not fit in `memory_bytes`
  *   SPT_DISK_FULL SPT_IO  of the dictionary or of temporary files
- *   After all of them, what was at `path` is still there.
+ *   After any of them, the old file at `path` is unchanged.
  */
 typedef int (*spt_next_fn)(void *context, spt_bytes *key, spt_bytes *value);
 
@@ -1129,15 +1139,16 @@ spt_status spt_dict_reindex(const char *old, const char *path, const spt_build_o
 /** spt_build_start, spt_build_push, spt_build_push_at, spt_build_resumed, spt_build_save, spt_build_finish,
  * spt_build_discard - build a dictionary pair by pair
  *
- * spt_build_push takes one more pair, in any order. spt_build_push_at also takes its place in the source, for messages,
- * such as a line number; places never descend. spt_build_finish sorts, writes and publishes; `*pairs`, unless it is
- * NULL, is how many pairs the dictionary has. It ends the handle, whatever it returns but SPT_IN_USE.
- * spt_build_discard ends it and leaves nothing, but with SPT_RESUME what a later build goes on from. NULL is no error.
+ * spt_build_push adds a pair; pairs may be in any order. spt_build_push_at also takes the pair's place in the source,
+ * such as a line number, for messages; places must not decrease. spt_build_finish sorts, writes and publishes;
+ * `*pairs`, unless it is NULL, is the number of pairs of the dictionary. It closes the handle unless it returns
+ * SPT_IN_USE. spt_build_discard closes it and leaves no files, except with SPT_RESUME those that a later build
+ * continues from. NULL is not an error.
  *
- * With SPT_RESUME a build saves what it was given after each GiB, and by spt_build_save. A later build with the same
- * identity goes on: spt_build_resumed sets, each unless it is NULL, `*pairs` to the number of pairs of the source that
- * are saved and that you skip, `*all` to 1 if that is the whole source, and `*discarded` to the number of saved pairs
- * that this build cannot use.
+ * With SPT_RESUME a build saves the pairs it was given after each GiB, and in spt_build_save. A later build with the
+ * same identity continues from there. spt_build_resumed sets `*pairs` to the number of pairs of the source that are
+ * saved, which you must skip, `*all` to 1 if they are the whole source, and `*discarded` to the number of saved pairs
+ * that this build cannot use. Each of these pointers may be NULL.
  *
  * Errors:
  *   those of spt_dict_build; and SPT_IN_USE if another thread is using the build
@@ -1154,14 +1165,14 @@ spt_status spt_build_discard(spt_build *build);
 /** spt_dict_update_start, spt_dict_update_put, spt_dict_update_remove, spt_dict_update_apply, spt_dict_update_finish,
  * spt_dict_update_discard - change a dictionary in a batch
  *
- * spt_dict_update_start begins an update of the dictionary `old` to one at `path`, which may be the same. `options` say
- * how the batch is sorted and which index is made; hash function, pages and compression stay those of the old one. Of
- * several changes to one key the last counts; removing an absent key is no error. spt_dict_update_apply makes a change
- * that spt_diff_next gave: stores its value, or removes its key.
+ * spt_dict_update_start begins an update of the dictionary `old` to one at `path`, which may be the same. `options`
+ * give the resources of the sort and the index to build; hash function, pages and compression stay those of `old`. Of
+ * several changes to one key the last counts; removing an absent key is not an error. spt_dict_update_apply makes a
+ * change that spt_diff_next returned: it stores its value, or removes its key.
  *
  * spt_dict_update_finish merges the changes with the old pairs in one pass, writes, and publishes. `*pairs`, unless it
- * is NULL, is how many pairs the new dictionary has. Shards without changes keep their files. It ends the handle,
- * whatever it returns but SPT_IN_USE. spt_dict_update_discard ends it, and nothing changes; NULL is no error.
+ * is NULL, is the number of pairs of the new dictionary. Shards without changes keep their files. It closes the handle
+ * unless it returns SPT_IN_USE. spt_dict_update_discard closes it without changes; NULL is not an error.
  *
  * Errors:
  *   those of spt_dict_open and spt_dict_build; and SPT_IN_USE if another thread is using the update

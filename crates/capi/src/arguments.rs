@@ -1,8 +1,8 @@
-//! The parameters of the exported functions: pointers of C, read and written only after checks.
+//! The parameters of the exported functions: C pointers that are checked before they are read or written.
 //!
-//! Nothing in this crate makes an [`In`] or an [`Out`]; a C caller passes them, and promises with that what the header
-//! asks for: the pointer is NULL, or valid for the length that is passed with it while the call runs. The methods check
-//! what can be checked: NULL, and lengths that no memory has.
+//! This crate never creates an [`In`] or an [`Out`]; only a C caller passes them. By passing one the caller promises
+//! what the header requires: during the call the pointer is NULL, or valid for the length passed with it. The methods
+//! check what can be checked: NULL, and impossible lengths.
 
 use crate::status::{Failure, Result};
 use splitpoint::{ErrorKind, KEY_LEN_MAX, VALUE_LEN_MAX};
@@ -12,19 +12,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::slice;
 
-/// `const char *` that is returned, and lives as the header says.
+/// `const char *` as a result, valid for as long as the header says.
 #[repr(transparent)]
 pub(crate) struct Text(pub *const c_char);
 
-/// `T *`, and how many bytes of a `T` the caller's header knows: a struct of results that grows at its end.
+/// `T *`: a struct of results, which may grow at its end. The caller passes the size that its header knows.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct OutStruct<'c, T>(*mut T, PhantomData<&'c mut T>);
 
 impl<T: Copy> OutStruct<'_, T> {
-    /// Writes the part of `value` that the caller knows, and zeros to what only the caller knows.
+    /// Writes the fields of `value` that the caller's header has, and zeros to fields that only the caller's header
+    /// has.
     pub(crate) fn set(self, size: usize, value: &T) -> Result<()> {
-        // More than any version will have.
+        // No version will have a larger struct.
         const SIZE_MAX: usize = 4096;
         if self.0.is_null() || size < size_of::<u64>() || size > SIZE_MAX {
             let null = self.0.is_null();
@@ -32,9 +33,9 @@ impl<T: Copy> OutStruct<'_, T> {
             return Err(Failure::invalid(what));
         }
         let known = size.min(size_of::<T>());
-        // SAFETY: the caller's struct has `size` bytes. Padding is copied as what it is, bytes nobody reads.
+        // SAFETY: the caller's struct has `size` bytes. Padding bytes are copied but never read.
         unsafe { std::ptr::write_bytes(self.0.cast::<u8>(), 0, size) };
-        // SAFETY: as above, and `known` is at most what either struct has.
+        // SAFETY: as above, and `known` is at most the size of either struct.
         unsafe { std::ptr::copy_nonoverlapping((value as *const T).cast::<u8>(), self.0.cast::<u8>(), known) };
         Ok(())
     }
@@ -102,7 +103,7 @@ impl<'c> InText<'c> {
     }
 }
 
-/// `T *`: where a result goes.
+/// `T *`: the location for a result.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Out<'c, T>(*mut T, PhantomData<&'c mut T>);
@@ -114,14 +115,14 @@ impl<T> Out<'_, T> {
         if self.0.is_null() {
             return Err(null(what));
         }
-        // SAFETY: not NULL, so the caller passed a place for a `T`; what is there is not read or dropped.
+        // SAFETY: not NULL, so the caller passed memory for a `T`; its old content is neither read nor dropped.
         unsafe { self.0.write(value) };
         Ok(())
     }
 
-    /// Puts `value` there and returns what was there; `None` for NULL. The caller's promise is that a value is there.
+    /// Writes `value` and returns the old value; `None` for NULL. The caller promises that there is an old value.
     pub(crate) fn replace(self, value: T) -> Option<T> {
-        // SAFETY: not NULL, so the caller passed a place with a `T`.
+        // SAFETY: not NULL, so the caller passed a pointer to a `T`.
         (!self.0.is_null()).then(|| unsafe { self.0.replace(value) })
     }
 
@@ -130,7 +131,7 @@ impl<T> Out<'_, T> {
         !self.0.is_null()
     }
 
-    /// Writes `value`, unless the caller does not want it and passed NULL.
+    /// Writes `value`, unless the caller passed NULL because it does not want it.
     #[inline]
     pub(crate) fn set_if_wanted(self, value: T) {
         if !self.0.is_null() {
@@ -157,9 +158,9 @@ impl<'c> Buffer<'c> {
         if self.0.is_null() {
             return Ok(&mut []);
         }
-        // SAFETY: the caller passed `capacity` bytes that it may write, of memory that only this call uses. That nobody
-        // has written them yet is not known to the compiler, for which memory of C has some value. No value is longer
-        // than the limit, so that a capacity beyond what memory has does no harm.
+        // SAFETY: the caller passed `capacity` writable bytes that only this call uses. They may be uninitialized, but
+        // the compiler cannot know that of C's memory and treats it as having some value. No value is longer than the
+        // limit, so a capacity larger than memory does no harm.
         Ok(unsafe { slice::from_raw_parts_mut(self.0.cast(), capacity.min(VALUE_LEN_MAX)) })
     }
 }
@@ -187,7 +188,7 @@ impl<'c, T> InArray<'c, T> {
     }
 }
 
-/// `T *`: a place for each result; their number is another parameter.
+/// `T *`: an array for results; its length is another parameter.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct OutArray<'c, T>(*mut T, PhantomData<&'c mut [T]>);
@@ -197,15 +198,15 @@ impl<T> OutArray<'_, T> {
         self.0.is_null()
     }
 
-    /// An error unless there can be `count` places.
+    /// Fails if the pointer cannot be to `count` elements.
     pub(crate) fn check(self, count: usize) -> Result<()> {
         check_count(count, size_of::<T>(), self.0.is_null())
     }
 
-    /// Writes `values` to the first places; the caller has passed at least as many, by `check`.
+    /// Writes `values` to the first elements. `check` was called with at least as many.
     pub(crate) fn set(self, values: impl ExactSizeIterator<Item = T>) {
         for (index, value) in values.enumerate() {
-            // SAFETY: the caller passed a place for each value; what is there is not read.
+            // SAFETY: the caller passed memory for each value; its old content is not read.
             unsafe { self.0.add(index).write(value) };
         }
     }
@@ -230,17 +231,17 @@ pub(crate) struct Bytes {
 impl Bytes {
     pub(crate) const NONE: Bytes = Bytes { data: std::ptr::null(), len: 0 };
 
-    /// A key that the caller passed.
+    /// The bytes as a key passed by the caller.
     pub(crate) fn key(&self) -> Result<&[u8]> {
         In(self.data, PhantomData).key(self.len)
     }
 
-    /// A value that the caller passed.
+    /// The bytes as a value passed by the caller.
     pub(crate) fn value(&self) -> Result<&[u8]> {
         In(self.data, PhantomData).value(self.len)
     }
 
-    /// Bytes for C to read. Never NULL, so that an empty value is not an absent one.
+    /// Bytes for C to read. Never NULL, so that an empty value differs from an absent one.
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Bytes {
         Bytes { data: bytes.as_ptr().cast(), len: bytes.len() }

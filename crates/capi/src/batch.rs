@@ -1,4 +1,4 @@
-//! Batches: changes that are made together.
+//! Batches: changes that are made atomically.
 
 use crate::arguments::{In, Out};
 use crate::border::border;
@@ -11,7 +11,7 @@ use std::ffi::c_void;
 
 /// `spt_batch`.
 struct OpenBatch {
-    // In this order: it is dropped before the table may be closed.
+    // Field order matters: the batch is dropped before the table may be closed.
     batch: Batch<'static>,
     _table: Pin,
 }

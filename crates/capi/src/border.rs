@@ -1,16 +1,16 @@
-//! The border: what every exported function that can fail passes through.
+//! The border: the wrapper of every exported function that can fail.
 //!
-//! It stops panics, which must not reach C, turns errors into codes, and keeps their messages for the thread.
+//! It catches panics, which must not reach C, turns errors into codes, and keeps their messages for the thread.
 
 use crate::callbacks::Abandoned;
 use crate::status::{Failure, INTERNAL, Result, Status, remember};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `f` for a call with `handle` (0: none yet).
+/// Runs `f` for a call with `handle`; 0 for a call without a handle.
 #[inline]
 pub(crate) fn border(handle: usize, f: impl FnOnce() -> Result<Status>) -> Status {
-    // What a panic may leave half done is inside the library, which expects panics of a user's hash function.
+    // Only the library's own state could be left half changed, and it expects panics of a user's hash function.
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(status)) => status,
         Ok(Err(failure)) => failed(handle, failure),

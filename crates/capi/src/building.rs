@@ -49,10 +49,10 @@ pub(crate) struct BuildOptions<'c> {
 unsafe impl Sized for BuildOptions<'_> {}
 
 const RESUME: u32 = 1;
-/// The `skip_min` of tries without skip pointers.
+/// The `skip_min` that means no skip pointers.
 const NO_SKIP: u32 = u32::MAX;
 
-/// `value`, or `default` where it is 0.
+/// `value`, or `default` if it is 0.
 fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }

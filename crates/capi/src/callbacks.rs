@@ -1,9 +1,9 @@
-//! Functions of the caller that the library calls.
+//! Callbacks: functions of the caller that the library calls.
 //!
-//! A function that unwinds (a C++ exception, a cancelled thread) is forbidden by the header; it is called as `C-unwind`
-//! so that it ends the process with a message, and is not undefined.
+//! The header forbids functions that unwind (a C++ exception, a cancelled thread). They are called as `C-unwind`, so
+//! that unwinding ends the process with a message instead of being undefined behavior.
 //!
-//! A function without a way to return an error to the library ends the work by a panic of ours, [`Abandoned`], which
+//! Where a callback's failure cannot be returned through the library, it becomes a panic with [`Abandoned`], which
 //! `border` turns back into the failure.
 
 use crate::arguments::Bytes;
@@ -20,7 +20,7 @@ fn abandon(failure: Failure) -> ! {
     resume_unwind(Box::new(Abandoned(failure)))
 }
 
-/// What a caller's function that cancels the work gets back.
+/// The failure of a call that the caller's function cancelled.
 pub(crate) fn stopped() -> Failure {
     Failure::kind(ErrorKind::Stopped, "cancelled by the caller's function")
 }
@@ -29,9 +29,9 @@ pub(crate) fn stopped() -> Failure {
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub *mut c_void);
 
-// SAFETY: the library only hands it back; the header says which functions run in other threads.
+// SAFETY: the library only passes it back; the header says which functions run in other threads.
 unsafe impl Send for Context {}
-// SAFETY: as above, also in several threads at once.
+// SAFETY: as above; the header also says which functions run in several threads at a time.
 unsafe impl Sync for Context {}
 
 /// `spt_hash_fn`.
@@ -45,7 +45,8 @@ impl HashCallback {
         let context = Context(context);
         move |key| {
             let context = &context;
-            // SAFETY: the caller passed this function for this, and keeps its context while the table is open.
+            // SAFETY: the caller passed this function for this use, and keeps its context valid while the table is
+            // open.
             unsafe { (self.0)(context.0, key.as_ptr().cast(), key.len()) }
         }
     }
@@ -66,13 +67,13 @@ impl UpdateCallback {
         function.ok_or_else(|| Failure::invalid("the function is NULL"))
     }
 
-    /// The function with its context. It abandons the work if the function asks for that, or is wrong.
+    /// The function with its context. It abandons the work if the function asks for that or returns an unknown number.
     pub(crate) fn with(self, context: *mut c_void) -> impl FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'static {
         move |old| {
             let old_bytes = old.map(Bytes::of);
             let mut new = Bytes::NONE;
             let old_pointer = old_bytes.as_ref().map_or(std::ptr::null(), |bytes| bytes as *const Bytes);
-            // SAFETY: the caller passed this function for this; both pointers are valid during the call.
+            // SAFETY: the caller passed this function for this use; both pointers are valid during the call.
             match unsafe { (self.0)(context, old_pointer, &mut new) } {
                 KEEP => old.map(<[u8]>::to_vec),
                 STORE => Some(new.value().unwrap_or_else(|failure| abandon(failure)).to_vec()),
@@ -90,7 +91,7 @@ impl UpdateCallback {
 pub(crate) struct ProgressCallback(unsafe extern "C-unwind" fn(*mut c_void, u64, u64) -> c_int);
 
 impl ProgressCallback {
-    /// The function with its context; it may run in any thread. Without a function all goes on.
+    /// The function with its context; it may run in any thread. Without a function the work is never cancelled.
     pub(crate) fn with(
         function: Option<ProgressCallback>,
         context: *mut c_void,
@@ -98,14 +99,14 @@ impl ProgressCallback {
         let context = Context(context);
         move |done, all| {
             let context = &context;
-            // SAFETY: the caller passed this function for this.
+            // SAFETY: the caller passed this function for this use.
             let answer = function.map_or(0, |function| unsafe { (function.0)(context.0, done, all) });
             flow(answer)
         }
     }
 }
 
-/// A caller's answer: 0 is to go on.
+/// Converts a caller's answer: 0 means continue.
 fn flow(answer: c_int) -> ControlFlow<()> {
     if answer == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
@@ -118,12 +119,12 @@ pub(crate) struct FaultCallback(unsafe extern "C-unwind" fn(*mut c_void, *const 
 impl FaultCallback {
     pub(crate) fn call(self, context: *mut c_void, place: &str, what: &str) -> ControlFlow<()> {
         let (place, what) = (text(place), text(what));
-        // SAFETY: the caller passed this function for this; both strings live during the call.
+        // SAFETY: the caller passed this function for this use; both strings live during the call.
         flow(unsafe { (self.0)(context, place.as_ptr(), what.as_ptr()) })
     }
 }
 
-/// A string of C, without what comes after a zero byte.
+/// A C string; `text` is cut at its first zero byte.
 pub(crate) fn text(text: &str) -> CString {
     CString::new(text.split('\0').next().unwrap_or("")).expect("split at zero bytes")
 }
@@ -152,7 +153,7 @@ impl SalvageCallback {
     }
 
     pub(crate) fn call(self, context: *mut c_void, found: &Found) -> ControlFlow<()> {
-        // SAFETY: the caller passed this function for this; what `found` points to lives during the call.
+        // SAFETY: the caller passed this function for this use; what `found` points to lives during the call.
         flow(unsafe { (self.0)(context, found) })
     }
 }
@@ -170,7 +171,7 @@ impl NextCallback {
     /// Calls the function for its next pair, and `take` with it; `false` after the last.
     pub(crate) fn call(self, context: *mut c_void, take: impl FnOnce(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
         let (mut key, mut value) = (Bytes::NONE, Bytes::NONE);
-        // SAFETY: the caller passed this function for this; both places are valid during the call.
+        // SAFETY: the caller passed this function for this use; both locations are valid during the call.
         match unsafe { (self.0)(context, &mut key, &mut value) } {
             0 => take(key.key()?, value.value()?).map(|()| true),
             1 => Ok(false),
@@ -184,7 +185,7 @@ impl NextCallback {
 #[repr(transparent)]
 pub(crate) struct PlaceCallback(unsafe extern "C-unwind" fn(*mut c_void, u64, *mut c_char, usize));
 
-/// Bytes of the longest name of a place, with its zero.
+/// The longest name of a place in bytes, with its zero byte.
 const PLACE_BYTES: usize = 256;
 
 impl PlaceCallback {
@@ -193,7 +194,7 @@ impl PlaceCallback {
         move |place| {
             let context = &context;
             let mut name = [0u8; PLACE_BYTES];
-            // SAFETY: the caller passed this function for this; it writes at most the bytes it is given.
+            // SAFETY: the caller passed this function for this use; it writes at most the capacity it is given.
             unsafe { (self.0)(context.0, place, name.as_mut_ptr().cast(), PLACE_BYTES) };
             name[PLACE_BYTES - 1] = 0;
             let name = CStr::from_bytes_until_nul(&name).expect("its last byte is zero");

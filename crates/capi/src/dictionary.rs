@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// `spt_dictionary`.
 ///
-/// The lock is for `reload`, which changes it; the `Arc` is for cursors, which borrow it.
+/// The lock is for `reload`, which replaces the dictionary; the `Arc` is for cursors, which borrow it.
 pub(crate) struct OpenDictionary(RwLock<Arc<Dictionary>>);
 
 impl Object for OpenDictionary {
@@ -39,7 +39,7 @@ impl Deref for InUse<'_> {
 
 impl OpenDictionary {
     pub(crate) fn get(&self) -> InUse<'_> {
-        // A panic while it was locked changed nothing: a reload that fails leaves it as it was.
+        // A panic while it was locked changed nothing: a reload that fails leaves it unchanged.
         InUse(self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -228,7 +228,7 @@ extern "C" fn spt_dict_check_with(
         faults.set_if_wanted(0);
         let (dictionary, _pin) = dictionary.pinned()?;
         let call = ProgressCallback::with(progress, progress_context);
-        // Not the guard of the lock, which the caller's function might want.
+        // Clone the Arc instead of holding the lock, which the caller's function might need.
         let dictionary = Arc::clone(&dictionary.get());
         let found = dictionary.verify_with(threads as usize, |progress| call(progress.bytes, progress.bytes_total))?;
         report(&found, function, context, faults)

@@ -1,4 +1,4 @@
-//! What changed between two dictionaries: handles that give one change after another.
+//! Differences between two dictionaries: handles that return one change after another.
 //!
 //! Not here: applying the changes (`building.rs`).
 
@@ -12,7 +12,7 @@ use splitpoint::{Change, Diff};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// `spt_diff`. It has its own hold on the files, so the dictionaries may be closed before it.
+/// `spt_diff`. It keeps the files open itself, so the dictionaries may be closed before it.
 struct OpenDiff(Diff);
 
 impl Object for OpenDiff {
@@ -69,7 +69,7 @@ fn open(
 ) -> Status {
     border(old.number(), || {
         diff.set("the place for the diff", Handle::NULL)?;
-        // Clones, as both may be one dictionary, whose lock is not taken twice.
+        // Clone both: they may be the same dictionary, whose lock must not be taken twice.
         let old = Arc::clone(&old.shared()?.get());
         let newer = Arc::clone(&newer.shared()?.get());
         diff.set("the place for the diff", Handle::open(OpenDiff(start(&old, &newer)?))?)?;

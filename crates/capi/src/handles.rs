@@ -1,6 +1,6 @@
-//! Handles: what `spt_table *` and the like are.
+//! Handles: the representation of `spt_table *` and the like.
 //!
-//! A handle looks like a pointer and is a number, so that no call follows a pointer that a caller may have wrong:
+//! A handle has a pointer type but is a number, so that no call dereferences a pointer that may be wrong:
 //!
 //! ```text
 //! bits   0        1..=4    5..=24   25..
@@ -8,16 +8,16 @@
 //! slot   token (the handle, 0 if the slot is free), object, users, busy
 //! ```
 //!
-//! Slots are never freed. A call compares the handle with the slot's token: NULL, a handle of another kind, a closed
-//! one, and any other pointer differ from it, as the low bit is set and a slot's next handle has another generation.
-//! The way to the object is three loads: the chunk of slots, the token, the object.
+//! Slots are never freed. A call compares the handle with the slot's token. NULL, a handle of another kind, a closed
+//! one and any other pointer differ from it, because the low bit is set and each new handle of a slot has another
+//! generation. Finding the object takes three loads: the chunk of slots, the token, the object.
 //!
-//! A table or dictionary is used by many threads at once, without a write to the slot. What depends on it (a cursor, a
-//! batch, a view, a call that runs the caller's code) is a [`Pin`], and close refuses while there is one. Objects that
-//! one thread uses at a time are [`Exclusive`]: a second use beside it is refused too. The one thing that is not
-//! caught: a call with a table while another thread closes that table.
+//! Many threads may use a table or dictionary at once, without a write to the slot. Whatever depends on it (a cursor, a
+//! batch, a view, a call that runs the caller's code) has a [`Pin`], and close fails while there is one. Objects for
+//! one thread at a time are used through [`Exclusive`], and a concurrent second use fails too. One error is not caught:
+//! a call with a table while another thread closes that table.
 //!
-//! All is atomics and no locks, so a child of `fork` finds it usable.
+//! There are only atomics and no locks, so a child of `fork` can use it.
 
 use crate::status::{Failure, IN_USE, INVALID_HANDLE, Result};
 use splitpoint::ErrorKind;
@@ -26,11 +26,11 @@ use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// What a handle can lead to.
+/// A type that handles can refer to.
 pub(crate) trait Object: 'static {
-    /// Its kind, below 16; no two have the same.
+    /// The number of its kind, below 16; no two types have the same.
     const KIND: usize;
-    /// What it is, for messages.
+    /// Its name, for messages.
     const NAME: &'static str;
 }
 
@@ -41,18 +41,18 @@ const GENERATION_SHIFT: u32 = INDEX_SHIFT + INDEX_BITS;
 const CHUNK_SLOTS: usize = 1 << 10;
 const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK_SLOTS;
 
-/// The token of a slot whose object is being closed. No handle is even.
+/// The token of a slot whose object is being closed; differs from all handles, which are odd.
 const CLOSING: usize = 2;
 
 struct Slot {
     token: AtomicUsize,
     object: AtomicPtr<()>,
-    /// Pins.
+    /// The number of pins.
     users: AtomicU32,
-    /// An [`Exclusive`] exists.
+    /// Whether an [`Exclusive`] exists.
     busy: AtomicBool,
     generation: AtomicUsize,
-    /// While it is free: the number of the next free slot + 1.
+    /// While the slot is free: the number of the next free slot + 1.
     next_free: AtomicU32,
 }
 
@@ -71,14 +71,14 @@ impl Slot {
 
 type Chunk = [Slot; CHUNK_SLOTS];
 
-/// Chunks of slots, made when they are needed.
+/// Chunks of slots, allocated when first needed.
 static SLOTS: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
-/// Slots that were in use at some time have smaller numbers.
+/// The number of slots that have ever been in use; their numbers are below it.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
 /// The first free slot: its number + 1, and in the high half the number of changes of the list.
 static FREE: AtomicU64 = AtomicU64::new(0);
 
-/// The slot that a handle names, if there is one with that number.
+/// The slot whose number is in a handle, if it exists.
 #[inline]
 fn slot_of(token: usize) -> Option<&'static Slot> {
     let index = token >> INDEX_SHIFT & ((1 << INDEX_BITS) - 1);
@@ -88,7 +88,7 @@ fn slot_of(token: usize) -> Option<&'static Slot> {
     Some(&chunk[index % CHUNK_SLOTS])
 }
 
-/// A free slot and its number.
+/// Takes a free slot; returns it and its number.
 fn take_slot() -> Result<(usize, &'static Slot)> {
     let mut head = FREE.load(Acquire);
     while head as u32 != 0 {
@@ -149,7 +149,7 @@ impl<T: Object> Handle<T> {
         self.0 == 0
     }
 
-    /// The number under which errors are remembered.
+    /// The handle as a number, under which its errors are remembered.
     pub(crate) fn number(self) -> usize {
         self.0
     }
@@ -186,7 +186,7 @@ impl<T: Object> Handle<T> {
         Failure::own(INVALID_HANDLE, what)
     }
 
-    /// The object, which any number of threads use at once.
+    /// The object, which any number of threads may use at once.
     #[inline]
     pub(crate) fn shared<'c>(self) -> Result<&'c T> {
         let slot = self.slot()?;
@@ -217,7 +217,7 @@ impl<T: Object> Handle<T> {
             return Err(Failure::own(IN_USE, what));
         }
         let exclusive = Exclusive { slot, kind: PhantomData };
-        // It may have been closed before it was ours.
+        // It may have been closed before `busy` was set.
         if slot.token.load(SeqCst) != self.0 {
             return Err(self.invalid());
         }
@@ -239,8 +239,8 @@ impl<T: Object> Handle<T> {
             return Err(Failure::own(IN_USE, what));
         }
         let object = slot.object.swap(ptr::null_mut(), Relaxed).cast::<T>();
-        // SAFETY: from the Box of `open`, and taken once, by the call that made the token CLOSING. Nothing refers to
-        // it: there is no pin and no `Exclusive` but ours.
+        // SAFETY: from the Box of `open`, and taken once, by the call that set the token to CLOSING. Nothing else
+        // refers to it: there is no pin, and the only `Exclusive` is ours.
         let object = unsafe { Box::from_raw(object) };
         slot.token.store(0, SeqCst);
         drop(exclusive);
@@ -268,7 +268,7 @@ impl<T> Deref for Exclusive<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: `exclusive` compared the token with the handle after it had set `busy`; while that is set no other
+        // SAFETY: `exclusive` compared the token with the handle after it had set `busy`; while `busy` is set no other
         // call gets the object, and no close takes it.
         unsafe { &*self.slot.object.load(Relaxed).cast::<T>() }
     }

@@ -10,7 +10,7 @@ use splitpoint::HashKind;
 use splitpoint::linear::Position;
 use std::ffi::{CStr, c_char};
 
-/// The names of [`HashKind::ALL`], as C needs them.
+/// The names of [`HashKind::ALL`] as C strings.
 const NAMES: &[&CStr] = &[
     c"xxh3",
     c"rapidhash",

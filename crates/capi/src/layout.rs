@@ -1,4 +1,4 @@
-//! Tests that the structs here are those of splitpoint.h: a C compiler compares each field's place and size.
+//! Tests that the structs here match those of splitpoint.h: a C compiler compares each field's offset and size.
 
 use crate::arguments::Bytes;
 use crate::building::BuildOptions;

@@ -9,11 +9,11 @@
 //!   Table::put                  the library
 //! ```
 //!
-//! The parameters of the exported functions have types that only a C caller can make (`Handle`, `In`, `Out`): having
-//! one is the caller's promise to keep the header's rules, so their methods are safe to call, and the unsafe code is in
-//! `arguments.rs`, `handles.rs` and `callbacks.rs`.
+//! The parameters of the exported functions have types that only a C caller can create (`Handle`, `In`, `Out`). Passing
+//! one is the caller's promise to follow the header's rules, so their methods are safe to call, and the unsafe code is
+//! in `arguments.rs`, `handles.rs` and `callbacks.rs`.
 //!
-//! The header says what the functions promise; this crate says how.
+//! The header documents the functions; this crate implements them.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 #![expect(unsafe_code, reason = "a C border")]
 

@@ -17,7 +17,7 @@ pub(crate) struct Pair {
     pub(crate) value: Bytes,
 }
 
-/// The keys of the caller as slices.
+/// The caller's keys as slices.
 pub(crate) fn keys_of(keys: &[Bytes]) -> Result<Vec<&[u8]>> {
     let mut slices = with_room(keys.len())?;
     for key in keys {
@@ -38,10 +38,10 @@ fn no_memory(len: usize) -> Failure {
     Failure::kind(ErrorKind::OutOfMemory, format!("no memory for {len} results"))
 }
 
-/// Values on their way to C: their bytes one behind the other, each with a zero byte behind it.
+/// Values to return to C: their bytes concatenated, each followed by a zero byte.
 pub(crate) struct Packed {
     bytes: Vec<u8>,
-    /// Length of each value; `None` for an absent key.
+    /// The length of each value; `None` for an absent key.
     lens: Vec<Option<usize>>,
     failed: bool,
 }
@@ -64,7 +64,7 @@ impl Packed {
         self.lens.push(value.map(<[u8]>::len));
     }
 
-    /// Copies the values to one allocation and gives it and the places in it to the caller.
+    /// Copies the values to one allocation; returns it, and pointers to the values in it, to the caller.
     pub(crate) fn give(self, values: OutArray<'_, Bytes>, memory: Out<'_, *mut c_void>) -> Result<()> {
         if self.failed {
             return Err(no_memory(self.lens.len()));
@@ -103,7 +103,7 @@ extern "C" fn spt_get_many(
     })
 }
 
-/// The pairs of the caller as slices.
+/// The caller's pairs as slices.
 fn pairs_of(pairs: &[Pair]) -> Result<Vec<(&[u8], &[u8])>> {
     let mut slices = with_room(pairs.len())?;
     for pair in pairs {

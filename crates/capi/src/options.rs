@@ -1,8 +1,8 @@
 //! `spt_options`: how a table is opened.
 //!
-//! The struct grows at its end, and zero always means what a library without the field did. So a struct shorter than
-//! ours is filled up with zeros, and a longer one, from a program that is newer than the library, is accepted if the
-//! rest is zeros.
+//! The struct grows at its end, and zero in a new field always means the behavior of a library without that field. So a
+//! struct shorter than ours is extended with zeros. A longer one, from a program newer than the library, is accepted
+//! if the rest is zeros.
 
 use crate::arguments::InText;
 use crate::callbacks::HashCallback;
@@ -14,10 +14,10 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// A struct of C that begins with its size, and that all zeros are legal values of.
+/// A C struct that begins with its size, and for which all zeros are a legal value.
 ///
 /// # Safety
-/// `repr(C)`; the first field is `size: usize`; all bytes zero is a value; no padding.
+/// The type is `repr(C)` without padding, its first field is `size: usize`, and all zero bytes are a valid value.
 pub(crate) unsafe trait Sized: Copy {}
 
 /// `const spt_..._options *`, or NULL for the defaults.
@@ -30,18 +30,18 @@ impl<'c, T: Sized> InOptions<'c, T> {
     pub(crate) fn get(self) -> Result<T> {
         let mut options = MaybeUninit::<T>::zeroed();
         if self.0.is_null() {
-            // SAFETY: all zeros is a value, by the trait.
+            // SAFETY: the trait guarantees that all zeros are a valid value.
             return Ok(unsafe { options.assume_init() });
         }
         // SAFETY: the caller passed a struct that begins with its size.
         let size = unsafe { self.0.cast::<usize>().read() };
         let known = size_of::<T>();
-        // A page is more than any version will have; a size that was forgotten is often 0 or large.
+        // No version will be larger than a page; a size that was not set is often 0 or large.
         if size < size_of::<usize>() || size > 4096 {
             let what = format!("the options' size is {size}: set it, best by the macro ..._INIT");
             return Err(Failure::invalid(what));
         }
-        // SAFETY: the caller's struct has `size` bytes, and ours `known`.
+        // SAFETY: the caller's struct has `size` bytes, and ours has `known`.
         unsafe { ptr::copy_nonoverlapping(self.0.cast::<u8>(), options.as_mut_ptr().cast(), size.min(known)) };
         let beyond = (known..size).map(|at| {
             // SAFETY: within the `size` bytes of the caller's struct.
@@ -52,7 +52,7 @@ impl<'c, T: Sized> InOptions<'c, T> {
                 format!("options of {size} bytes, this version knows {known}: the program needs a newer library");
             return Err(Failure::invalid(what));
         }
-        // SAFETY: zeros, and bytes of a struct of this type.
+        // SAFETY: it consists of zeros and of bytes of a struct of this type.
         Ok(unsafe { options.assume_init() })
     }
 }
@@ -86,7 +86,7 @@ const CREATE_NEW: u32 = 4;
 const PUBLISH_COUNTERS: u32 = 8;
 
 impl Options<'_> {
-    /// The options of the Rust library.
+    /// Converts to the options of the Rust library.
     pub(crate) fn build(&self) -> Result<TableOptions> {
         let known = READ_ONLY | NO_CREATE | CREATE_NEW | PUBLISH_COUNTERS;
         if self.flags & !known != 0 {
@@ -150,7 +150,7 @@ impl Options<'_> {
     }
 }
 
-/// The hash function of that name.
+/// The hash function with this name.
 pub(crate) fn hash_named(name: &str) -> Result<HashKind> {
     HashKind::from_name(name).filter(|&kind| kind != HashKind::User).ok_or_else(|| {
         let names: Vec<_> = HashKind::ALL.iter().map(|kind| kind.name()).collect();

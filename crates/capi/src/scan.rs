@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 /// `spt_cursor`.
 pub(crate) struct Cursor {
-    // In this order: the walk is dropped before the table may be closed.
+    // Field order matters: the walk is dropped before the table may be closed.
     walk: Walk,
     _pin: Pin,
 }
 
 enum Walk {
     Table(Box<Scan<'static>>),
-    /// With what the pairs are borrowed from.
+    /// The pairs, and the dictionary that they borrow from.
     Dictionary(Box<Pairs<'static>>, #[expect(dead_code, reason = "kept")] Arc<Dictionary>),
 }
 
@@ -118,8 +118,8 @@ extern "C" fn spt_dict_range(
         cursor.set("the place for the cursor", Handle::NULL)?;
         let (dictionary, pin) = dictionary.pinned()?;
         let dictionary = Arc::clone(&dictionary.get());
-        // SAFETY: the cursor keeps this Arc, and drops the pairs before it. What an Arc points to does not move, and
-        // `spt_dict_reload` changes it only where there is no other Arc.
+        // SAFETY: the cursor keeps this Arc, and drops the pairs before it. The value in an Arc does not move, and
+        // `spt_dict_reload` changes it only if there is no other Arc.
         let borrowed = unsafe { &*Arc::as_ptr(&dictionary) };
         let walk = Walk::Dictionary(Box::new(borrowed.range(first..=last)), dictionary);
         cursor.set("the place for the cursor", Handle::open(Cursor { walk, _pin: pin })?)?;

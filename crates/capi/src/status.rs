@@ -65,7 +65,7 @@ const KINDS: &[(ErrorKind, &CStr)] = &[
 ];
 
 impl Status {
-    /// Its text, without the particulars of a failure.
+    /// Its general text, without the details of a failure.
     fn text(self) -> &'static CStr {
         let own = OWN.iter().find(|(status, _)| *status == self).map(|&(_, text)| text);
         let kind = || KINDS.iter().find(|(kind, _)| c_int::from(kind.code()) == self.0).map(|&(_, text)| text);
@@ -80,7 +80,7 @@ impl Status {
 pub(crate) enum Failure {
     /// An error of the library.
     Library(Error),
-    /// One of the border's own.
+    /// One of the border's own codes, with its message.
     Own(Box<(Status, String)>),
 }
 
@@ -106,15 +106,15 @@ impl From<Error> for Failure {
     }
 }
 
-/// A failure as a thread remembers it.
+/// A failure that a thread remembers.
 struct Remembered {
     handle: usize,
     message: CString,
     errno: c_int,
 }
 
-/// Failures that a thread remembers. A message outlives the next ones: a caller may pass it to `printf` together with a
-/// call that fails.
+/// The number of failures that a thread remembers. More than one, so that a message stays valid when the caller passes
+/// it to `printf` together with the result of another call that fails.
 const REMEMBERED_MAX: usize = 64;
 
 thread_local! {
@@ -135,7 +135,7 @@ pub(crate) fn remember(handle: usize, failure: Failure) -> Status {
     let mut message = message.into_bytes();
     message.retain(|&byte| byte != 0);
     let message = CString::new(message).expect("the zeros were removed");
-    // A destructor of the thread may call us after this thread's memory of failures is gone.
+    // A destructor of the thread may call this after the thread's list of failures was destroyed.
     let _ = FAILURES.try_with(|failures| {
         let mut failures = failures.borrow_mut();
         if failures.len() == REMEMBERED_MAX {
@@ -146,7 +146,7 @@ pub(crate) fn remember(handle: usize, failure: Failure) -> Status {
     status
 }
 
-/// Calls `f` with the last failure with `handle` in this thread; 0 is any handle.
+/// Calls `f` with this thread's last failure of a call with `handle`; 0 stands for any handle or none.
 fn with_last<T>(handle: usize, f: impl FnOnce(&Remembered) -> T) -> Option<T> {
     let found = FAILURES.try_with(|failures| {
         let failures = failures.borrow();
@@ -162,7 +162,7 @@ extern "C" fn spt_strerror(status: Status) -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_error_message(handle: usize) -> Text {
-    // The bytes stay where they are when the queue moves its elements.
+    // The message's bytes do not move when the queue moves its elements.
     Text(with_last(handle, |last| last.message.as_ptr()).unwrap_or(c"".as_ptr()))
 }
 

@@ -1,4 +1,4 @@
-//! Tables: open, close, lookups, changes of single pairs.
+//! Tables: open, close, look up and change single pairs.
 
 use crate::arguments::{Buffer, Bytes, In, InArray, InText, Out};
 use crate::border::border;
@@ -47,7 +47,7 @@ impl OpenTable {
     }
 }
 
-/// Opens a handle by `open`, and gives it to the caller.
+/// Opens a table with `open`, and returns its handle to the caller.
 fn open_table(
     options: InOptions<'_, Options<'_>>,
     table: Out<'_, Handle<OpenTable>>,

@@ -1,4 +1,4 @@
-//! What is done to a whole table: sync, compact, backup, check, measure, salvage.
+//! Operations on a whole table: sync, compact, back up, check, measure, salvage.
 
 use crate::arguments::{Bytes, InText, Out, OutStruct};
 use crate::border::border;
@@ -40,14 +40,14 @@ extern "C" fn spt_compact(
     })
 }
 
-/// The result of what the caller's function can cancel.
+/// The result of an operation that the caller's function can cancel.
 fn completed(completed: bool) -> Result<Status> {
     if completed { Ok(OK) } else { Err(stopped()) }
 }
 
 const OVERWRITE: u32 = 1;
 
-/// A backup as the flags and the caller's function ask.
+/// A backup with the options given by the flags and the caller's function.
 fn backup(flags: u32, progress: Option<ProgressCallback>, context: *mut c_void) -> Result<Backup<'static>> {
     if flags & !OVERWRITE != 0 {
         return Err(Failure::invalid(format!("flags {:#x} are unknown to this version", flags & !OVERWRITE)));
@@ -99,7 +99,7 @@ extern "C" fn spt_restore(
     })
 }
 
-/// Reports the faults of a check, until the caller's function has seen enough.
+/// Reports the faults of a check until the caller's function returns a value other than 0.
 pub(crate) fn report(
     faults: &[Fault],
     function: Option<FaultCallback>,
@@ -337,7 +337,7 @@ const FOUND_PAIR: i32 = 1;
 const FOUND_FAULT: i32 = 2;
 const FOUND_PROGRESS: i32 = 3;
 
-/// What was found, for the caller's function; nothing of a kind that a later library finds.
+/// Calls `call` with what was found, converted for C; `None` for a kind that this version does not know.
 fn with_found<T>(salvaged: &Salvaged<'_>, call: impl FnOnce(&Found) -> T) -> Option<T> {
     let nothing = Found {
         kind: 0,

@@ -1,4 +1,4 @@
-//! The version of the library at run time, for programs to compare with that of their header.
+//! The version of the library at run time, which programs can compare with that of their header.
 
 use std::ffi::{CStr, c_char};
 

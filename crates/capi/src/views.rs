@@ -1,7 +1,7 @@
-//! Views: values borrowed from their pages, by the thread that made them.
+//! Views: values borrowed from their pages by one thread.
 //!
-//! A view holds the latch of a page, which its own thread must release, so views are kept by thread and not by handle.
-//! A thread that ends releases its views.
+//! A view holds the latch of a page, which the same thread must release, so views are stored per thread, not per
+//! handle. A thread releases its views when it ends.
 
 use crate::arguments::{In, Out};
 use crate::border::border;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub(crate) struct View {
     pub(crate) data: *const c_void,
     pub(crate) len: usize,
-    /// `thread << 40 | generation << 16 | slot`; 0: released, or none.
+    /// `thread << 40 | generation << 16 | slot`; 0 if it is released or was never set.
     pub(crate) token: u64,
 }
 
@@ -29,7 +29,7 @@ impl View {
 }
 
 struct Held {
-    // In this order: the latch is released before the table may be closed.
+    // Field order matters: the latch is released before the table may be closed.
     value: ValueRef<'static>,
     _table: Pin,
 }
@@ -62,7 +62,7 @@ impl Views {
         Views { thread: u64::from(THREADS.fetch_add(1, Relaxed) & 0xFF_FFFF), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Keeps `held`; returns its token.
+    /// Stores `held`; returns its token.
     fn keep(&mut self, held: Held) -> Result<u64, Failure> {
         let number = match self.free.pop() {
             Some(number) => number,
@@ -123,7 +123,7 @@ extern "C" fn spt_view_release(view: Out<'_, View>) -> Status {
             if released.is_err() {
                 view.set("the view", old)?;
             }
-            // Outside of `with_views`: releasing may run code that makes views.
+            // Outside `with_views`, because releasing may run code that makes views.
             drop(released?.value);
         }
         Ok(OK)

@@ -1,15 +1,15 @@
-//! Who may use a new table or dictionary: those who may use all of the files that it is made from.
+//! Permissions of new tables and dictionaries: only users who may use all of the source files may use the new file.
 //!
-//! A file that is replaced keeps its owner and permissions; that is the library's.
+//! Not here: a file that is replaced keeps its owner and permissions, which the library ensures.
 
 use std::fs::{Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-/// The owner may write whatever the files it is made from were.
+/// The owner may always read and write the new file, even if its sources were read-only.
 const OWNER: u32 = 0o600;
 
-/// Permissions for a file that is made from `sources`: what all of them permit. Pipes and absent files permit anything.
+/// Permissions for a file made from `sources`: what all of them permit. Pipes and absent files permit everything.
 pub fn common<'p>(sources: impl IntoIterator<Item = &'p Path>) -> u32 {
     sources.into_iter().filter_map(file_of).fold(0o666, |common, file| common & file.mode()) | OWNER
 }
@@ -30,12 +30,12 @@ pub fn share<'p>(path: &Path, sources: impl IntoIterator<Item = &'p Path> + Clon
         return;
     }
     let common = common(sources);
-    // Another group gets no more than everybody.
+    // If the group could not be set, the actual group gets no more than everybody.
     let permissions = if give(path) { common } else { common & (0o707 | (common & 0o007) << 3) };
     let _ = std::fs::set_permissions(path, Permissions::from_mode(permissions));
 }
 
-/// The file that says who may use the table, dictionary or other file at `path`.
+/// The file whose permissions decide who may use the table, dictionary or other file at `path`.
 fn file_of(path: &Path) -> Option<Metadata> {
     let metadata = path.metadata().ok()?;
     if metadata.is_dir() { path.join("manifest").metadata().ok() } else { Some(metadata).filter(Metadata::is_file) }

@@ -95,7 +95,7 @@ impl Failure {
         Self { message: self.message.map(|message| format!("{place}: {message}")), ..self }
     }
 
-    /// Adds a sentence, given without its full stop.
+    /// Appends a sentence, which is given without its full stop.
     pub fn and(self, sentence: impl Display) -> Self {
         let message = self.message.map(|message| format!("{}. {sentence}.", message.trim_end_matches('.')));
         Self { message, ..self }

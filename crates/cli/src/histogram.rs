@@ -1,4 +1,4 @@
-//! The histogram of bucket sizes as text for the terminal, beside the shares expected of a random hash function.
+//! The histogram of bucket sizes as text for the terminal, with the shares expected of a random hash function.
 //!
 //! ```text
 //!   pairs     buckets    share  expected

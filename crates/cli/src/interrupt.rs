@@ -115,7 +115,7 @@ pub fn exit_on_signal(done: &'static str) -> Result<()> {
     // Without a thread the signals keep their default action, which ends the process without a message.
     if std::thread::Builder::new().name("signals".into()).spawn(wait).is_ok() {
         let signals = signal_hook::iterator::Signals::new(watched);
-        // The thread waits for it.
+        // The thread is waiting to receive it.
         let _ = give.send(signals.map_err(|error| Failure::io("cannot watch for signals", &error))?);
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Steps of a counter between two updates: callers with cheap steps need not count for themselves.
 pub const STEPS_PER_TICK: u64 = 1024;
-/// Short work shows nothing: a line that is gone at once only disturbs, and a rate would say nothing.
+/// Short work shows nothing: a line that disappears immediately only distracts, and its rate means nothing.
 const FIRST_LINE: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]

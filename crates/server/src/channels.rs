@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 type Subscribers = HashMap<Vec<u8>, Vec<Arc<Client>>>;
 
-/// See the head of this file.
+/// All subscriptions of all clients, by channel and by pattern.
 #[derive(Default)]
 pub struct Channels(RwLock<Both>);
 
@@ -59,7 +59,7 @@ impl Channels {
         }
     }
 
-    /// Leaves a message for all who have subscribed. Returns how many they are.
+    /// Queues a message for every subscriber. Returns the number of subscribers.
     pub fn publish(&self, channel: &[u8], message: &[u8], bytes_max: usize) -> u64 {
         let both = self.read();
         let mut receivers = 0;
@@ -82,18 +82,18 @@ impl Channels {
         receivers
     }
 
-    /// Channels with subscribers, that match.
+    /// The channels that have subscribers and match `pattern`; all of them for `None`.
     pub fn names(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let both = self.read();
         both.channels.keys().filter(|name| pattern.is_none_or(|pattern| matches(pattern, name))).cloned().collect()
     }
 
-    /// Subscribers of a channel.
+    /// The number of subscribers of a channel.
     pub fn subscribers(&self, channel: &[u8]) -> usize {
         self.read().channels.get(channel).map_or(0, Vec::len)
     }
 
-    /// Patterns with subscribers.
+    /// The number of patterns with subscribers.
     pub fn pattern_count(&self) -> usize {
         self.read().patterns.len()
     }

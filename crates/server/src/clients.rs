@@ -1,4 +1,4 @@
-//! Who is connected: CLIENT LIST, CLIENT KILL, and messages for clients from others.
+//! The connected clients: CLIENT LIST, CLIENT KILL, and messages that other clients send them.
 
 use crate::resp::Version;
 use atomic_waker::AtomicWaker;
@@ -7,35 +7,35 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// One connection, as others see it.
+/// One connection, as other connections see it.
 pub struct Client {
-    /// Counts up.
+    /// A number that no other connection of this run has; later connections have larger ones.
     pub id: u64,
-    /// Whence it comes, `ip:port` or a path.
+    /// The client's address: `ip:port` or a path.
     pub address: String,
-    /// Where it arrived.
+    /// The server's address that the client connected to.
     pub local_address: String,
     /// When it connected.
     pub since: Instant,
     /// When it sent its last request, in seconds of the server's clock.
     pub active_s: AtomicU64,
-    /// A request is executed, or its reply is sent.
+    /// Whether a request is being executed or its reply being sent.
     pub busy: AtomicBool,
-    /// The index of its last command in the table, its database, whether it speaks RESP3.
+    /// The index of its last command in the table of commands.
     pub last_command: AtomicU8,
-    /// See `last_command`.
+    /// The database it has selected.
     pub database: AtomicU8,
-    /// See `last_command`.
+    /// Whether it speaks RESP3.
     pub resp3: AtomicBool,
     /// Commands queued by MULTI, plus one; 0 outside.
     pub queued: AtomicUsize,
-    /// Keys watched.
+    /// The number of keys it watches.
     pub watched: AtomicUsize,
-    /// Bytes of replies and of requests that it keeps.
+    /// Bytes of replies that are not sent yet.
     pub output_bytes: AtomicUsize,
-    /// See `output_bytes`.
+    /// Bytes of requests that are received but not executed yet.
     pub input_bytes: AtomicUsize,
-    /// Set to end the connection; then wake its task.
+    /// Set to end the connection; its task must then be woken.
     killed: AtomicBool,
     /// The task of the connection.
     pub waker: AtomicWaker,
@@ -50,7 +50,7 @@ struct Inner {
     library: (String, String),
     channels: HashSet<Vec<u8>>,
     patterns: HashSet<Vec<u8>>,
-    /// Of both.
+    /// Bytes of the names in `channels` and `patterns`.
     subscribed_bytes: usize,
     pushes: Vec<u8>,
 }
@@ -65,7 +65,7 @@ impl Client {
         self.lock().name.clone()
     }
 
-    /// Gives it a name.
+    /// Sets its name.
     pub fn set_name(&self, name: String) {
         self.lock().name = name;
     }
@@ -75,29 +75,29 @@ impl Client {
         self.lock().library.clone()
     }
 
-    /// Changes name and version of its library.
+    /// Changes the name and version of its library.
     pub fn set_library(&self, change: impl FnOnce(&mut (String, String))) {
         change(&mut self.lock().library);
     }
 
-    /// Channels and patterns it has subscribed to.
+    /// The number of channels and patterns it has subscribed to.
     #[inline]
     pub fn subscriptions(&self) -> usize {
         self.subscriptions.load(Relaxed)
     }
 
-    /// The numbers of channels and patterns.
+    /// The number of channels and the number of patterns it has subscribed to.
     pub fn subscription_counts(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.channels.len(), inner.patterns.len())
     }
 
-    /// Bytes of the names of channels and patterns.
+    /// Bytes of the names of its channels and patterns.
     pub fn subscribed_bytes(&self) -> usize {
         self.lock().subscribed_bytes
     }
 
-    /// Adds to or removes from its channels, or its patterns. Returns whether that changed anything.
+    /// Adds `name` to its channels (or patterns) or removes it. Returns whether that changed anything.
     pub fn note_subscription(&self, name: &[u8], pattern: bool, add: bool) -> bool {
         let mut inner = self.lock();
         let names = if pattern { &mut inner.patterns } else { &mut inner.channels };
@@ -111,18 +111,18 @@ impl Client {
         changed
     }
 
-    /// Its channels, or its patterns.
+    /// Its channels, or with `pattern` its patterns.
     pub fn subscribed(&self, pattern: bool) -> Vec<Vec<u8>> {
         let inner = self.lock();
         if pattern { inner.patterns.iter().cloned().collect() } else { inner.channels.iter().cloned().collect() }
     }
 
-    /// The version it speaks.
+    /// The protocol version it speaks.
     pub fn version(&self) -> Version {
         if self.resp3.load(Relaxed) { Version::Resp3 } else { Version::Resp2 }
     }
 
-    /// Leaves a message for it, and wakes it; ends it if it has left too many unread.
+    /// Queues a message for it and wakes it. Ends the connection if too many bytes of messages are unread.
     pub fn push(&self, bytes_max: usize, write: impl FnOnce(&mut Vec<u8>)) {
         {
             let mut inner = self.lock();
@@ -136,16 +136,16 @@ impl Client {
         self.waker.wake();
     }
 
-    /// Appends the messages left for it.
+    /// Appends the queued messages to `out`.
     #[inline]
     pub fn take_pushes(&self, out: &mut Vec<u8>) {
-        // Looking costs less than exchanging, and there is seldom one.
+        // A load is cheaper than a swap, and there is seldom a message.
         if self.has_pushes() && self.pushed.swap(false, Acquire) {
             out.append(&mut self.lock().pushes);
         }
     }
 
-    /// Whether messages wait.
+    /// Whether messages are queued.
     #[inline]
     pub fn has_pushes(&self) -> bool {
         self.pushed.load(Acquire)
@@ -168,15 +168,15 @@ impl Client {
 pub struct Clients {
     next_id: AtomicU64,
     is_paused: AtomicBool,
-    /// Until when clients are to wait, and whether all of them.
+    /// CLIENT PAUSE: when it ends, and whether it applies to all commands or only to writes.
     paused: Mutex<(Instant, bool)>,
-    /// As many as there are descriptors for.
+    /// The number of clients for which there are file descriptors.
     pub descriptors_max: AtomicUsize,
     count: AtomicUsize,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Connections accepted, and those refused for their number.
+    /// Connections accepted.
     pub accepted: AtomicU64,
-    /// See `accepted`.
+    /// Connections refused because there were too many.
     pub refused: AtomicU64,
 }
 
@@ -200,7 +200,7 @@ impl Clients {
         self.all.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A new connection; `None` if there are `most` already.
+    /// Adds a connection; `None` if there are already `most`.
     pub fn add(&self, address: String, local_address: String, now_s: u64, most: usize) -> Option<Arc<Client>> {
         let mut all = self.lock();
         if all.len() >= most {
@@ -233,21 +233,21 @@ impl Clients {
         Some(client)
     }
 
-    /// Lets clients wait for this time (CLIENT PAUSE): those that write, or all. Zero ends it.
+    /// Pauses writes, or with `all` every command, for this long (CLIENT PAUSE). Zero ends the pause.
     pub fn set_pause(&self, time: Duration, all: bool) {
         *self.paused.lock().unwrap_or_else(|e| e.into_inner()) = (Instant::now() + time, all);
         self.is_paused.store(!time.is_zero(), Relaxed);
     }
 
-    /// Whether some clients are to wait.
+    /// Whether a pause is in force.
     #[inline]
     pub fn are_paused(&self) -> bool {
         self.is_paused.load(Relaxed)
     }
 
-    /// How long a command has to wait before it asks again; `None`: it may be executed.
+    /// How long a command must wait before it asks again; `None` if it may run now.
     pub fn pause(&self, writes: bool) -> Option<Duration> {
-        /// As CLIENT UNPAUSE may end it earlier.
+        /// The longest wait between two checks, since CLIENT UNPAUSE may end the pause early.
         const AT_ONCE: Duration = Duration::from_millis(10);
         if !self.are_paused() {
             return None;
@@ -260,19 +260,19 @@ impl Clients {
         (!left.is_zero() && (all || writes)).then(|| left.min(AT_ONCE))
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub fn remove(&self, id: u64) {
         let mut all = self.lock();
         all.remove(&id);
         self.count.store(all.len(), Relaxed);
     }
 
-    /// All connections, by their number.
+    /// All connections, in the order of their numbers.
     pub fn all(&self) -> Vec<Arc<Client>> {
         self.lock().values().cloned().collect()
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub fn len(&self) -> usize {
         self.count.load(Relaxed)
     }

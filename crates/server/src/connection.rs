@@ -1,15 +1,15 @@
-//! One connection: bytes of a socket to its session, and replies back.
+//! One connection: passes bytes from its socket to its session, and replies back.
 //!
 //! ```text
-//! wait for input, messages of others, or an end
+//! wait for input, messages of other clients, or the end
 //! read into the buffer of the thread -> session: execute in place -> write from the buffer of the thread
-//!     what is left of the input: kept by the connection     what the socket does not take: likewise
+//!     unconsumed input is kept by the connection, and so is output that the socket does not take
 //! ```
 //!
-//! So a connection that waits keeps no buffer, and requests that come whole are never copied. Some clients write a
-//! whole pipeline before they read, so while replies wait for a client its requests are read on, up to
-//! `Settings::request_bytes`; they are executed once the client has taken the replies. A client that neither takes
-//! replies nor sends requests for `Settings::stalled_s` is closed.
+//! So an idle connection keeps no buffer, and requests that arrive whole are never copied. Some clients write a whole
+//! pipeline before they read. So while a client has unread replies, its requests are still read, up to
+//! `Settings::request_bytes`, but executed only once it has read the replies. A client that neither reads replies nor
+//! sends requests for `Settings::stalled_s` is disconnected.
 
 use crate::clients::Client;
 use crate::figures::Figures;
@@ -26,9 +26,9 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-/// Bytes read from a socket at once: pipelines of some hundred commands.
+/// The most bytes of one read from a socket: pipelines of some hundred commands.
 const READ_BYTES: usize = 64 << 10;
-/// A buffer for replies that grew beyond this is given back.
+/// A reply buffer that grew beyond this is freed.
 const OUTPUT_KEPT_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -38,9 +38,9 @@ thread_local! {
 
 /// What woke a connection.
 enum Event {
-    /// The number of bytes in the thread's buffer, which is lent.
+    /// The thread's buffer, lent to the connection, and the number of bytes in it.
     Input(Vec<u8>, usize),
-    /// More bytes are in `kept`.
+    /// More bytes were read into `kept`.
     More,
     Messages,
     End,
@@ -49,14 +49,14 @@ enum Event {
 /// A socket and its session.
 struct Connection<T, S> {
     stream: T,
-    /// `None` while a thread executes, and for ever if it panicked.
+    /// `None` while another thread executes requests, and forever if that thread panicked.
     session: Option<Box<S>>,
     server: Arc<Server>,
     client: Arc<Client>,
     figures: Arc<Figures>,
-    /// Input that is not executed yet.
+    /// Input that has not been executed yet.
     kept: Kept,
-    /// The client sends nothing more.
+    /// Whether the client has closed its sending side.
     ended: bool,
 }
 
@@ -77,14 +77,14 @@ impl Kept {
         self.end - self.start
     }
 
-    /// Room behind the input, for a request of `need` bytes.
+    /// Free space after the input, for a request of `need` bytes.
     fn room(&mut self, need: usize) -> &mut [u8] {
         if self.end == self.bytes.len() {
             if self.start > self.len() {
                 self.bytes.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.len());
             }
-            // Twice as much as has come, at most: an announced length allocates nothing.
+            // At most twice what has been received, so a length that is only announced allocates nothing.
             let len = self.len();
             let more = need.min(2 * len).max(len + READ_BYTES);
             if self.start + more > self.bytes.len() {
@@ -153,7 +153,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
                         if self.kept.len() < need {
                             break;
                         }
-                        // It was read while the replies waited.
+                        // More input was read while the replies were being sent.
                         out = OUTPUT.take();
                         flow = self.execute_kept(&mut out)?;
                     }
@@ -178,7 +178,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         }
     }
 
-    /// Waits for the next event. Nothing is kept: reads into the thread's buffer; else behind what is kept.
+    /// Waits for the next event. Reads into the thread's buffer if nothing is kept, else after the kept input.
     async fn wait(&mut self, need: usize) -> io::Result<Event> {
         let (client, stream, kept) = (&self.client, &mut self.stream, &mut self.kept);
         client.busy.store(false, Relaxed);
@@ -230,12 +230,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         Ok(flow)
     }
 
-    /// Executes what is kept on a thread that may wait for others and for the disk.
+    /// Executes the kept input on a thread that may block on other threads and on the disk.
     async fn execute_on_thread(&mut self, mut out: Vec<u8>) -> io::Result<(Vec<u8>, Flow)> {
         let server = self.server.clone();
         let _place = match server.waiting.try_acquire() {
             Ok(place) => place,
-            // A client that goes while it waits for its turn gets nothing executed.
+            // If the client disconnects before its turn, nothing is executed.
             Err(_) => tokio::select! {
                 place = server.waiting.acquire() => place.map_err(io::Error::other)?,
                 gone = self.gone() => return Err(gone),
@@ -251,11 +251,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         });
         let (session, kept, out, flow) = executed.await.map_err(|_| session_lost())?;
         (self.session, self.kept) = (Some(session), kept);
-        // A thread that may wait has waited: it does not ask for another one.
+        // That thread was already allowed to block, so `Wait` from it only means that it is to be called again.
         Ok((out, if flow == Flow::Wait { Flow::Write } else { flow }))
     }
 
-    /// Lets only this connection wait. An error if its client goes.
+    /// Delays this connection only. An error if its client disconnects.
     async fn sleep(&mut self, time: Duration) -> io::Result<()> {
         tokio::select! {
             () = tokio::time::sleep(time) => Ok(()),
@@ -263,7 +263,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         }
     }
 
-    /// Reads on until the client goes, or is ended.
+    /// Keeps reading until the client disconnects or is killed.
     async fn gone(&mut self) -> io::Error {
         let most = self.server.settings.request_bytes.load(Relaxed);
         let (client, stream, kept) = (&self.client, &mut self.stream, &mut self.kept);
@@ -284,14 +284,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         .await
     }
 
-    /// Sends replies, and messages of others behind them.
+    /// Sends replies, then messages of other clients.
     async fn send(&mut self, mut out: Vec<u8>) -> io::Result<()> {
         let session = self.session.as_mut().ok_or_else(session_lost)?;
         if session.take_unsynced()
             && let Some(syncer) = &self.server.syncer
             && let Err(error) = syncer.synced().await
         {
-            // The replies say more than is true.
+            // The replies would report success for changes that are not durable.
             let text = session.failure(&error.replace(['\r', '\n'], " "));
             let _ = self.stream.write_all(text.as_bytes()).await; // the connection ends anyway
             return Err(io::Error::other(error));
@@ -317,10 +317,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         Ok(())
     }
 
-    /// Sends some bytes, and reads requests meanwhile. An error if the client takes and sends none for too long, or was
-    /// ended.
+    /// Sends some bytes, and reads requests at the same time. An error if the client neither reads nor sends for too
+    /// long, or was killed.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The usual case needs no timer.
+        // Usually all bytes are sent at once, and no timer is needed.
         let stream = &mut self.stream;
         let at_once = poll_fn(|context| match Pin::new(&mut *stream).poll_write(context, bytes) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
@@ -342,7 +342,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         }
     }
 
-    /// Sends some of the bytes and returns their number; 0 if the client has sent requests instead.
+    /// Sends some of the bytes and returns their number; 0 if instead the client sent requests.
     async fn write_or_read(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let reads_ahead = self.session.as_ref().is_some_and(|session| session.reads_ahead());
         let most = if reads_ahead { self.server.settings.request_bytes.load(Relaxed) } else { 0 };
@@ -371,7 +371,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
     }
 }
 
-/// Reads behind what is kept. Returns the number of bytes, 0 at the end.
+/// Reads into the space after the kept input. Returns the number of bytes, 0 at the end of the stream.
 fn read_more(
     stream: &mut (impl AsyncRead + Unpin),
     kept: &mut Kept,

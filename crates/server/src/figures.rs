@@ -1,4 +1,4 @@
-//! Counters and latencies, one set a thread of the event loop, added up when someone asks.
+//! Counters and latencies: one set per thread of the event loop, added up on request.
 
 use crate::command::table::{COMMANDS, Id};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -18,7 +18,7 @@ pub struct Figures {
     pub bytes_in: AtomicU64,
     /// Bytes sent.
     pub bytes_out: AtomicU64,
-    /// Reads of sockets that brought requests.
+    /// Socket reads that returned requests.
     pub reads: AtomicU64,
     commands: Vec<CommandFigures>,
 }
@@ -26,11 +26,11 @@ pub struct Figures {
 /// The counters of one command.
 #[derive(Default)]
 pub struct CommandFigures {
-    /// Calls.
+    /// The number of calls.
     pub calls: AtomicU64,
-    /// Their time in all.
+    /// Their total time.
     pub nanos: AtomicU64,
-    /// Calls that were refused before they were executed: for their arguments, say.
+    /// Calls that were refused before they were executed, for example because of their arguments.
     pub rejected: AtomicU64,
     /// Calls that were executed and failed.
     pub failed: AtomicU64,
@@ -60,7 +60,7 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// Counts `calls` calls of a command that took `nanos` in all; each counts as an equal part of it.
+    /// Counts `calls` calls of a command that took `nanos` together; each is counted with an equal share.
     #[inline]
     pub fn note(&self, id: Id, calls: u64, nanos: u64) {
         let figures = &self.commands[id as usize];
@@ -76,19 +76,19 @@ impl Figures {
         &self.commands[id as usize]
     }
 
-    /// Calls of all commands.
+    /// The number of calls of all commands.
     pub fn calls(&self) -> u64 {
         self.commands.iter().map(|figures| figures.calls.load(Relaxed)).sum()
     }
 }
 
 impl CommandFigures {
-    /// Calls that took less than 2^`bucket` nanoseconds, and not less than half of that.
+    /// The number of calls that took less than 2^`bucket` nanoseconds but at least half of that.
     pub fn bucket(&self, bucket: usize) -> u64 {
         self.buckets.0[bucket].load(Relaxed)
     }
 
-    /// Forgets all.
+    /// Sets all counters to 0.
     pub fn reset(&self) {
         self.calls.store(0, Relaxed);
         [&self.nanos, &self.rejected, &self.failed].iter().for_each(|counter| counter.store(0, Relaxed));

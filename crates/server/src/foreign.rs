@@ -1,7 +1,7 @@
-//! Clients that speak no protocol of ours: they are closed at their first line or byte, and the log says so.
+//! Clients that speak another protocol: the connection is closed at their first line or byte, and that is logged.
 //!
-//! A web page can make a browser send HTTP to any port of the machine, with a body of the page's choice. Read line by
-//! line, that body would be commands. So a line of HTTP ends the connection before anything after it is read.
+//! A web page can make a browser send HTTP to any port of the machine, with a body that the page chooses. Read line by
+//! line, that body could be commands. So the first line of HTTP ends the connection before anything after it is read.
 //!
 //! Source: the `securityWarningCommand` of Redis, which ends connections at `POST` and `Host:`. Differs: any method,
 //! any header.
@@ -10,7 +10,7 @@ use crate::clients::Client;
 use crate::server::Server;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Methods that are no command of Redis or memcached.
+/// HTTP methods that are not commands of Redis or memcached.
 const METHODS: [&str; 8] = ["post", "put", "head", "options", "connect", "trace", "patch", "pri"];
 
 /// Whether a line is the first of an HTTP request, or one of its headers. GET and DELETE are commands too: they are
@@ -40,12 +40,12 @@ pub(crate) fn can_begin(byte: u8) -> bool {
     byte.is_ascii_graphic() || byte.is_ascii_whitespace()
 }
 
-/// When the log last had such a client.
+/// When such a client was last logged.
 #[derive(Default)]
 pub struct ForeignLog(AtomicU64);
 
 impl ForeignLog {
-    /// Logs that a client is closed, at most once a minute: a web page can make a browser connect in a loop.
+    /// Logs that a client was disconnected, at most once a minute: a web page can make a browser connect in a loop.
     pub(crate) fn note(server: &Server, client: &Client, what: &str) {
         const EVERY_S: u64 = 60;
         let now_s = server.started.elapsed().as_secs() + EVERY_S;

@@ -1,5 +1,5 @@
-//! What happens now and then, on a thread of its own: the coarse clock, the sweep of expired keys, idle
-//! connections, files to be made smaller.
+//! Periodic work on a thread of its own: it advances the coarse clock, sweeps expired keys, closes idle connections and
+//! shrinks files.
 
 use crate::keyspace::SweepCursor;
 use crate::memcached::Memcached;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(100);
-/// Keys with lifetimes that the sweep looks at in one step, and how long it may go on in a tick if many had expired.
+/// Keys with lifetimes that the sweep checks in one step, and how long it may continue in one tick if many had expired.
 const SWEPT_AT_ONCE: usize = 200;
 const SWEEP_TIME: Duration = Duration::from_millis(25);
 
@@ -40,7 +40,7 @@ fn sweep(server: &Server, cursor: &mut SweepCursor) {
     let since = Instant::now();
     while since.elapsed() < SWEEP_TIME {
         match server.space.sweep(cursor, SWEPT_AT_ONCE) {
-            // Where a quarter had expired, there are probably more.
+            // If more than a quarter had expired, there are probably more.
             Ok(swept) if swept.removed * 4 > swept.looked_at => {}
             Ok(_) => return,
             Err(error) => {
@@ -58,7 +58,7 @@ fn each_second(server: &Server) {
     server.may_read_disk.store(server.space.may_read_disk(), Relaxed);
     let Some(idle) = server.settings.idle() else { return };
     for client in server.clients.all() {
-        // A reply under way is not cut, however long it takes: that is for `Settings::stalled_s`.
+        // A reply being sent is never cut off here, however long it takes; `Settings::stalled_s` is for that.
         let is_idle = !client.busy.load(Relaxed) && client.subscriptions() == 0;
         let active_s = client.active_s.load(Relaxed);
         if is_idle && now_s.saturating_sub(active_s) > idle.as_secs() {

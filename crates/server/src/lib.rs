@@ -1,4 +1,4 @@
-//! The server: a table that Redis and memcached clients can use, without stalls.
+//! The server: a table for Redis and memcached clients, without stalls.
 //!
 //! ```text
 //! run ── options, listeners, threads, signals

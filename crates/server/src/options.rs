@@ -4,27 +4,27 @@ use crate::keyspace::Eviction;
 use crate::size::parse_size;
 use std::path::PathBuf;
 
-/// Options of `splitpoint serve`. Every one has a default; none is needed.
+/// Options of `splitpoint serve`. Each has a default; none is required.
 #[derive(Clone, Debug, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Options {
-    /// Table file that keeps the keys; without it they live in memory [created if absent]
+    /// Table file with the keys; without it they are only in memory [created if absent]
     #[arg(long, env = "SPLITPOINT_FILE", value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// Dictionary to serve in place of a table, read-only: a directory of shards, or one file
+    /// Dictionary to serve, read-only, instead of a table: a directory of shards, or one file
     #[arg(long, env = "SPLITPOINT_DICT", value_name = "PATH")]
     pub dict: Option<PathBuf>,
 
-    /// With --dict: TOML file that says which node of a cluster has which slots; read again at SIGHUP
+    /// With --dict: TOML file with the slots of each node of a cluster; read again at SIGHUP
     #[arg(long, env = "SPLITPOINT_CLUSTER_TOPOLOGY", value_name = "FILE")]
     pub cluster_topology: Option<PathBuf>,
 
-    /// With --dict: address where clients reach this node, if it is not that of --resp
+    /// With --dict: address at which clients reach this node, if not that of --resp
     #[arg(long, env = "SPLITPOINT_ANNOUNCE", value_name = "HOST:PORT")]
     pub announce: Option<String>,
 
-    /// Address for Redis clients; `none` for none [default: 127.0.0.1:6379]
+    /// Address for Redis clients, or `none` [default: 127.0.0.1:6379]
     #[arg(long, env = "SPLITPOINT_RESP", value_name = "HOST:PORT")]
     pub resp: Option<String>,
 
@@ -32,11 +32,11 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_RESP_TLS", value_name = "HOST:PORT")]
     pub resp_tls: Option<String>,
 
-    /// PEM file with the certificate and those that vouch for it; read again at SIGHUP
+    /// PEM file with the certificate chain; read again at SIGHUP
     #[arg(long, env = "SPLITPOINT_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
-    /// PEM file with the certificate's key
+    /// PEM file with the certificate's private key
     #[arg(long, env = "SPLITPOINT_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
@@ -52,7 +52,7 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_HTTP", value_name = "HOST:PORT")]
     pub http: Option<String>,
 
-    /// Address of the status page and of metrics by HTTPS; needs --tls-cert and --tls-key
+    /// Address of the status page and of metrics over HTTPS; needs --tls-cert and --tls-key
     #[arg(long, env = "SPLITPOINT_HTTP_TLS", value_name = "HOST:PORT")]
     pub http_tls: Option<String>,
 
@@ -60,11 +60,12 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
     pub unix: Option<PathBuf>,
 
-    /// What survives, with --file: `none` an orderly end only, `os` a kill, `sync` a power loss [default: os]
+    /// With --file: what answered writes survive: `none` a normal shutdown only, `os` a kill, `sync` a power loss
+    /// [default: os]
     #[arg(long, env = "SPLITPOINT_DURABILITY", value_enum)]
     pub durability: Option<DurabilityOption>,
 
-    /// Limit of memory for the tables, such as 4G [default: none]
+    /// Memory limit for the tables, such as 4G [default: none]
     #[arg(long, env = "SPLITPOINT_MAX_MEMORY", value_name = "SIZE")]
     pub max_memory: Option<String>,
 
@@ -72,43 +73,43 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_EVICTION", value_enum)]
     pub eviction: Option<EvictionOption>,
 
-    /// With --file: bytes of it kept in memory [default: half of the machine's memory]
+    /// With --file: size of its page cache in memory [default: half of the machine's memory]
     #[arg(long, env = "SPLITPOINT_CACHE", value_name = "SIZE")]
     pub cache: Option<String>,
 
-    /// Keys to expect: the table begins with room for them
+    /// Number of keys to expect: the table starts with room for them
     #[arg(long, env = "SPLITPOINT_EXPECTED_KEYS", value_name = "N")]
     pub expected_keys: Option<u64>,
 
-    /// Threads that serve connections [default: one for each processor]
+    /// Threads that serve connections [default: one per processor]
     #[arg(long, env = "SPLITPOINT_THREADS", value_name = "N")]
     pub threads: Option<usize>,
 
-    /// File with the password that clients have to give with AUTH
+    /// File with the password that clients must give with AUTH
     #[arg(long, env = "SPLITPOINT_PASSWORD_FILE", value_name = "FILE")]
     pub password_file: Option<PathBuf>,
 
-    /// Listen on addresses of other machines without a password
+    /// Allow listening without a password on addresses that other machines can reach
     #[arg(long, env = "SPLITPOINT_UNPROTECTED")]
     pub unprotected: bool,
 
-    /// Connections at a time [default: 10000]
+    /// Most connections at a time [default: 10000]
     #[arg(long, env = "SPLITPOINT_MAX_CLIENTS", value_name = "N")]
     pub max_clients: Option<usize>,
 
-    /// Close connections that are silent for so many seconds; 0: never [default: 0]
+    /// Close connections that are idle for this many seconds; 0: never [default: 0]
     #[arg(long, env = "SPLITPOINT_IDLE_TIMEOUT", value_name = "SECONDS")]
     pub idle_timeout: Option<u64>,
 
-    /// Close connections that take none of their replies for so many seconds [default: 60]
+    /// Close connections that read none of their replies for this many seconds [default: 60]
     #[arg(long, env = "SPLITPOINT_STALL_TIMEOUT", value_name = "SECONDS")]
     pub stall_timeout: Option<u64>,
 
-    /// Longest request, and what a transaction may queue [default: 1G]
+    /// Longest request, and most bytes that a transaction may queue [default: 1G]
     #[arg(long, env = "SPLITPOINT_MAX_REQUEST", value_name = "SIZE")]
     pub max_request: Option<String>,
 
-    /// Messages that may wait for a client that does not read them [default: 32M]
+    /// Most bytes of unread messages for a client [default: 32M]
     #[arg(long, env = "SPLITPOINT_MAX_UNREAD", value_name = "SIZE")]
     pub max_unread: Option<String>,
 
@@ -116,7 +117,7 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_MAX_VALUE", value_name = "SIZE")]
     pub max_value: Option<String>,
 
-    /// Log as text or as JSON, one object a line [default: text]
+    /// Log as text or as JSON, one object per line [default: text]
     #[arg(long, env = "SPLITPOINT_LOG_FORMAT", value_enum)]
     pub log_format: Option<LogFormat>,
 
@@ -124,7 +125,7 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<String>,
 
-    /// TOML file with these options, by their long names
+    /// TOML file with these options, under their long names
     #[arg(long, env = "SPLITPOINT_CONFIG", value_name = "FILE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
@@ -134,23 +135,23 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DurabilityOption {
-    /// An orderly end.
+    /// A normal shutdown only.
     None,
-    /// The end of the process, however it ends.
+    /// Any end of the process, including a kill.
     #[default]
     Os,
     /// A power loss.
     Sync,
 }
 
-/// What to do at the limit of memory.
+/// What to do at the memory limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvictionOption {
     /// Refuse writes.
     #[default]
     Noeviction,
-    /// Remove keys that were not used for long.
+    /// Remove the least recently used keys.
     AllkeysLru,
     /// Remove keys that expire soon.
     VolatileTtl,
@@ -177,24 +178,24 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why the server could not start or went down: a sentence for people.
+/// Why the server could not start, or ended.
 #[derive(Debug)]
 pub struct ServeError {
-    /// What happened, where, what to do.
+    /// What happened, where, and what to do, as a sentence for people.
     pub message: String,
-    /// The library's kind, if it was the library.
+    /// The library's error kind, if the error is the library's.
     pub kind: Option<splitpoint::ErrorKind>,
-    /// Whether the options were wrong.
+    /// Whether the cause is wrong options.
     pub usage: bool,
 }
 
 impl ServeError {
-    /// Options that make no sense.
+    /// An error for wrong options.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         ServeError { message: message.into(), kind: None, usage: true }
     }
 
-    /// An error of the system.
+    /// An error of the operating system.
     pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         ServeError { message: format!("{what}: {error}"), kind: Some(splitpoint::ErrorKind::Io), usage: false }
     }
@@ -209,10 +210,10 @@ impl std::fmt::Display for ServeError {
 impl std::error::Error for ServeError {}
 
 impl Options {
-    /// Fills in what flags and environment do not say from the file that `config` names.
+    /// Fills in options that flags and environment do not set from the file that `config` names.
     ///
     /// # Errors
-    /// A file that cannot be read, or has other options.
+    /// The file cannot be read, or contains an unknown option.
     pub fn with_file(self) -> Result<Options, ServeError> {
         let Some(path) = &self.config else { return Ok(self) };
         let text = std::fs::read_to_string(path).map_err(|error| ServeError::io(path.display(), &error))?;
@@ -252,10 +253,10 @@ impl Options {
         })
     }
 
-    /// Refuses options that do not go together.
+    /// Refuses options that contradict each other.
     ///
     /// # Errors
-    /// Which, and why.
+    /// Names the options and the contradiction.
     pub fn check(&self) -> Result<(), ServeError> {
         let refuse = |option: &str, why: &str| Err(ServeError::usage(format!("{option}: {why}")));
         if self.dict.is_none() {
@@ -288,10 +289,10 @@ impl Options {
     }
 }
 
-/// A size of an option.
+/// Parses the value of an option that is a size.
 ///
 /// # Errors
-/// What is expected instead.
+/// Says what is expected instead.
 pub(crate) fn size(text: &str) -> Result<u64, ServeError> {
     parse_size(text).map_err(ServeError::usage)
 }

@@ -1,45 +1,45 @@
 //! Bugs planted on purpose, to prove that the tests of sessions find them.
 //!
-//! Where a slip would give a client a wrong answer, the code asks [`planted`] whether to make it. Outside of this
-//! crate's own tests the answer is a constant `false`, and the compiler removes the test. In tests each thread has its
-//! own answer, so a planted bug affects no other test. `session/tests.rs` finds all of them.
+//! Where a mistake would give a client a wrong answer, the code asks [`planted`] whether to make it. Outside this
+//! crate's own tests the answer is the constant `false`, and the compiler removes the check. In tests each thread has
+//! its own answer, so a planted bug affects no other test. `session/tests.rs` finds all of them.
 //! Results: docs/testing.md, "Planted bugs".
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     // Of runs and replies.
-    /// A refused append is answered behind the other replies of its run.
+    /// A refused append is answered after the other replies of its run.
     RefusalLast,
-    /// A run after SELECT is executed in the database before it.
+    /// A run after SELECT is executed in the previously selected database.
     RunBeforeSelect,
-    /// Messages for a client are written where they arrive, in the middle of a reply.
+    /// Messages for a client are written when they arrive, even in the middle of a reply.
     PushWithinReply,
     /// The request at which a long output stops is answered twice.
     AnsweredTwice,
     /// CLIENT REPLY SKIP suppresses all later replies.
     SkipLasts,
     // Of transactions.
-    /// A command that is refused ends the transaction, so those behind it are executed.
+    /// A command that is refused ends the transaction, so the commands after it are executed immediately.
     RefusalEndsMulti,
-    /// EXEC executes what it has, though a command was refused.
+    /// EXEC executes the queued commands although a command was refused.
     RefusalForgotten,
-    /// EXEC does not look whether a watched key has expired.
+    /// EXEC does not check whether a watched key has expired.
     WatchForgetsClock,
     /// A watched key that expired and was removed counts as unchanged.
     SweptUnwatched,
     /// DBSIZE in a transaction does not see a key that it stores again after removing it.
     StoredAgainUncounted,
     // Of lifetimes and attributes.
-    /// A key is there for a millisecond after its time.
+    /// A key is present for a millisecond after its expiry time.
     ExpiresLate,
-    /// A lookup of several keys takes the lifetime of the next key for that of each.
+    /// A lookup of several keys uses for each key the lifetime of the next one.
     ExpiryOfNeighbour,
     /// An append in a batch adds to the value of an expired key.
     AppendToExpired,
     /// An append in a batch leaves the CAS number as it was.
     AppendKeepsNumber,
-    /// touch takes the CAS number away.
+    /// touch removes the CAS number.
     TouchTakesNumber,
     /// A command with noreply is answered when it fails.
     QuietFailureAnswered,
@@ -66,7 +66,7 @@ pub(crate) mod tests {
         PLANTED.get() == Some(bug)
     }
 
-    /// Does `work` on this thread with the bug planted.
+    /// Calls `work` on this thread with the bug planted.
     pub(crate) fn with<R>(bug: Bug, work: impl FnOnce() -> R) -> R {
         struct Reset;
         impl Drop for Reset {

@@ -1,9 +1,9 @@
-//! Starting, serving, ending.
+//! Starts the server, accepts connections, and shuts down.
 //!
 //! ```text
 //! options -> key space: tables or a dictionary -> listeners -> threads of the event loop, each with some connections
-//! SIGHUP -> limits, password and certificate from their files again
-//! SIGTERM, SIGINT, SHUTDOWN -> no new connections -> those there end -> close the file
+//! SIGHUP -> read limits, password, certificate and topology from their files again
+//! SIGTERM, SIGINT, SHUTDOWN -> accept no new connections -> end the existing ones -> close the file
 //! ```
 
 use crate::clients::Client;
@@ -35,14 +35,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// Connections that the system keeps until they are accepted.
+/// Connections that the system queues until they are accepted.
 const BACKLOG: u32 = 511;
-/// How long connections have to end at a shutdown.
+/// How long a shutdown waits for connections to end.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Where Redis clients are expected.
+/// The default address for Redis clients.
 const RESP_DEFAULT: &str = "127.0.0.1:6379";
 
-/// What clients of a listener speak.
+/// The protocol of a listener.
 #[derive(Clone)]
 enum Protocol {
     Resp(Security),
@@ -53,7 +53,7 @@ impl Protocol {
     /// The reply to a connection beyond the limit.
     fn full(&self) -> &'static [u8] {
         match self {
-            // To one that expects TLS it says nothing.
+            // A client that expects TLS could not read a reply.
             Protocol::Resp(Some(_)) | Protocol::Memcached(Some(_)) => b"",
             Protocol::Resp(None) => b"-ERR max number of clients reached\r\n",
             Protocol::Memcached(None) => b"ERROR Too many open connections\r\n",
@@ -61,7 +61,7 @@ impl Protocol {
     }
 }
 
-/// A connection that a thread of the event loop is to serve.
+/// An accepted connection, sent to a thread of the event loop.
 enum Accepted {
     Tcp(std::net::TcpStream, Arc<Client>, Protocol),
     Unix(std::os::unix::net::UnixStream, Arc<Client>),
@@ -70,7 +70,7 @@ enum Accepted {
 /// Serves until a signal or SHUTDOWN ends it.
 ///
 /// # Errors
-/// Options that make no sense, files and addresses that cannot be opened, a file that cannot be closed.
+/// Wrong options, files and addresses that cannot be opened, a file that cannot be closed.
 pub fn run(options: Options) -> Result<(), ServeError> {
     let flags = options.clone();
     let options = options.with_file()?;
@@ -131,9 +131,9 @@ fn start_log(options: &Options) -> Result<(), ServeError> {
         ServeError::usage(format!("log level {level:?}: expected error, warn, info, debug, trace or off"))
     })?;
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
-    // A line that cannot be written is dropped; a report of that would go to the same place, and panic.
+    // A log line that cannot be written is dropped; reporting that would go to the same output, and panic.
     let builder = builder.log_internal_errors(false);
-    // A program that runs a server may have a log of its own.
+    // A program that embeds the server may have set up its own log.
     let _ = match options.log_format.unwrap_or_default() {
         LogFormat::Text => builder.with_ansi(false).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
@@ -221,9 +221,9 @@ fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
     Ok(space)
 }
 
-/// Sets the limits and the password that the options say; others stay.
+/// Sets the limits and the password that the options give; the others stay unchanged.
 fn apply(options: &Options, settings: &Settings) -> Result<(), ServeError> {
-    /// Spans within a request have 32 bits.
+    /// The longest request: spans have 32 bits.
     const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);
     let bytes = |text: &Option<String>, place: &AtomicUsize, most: u64| -> Result<(), ServeError> {
         if let Some(text) = text {
@@ -266,12 +266,12 @@ fn security(options: &Options) -> Result<Security, ServeError> {
     }
 }
 
-/// SIGHUP: limits, password, certificate and topology as the files now have them. What is wrong is logged, and the rest
-/// stays.
+/// SIGHUP: reads limits, password, certificate and topology from their files again. Errors are logged, and the values
+/// they concern stay unchanged.
 fn reload(flags: &Options, server: &Server, security: &Security) {
     systemd::notify("RELOADING=1");
     if let Some(dictionary) = server.space.dictionary() {
-        // On its own thread, which logs what comes of it.
+        // The watcher's thread does this, and logs the result.
         dictionary.reload_soon();
     }
     let reloaded = flags.clone().with_file().and_then(|options| apply(&options, &server.settings));
@@ -283,13 +283,13 @@ fn reload(flags: &Options, server: &Server, security: &Security) {
     systemd::notify("READY=1");
 }
 
-/// Raises the limit of descriptors to what the system allows. Returns how many clients may connect: some descriptors
-/// are kept back for the databases, their logs and journals, checkpoints, listeners and the status page.
+/// Raises the limit of file descriptors to what the system allows. Returns the number of clients that may connect: some
+/// descriptors are reserved for the databases, their logs and journals, checkpoints, listeners and the status page.
 fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const RESERVED: u64 = 192;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Some systems have a lower limit than they say.
+    // Some systems have a lower limit than they report.
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     let Some(limit) = (if is_raised { maximum } else { current }) else { return usize::MAX };
     usize::try_from(limit - RESERVED.min(limit / 2)).unwrap_or(usize::MAX)
@@ -300,7 +300,7 @@ fn runtime() -> Result<Runtime, ServeError> {
     runtime.map_err(|error| ServeError::io("the event loop", &error))
 }
 
-/// Where clients arrive.
+/// The listeners for clients.
 type Listeners = (Vec<(TcpListener, Protocol)>, Vec<UnixListener>);
 
 fn listen(
@@ -334,7 +334,7 @@ fn listen(
         }
     }
     if let Some(path) = &options.unix {
-        // A socket that a killed server left behind refuses connections.
+        // A socket file left by a killed server refuses connections and can be removed.
         if std::os::unix::net::UnixStream::connect(path)
             .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
         {
@@ -351,7 +351,7 @@ fn listen(
     Ok((tcp, unix))
 }
 
-/// Where the status page is served.
+/// Opens the listeners of the status page.
 fn listen_for_pages(
     options: &Options,
     needs_password: bool,
@@ -370,7 +370,7 @@ fn listen_for_pages(
     Ok(pages)
 }
 
-/// Sockets that systemd opened for us: for Redis clients, or for memcached clients if they have that name.
+/// The sockets that systemd passed: for memcached clients if named `memcached`, else for Redis clients.
 fn inherited(options: &Options, needs_password: bool, server: &Server) -> Result<Listeners, ServeError> {
     let failed = |error: std::io::Error| ServeError::io("an inherited socket", &error);
     let (mut tcp, mut unix) = (Vec::new(), Vec::new());
@@ -398,8 +398,8 @@ fn inherited(options: &Options, needs_password: bool, server: &Server) -> Result
     Ok((tcp, unix))
 }
 
-/// Listens at all addresses of a name, unless strangers could reach one without a password; at none where there is no
-/// name, or it is `none`.
+/// Listens at every address that `address` resolves to; at none if it is absent or `none`. Fails if other machines
+/// could reach one of them without a password.
 fn listen_at(
     address: Option<&str>,
     option: &str,
@@ -416,7 +416,7 @@ fn listen_at(
     Ok(listeners)
 }
 
-/// Fails if other machines can reach an address and need no password.
+/// Fails if other machines can reach an address without a password, unless the options allow it.
 fn refuse_strangers(
     address: SocketAddr,
     option: &str,
@@ -439,8 +439,8 @@ fn listen_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Starts the threads of the event loop; each serves what it is sent. With one thread, none is started: the acceptor's
-/// own serves.
+/// Starts the threads of the event loop; each serves the connections sent to it. With `count` 1 no thread is started:
+/// the acceptor's own thread serves.
 fn start_workers(server: &Arc<Server>, count: usize) -> Result<Vec<UnboundedSender<Accepted>>, ServeError> {
     let mut workers = Vec::new();
     for number in 0..count {
@@ -492,7 +492,7 @@ fn start_connection(accepted: Accepted, server: &Arc<Server>, figures: &Arc<Figu
     }
 }
 
-/// Two kinds of tasks, so that a plain connection takes no room for the state of TLS.
+/// Starts a connection's task. There are two kinds, so that a plain connection has no memory for the state of TLS.
 fn start_session(
     stream: TcpStream,
     security: Security,
@@ -513,7 +513,7 @@ fn start_session(
     });
 }
 
-/// Accepts connections until the server is to end, then waits for those there.
+/// Accepts connections until shutdown, then waits for the existing ones to end.
 async fn accept(
     server: &Arc<Server>,
     tcp: Vec<(TcpListener, Protocol)>,
@@ -547,7 +547,7 @@ async fn accept(
     Ok(())
 }
 
-/// Ends the connections: each finishes what it executes, and its replies are sent.
+/// Ends the connections: each finishes its current requests, and their replies are sent.
 async fn drain(server: &Server) {
     let since = Instant::now();
     server.clients.all().iter().for_each(|client| client.kill());
@@ -573,7 +573,7 @@ async fn accept_tcp(
         match listener.accept().await {
             Ok((stream, address)) => {
                 let _ = stream.set_nodelay(true); // slower, no worse
-                // Which of this machine's addresses the client has reached.
+                // The address of this machine that the client connected to.
                 let reached =
                     if takes_any { stream.local_addr().ok().map(|address| address.to_string()) } else { None };
                 match server.clients.add(
@@ -596,7 +596,7 @@ async fn accept_tcp(
                     }
                 }
             }
-            // No descriptors left, mostly: some will be free again.
+            // Usually there are no descriptors left; wait until some are free.
             Err(error) => {
                 tracing::warn!(%error, "accept");
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state that all connections share.
 
 use crate::channels::Channels;
 use crate::clients::Clients;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Threads for work that may wait.
+/// Threads for work that may block.
 pub(crate) const WAITING_THREADS: usize = 32;
 
-/// See the head of this file.
+/// The state that all connections share.
 pub struct Server {
     /// The keys and values.
     pub space: Arc<KeySpace>,
@@ -25,47 +25,47 @@ pub struct Server {
     pub settings: Settings,
     /// Who is connected.
     pub clients: Clients,
-    /// What memcached connections share.
+    /// The state that memcached connections share.
     pub memcached: Memcached,
-    /// Published messages.
+    /// Subscriptions to published messages.
     pub channels: Channels,
     /// Requests that took long.
     pub slow_log: SlowLog,
-    /// When the log last had a client that speaks another protocol.
+    /// When a client that speaks another protocol was last logged.
     pub(crate) foreign: ForeignLog,
     /// Makes writes durable before they are answered (`--durability sync`).
     pub syncer: Option<Syncer>,
-    /// For requests that may wait.
+    /// The threads for requests that may block.
     pub(crate) threads: Threads,
-    /// Whether lookups may have to read a file, so that all work belongs on threads that may wait.
+    /// Whether lookups may have to read a file, so that all work belongs on threads that may block.
     pub may_read_disk: AtomicBool,
-    /// Seconds since the start, a little late: reading it costs nothing.
+    /// Seconds since the start, updated periodically, so that reading it costs nothing.
     pub clock_s: AtomicU64,
-    /// Places on threads that may wait.
+    /// Permits to use a thread that may block.
     pub waiting: tokio::sync::Semaphore,
     /// When the server started.
     pub started: Instant,
-    /// Forty hexadecimal digits, by which clients know this run.
+    /// Forty hexadecimal digits by which clients identify this run.
     pub run_id: String,
     /// The TCP port of RESP, for INFO.
     pub port: AtomicU64,
-    /// Whether a checkpoint of BGSAVE is under way, and how the last one ended.
+    /// Whether a checkpoint of BGSAVE is running.
     pub saving: AtomicBool,
-    /// See `saving`.
+    /// Whether the last checkpoint failed.
     pub save_failed: AtomicBool,
     /// Checkpoints of SAVE and BGSAVE since the start.
     pub saves: AtomicU64,
-    /// The most memory in use that was noticed.
+    /// The most memory in use that was recorded.
     memory_peak: AtomicU64,
     /// When the last checkpoint was complete, Unix time in seconds.
     pub saved_at_s: AtomicU64,
-    /// Ends the server.
+    /// Notified to shut the server down.
     pub shutdown: tokio::sync::Notify,
     figures: Mutex<Vec<Arc<Figures>>>,
 }
 
 impl Server {
-    /// A server without sockets. `sync`: answer only when changes are on the disk.
+    /// A server without sockets. With `sync`, replies are sent only when changes are on the disk.
     pub fn new(space: Arc<KeySpace>, settings: Settings, sync: bool) -> Server {
         let syncer = (sync && space.in_file()).then(|| Syncer::start(space.clone()));
         let run_id = (0..3).map(|_| format!("{:016x}", space.random())).collect::<String>();
@@ -95,24 +95,24 @@ impl Server {
         }
     }
 
-    /// Notes the memory in use; returns the most that was noted.
+    /// Records the memory in use; returns the most recorded so far.
     pub fn note_memory_peak(&self, used: u64) -> u64 {
         self.memory_peak.fetch_max(used, Relaxed).max(used)
     }
 
-    /// Makes the files smaller whose keys were all removed. Waits for the disk.
+    /// Compacts the files whose keys were all removed. Waits for the disk.
     pub fn compact_cleared(&self) {
         if let Err(error) = self.space.compact_cleared() {
             tracing::warn!(%error, "a file without keys could not be made smaller");
         }
     }
 
-    /// Clients that may be connected at a time: as many as the setting says, if there are descriptors for them.
+    /// The most clients at a time: the setting, limited by the file descriptors.
     pub fn clients_max(&self) -> usize {
         self.settings.clients.load(Relaxed).min(self.clients.descriptors_max.load(Relaxed))
     }
 
-    /// Counters for one more thread.
+    /// Adds a set of counters for one more thread.
     pub fn add_figures(&self) -> Arc<Figures> {
         let figures = Arc::new(Figures::default());
         self.figures.lock().unwrap_or_else(|e| e.into_inner()).push(figures.clone());
@@ -124,12 +124,12 @@ impl Server {
         self.figures.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// One counter, added up over all threads.
+    /// The sum of one counter over all threads.
     pub fn total(&self, part: impl Fn(&Figures) -> &AtomicU64) -> u64 {
         self.figures().iter().map(|figures| part(figures).load(Relaxed)).sum()
     }
 
-    /// Makes a checkpoint and waits for it. `false` if one is under way.
+    /// Writes a checkpoint and waits for it; returns `false` if another is running.
     ///
     /// # Errors
     /// Those of [`KeySpace::checkpoint`].

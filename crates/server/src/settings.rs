@@ -1,25 +1,25 @@
-//! What can be changed while the server runs: limits and the password. CONFIG SET and SIGHUP write it, all threads
-//! read it.
+//! Settings that can change while the server runs: limits and the password. CONFIG SET and SIGHUP write them, all
+//! threads read them.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use subtle::ConstantTimeEq;
 
-/// See the head of this file.
+/// Limits and the password.
 pub struct Settings {
-    /// Arguments of a request.
+    /// The most arguments of a request.
     pub args: AtomicUsize,
-    /// Bytes of one argument, and of a value.
+    /// The longest argument and the longest value, in bytes.
     pub bulk_bytes: AtomicUsize,
-    /// Bytes of a request; also of what MULTI queues.
+    /// The longest request, and the most that MULTI queues, in bytes.
     pub request_bytes: AtomicUsize,
-    /// Bytes of messages that wait for a client.
+    /// The most bytes of messages that a client has not read.
     pub output_bytes: AtomicUsize,
-    /// Connections at a time.
+    /// The most connections at a time.
     pub clients: AtomicUsize,
-    /// Seconds after which a silent connection is closed; 0: never.
+    /// Seconds after which an idle connection is closed; 0 for never.
     pub idle_s: AtomicU64,
-    /// Seconds in which a client has to take some of its replies.
+    /// Seconds within which a client must read some of its replies.
     pub stalled_s: AtomicU64,
     password: RwLock<Option<Vec<u8>>>,
 }
@@ -45,7 +45,7 @@ impl Settings {
         self.password().is_some()
     }
 
-    /// Whether this is the password. Takes the same time for every wrong one of a length.
+    /// Whether `given` is the password. All wrong passwords of the same length take the same time.
     pub fn is_password(&self, given: &[u8]) -> bool {
         self.password().is_some_and(|password| bool::from(password.as_slice().ct_eq(given)))
     }
@@ -55,13 +55,13 @@ impl Settings {
         self.password.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Sets or, where it is empty, removes the password. Connections stay as they are.
+    /// Sets the password; an empty one removes it. Existing connections stay authenticated.
     pub fn set_password(&self, password: &[u8]) {
         let password = (!password.is_empty()).then(|| password.to_vec());
         *self.password.write().unwrap_or_else(|e| e.into_inner()) = password;
     }
 
-    /// How long a connection may be silent; `None`: for ever.
+    /// How long a connection may be idle; `None` for no limit.
     pub fn idle(&self) -> Option<std::time::Duration> {
         let seconds = self.idle_s.load(Relaxed);
         (seconds > 0).then(|| std::time::Duration::from_secs(seconds))

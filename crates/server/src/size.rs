@@ -1,9 +1,9 @@
-//! A size in bytes, as every option of the program takes it; clients of Redis have another grammar (`CONFIG SET`).
+//! Sizes in bytes as options of the program take them; `CONFIG SET` has Redis's different grammar.
 
-/// A size in bytes: `512`, `64K`, `1M`, `2GiB`. K, M, G, T and KiB... are powers of 1024; kB, MB... powers of 1000.
+/// Parses a size in bytes: `512`, `64K`, `1M`, `2GiB`. K, M, G, T and KiB... are powers of 1024; kB, MB... of 1000.
 ///
 /// # Errors
-/// What is expected instead.
+/// Says what is expected instead.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(

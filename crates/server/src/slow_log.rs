@@ -1,4 +1,4 @@
-//! The slow log: requests that took long, of late.
+//! The slow log: the latest requests that took long.
 
 use crate::clients::Client;
 use crate::command::call::Args;
@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-/// Arguments kept of a request, and bytes of each.
+/// The most arguments kept of a request, and the most bytes of each.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
-/// See the head of this file.
+/// The slow log.
 pub struct SlowLog {
-    /// Requests that took this long are kept; `u64::MAX`: none.
+    /// Requests that took at least this long are kept; `u64::MAX` keeps none.
     pub threshold_us: AtomicU64,
-    /// Requests kept.
+    /// The most requests kept.
     pub len_max: AtomicUsize,
     next_id: AtomicU64,
     entries: Mutex<VecDeque<SlowRequest>>,
@@ -23,17 +23,17 @@ pub struct SlowLog {
 /// A request that took long.
 #[derive(Clone, Debug)]
 pub struct SlowRequest {
-    /// Counts up.
+    /// A number that increases from one request to the next.
     pub id: u64,
     /// When it ended, Unix time.
     pub at_s: u64,
     /// How long it took.
     pub duration_us: u64,
-    /// Its arguments, cut.
+    /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
-    /// Whose it was.
+    /// The client's address.
     pub address: String,
-    /// That client's name.
+    /// The client's name.
     pub client_name: String,
 }
 
@@ -49,7 +49,7 @@ impl Default for SlowLog {
 }
 
 impl SlowLog {
-    /// Keeps a request.
+    /// Adds a request.
     #[cold]
     pub fn add(&self, args: &Args<'_>, duration_us: u64, client: &Client) {
         let mut kept: Vec<Vec<u8>> = args.from(0).take(ARGS_MAX).map(cut).collect();
@@ -69,12 +69,12 @@ impl SlowLog {
         entries.truncate(self.len_max.load(Relaxed));
     }
 
-    /// The latest requests, the latest first.
+    /// The last `count` requests, the latest first.
     pub fn latest(&self, count: usize) -> Vec<SlowRequest> {
         self.lock().iter().take(count).cloned().collect()
     }
 
-    /// Requests kept now.
+    /// The number of requests kept.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
@@ -84,7 +84,7 @@ impl SlowLog {
         self.len() == 0
     }
 
-    /// Forgets all.
+    /// Removes all requests.
     pub fn clear(&self) {
         self.lock().clear();
     }

@@ -1,8 +1,8 @@
-//! Group commit: one thread syncs for all connections that wait.
+//! Group commit: one thread syncs for all waiting connections.
 //!
-//! A connection that changed something asks before it answers. The thread takes all that ask, syncs once, and answers
-//! them; those that ask in the meantime are served by the next sync. So the event loop never waits for the disk, and
-//! many connections share one sync.
+//! A connection that changed something asks for a sync before it replies. The thread collects all requests, syncs once,
+//! and answers them; requests that arrive during a sync are answered by the next one. So the event loop never waits for
+//! the disk, and many connections share one sync.
 
 use crate::keyspace::KeySpace;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 type Waiter = oneshot::Sender<Result<(), String>>;
 
-/// See the head of this file.
+/// The handle of the syncing thread.
 pub struct Syncer(Mutex<Sender<Waiter>>);
 
 impl Syncer {
@@ -19,17 +19,17 @@ impl Syncer {
     pub fn start(space: Arc<KeySpace>) -> Syncer {
         let (sender, receiver) = channel();
         let run = move || run(&space, &receiver);
-        // Without the thread every wait fails, and clients get an error.
+        // Without the thread every `synced` fails, and clients get an error.
         if let Err(error) = std::thread::Builder::new().name("sync".into()).spawn(run) {
             tracing::error!(%error, "no thread for syncs");
         }
         Syncer(Mutex::new(sender))
     }
 
-    /// Waits until all changes made before are durable.
+    /// Waits until all earlier changes are durable.
     ///
     /// # Errors
-    /// What failed, for the client.
+    /// A message for the client.
     pub async fn synced(&self) -> Result<(), String> {
         let (sender, receiver) = oneshot::channel();
         // If the thread has ended, the sender is dropped, and so the receiver fails.

@@ -1,10 +1,10 @@
-//! What systemd expects of a service: a message when it is ready, and use of the sockets it passes.
+//! Integration with systemd: tells it when the server is ready, and uses the sockets that it passes.
 //!
 //! Source: sd_notify(3), sd_listen_fds(3).
 
 use std::os::unix::net::UnixDatagram;
 
-/// Tells systemd a state, such as `READY=1`; does nothing under another supervisor.
+/// Reports a state, such as `READY=1`, to systemd; does nothing under another supervisor.
 pub fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&path, state) {

@@ -1,8 +1,8 @@
-//! Threads for requests that may wait: for the disk, or for other connections.
+//! Threads for requests that may block on the disk or on other connections.
 //!
-//! A thread is started when none is idle, up to a limit, and ends after a while without work. If the system starts no
-//! thread and none is running, the caller does the work: slow for its other connections, but correct. The
-//! `spawn_blocking` of tokio panics there.
+//! A thread is started when none is idle, up to a limit, and ends after some time without work. If the system cannot
+//! start a thread and none is running, the caller does the work itself: slow for its other connections, but correct.
+//! tokio's `spawn_blocking` would panic in that case.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,14 +10,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Threads at most.
+/// The most threads.
 const MOST: usize = 128;
 /// A thread without work for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// See the head of this file.
+/// A pool of threads, and the queue of their jobs.
 pub struct Threads {
     shared: Arc<Shared>,
     most: usize,
@@ -32,7 +32,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads, and those of them that wait for a job.
+    /// The number of threads, and the number of those that are idle.
     running: usize,
     idle: usize,
 }
@@ -44,7 +44,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Has `job` done by a thread, or does it.
+    /// Runs `job` on a thread of the pool, or in the caller if there is none.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         self.run_or_start(Box::new(job), |shared| {
             Builder::new().name("waiting".into()).spawn(move || shared.work()).map(drop)
@@ -59,7 +59,7 @@ impl Threads {
         } else if queue.running < self.most {
             match start(self.shared.clone()) {
                 Ok(()) => queue.running += 1,
-                // One that runs takes the job when it is done with its own.
+                // A running thread takes the job after its own.
                 Err(_) if queue.running > 0 => {}
                 Err(_) => {
                     let job = queue.jobs.pop_back();
@@ -81,7 +81,7 @@ impl Shared {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                // Whoever waits for a job that panics notices that its channel is closed.
+                // The caller notices a panic because the job's channel is closed.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 queue = self.lock();
                 continue;

@@ -1,33 +1,33 @@
-//! TLS by rustls: a certificate and its key from PEM files, read again at SIGHUP.
+//! TLS with rustls: a certificate chain and its key from PEM files, read again at SIGHUP.
 //!
-//! Without the feature `tls` the type [`Tls`] has no value, so no listener can be secure.
+//! Without the feature `tls`, the type [`Tls`] has no values, so no listener can use TLS.
 
 use crate::options::ServeError;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// What makes connections of a listener secure; `None`: nothing.
+/// The TLS configuration of a listener; `None` for plain TCP.
 pub type Security = Option<Arc<Tls>>;
 
 #[cfg(feature = "tls")]
 pub use with_rustls::Tls;
 
-/// What makes connections secure, in a build that cannot.
+/// The TLS configuration, in a build without TLS.
 #[cfg(not(feature = "tls"))]
 pub enum Tls {}
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
-    /// Fails.
+    /// Always fails.
     ///
     /// # Errors
-    /// That this build has no TLS.
+    /// This build has no TLS.
     pub fn load(_certificate: &Path, _key: &Path) -> Result<Tls, ServeError> {
         Err(ServeError::usage("TLS: this program was built without it"))
     }
 
-    /// Never called: there is no value.
+    /// Never called, because the type has no values.
     ///
     /// # Errors
     /// None.
@@ -35,7 +35,7 @@ impl Tls {
         match *self {}
     }
 
-    /// Never called: there is no value.
+    /// Never called, because the type has no values.
     pub async fn handshake(&self, _stream: TcpStream) -> Option<TcpStream> {
         match *self {}
     }
@@ -54,10 +54,10 @@ mod with_rustls {
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use tokio_rustls::server::TlsStream;
 
-    /// How long a client may take to agree on TLS.
+    /// The longest time for a TLS handshake.
     const HANDSHAKE: Duration = Duration::from_secs(10);
 
-    /// See the head of this file.
+    /// A certificate chain and its key.
     pub struct Tls {
         certificate: PathBuf,
         key: PathBuf,
@@ -65,10 +65,10 @@ mod with_rustls {
     }
 
     impl Tls {
-        /// Reads certificate and key.
+        /// Reads the certificate chain and the key.
         ///
         /// # Errors
-        /// Files that cannot be read, or do not belong together.
+        /// A file cannot be read, or the certificate and the key do not match.
         pub fn load(certificate: &Path, key: &Path) -> Result<Tls, ServeError> {
             let config = RwLock::new(read(certificate, key)?);
             Ok(Tls { certificate: certificate.into(), key: key.into(), config })
@@ -77,14 +77,14 @@ mod with_rustls {
         /// Reads both again, for new connections.
         ///
         /// # Errors
-        /// Those of [`load`](Self::load); then the old ones stay.
+        /// Those of [`load`](Self::load); then the old ones stay in use.
         pub fn reload(&self) -> Result<(), ServeError> {
             let config = read(&self.certificate, &self.key)?;
             *self.config.write().unwrap_or_else(|e| e.into_inner()) = config;
             Ok(())
         }
 
-        /// Makes a connection secure. `None` if the client does not agree, or takes too long.
+        /// Does the TLS handshake. `None` if it fails or takes too long.
         pub async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
             let config = self.config.read().unwrap_or_else(|e| e.into_inner()).clone();
             match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await {

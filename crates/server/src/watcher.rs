@@ -1,10 +1,10 @@
-//! A thread that looks for the next generation of a dictionary: once a second, and at SIGHUP.
+//! A thread that checks for the next generation of a dictionary, once a second and at SIGHUP.
 //!
 //! ```text
-//! open what is new beside what is served -> close the gate of the key space -> exchange -> free the old one
+//! open the next generation while the current one is served -> close the gate -> replace -> free the old one
 //! ```
 //!
-//! What cannot be served is logged once, and what is served stays.
+//! If the next generation cannot be served, that is logged once, and the current one stays.
 
 use crate::dictionary::Served;
 use crate::keyspace::{KeySpace, Patience, now_ms};
@@ -27,7 +27,7 @@ pub fn start(server: Weak<Server>) -> std::io::Result<()> {
             read_topology |= served.wait(LOOK_EVERY);
             let Some(server) = server.upgrade() else { return };
             let new = look(&served, &server.space, read_topology);
-            // A topology that could not be used is read again until it can.
+            // A topology that could not be used is read again each time until it can.
             read_topology &= new.is_none();
             if new == Some(true) {
                 server.saved_at_s.store(now_ms() / 1000, Relaxed);
@@ -39,14 +39,14 @@ pub fn start(server: Weak<Server>) -> std::io::Result<()> {
     std::thread::Builder::new().name("dictionary".into()).spawn(run).map(drop)
 }
 
-/// Whether there was a new generation, which is served now; `None` after an error.
+/// Checks once. Returns whether a new generation is served now; `None` after an error.
 fn look(served: &Served, space: &KeySpace, read_topology: bool) -> Option<bool> {
     let next = served.next(read_topology);
     let before = served.note_failure(next.as_ref().err().cloned());
     match next {
         Ok(Some(next)) => {
             next.warn();
-            // Alone: a transaction that reads two keys reads them in one generation.
+            // Exclusive, so that a transaction reads all its keys from one generation.
             let alone = space.close(Patience::MayWait);
             let old = served.exchange(next);
             space.touch_watched();
@@ -61,7 +61,7 @@ fn look(served: &Served, space: &KeySpace, read_topology: bool) -> Option<bool> 
             Some(false)
         }
         Err(error) => {
-            // Once, not each second.
+            // Log it once, not each second.
             if before.as_ref() != Some(&error) {
                 tracing::error!(%error, "what is new cannot be served; the earlier generation stays");
             }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Read a whole table and name every fault
 ///
 /// Prints one line per fault and exits with 1, or prints one line with `ok`. Changes nothing. A damaged page is one
-/// fault, however many buckets lie in it; the line names them.
+/// fault, however many buckets are in it; the line names them.
 #[derive(clap::Args)]
 pub struct Check {
     /// The table
@@ -35,13 +35,13 @@ impl Check {
             "Restore the file from a backup; `splitpoint dump {} --salvage` writes what can still be read.",
             self.file.display()
         );
-        // As `stat` says it: after a crash the log is part of the table, and not yet of its file.
+        // The same size as in `stat`: after a crash the log is part of the table, but not yet of its file.
         let file_bytes = table.counters().file_bytes;
         Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.report()
     }
 }
 
-/// Runs `verify` beside a spinner.
+/// Runs `verify` while showing a spinner.
 pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>>) -> Result<Vec<Fault>> {
     let progress = Progress::of_one_step("reading every page");
     let faults = verify();

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 /// Drop unused space and shrink the file
 ///
-/// Merges buckets to the fill factor, moves pages and values together, and cuts the file to about the length of a
-/// newly loaded one. Freed space is used again without it, but only this makes the file shorter.
+/// Merges buckets to the fill factor, moves pages and values together, and truncates the file to about the length of a
+/// newly loaded one. Freed space is reused in any case, but only this command makes the file shorter.
 ///
-/// Reads all pages, and writes those of buckets and what has free space before it, at most the whole file, twice: to a
-/// journal beside it, and in place. The file may grow by the longest value in the meantime. Programs that have the
-/// table open for reading go on, and open it again afterwards.
+/// Reads all pages. Writes the pages of buckets, and everything that has free space before it, at most the whole file,
+/// twice: to a journal next to it, and in place. While it runs, the file may grow by the longest value. Programs that
+/// have the table open for reading may continue, and must open it again afterwards.
 ///
 /// A signal takes effect when the table is consistent again. If the process is killed, nothing is lost; run it again.
 /// A file that a server has open is compacted by the server's command HT.COMPACT.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Print the number of pairs
 ///
-/// The file keeps it, so nothing is read but its header; a file with lifetimes of a server is scanned.
+/// Reads only the header of the file, which has the number; a file in which a server stored lifetimes is scanned.
 #[derive(clap::Args)]
 pub struct Count {
     /// The table or dictionary

@@ -108,7 +108,7 @@ impl Diff {
             row.extend_from_slice(if in_a { b"{\"in\":\"a\"," } else { b"{\"in\":\"b\"," });
             let start = row.len();
             jsonl::write(pair, row);
-            // The brace of the pair's own object.
+            // Remove the opening brace of the pair's own object.
             row.remove(start);
         } else if !self.quiet {
             row.push(if in_a { b'-' } else { b'+' });

@@ -12,7 +12,7 @@ use splitpoint_server::keyspace::ServedFile;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-/// Rows that are written together: as much as a pipe holds, so that they are not copied once more.
+/// Bytes of rows that are written together: the capacity of a pipe, so that they are not copied once more.
 const WRITE_BYTES: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
@@ -120,7 +120,7 @@ struct Dumping<'d> {
 }
 
 impl Dumping<'_> {
-    /// Up to the end or a signal; returns what the user should know of the file.
+    /// Writes pairs up to the end or a signal; returns a note about the file for the user.
     fn all(&mut self, pairs: &mut impl PairStream, writer: &mut Writer) -> Result<Option<String>> {
         while let Some((key, value)) = pairs.next_ref()? {
             let whole = self.row.len();
@@ -164,7 +164,7 @@ fn stopped(rows: u64, format: Format) -> String {
     }
 }
 
-/// Bytes that a terminal does not show.
+/// Refuses to write a binary format to a terminal.
 pub fn refuse_terminal(format: Format) -> Result<()> {
     if matches!(format, Format::Parquet) && std::io::stdout().is_terminal() {
         return Err(Failure::usage(

@@ -5,9 +5,9 @@ use super::store::Store;
 use crate::failure::Result;
 use std::path::PathBuf;
 
-/// Say by the exit status whether keys are present
+/// Test whether keys exist (exit status only)
 ///
-/// Prints nothing and exits with 0 if all are. An absent key is named on standard error, and makes the exit status 1.
+/// Prints nothing and exits with 0 if all exist. An absent key is named on standard error, and makes the exit status 1.
 #[derive(clap::Args)]
 pub struct Exists {
     /// The table or dictionary

@@ -79,7 +79,7 @@ fn each_of_stdin(escaped: bool, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Re
     }
 }
 
-/// Keys that are absent: the first are named.
+/// Counts absent keys; the first ones are named.
 #[derive(Default)]
 pub struct Absent(u64);
 

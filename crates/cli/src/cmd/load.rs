@@ -128,7 +128,7 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 }
 
 impl Load {
-    /// With the defaults, into a new table that is complete or absent.
+    /// The command with default options, for a new table that is either complete or removed.
     pub fn whole(file: PathBuf, input: Vec<PathBuf>, duplicates: Duplicates, json: bool) -> Self {
         Self {
             file,
@@ -210,7 +210,7 @@ impl Load {
         self.report(&report, end)
     }
 
-    /// A table cannot be read and written at once.
+    /// Refuses inputs that are the table itself, which cannot be read while it is written.
     fn refuse_own(&self, inputs: &[InputFile]) -> Result<()> {
         let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
         let own = |input: &&InputFile| {

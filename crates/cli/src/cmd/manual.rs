@@ -1,4 +1,4 @@
-//! `completions` and `man`: what shells and `man` show, made from the declarations of the commands.
+//! `completions` and `man`: shell completions and man pages, generated from the declarations of the commands.
 
 use crate::failure::{Failure, Result};
 use crate::output::Output;

@@ -1,4 +1,4 @@
-//! `merge`: tables and dictionaries together, as a new table or dictionary.
+//! `merge`: combines tables and dictionaries in a new table or dictionary.
 //!
 //! The work is that of `load` and `dict build`, which read tables and dictionaries like any other input.
 

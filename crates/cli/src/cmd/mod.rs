@@ -1,5 +1,5 @@
-//! The commands, one file each; and what they share: opening a table, an argument as bytes. `keys.rs` many keys as
-//! arguments, `store.rs` tables and dictionaries alike.
+//! The commands, one file each, and what they share: opening a table, an argument as bytes. `keys.rs` reads many keys
+//! from arguments, `store.rs` opens either a table or a dictionary.
 
 mod append;
 mod backup;
@@ -38,7 +38,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Of the files of a table: its own, its logs and its journal (docs/format.md).
+/// The suffixes of a table's files: its own, its logs and its journal (docs/format.md).
 pub const TABLE_SUFFIXES: [&str; 10] =
     ["", "-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
 
@@ -146,8 +146,8 @@ fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
     Ok(unescaped)
 }
 
-/// What to say of an absent key. `is_there` looks for the key that it would be with --escaped: `scan` and `dump` write
-/// keys like that.
+/// The message about an absent key. `is_there` looks for the key that it would be with --escaped, since `scan` and
+/// `dump` write keys escaped.
 fn key_absent(path: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<String> {
     let mut unescaped = Vec::new();
     let has_escapes = tsv::unescape(key, &mut unescaped).is_ok() && unescaped != key;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 /// Store a value under a key, replacing any earlier value
 ///
-/// Creates the table if missing. The pair is in the file when the command returns. In a file that was served the key
-/// loses its lifetime, as by SET.
+/// Creates the table if missing. The pair is in the file when the command returns. If a server stored a lifetime for
+/// the key in the file, it is removed, as by SET.
 #[derive(clap::Args)]
 pub struct Put {
     #[command(flatten)]
@@ -46,7 +46,7 @@ impl PairArguments {
 }
 
 fn read_stdin() -> Result<Vec<u8>> {
-    // One byte more than a value may have: an endless input becomes "too long" before it fills memory.
+    // Read one byte more than a value may have, so that an endless input becomes "too long" before it fills memory.
     let mut value = Vec::new();
     let mut stdin = std::io::stdin().lock().take(splitpoint::VALUE_LEN_MAX as u64 + 1);
     stdin.read_to_end(&mut value).map_err(|error| Failure::io("stdin", &error))?;

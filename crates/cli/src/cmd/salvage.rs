@@ -62,7 +62,7 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     if report.is_whole() { Ok(()) } else { Err(Failure::no_already_printed()) }
 }
 
-/// What makes a new table of the output.
+/// The command that makes a new table from the output.
 fn advice(format: Format) -> String {
     let command = match format {
         Format::Sql => "`sqlite3 NEW.db` makes a database".into(),

@@ -5,8 +5,8 @@ use splitpoint_server::{Options, ServeError};
 
 /// Serve a table to Redis and memcached clients.
 ///
-/// Without options: keys in memory, Redis clients on 127.0.0.1:6379. With --file the keys are those of a table, which
-/// the other commands read when the server has ended. docs/server.md has all options and commands.
+/// Without options: keys in memory, Redis clients on 127.0.0.1:6379. With --file the keys are in a table, which the
+/// other commands can read after the server has ended. docs/server.md has all options and commands.
 #[derive(clap::Args)]
 pub struct Serve {
     #[command(flatten)]

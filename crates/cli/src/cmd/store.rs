@@ -1,4 +1,4 @@
-//! A table or a dictionary, for commands that read both. A table that was served shows the keys of its server.
+//! A table or a dictionary, for commands that read both. Of a table with a server's marked pairs, only keys are shown.
 
 use super::{dict, is_table, open_to_read};
 use crate::failure::Result;
@@ -13,7 +13,7 @@ pub enum Store {
 }
 
 impl Store {
-    /// Opens the file for reading; it says itself what it is.
+    /// Opens the file for reading; its content shows what it is.
     pub fn open(path: &Path) -> Result<Self> {
         if !is_table(path) && dict::is_dictionary(path) {
             return Ok(Self::Dictionary(Box::new(dict::open(path)?)));
@@ -21,7 +21,7 @@ impl Store {
         Ok(Self::Table(Box::new(open_to_read(path)?)))
     }
 
-    /// The number of pairs; with those that a server keeps beside the keys, where it has.
+    /// The number of pairs, including a server's marked pairs for attributes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Table(table) => table.len(),

@@ -6,8 +6,8 @@
 //! hash tables                            two slots per record; not read
 //! ```
 //!
-//! All numbers are little-endian. There is no signature, so the hash tables are checked: they lie behind the records,
-//! and their slots say how many records there are. Source: Bernstein, "A structure for constant databases".
+//! All numbers are little-endian. There is no signature, so the hash tables are checked: they must follow the records,
+//! and their slots give the number of records. Source: Bernstein, "A structure for constant databases".
 
 use super::text::lost_at_pair;
 use super::{Pair, Row, Source};

@@ -1,7 +1,7 @@
 //! The text that `cdbmake` and `cdb -c` read, and `cdbdump` and `cdb -d` write.
 //!
-//! `+5,5:alice->admin` and a newline: the lengths of key and value, and their bytes as they are. An empty line ends
-//! the whole, so a text that was cut is recognized.
+//! `+5,5:alice->admin` and a newline: the lengths of key and value, and their bytes unchanged. An empty line ends the
+//! text, so a truncated text is recognized.
 
 use super::text::lost_at_line;
 use super::{Pair, Row, Source, tsv};

@@ -134,7 +134,7 @@ impl Columns {
             None if names.len() <= key.len() => return Err(refuse(self.no_value(&names, &key))),
             None => PickedValue::Others,
         };
-        // A file without a header shows in equal names, too.
+        // Equal names may also mean that the file has no header.
         if (value == PickedValue::Others || !self.chosen)
             && let Some((first, second)) = alike(&names)
         {
@@ -175,7 +175,7 @@ fn without_empty_end(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// Two columns of one name.
+/// The indexes of two columns with the same name.
 fn alike(names: &[String]) -> Option<(usize, usize)> {
     let mut by_name: Vec<_> = (0..names.len()).collect();
     by_name.sort_by_key(|index| &names[*index]);

@@ -291,7 +291,7 @@ enum State {
 enum Scanned {
     /// The record; its line end comes next.
     Whole,
-    /// All bytes that there are belong to it.
+    /// All bytes read so far belong to the record, which is not complete.
     Part,
 }
 

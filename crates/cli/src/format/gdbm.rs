@@ -10,10 +10,10 @@
 //!            # End of data
 //! ```
 //!
-//! In the text form, keys and values take turns, in base64 of lines of 76; its end is marked, so a dump that was cut is
-//! recognized. The flat form has no end mark. Its lengths are a C `unsigned long` that holds `htonl(length)`: 4 bytes,
-//! big-endian, and on machines of 64 bits 4 zero bytes more. The first length tells which; in a dump of 32 bits whose
-//! first key begins with 4 zero bytes it would be wrong.
+//! In the text form, keys and values alternate, in base64 with lines of 76 characters; its end is marked, so a
+//! truncated dump is recognized. The flat form has no end mark. Its lengths are a C `unsigned long` that holds
+//! `htonl(length)`: 4 bytes, big-endian, followed on 64-bit machines by 4 zero bytes. The first length shows which;
+//! this guess is wrong for a 32-bit dump whose first key begins with 4 zero bytes.
 //!
 //! `gdbm_load` 1.23 refuses records of length 0 in both forms, also those of its own `gdbm_dump`.
 

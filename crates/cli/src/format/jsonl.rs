@@ -83,7 +83,7 @@ pub fn parse<'r>(line: &[u8], fields: &Fields, scratch: &'r mut Scratch) -> Resu
     Ok(scratch.pair())
 }
 
-/// serde_json counts lines within its input, which is always one; the column is useful.
+/// The message without the line number: serde_json counts lines within its input, which is always one line.
 fn message_without_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or(&text);

@@ -1,11 +1,11 @@
-//! Parquet: columns of a file as key and value, or all columns beside the key as JSON.
+//! Parquet: two columns of a file as key and value, or all columns but the key as JSON.
 //!
 //! Columns are read in batches, and one page per column is in memory, so memory is bounded by the page size that the
 //! file's writer chose (mostly 1 MiB). Bytes and strings are taken verbatim. Values may also be numbers, dates and
 //! times, as text that keeps every digit (`parquet_text.rs`); keys are bytes, strings or integers. A null is a bad row.
 //!
-//! In JSON, lists, maps and structs come from the crate's reader of whole rows. A NaN or an infinity, which JSON has
-//! not, makes a bad row; what this reader would cut, INT96, and equal names are refused.
+//! In JSON, lists, maps and structs come from the crate's reader of whole rows. A NaN or an infinity, which JSON lacks,
+//! makes a bad row. Refused are values that this reader would truncate, INT96, and equal names.
 //!
 //! Writing collects row groups of [`GROUP_BYTES`].
 
@@ -156,7 +156,7 @@ impl Parquet {
     /// Replaces the key and the value in `scratch` by those of a row; the inner error says what is wrong with it.
     fn pair(&mut self, row: usize) -> Result<std::result::Result<(), String>> {
         let Self { name, columns, key_columns, value, picked, scratch, .. } = self;
-        // Also if the row is bad: the readers of whole rows stay beside those of columns.
+        // Also if the row is bad, so that the readers of whole rows stay at the same row as those of columns.
         let groups = match value {
             Value::Column => Vec::new(),
             Value::Others(members) => next_groups(name, members)?,
@@ -421,7 +421,7 @@ impl Source for Parquet {
         self.number
     }
 
-    /// Estimated from the share of rows: the bytes of a column lie between those of others.
+    /// Estimated from the share of rows, because the bytes of columns are interleaved.
     fn taken_bytes(&self) -> u64 {
         let share = self.number as f64 / self.rows_total.max(1) as f64;
         ((self.file_bytes as f64 * share) as u64).min(self.file_bytes)

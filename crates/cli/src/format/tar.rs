@@ -1,4 +1,4 @@
-//! A tar archive: each regular file is a pair of its path and its contents, both as they are.
+//! A tar archive: each regular file is a pair of its path and its contents, both unchanged.
 //!
 //! ```text
 //! header of 512 bytes, contents, zeros up to a multiple of 512        again for each file

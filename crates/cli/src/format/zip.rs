@@ -1,4 +1,4 @@
-//! A ZIP archive: each file is a pair of its path and its contents, both as they are.
+//! A ZIP archive: each file is a pair of its path and its contents, both unchanged.
 //!
 //! It is read from its end, by the `zip` crate, so it must be a file. An entry that is encrypted, damaged, or
 //! compressed by another method than deflate is a bad row, after which the next file is read.

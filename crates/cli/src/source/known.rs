@@ -5,9 +5,9 @@
 
 use super::inputs::Kind as Stored;
 
-/// Bytes before and behind a signature that are searched for a control character.
+/// Bytes before and after a signature that are searched for a control character.
 const CONTROL_BYTES: usize = 32;
-/// Bytes of a file that tell a table or a dictionary.
+/// The number of first bytes that identify a table or a dictionary.
 pub const STORED_BYTES: u64 = 64;
 
 const EXPORT: &str = "export its pairs as tsv, csv, jsonl or raw with its own tools, and load those";
@@ -37,7 +37,8 @@ const fn kind(what: &'static str, at: usize, signature: &'static [u8], advice: &
     Kind { what, at, signature, advice }
 }
 
-/// A signature without a control character only counts if there is one near it: few rows have one, and no dump of ours.
+/// A signature without a control character only counts if there is one near it: few rows have one, and none of our
+/// dumps.
 #[rustfmt::skip]
 const KINDS: &[Kind] = &[
     kind("a Splitpoint table", 0, b"SPLITPNT", "give it as a file, not through a pipe"),
@@ -98,7 +99,7 @@ pub fn kind_of(head: &[u8]) -> Option<(&'static str, &'static str)> {
     KINDS.iter().find(has_signature).map(|kind| (kind.what, kind.advice))
 }
 
-/// Whether a file that begins with `head` is one of our own: a zero byte follows the signature, which text has not.
+/// Whether a file that begins with `head` is one of our own: after the signature is a zero byte, which text lacks.
 pub fn stored(head: &[u8]) -> Option<Stored> {
     let is = |signature: &[u8]| head.strip_prefix(signature).is_some_and(|rest| rest.contains(&0));
     match () {

@@ -7,8 +7,8 @@
 //! text           { ... }: jsonl.  The name: tsv, csv, jsonl.  Else each line has a tab: tsv; records of one width: csv
 //! ```
 //!
-//! `--format` decides by itself; only text whose first line has a zero byte is refused, if it is a known binary file.
-//! A format that nothing speaks for is TSV, whose first bad line says what was expected. No dump of ours is taken for
+//! `--format` overrides this; only text whose first line has a zero byte is refused, if it is a known binary file.
+//! Without any evidence the format is TSV, whose first bad line says what was expected. None of our dumps is taken for
 //! another format: a TSV dump escapes the first byte of a key that would be (`tsv::First`).
 
 use super::inputs::Kind;
@@ -183,7 +183,7 @@ impl Head<'_> {
         }
     }
 
-    /// Whether the first pair of raw input lies within the file; assumed for a pipe.
+    /// Whether the first pair of raw input ends within the file; assumed for a pipe.
     fn raw_header_fits(&self) -> bool {
         let (Some(header), Some(file_bytes)) = (self.bytes.get(..8), self.file_bytes) else { return true };
         8 + raw::Header::parse(header).pair_bytes() <= file_bytes

@@ -47,7 +47,7 @@ impl<P: PairStream> Source for Stored<P> {
         self.number
     }
 
-    /// Estimated from the share of pairs: their bytes lie between others.
+    /// Estimated from the share of pairs, because their bytes are interleaved with others.
     fn taken_bytes(&self) -> u64 {
         let share = self.number as f64 / self.pairs_total.max(1) as f64;
         ((self.file_bytes as f64 * share) as u64).min(self.file_bytes)

@@ -1,7 +1,7 @@
 //! Commands on the bits of values, and LCS. Bit 0 is the highest bit of the first byte.
 //!
-//! SETBIT, GETBIT and BITFIELD read and write only the bytes that have the bits; the others read the range that is
-//! asked for.
+//! SETBIT, GETBIT and BITFIELD read and write only the bytes that contain the bits. The others read only the requested
+//! range.
 
 use super::call::{Call, NOT_AN_INTEGER, Outcome, Refusal, SYNTAX, Turn};
 use super::strings::{integer, range_of};
@@ -11,7 +11,7 @@ use crate::resp::reply;
 const BAD_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 const BAD_BIT: &str = "ERR bit is not an integer or out of range";
 
-/// The offset of a bit, where a value of `value_bytes_max` bytes has it.
+/// Parses the offset of a bit; an error if a value of `value_bytes_max` bytes does not have that bit.
 fn bit_offset(argument: &[u8], value_bytes_max: usize) -> Result<usize, Refusal> {
     let offset = super::number::parse_integer(argument).and_then(|offset| usize::try_from(offset).ok());
     offset.filter(|offset| offset / 8 < value_bytes_max).ok_or_else(|| BAD_OFFSET.into())
@@ -44,9 +44,9 @@ pub(super) fn getbit(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
     Ok(())
 }
 
-/// A range of a value in bits, and the bytes that have them.
+/// A range of the bits of a value, and the bytes that contain it.
 struct BitRange {
-    /// The bytes from this one on.
+    /// The index in the value of the first of `bytes`.
     bytes: Vec<u8>,
     first_byte: usize,
     /// The bits, counted from the beginning of the value.
@@ -56,7 +56,7 @@ struct BitRange {
 }
 
 impl BitRange {
-    /// Reads the range that the arguments from `start` on name: `[start [end [BYTE | BIT]]]`.
+    /// Reads the range given by the arguments from index `start` on: `[start [end [BYTE | BIT]]]`.
     fn read(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>, start: usize) -> Result<BitRange, Refusal> {
         let args = call.args;
         let in_bits = match args.len() {
@@ -82,7 +82,7 @@ impl BitRange {
         Ok(BitRange { bytes, first_byte, bits, present })
     }
 
-    /// The byte at `at` of the value, with the bits outside of the range as `fill`.
+    /// The byte at index `at` of the value, with the bits outside the range taken from `fill`.
     fn byte(&self, at: usize, fill: u8) -> u8 {
         let byte = self.bytes.get(at - self.first_byte).copied().unwrap_or(0);
         let mut outside = 0u8;
@@ -130,7 +130,7 @@ pub(super) fn bitpos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
                 0
             }
         }
-        // Behind the end of a value there are zeros, unless the range has an end.
+        // The bits after the end of a value count as zeros, unless the request gives an end.
         None if bit == 0 && call.args.len() < 5 && !range.bits.is_empty() => range.bits.end as i64,
         None => -1,
     };
@@ -174,7 +174,7 @@ pub(super) fn bitop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outco
     Ok(())
 }
 
-/// What BITFIELD does where a number does not fit.
+/// What BITFIELD does with a number that does not fit its field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -226,7 +226,7 @@ impl Field {
         self.offset / 8..(self.offset + self.bits as usize).div_ceil(8)
     }
 
-    /// Its number in these bytes, which begin at its first byte; absent ones are zero.
+    /// The field's number. `bytes` begins at the field's first byte; missing bytes are zero.
     fn get(&self, bytes: &[u8]) -> i128 {
         let mut number: u128 = 0;
         for index in 0..self.bytes().len() {
@@ -237,7 +237,7 @@ impl Field {
         if self.signed && number >> (self.bits - 1) & 1 == 1 { number - (1i128 << self.bits) } else { number }
     }
 
-    /// Puts a number into these bytes, all of which are there.
+    /// Writes the field's number. `bytes` are exactly the bytes that contain the field.
     fn set(&self, bytes: &mut [u8], number: i128) {
         let behind = 8 * bytes.len() - self.offset % 8 - self.bits as usize;
         let mask = ((1u128 << self.bits) - 1) << behind;
@@ -247,7 +247,7 @@ impl Field {
         }
     }
 
-    /// The number as it fits; `None` where it does not and that fails.
+    /// The number wrapped or saturated to the field; `None` if it does not fit and the field's overflow is FAIL.
     fn fit(&self, number: i128) -> Option<i128> {
         let (least, most) = match self.signed {
             true => (-(1i128 << (self.bits - 1)), (1i128 << (self.bits - 1)) - 1),
@@ -306,7 +306,7 @@ pub(super) fn bitfield(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Ou
     if let Some(end) = fields.iter().filter(is_change).map(|field| field.bytes().end).max()
         && alone.value_len(call.database, key)?.unwrap_or(0) < end
     {
-        // As in Redis, the value is as long as the last field even where that field is not changed.
+        // As in Redis, the value grows to contain the last field even if that field is not changed.
         alone.put_part(call.database, key, end - 1, &[0])?;
     }
     reply::array(call.out, fields.len());
@@ -352,7 +352,7 @@ pub(super) fn bitfield_ro(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> O
 
 /// LCS key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]
 pub(super) fn lcs(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
-    /// Cells of the table of lengths.
+    /// The largest table of lengths, in cells.
     const CELLS_MAX: usize = 128 << 20;
     let args = call.args;
     let (mut only_len, mut indices, mut least, mut with_len) = (false, false, 0, false);
@@ -382,7 +382,7 @@ pub(super) fn lcs(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     if (a.len() + 1).checked_mul(width).is_none_or(|cells| cells > CELLS_MAX) {
         return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into());
     }
-    // lengths[i * width + j]: of the first i bytes of a and the first j of b.
+    // lengths[i * width + j]: the length of the LCS of the first i bytes of a and the first j of b.
     let mut lengths = vec![0u32; (a.len() + 1) * width];
     for i in 1..=a.len() {
         for j in 1..=b.len() {
@@ -397,7 +397,7 @@ pub(super) fn lcs(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
         reply::count(call.out, len.into());
         return Ok(());
     }
-    // Backwards: the bytes, and the ranges in which they are contiguous in both, as (end in a, end in b, length).
+    // In reverse order: the common bytes, and the ranges contiguous in both, as (end in a, end in b, length).
     let (mut common, mut ranges) = (Vec::new(), Vec::new());
     let (mut i, mut j) = (a.len(), b.len());
     let mut run: Option<(usize, usize, usize)> = None;

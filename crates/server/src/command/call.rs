@@ -1,4 +1,4 @@
-//! A request, where its answer goes, and how it fails.
+//! A request as its command sees it: the arguments, the buffer for the reply, the reasons to refuse.
 
 use crate::keyspace::{Attributes, Exclusive, KeySpace, Shared, SpaceError};
 use crate::resp::Version;
@@ -9,9 +9,9 @@ use std::ops::Range;
 /// The arguments of a request, its name first.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
-    /// The bytes that the spans are of.
+    /// The bytes that the spans refer to.
     pub request: &'a [u8],
-    /// One for each argument.
+    /// The location of each argument.
     pub spans: &'a [Span],
 }
 
@@ -21,12 +21,12 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
-    /// Whether there is not even a name.
+    /// Whether there are no arguments, not even a name.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`, which the arity of the command ensures.
+    /// The argument at `index`. The caller has checked the command's arity, so it exists.
     #[inline]
     pub fn at(&self, index: usize) -> &'a [u8] {
         self.spans[index].bytes(self.request)
@@ -43,34 +43,34 @@ impl<'a> Args<'a> {
         self.spans[index.min(self.spans.len())..].iter().map(move |span| span.bytes(request))
     }
 
-    /// Whether the argument at `index` is this word, in any case.
+    /// Whether the argument at `index` is this word, ignoring case.
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
 }
 
-/// A command under way.
+/// One execution of a command.
 pub struct Call<'c, 'a> {
     /// Its arguments.
     pub args: Args<'a>,
     /// The database it works on.
     pub database: usize,
-    /// How to answer.
+    /// The protocol version of the reply.
     pub version: Version,
-    /// Where to.
+    /// The buffer for the reply.
     pub out: &'c mut Vec<u8>,
-    /// Bytes of a value at most.
+    /// The longest value, in bytes.
     pub value_bytes_max: usize,
-    /// Bytes of a reply of many values at most.
+    /// The longest reply of a command that returns many values, in bytes.
     pub reply_bytes_max: usize,
 }
 
 /// Why a command was refused: the text of the error reply.
 #[derive(Debug)]
 pub enum Refusal {
-    /// This text, its code first. It may repeat bytes of the request that are no UTF-8.
+    /// This text, which begins with the error code. It may quote bytes of the request, so it need not be UTF-8.
     Text(Cow<'static, [u8]>),
-    /// What the key space says.
+    /// The error of the key space.
     Space(SpaceError),
 }
 
@@ -99,7 +99,7 @@ impl From<String> for Refusal {
 }
 
 impl Refusal {
-    /// A text that repeats a part of the request, up to its first zero as Redis does.
+    /// A text that quotes `part` of the request, up to its first zero byte as Redis does.
     pub fn about(before: &str, part: &[u8], after: &str) -> Refusal {
         let part = part.split(|&b| b == 0).next().unwrap_or_default();
         Refusal::Text([before.as_bytes(), part, after.as_bytes()].concat().into())
@@ -112,11 +112,11 @@ impl Refusal {
             Refusal::Text(text) => text.clone(),
             Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.as_bytes().into(),
             Refusal::Space(SpaceError::ReadOnly) => READ_ONLY.as_bytes().into(),
-            // Clients know this code too: the topology has just changed.
+            // A code that clients know: the topology has just changed.
             Refusal::Space(SpaceError::Elsewhere(_)) => b"TRYAGAIN The slots of this node have changed".into(),
             Refusal::Space(SpaceError::Table(error)) => match error.kind() {
                 splitpoint::ErrorKind::ReadOnly => READ_ONLY.as_bytes().into(),
-                // Clients know this code: writes fail for want of a working disk.
+                // A code that clients know: writes fail because the disk does.
                 splitpoint::ErrorKind::DiskFull | splitpoint::ErrorKind::Io | splitpoint::ErrorKind::Poisoned => {
                     owned(format!("MISCONF {error}"))
                 }
@@ -126,7 +126,7 @@ impl Refusal {
     }
 }
 
-/// The result of a command: an error becomes an error reply in place of what it wrote.
+/// The result of a command. An error becomes an error reply that replaces whatever the command wrote.
 pub type Outcome = Result<(), Refusal>;
 
 pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
@@ -138,11 +138,11 @@ pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (prot
 pub(crate) const REPLY_TOO_LONG: &str = "ERR the reply would be longer than a request may be; ask for fewer values";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// A look at the key space, beside others or alone.
+/// Entry to the key space for a lookup: shared with other threads, or exclusive.
 pub enum Turn<'t, 'k> {
-    /// Beside others.
+    /// Shared with other threads.
     Shared(&'t Shared<'k>),
-    /// Alone.
+    /// Exclusive.
     Alone(&'t mut Exclusive<'k>),
 }
 

@@ -1,4 +1,4 @@
-//! CLIENT: who is connected.
+//! CLIENT: lists, names, pauses and ends connections.
 
 use super::call::{Args, Outcome, SYNTAX};
 use super::connection::{NAME_BYTES_MAX, client_name};
@@ -86,7 +86,7 @@ pub(crate) fn client(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8
             session.server.clients.set_pause(Duration::ZERO, false);
             reply::ok(out);
         }
-        // No command of this server blocks its client.
+        // No command of this server blocks its client, so there is never one to unblock.
         (b"unblock", 3 | 4) => {
             parse_integer(args.at(2)).ok_or(super::call::NOT_AN_INTEGER)?;
             if args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error") {
@@ -191,7 +191,7 @@ fn list(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-/// Whether a client is one of those to end.
+/// Whether CLIENT KILL selects a client.
 type Test<'a> = Box<dyn Fn(&Client) -> bool + 'a>;
 
 fn kill(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
@@ -242,7 +242,7 @@ fn kill(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome
     Ok(())
 }
 
-/// Ends a connection; this one after its reply.
+/// Ends a connection; if it is the caller's own, after its reply.
 fn end(session: &mut RespSession, client: &Client) {
     if client.id == session.client.id {
         session.closing = true;

@@ -1,7 +1,7 @@
-//! CLUSTER, and which node a command belongs to: only a dictionary is served as a part of a cluster.
+//! CLUSTER, and which node a command belongs to. Only a dictionary can be served as part of a cluster.
 //!
-//! Nodes do not talk to each other: what these replies say of other nodes is what the topology file says, and every
-//! node is said to be connected. Without such a file there is one node, at the address where the client has reached it.
+//! Nodes do not talk to each other. Replies about other nodes come from the topology file, and report every node as
+//! connected. Without such a file there is one node, at the address that the client connected to.
 //!
 //! Source: the Redis Cluster specification; the replies are those of Redis 7.0.
 
@@ -30,10 +30,10 @@ pub(crate) fn slot_of(spec: &Spec, args: &Args<'_>) -> Result<Option<u16>, Refus
     if slots.all(|slot| Some(slot) == first) { Ok(first) } else { Err(CROSS_SLOT.into()) }
 }
 
-/// Refuses a command whose keys another node has, and one that changes something.
+/// Refuses a command whose keys belong to another node, and any command that writes.
 pub(crate) fn admit(session: &RespSession, served: &Served, spec: &Spec, args: &Args<'_>) -> Outcome {
     use super::table::Flags;
-    // A server without a topology is a whole dictionary: any keys together.
+    // A server without a topology has the whole dictionary, so a request may combine any keys.
     if served.has_topology()
         && let Some(slot) = slot_of(spec, args)?
     {
@@ -50,7 +50,7 @@ pub(crate) fn admit(session: &RespSession, served: &Served, spec: &Spec, args: &
     Ok(())
 }
 
-/// Where the client of `session` reaches a node.
+/// The address at which the client of `session` reaches a node.
 fn address_of(node: &Node, session: &RespSession) -> Address {
     let announced = if session.is_tls { node.tls.as_ref().or(node.address.as_ref()) } else { node.address.as_ref() };
     announced.cloned().unwrap_or_else(|| {
@@ -60,7 +60,7 @@ fn address_of(node: &Node, session: &RespSession) -> Address {
     })
 }
 
-/// READONLY, READWRITE, ASKING: reads are what every node allows, in any case.
+/// READONLY, READWRITE, ASKING: accepted without effect, since every node allows reads and nothing else.
 pub(super) fn accept(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if session.server.space.dictionary().is_none() {
         return Err(DISABLED.into());
@@ -142,7 +142,7 @@ fn unknown_node(id: &[u8]) -> Refusal {
     format!("ERR Unknown node {}", String::from_utf8_lossy(id)).into()
 }
 
-/// The keys of a slot, where that is known without a look at all of a shard.
+/// The number of keys of a slot; `None` if only a walk of the whole shard could tell.
 fn keys_in(now: &Arc<Generation>, slot: u16) -> Option<u64> {
     if !matches!(now.slots.place(slot), Place::Here) {
         return Some(0);
@@ -152,7 +152,7 @@ fn keys_in(now: &Arc<Generation>, slot: u16) -> Option<u64> {
     (shard.pairs == 0 || shard.first_slot == shard.last_slot).then_some(shard.pairs)
 }
 
-/// What a client is told of the nodes.
+/// The nodes as shown to one client.
 struct View<'v> {
     session: &'v RespSession,
     now: &'v Arc<Generation>,
@@ -172,7 +172,7 @@ impl View<'_> {
         address_of(self.node(number), self.session)
     }
 
-    /// CLUSTER SLOTS: first slot, last slot, the node that has them, its replicas.
+    /// CLUSTER SLOTS: for each range its first slot, last slot, node, and that node's replicas.
     fn slots(&self, out: &mut Vec<u8>) {
         let mut rows: Vec<(u16, u16, usize)> = Vec::new();
         for node in self.map().masters() {
@@ -196,7 +196,7 @@ impl View<'_> {
         }
     }
 
-    /// CLUSTER SHARDS: for each node that has slots, these and the nodes that serve them.
+    /// CLUSTER SHARDS: for each node that has slots, the slots and the nodes that serve them.
     fn shards(&self, out: &mut Vec<u8>) {
         let masters: Vec<usize> = self.map().masters().collect();
         reply::array(out, masters.len());

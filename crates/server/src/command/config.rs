@@ -9,7 +9,7 @@ use crate::resp::session::RespSession;
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 
-/// The options, in the order of CONFIG GET; those after `-` are only read.
+/// The options, in the order of CONFIG GET; those after `-` cannot be set.
 const NAMES: &[&str] = &[
     "maxmemory",
     "maxmemory-policy",
@@ -20,7 +20,7 @@ const NAMES: &[&str] = &[
     "client-query-buffer-limit",
     "slowlog-log-slower-than",
     "slowlog-max-len",
-    // Only read.
+    // Read-only.
     "databases",
     "cluster-enabled",
     "port",
@@ -58,7 +58,7 @@ fn get(server: &Server, name: &str) -> String {
 /// A checked change of an option.
 type Change<'v> = Box<dyn FnOnce(&Server) + 'v>;
 
-/// The change that a CONFIG SET asks for; what is wrong with the value, if it does not fit.
+/// The change that a CONFIG SET asks for, or what is wrong with the value.
 fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
     const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);
     const NUMBER: &str = "argument couldn't be parsed into an integer";
@@ -87,7 +87,7 @@ fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
             Box::new(move |server| server.settings.idle_s.store(seconds, Relaxed))
         }
         "requirepass" => Box::new(move |server| server.settings.set_password(value)),
-        // As of format: values are shorter than 4 GiB.
+        // Limited by the file format: values are shorter than 4 GiB.
         "proto-max-bulk-len" => {
             let bytes = within(1 << 20, REQUEST_BYTES_MAX / 2)? as usize;
             Box::new(move |server| server.settings.bulk_bytes.store(bytes, Relaxed))
@@ -108,7 +108,7 @@ fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
     })
 }
 
-/// CONFIG SET name value ...: all of them, or none.
+/// CONFIG SET name value ...: sets all of them or none.
 fn set(server: &Server, args: Args<'_>) -> Outcome {
     let mut changes: Vec<(String, Change<'_>)> = Vec::new();
     for (name, value) in args.from(2).step_by(2).zip(args.from(3).step_by(2)) {
@@ -172,7 +172,7 @@ pub(super) fn config(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-/// Bytes, with Redis's units: k is 1000, kb is 1024.
+/// Parses a size in bytes with Redis's units: k is 1000, kb is 1024.
 fn size(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let factor = match text[digits..].to_ascii_lowercase().as_str() {

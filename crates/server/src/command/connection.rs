@@ -1,4 +1,4 @@
-//! Commands about the connection, and those that need the server but no key.
+//! Commands about the connection, and commands that need the server but no key.
 
 use super::call::{Args, Outcome, Refusal, SYNTAX};
 use super::introspect;
@@ -7,7 +7,7 @@ use crate::resp::session::{Replies, RespSession, Transaction};
 use crate::resp::{Version, reply};
 use std::sync::atomic::Ordering::*;
 
-/// Bytes of the name of a client or of its library.
+/// The longest name of a client or of its library, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;
 
 /// ECHO message
@@ -163,7 +163,7 @@ pub(super) fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// A name of printable characters without blanks. Others keep copies of it, so it has to be short.
+/// Checks a client's name: printable characters, no blanks. It is copied into lists and logs, so it must be short.
 pub(crate) fn client_name(name: &[u8]) -> Result<String, Refusal> {
     if name.len() > NAME_BYTES_MAX {
         return Err(format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.").into());

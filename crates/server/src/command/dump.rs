@@ -1,11 +1,11 @@
-//! DUMP and RESTORE: one value in the form of Redis's dump files, so that values move between the servers.
+//! DUMP and RESTORE: one value in the format of Redis's dump files, so that values can be moved between the servers.
 //!
 //! ```text
-//! 00 | length and bytes, or a number | version, 2 bytes | CRC-64 of all before, 8 bytes      little-endian
+//! 00 | length and bytes, or a number | version, 2 bytes | CRC-64 of all before it, 8 bytes      little-endian
 //! ```
 //!
-//! Source: the description of RDB files, version 10. Written without compression, read with it. Other types than
-//! strings are refused.
+//! Source: the description of RDB files, version 10. DUMP does not compress; RESTORE reads compressed values. Types
+//! other than strings are refused.
 
 use super::call::{Call, Outcome, SYNTAX, Turn};
 use super::number::parse_integer;
@@ -15,7 +15,7 @@ use crate::resp::reply;
 
 const VERSION: u16 = 10;
 const STRING: u8 = 0;
-/// Version and checksum.
+/// Length of the version and the checksum.
 const FOOTER_BYTES: usize = 10;
 const BAD_FORMAT: &str = "ERR Bad data format";
 
@@ -113,7 +113,7 @@ fn decode(dump: &[u8], len_max: usize) -> Result<Vec<u8>, &'static str> {
     let (body, footer) = dump.split_at(body_len);
     let version = u16::from_le_bytes([footer[0], footer[1]]);
     let sum = u64::from_le_bytes(footer[2..].try_into().map_err(|_| WRONG)?);
-    // A checksum of 0 says that none was made.
+    // A checksum of 0 means that there is none.
     if version > VERSION || sum != 0 && sum != crc64(&dump[..body_len + 2]) {
         return Err(WRONG);
     }
@@ -173,9 +173,9 @@ fn take<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8], &'static str
     Ok(taken)
 }
 
-/// LZF: literals, and references to what was written. Each step writes, so it ends.
+/// Decompresses LZF: literals, and references to earlier output. Every step writes at least one byte, so it ends.
 fn decompress(mut input: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
-    // At most 264 bytes come of 3: a length that cannot be true allocates nothing.
+    // 3 bytes decode to at most 264, so a length that cannot be right is refused before anything is allocated.
     if len / 100 > input.len() {
         return Err(BAD_FORMAT);
     }
@@ -191,7 +191,7 @@ fn decompress(mut input: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
             }
             let back = usize::from(control & 0x1f) << 8 | usize::from(take(&mut input, 1)?[0]);
             let from = value.len().checked_sub(back + 1).ok_or(BAD_FORMAT)?;
-            // One by one: a reference may reach into what it writes.
+            // Byte by byte: a reference may overlap its own output.
             for index in from..from + count + 2 {
                 value.push(value[index]);
             }
@@ -203,7 +203,7 @@ fn decompress(mut input: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
     if value.len() == len { Ok(value) } else { Err(BAD_FORMAT) }
 }
 
-/// CRC-64 with Jones's polynomial, reflected, as dump files have it.
+/// CRC-64 with Jones's polynomial, reflected, as in dump files.
 fn crc64(bytes: &[u8]) -> u64 {
     const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
     const TABLE: [u64; 256] = {

@@ -1,4 +1,4 @@
-//! INFO: figures about the server, by section, in Redis's names where it has them.
+//! INFO: figures about the server, by section, under Redis's names where Redis has them.
 
 use super::introspect::{REDIS_VERSION, uptime};
 use super::table::COMMANDS;
@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SECTIONS: [&str; 10] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "dictionary", "keyspace"];
 
-/// The text of INFO for these sections; all but command statistics where none is named.
+/// The text of INFO for these sections; for all but command statistics if none is named.
 pub(super) fn info<'a>(server: &Server, sections: impl Iterator<Item = &'a [u8]>) -> String {
     let mut wanted: Vec<String> = sections.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
     let extra = wanted.iter().any(|name| name == "all" || name == "everything");
@@ -214,7 +214,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
                 };
                 let (calls, nanos) = (sum(|f| f.calls.load(Relaxed)), sum(|f| f.nanos.load(Relaxed)));
                 let (rejected, failed) = (sum(|f| f.rejected.load(Relaxed)), sum(|f| f.failed.load(Relaxed)));
-                // As in Redis, rejected calls are no calls.
+                // As in Redis, rejected calls do not count as calls.
                 let calls = calls.saturating_sub(rejected);
                 if calls + rejected > 0 {
                     let (name, each) = (spec.name, nanos as f64 / 1000.0 / calls.max(1) as f64);
@@ -232,7 +232,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
     }
 }
 
-/// Fields that are always the same here, and that monitors look for: `name` is 0, `name=value` another value.
+/// Writes fields that never change here but that monitors look for: `name` has the value 0, `name=value` another.
 fn constants(text: &mut String, fields: &str) {
     for field in fields.split_ascii_whitespace() {
         let (name, value) = field.split_once('=').unwrap_or((field, "0"));
@@ -240,7 +240,7 @@ fn constants(text: &mut String, fields: &str) {
     }
 }
 
-/// Bytes as a person reads them, in Redis's form.
+/// A number of bytes for people, in Redis's form.
 fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['B', 'K', 'M', 'G', 'T', 'P'];
     let unit = (bytes.max(1).ilog2() / 10).min(5) as usize;
@@ -251,7 +251,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// What is served, where it is a dictionary.
+/// The section about the served dictionary, if a dictionary is served.
 fn dictionary(server: &Server, text: &mut String) {
     let Some(served) = server.space.dictionary() else { return };
     let now = served.now();
@@ -271,25 +271,25 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     let _ = write!(text, "{content}\r\n"); // a string takes all
 }
 
-/// Resident memory of the process, where the system tells.
+/// Resident memory of the process; 0 if the system does not report it.
 pub(crate) fn resident_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * PAGE_BYTES)
 }
 
-/// Memory of the machine, where the system tells.
+/// Memory of the machine; 0 if the system does not report it.
 fn system_memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     total.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kilobytes| kilobytes << 10)
 }
 
-/// User and system time of the process, where the system tells.
+/// User and system time of the process; 0 if the system does not report them.
 pub(crate) fn processor_seconds() -> (f64, f64) {
     const TICKS_A_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program is in parentheses, and may have any bytes.
+    // The program's name is in parentheses and may contain any bytes.
     let rest = stat.rsplit(") ").next().unwrap_or_default();
     let field = |index: usize| rest.split(' ').nth(index).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
     (field(11) / TICKS_A_SECOND, field(12) / TICKS_A_SECOND)

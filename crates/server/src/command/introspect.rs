@@ -12,7 +12,7 @@ use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-/// The version of Redis whose commands and texts these are; clients choose what to send by it.
+/// The version of Redis whose commands and texts these are. Clients use it to choose what to send.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 /// INFO [section ...]
@@ -57,7 +57,7 @@ pub(super) fn role(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// WAIT numreplicas timeout: no replica ever answers, so it waits until the time is over, if it wants any.
+/// WAIT numreplicas timeout: there are no replicas, so it waits for the whole timeout unless `numreplicas` is 0.
 pub(super) fn wait(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let wanted = super::strings::integer(args.at(1))?;
     let timeout = parse_integer(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
@@ -190,7 +190,7 @@ fn list<'s>(specs: impl Iterator<Item = &'s Spec>, out: &mut Vec<u8>) {
     names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
 }
 
-/// A command as COMMAND INFO tells it.
+/// Writes a command as COMMAND INFO describes it.
 fn describe(spec: &Spec, out: &mut Vec<u8>, version: Version) {
     reply::array(out, 10);
     reply::bulk(out, spec.name.as_bytes());
@@ -243,7 +243,7 @@ fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-/// DEBUG SLEEP seconds: only this connection waits, and no thread does.
+/// DEBUG SLEEP seconds: delays this connection without blocking a thread.
 pub(super) fn debug(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     const SECONDS_MAX: f64 = 60.0;
     if args.len() == 3 && args.is(1, "sleep") {
@@ -329,7 +329,7 @@ pub(super) fn shutdown(session: &mut RespSession, args: Args<'_>, _: &mut Vec<u8
 
 /// MEMORY subcommand ...
 pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
-    /// Slot, lengths, and a share of the page's free room.
+    /// Estimated overhead of a pair: its slot, its lengths, and a share of the page's free space.
     const OVERHEAD_BYTES: usize = 24;
     let args = call.args;
     if args.is(1, "usage") && (args.len() == 3 || args.len() == 5 && args.is(3, "samples")) {
@@ -338,7 +338,7 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         }
         let key = args.at(2);
         let attributed = turn.attributes(call.database, key)? != Default::default();
-        // In a dictionary: the bytes of its record.
+        // For a dictionary, report only the record's bytes.
         let overhead = if turn.space().dictionary().is_some() { 0 } else { OVERHEAD_BYTES };
         let side = if attributed { key.len() + 20 + OVERHEAD_BYTES } else { 0 };
         match turn.value_len(call.database, key)? {
@@ -455,7 +455,7 @@ pub(super) fn latency(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// For each command that was called: its calls, and how many of them took at most each number of microseconds.
+/// For each command that was called: the number of calls, and a cumulative histogram of their microseconds.
 fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Version) {
     let figures = server.figures();
     let called = |spec: &&&Spec| figures.iter().any(|f| f.of(spec.id).calls.load(Relaxed) > 0);
@@ -463,7 +463,7 @@ fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Vers
     reply::map(out, specs.len(), version);
     for spec in specs {
         let bucket = |index: usize| figures.iter().map(|f| f.of(spec.id).bucket(index)).sum::<u64>();
-        // A microsecond is 2^10 ns here; what took less counts as one.
+        // A microsecond counts as 2^10 ns here; shorter calls count as one microsecond.
         const FIRST: usize = 11;
         let mut steps = Vec::new();
         let mut sum: u64 = (0..FIRST).map(bucket).sum();

@@ -1,4 +1,4 @@
-//! Commands on keys, whatever their values.
+//! Commands on keys, independent of their values.
 
 use super::call::{Call, NO_SUCH_KEY, Outcome, SYNTAX, Turn};
 use super::number::parse_integer;
@@ -129,7 +129,7 @@ pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)
 /// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]
 pub fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     const COUNT: usize = 10;
-    /// More would let others wait.
+    /// Larger values of COUNT are reduced to this one, so that other clients do not wait long.
     const COUNT_MAX: usize = 10_000;
     let args = call.args;
     let text = args.at(1);
@@ -205,7 +205,7 @@ pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
 /// Characters of the longest integer.
 const INTEGER_DIGITS_MAX: usize = 20;
 
-/// How Redis would store a value of `len` bytes that SET stored, and that begins with `value`.
+/// The encoding that Redis would report for a value of `len` bytes that SET stored and that begins with `value`.
 fn encoding_of(value: &[u8], len: usize) -> &'static str {
     const EMBEDDED_MAX: usize = 44;
     match len {
@@ -222,7 +222,7 @@ pub fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// FLUSHDB and FLUSHALL take ASYNC or SYNC, which are the same here.
+/// FLUSHDB, FLUSHALL [ASYNC | SYNC]: both modes do the same here.
 pub fn flush(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, all: bool) -> Outcome {
     let known = call.args.len() == 1 || call.args.len() == 2 && (call.args.is(1, "async") || call.args.is(1, "sync"));
     if !known {

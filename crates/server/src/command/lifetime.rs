@@ -1,4 +1,4 @@
-//! Commands on when keys expire.
+//! Commands that set or report when keys expire.
 
 use super::call::{Call, Outcome, Refusal, Turn};
 use super::strings::integer;
@@ -10,7 +10,7 @@ use crate::resp::reply;
 pub struct Unit {
     /// Milliseconds in a unit.
     pub ms: i64,
-    /// From 1970 instead of from now.
+    /// Counted from 1970 instead of from now.
     pub absolute: bool,
 }
 
@@ -19,12 +19,12 @@ pub(super) const MILLISECONDS: Unit = Unit { ms: 1, absolute: false };
 pub(super) const UNIX_SECONDS: Unit = Unit { ms: 1000, absolute: true };
 pub(super) const UNIX_MILLISECONDS: Unit = Unit { ms: 1, absolute: true };
 
-/// On what a change of the lifetime depends.
+/// The conditions NX, XX, GT and LT under which a lifetime is changed.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
-    /// Only a key without a lifetime.
+    /// Only if the key has no lifetime.
     none: bool,
-    /// Only a key with one.
+    /// Only if the key has one.
     some: bool,
     /// Only to a later time; never is the latest.
     later: bool,
@@ -81,7 +81,8 @@ fn conditions(call: &Call<'_, '_>) -> Result<Conditions, Refusal> {
 /// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -2 for an absent key, -1 for one that never expires.
 pub fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) -> Outcome {
     let key = call.args.at(1);
-    // The attributes first: those of a key that is stored between the two looks are not taken for those of the old.
+    // Read the attributes first: if the key is stored again between the two lookups, the new value must not be
+    // reported with the old lifetime.
     let attributes = turn.attributes(call.database, key)?;
     let left = match (turn.contains(call.database, key)?, attributes.expires_at_ms as i64) {
         (false, _) => -2,

@@ -36,10 +36,10 @@ pub mod table;
 
 use call::{Args, Refusal};
 
-/// The refusal of a command that no table has.
+/// The refusal of an unknown command.
 pub fn unknown(args: &Args<'_>) -> Refusal {
     const SHOWN_MAX: usize = 128;
-    // Up to a zero, as Redis shows them.
+    // Up to the first zero byte, as Redis shows them.
     let cut = |bytes: &'_ [u8], max: usize| {
         let bytes = bytes.split(|&b| b == 0).next().unwrap_or_default();
         bytes[..bytes.len().min(max)].to_vec()

@@ -1,6 +1,6 @@
 //! Numbers as Redis reads and writes them.
 
-/// A whole number in its one usual form: no plus, no leading zeros, no blanks.
+/// Parses a whole number in canonical form: no plus, no leading zeros, no blanks.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -21,7 +21,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
-/// A decimal number with 17 places, exactly; or, if it is too large for that, as near as an `f64`.
+/// A decimal number: exact to 17 decimal places or, if it is too large for that, the nearest `f64`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decimal {
     /// In units of 10^-17.
@@ -34,9 +34,9 @@ const PLACES: usize = 17;
 const UNIT: i128 = 10i128.pow(PLACES as u32);
 
 impl Decimal {
-    /// Reads a number: digits, a point, an exponent.
+    /// Parses a number: digits, a point, an exponent.
     pub fn parse(text: &[u8]) -> Option<Decimal> {
-        // As long as what Redis reads.
+        // Redis reads no longer ones.
         const LEN_MAX: usize = 255;
         if text.is_empty() || text.len() > LEN_MAX || text[0].is_ascii_whitespace() {
             return None;
@@ -49,7 +49,7 @@ impl Decimal {
         (!float.is_nan()).then_some(Decimal::Float(float))
     }
 
-    /// The sum; `None` where it is no number.
+    /// The sum; `None` if it is not a finite number.
     pub fn plus(self, other: Decimal) -> Option<Decimal> {
         if let (Decimal::Exact(a), Decimal::Exact(b)) = (self, other) {
             return Some(Decimal::Exact(a + b)); // each is below 2^126
@@ -65,7 +65,7 @@ impl Decimal {
         }
     }
 
-    /// Digits, and a point where there is a fraction.
+    /// The number as digits, with a point if it has a fraction.
     pub fn text(self) -> String {
         let text = match self {
             Decimal::Exact(units) => {
@@ -80,7 +80,7 @@ impl Decimal {
     }
 }
 
-/// `None` where the number is too large, too fine or none.
+/// The number in units of 10^-17; `None` if it is too large, has too many places, or is not a number.
 fn exact_units(text: &[u8]) -> Option<i128> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),

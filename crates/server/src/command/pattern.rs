@@ -1,11 +1,11 @@
 //! Patterns of KEYS, SCAN MATCH, PSUBSCRIBE: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
 //!
-//! Time: O(pattern x text), whatever the pattern: after a mismatch only the last `*` is tried again.
+//! Time: O(pattern x text) for every pattern, because after a mismatch only the last `*` is retried.
 
 /// Whether `text` matches `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Behind the last star, and where its match may be extended.
+    // The position after the last star, and the text position to which its match can be extended.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -30,7 +30,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p.min(pattern.len())..].iter().all(|&b| b == b'*')
 }
 
-/// Bytes of the pattern's first element if it matches `byte`.
+/// The length of the pattern's first element if it matches `byte`.
 fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),
@@ -41,7 +41,7 @@ fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// A class, behind its bracket. One without an end reaches to the end of the pattern.
+/// Matches a class, given without its opening bracket. A class that is not closed extends to the end of the pattern.
 fn match_class(class: &[u8], byte: u8) -> Option<usize> {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

@@ -16,7 +16,7 @@ pub(super) fn publish(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
 /// SUBSCRIBE channel ...; with `pattern` PSUBSCRIBE.
 pub(super) fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
     const COUNT_MAX: usize = 1 << 20;
-    // As many bytes as a request may have.
+    // The names of a client's subscriptions may take as many bytes as one request.
     let (count, bytes) = (COUNT_MAX, session.server.settings.request_bytes.load(Relaxed));
     let more: usize = args.from(1).map(<[u8]>::len).sum();
     if session.client.subscriptions() + args.len() > count || session.client.subscribed_bytes() + more > bytes {
@@ -64,7 +64,7 @@ pub(super) fn ask(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) 
             names.iter().for_each(|name| reply::bulk(out, name));
         }
         (b"numsub", _) => {
-            // In RESP3 too, as in Redis.
+            // An array in RESP3 too, as in Redis.
             reply::array(out, 2 * (args.len() - 2));
             for name in args.from(2) {
                 reply::bulk(out, name);

@@ -1,4 +1,4 @@
-//! HT.STATS: how full the buckets of a table are, and what a lookup costs; from a sample, without blocking anyone.
+//! HT.STATS: how full a table's buckets are and what a lookup costs, from a sample, without blocking other clients.
 
 use super::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::number::parse_integer;
@@ -8,7 +8,7 @@ use crate::resp::reply;
 use splitpoint::{Table, linear};
 use std::collections::BTreeMap;
 
-/// HT.STATS [SAMPLE buckets]: a map of figures, and a histogram of keys a bucket.
+/// HT.STATS [SAMPLE buckets]: a map of figures, and a histogram of keys per bucket.
 pub(super) fn ht_stats(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     const SAMPLE: i64 = 1000;
     const SAMPLE_MAX: i64 = 100_000;
@@ -100,7 +100,7 @@ fn dictionary_stats(dictionary: &Served, call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// Buckets by their number of keys, for some chosen at random; all, if they are that few.
+/// The number of buckets for each number of keys, from `sample` random buckets, or from all if there are no more.
 pub(crate) fn histogram(space: &KeySpace, table: &Table, sample: u64) -> splitpoint::Result<BTreeMap<u64, u64>> {
     let buckets = table.counters().buckets.max(1);
     let state = linear::State { max_bucket: (buckets - 1) as linear::Bucket };

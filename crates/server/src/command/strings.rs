@@ -6,7 +6,7 @@ use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceErro
 use crate::resp::reply;
 use std::ops::Range;
 
-/// Keys that are looked up together.
+/// The number of keys that are looked up together.
 const WINDOW: usize = 64;
 
 /// GET key
@@ -36,7 +36,7 @@ pub fn mget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     if too_long { Err(REPLY_TOO_LONG.into()) } else { Ok(()) }
 }
 
-/// Calls `work` with some of the keys at a time.
+/// Calls `work` with at most `WINDOW` keys at a time.
 pub fn for_windows<'a>(
     keys: impl Iterator<Item = &'a [u8]>,
     mut work: impl FnMut(&[&'a [u8]]) -> Result<(), SpaceError>,
@@ -71,7 +71,7 @@ pub fn getrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// From `start` to `end`, inclusive, of a value of `len` bytes; negative ones count from the end.
+/// The range from `start` to `end`, inclusive, of a value of `len` bytes; negative numbers count from the end.
 pub(super) fn range_of(len: usize, start: i64, end: i64) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
         return 0..0;
@@ -82,12 +82,12 @@ pub(super) fn range_of(len: usize, start: i64, end: i64) -> Range<usize> {
     if start > end { 0..0 } else { start as usize..end as usize + 1 }
 }
 
-/// A whole number among the arguments.
+/// Parses an argument as a whole number.
 pub fn integer(argument: &[u8]) -> Result<i64, Refusal> {
     parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.into())
 }
 
-/// The number of a database among the arguments.
+/// Parses an argument as the number of a database.
 pub fn database(argument: &[u8]) -> Result<usize, Refusal> {
     const RANGE: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
     let number = i32::try_from(integer(argument)?).map_err(|_| RANGE)?;
@@ -95,7 +95,7 @@ pub fn database(argument: &[u8]) -> Result<usize, Refusal> {
     database.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// What SET and GETEX may say after the value.
+/// The options of SET and GETEX.
 #[derive(Default)]
 struct SetOptions {
     only_absent: bool,
@@ -106,7 +106,7 @@ struct SetOptions {
     lifetime: Option<NewLifetime>,
 }
 
-/// A lifetime among the options: which argument has its number, and what it counts.
+/// A lifetime option: the index of the argument with its number, and the number's unit.
 #[derive(Clone, Copy)]
 struct NewLifetime {
     index: usize,
@@ -114,7 +114,7 @@ struct NewLifetime {
     factor: i64,
 }
 
-/// Options from argument `first` on. `of_set` chooses those of SET, else those of GETEX.
+/// Parses the options from argument `first` on: those of SET if `of_set`, else those of GETEX.
 fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOptions, Refusal> {
     let args = call.args;
     let mut options = SetOptions::default();
@@ -137,7 +137,7 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
             let (Some(&(_, absolute, factor)), true) = (unit, index + 1 < args.len()) else {
                 return Err(SYNTAX.into());
             };
-            // The same unit again takes the place of the first, as in Redis.
+            // As in Redis, a second option with the same unit replaces the first.
             if has_lifetime && options.lifetime.is_none_or(|old| (old.absolute, old.factor) != (absolute, factor)) {
                 return Err(SYNTAX.into());
             }
@@ -150,7 +150,7 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
 }
 
 impl SetOptions {
-    /// When the key expires, in Unix milliseconds, if the options say.
+    /// When the key expires, in Unix milliseconds; `None` if the options give no lifetime.
     fn expires_at_ms(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Option<i64>, Refusal> {
         let at = |new: NewLifetime| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
         self.lifetime.map(at).transpose()
@@ -308,7 +308,7 @@ pub fn append(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// How long an APPEND may make its value: as MAXLEN says, and never longer than all values may be.
+/// The longest value that an APPEND may make: MAXLEN, but at most `value_bytes_max`.
 pub(crate) fn append_limit(args: &Args<'_>, value_bytes_max: usize) -> Result<usize, Refusal> {
     if args.len() == 3 {
         return Ok(value_bytes_max);
@@ -320,7 +320,7 @@ pub(crate) fn append_limit(args: &Args<'_>, value_bytes_max: usize) -> Result<us
     Ok(len_max.min(value_bytes_max))
 }
 
-/// The refusal of an append beyond the limit that [`append_limit`] gave.
+/// The refusal of an append beyond the limit that [`append_limit`] returned.
 pub(crate) fn too_long(len_max: usize, value_bytes_max: usize) -> Refusal {
     if len_max == value_bytes_max {
         return TOO_LONG.into();
@@ -343,7 +343,7 @@ pub fn setrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// The value of a key if it can be a number of at most `len_max` bytes; nothing of a longer one is read.
+/// The value of a key if it has at most `len_max` bytes, so that it can be a number; longer values are not read.
 fn number_at(
     alone: &mut Exclusive<'_>,
     call: &Call<'_, '_>,

@@ -1,17 +1,17 @@
-//! The one table of commands. A command is a row: name, arity, flags, keys, documentation, and the function that
-//! executes it, whose type says what it needs.
+//! The table of all commands. A command is one row: name, arity, flags, keys, documentation, and the function that
+//! executes it, whose type shows what it needs.
 //!
-//! It drives the lookup and the check of the number of arguments, dispatch, which commands run together, COMMAND
-//! (COUNT, DOCS, INFO, LIST, GETKEYS), and the list in docs/server.md, which a test compares.
+//! The table drives lookup, the check of the number of arguments, dispatch, batching, COMMAND (COUNT, DOCS, INFO,
+//! LIST, GETKEYS), and the list in docs/server.md, which a test compares with it.
 //!
-//! To add one: a row, and its function in the file of its group.
+//! To add a command, add a row here and its function in the file of its group.
 
 use super::call::{Args, Call, Outcome, Refusal, Turn};
 use super::{bits, client, cluster, config, connection, dump, introspect, keys, lifetime, pubsub, stats, strings};
 use crate::keyspace::{Exclusive, KeySpace};
 use crate::resp::session::RespSession;
 
-/// Properties of a command, as COMMAND INFO tells them, and how it is executed.
+/// Properties of a command that COMMAND INFO reports, and properties that decide how it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u32);
 
@@ -19,7 +19,7 @@ macro_rules! flags {
     ($($name:ident = $bit:literal $text:literal),* $(,)?) => {
         impl Flags {
             $(#[doc = concat!("`", $text, "`")] pub const $name: Flags = Flags(1 << $bit);)*
-            /// Names of those that COMMAND INFO tells.
+            /// The names of the flags that COMMAND INFO reports.
             pub fn names(self) -> impl Iterator<Item = &'static str> {
                 let all = [$((Flags::$name, $text)),*];
                 all.into_iter().filter(move |(flag, name)| self.has(*flag) && !name.is_empty()).map(|(_, name)| name)
@@ -40,7 +40,7 @@ flags! {
     FAST = 8 "fast",
     NO_AUTH = 9 "no_auth",
     NO_MULTI = 10 "no_multi",
-    // How this server executes it.
+    // Flags for this server only: how the command is executed.
     WAITS = 16 "", // on a thread that may wait
     SUBSCRIBED = 17 "", // also where a RESP2 client has subscribed
     NOW = 18 "", // at once between MULTI and EXEC too, where others are queued
@@ -59,7 +59,7 @@ impl Flags {
     }
 }
 
-/// Which arguments are keys: the first, the last (negative: from the end), and the step; all 0 for none.
+/// Which arguments are keys: the first, the last (negative: from the end), and the step; all 0 if there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// Index of the first key.
@@ -73,11 +73,11 @@ pub struct Keys {
 /// A command.
 #[derive(Debug)]
 pub struct Spec {
-    /// Which it is.
+    /// Its identity, for dispatch and counters.
     pub id: Id,
     /// Its name, in lower case.
     pub name: &'static str,
-    /// Number of arguments, the name included; negative: the least number.
+    /// Number of arguments, the name included; a negative number is the minimum.
     pub arity: i32,
     /// Its properties.
     pub flags: Flags,
@@ -85,31 +85,31 @@ pub struct Spec {
     pub keys: Keys,
     /// Its group in the documentation.
     pub group: &'static str,
-    /// The version of Redis that had it first.
+    /// The version of Redis that introduced it.
     pub since: &'static str,
-    /// Its arguments.
+    /// The syntax of its arguments.
     pub syntax: &'static str,
     /// What it does.
     pub summary: &'static str,
-    /// What executes it.
+    /// The function that executes it.
     pub handler: Handler,
 }
 
-/// Keys that the transaction under way has added, or removed: `false`.
+/// Keys that the current transaction has added (`true`) or removed (`false`).
 pub type StagedKeys = [(Vec<u8>, bool)];
 
-/// What executes a command, by what it needs.
+/// The function that executes a command, by what it needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Handler {
     /// The session and the server.
     Session(fn(&mut RespSession, Args<'_>, &mut Vec<u8>) -> Outcome),
-    /// The tables, without the gate; and the keys that the transaction under way has added or removed.
+    /// The tables, without the gate, and the keys that the current transaction has added or removed.
     Scan(fn(&KeySpace, &mut Call<'_, '_>, &StagedKeys) -> Outcome),
-    /// The key space beside others.
+    /// The key space, shared with other threads.
     Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
-    /// The key space alone.
+    /// The key space, exclusive.
     Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
-    /// The session, and the key space alone.
+    /// The session, and the key space, exclusive.
     Transaction(fn(&mut RespSession, &mut Exclusive<'_>, Args<'_>, &mut Vec<u8>) -> Outcome),
 }
 
@@ -433,7 +433,7 @@ const SUBCOMMANDS: [(Id, Subcommands); 9] = [
     (Id::SlowLog, &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
 ];
 
-/// Whether a request of `count` arguments, the names included, has the number that `arity` says.
+/// Whether `count` arguments, the names included, satisfy `arity`.
 #[inline]
 pub fn fits(arity: i32, count: usize) -> bool {
     let (count, arity) = (i64::try_from(count).unwrap_or(i64::MAX), i64::from(arity));
@@ -441,7 +441,7 @@ pub fn fits(arity: i32, count: usize) -> bool {
 }
 
 impl Spec {
-    /// Hints of COMMAND INFO, by which cluster clients send a command to all nodes and join the answers.
+    /// Tips of COMMAND INFO: they tell cluster clients to send a command to all nodes and combine the replies.
     pub fn tips(&self) -> &'static [&'static str] {
         match self.id {
             Id::MGet => &["request_policy:multi_shard"],
@@ -469,8 +469,8 @@ impl Spec {
         fits(self.arity, count)
     }
 
-    /// The subcommand that a request names, and its number of arguments; `None` for a command that has none, and a
-    /// request without one.
+    /// The subcommand that a request names, and its arity; `None` if the command has no subcommands or the request
+    /// names none.
     ///
     /// # Errors
     /// That the command has no such subcommand.
@@ -485,8 +485,8 @@ impl Spec {
         found.copied().map(Some).ok_or_else(unknown)
     }
 
-    /// How many keys a request of `count` arguments has if one call of the table can do it together with others; else
-    /// `None`.
+    /// The number of keys of a request of `count` arguments if it can share one call of the table with other requests;
+    /// else `None`.
     #[inline]
     pub fn run_keys(&self, count: usize) -> Option<usize> {
         if self.flags.has(Flags::RUN_OF_KEYS) {
@@ -499,14 +499,14 @@ impl Spec {
     /// Indices of the keys in a request of `count` arguments.
     pub fn key_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let Keys { first, last, step } = self.keys;
-        // OBJECT HELP has no key where OBJECT ENCODING has one.
+        // OBJECT HELP has no key at the index where OBJECT ENCODING has one.
         let last = if last < 0 { count as i64 + i64::from(last) } else { i64::from(last).min(count as i64 - 1) };
         let none = first == 0;
         (i64::from(first)..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize)
     }
 }
 
-/// A table from names, without regard to case, to commands: open addressing by a product of the name's bytes.
+/// A hash table from names, ignoring case, to commands: open addressing, hashed by a product of the name's bytes.
 pub struct Names {
     places: [u8; PLACES],
 }
@@ -551,7 +551,7 @@ impl Names {
 
 #[inline]
 fn place_of(name: &[u8]) -> usize {
-    // Letters become lower case; other bytes may meet, which the comparison sorts out.
+    // This lowers letters and may make other bytes equal; the comparison tells those apart.
     let mut sum = name.len() as u64;
     for &byte in name.iter().take(16) {
         sum = sum.wrapping_mul(31).wrapping_add(u64::from(byte | 0x20));

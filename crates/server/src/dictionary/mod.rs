@@ -1,13 +1,13 @@
-//! A dictionary as the key space: read-only, exchanged for its next generation while clients read.
+//! A dictionary as the key space: read-only, and replaced by its next generation while clients read.
 //!
 //! ```text
-//! Served ── Generation    the open dictionary, and which node has which slot (slots.rs), exchanged together
-//!        └─ Source        where they come from: a path, a topology file (topology.rs)
+//! Served ── Generation    the open dictionary, and which node has which slot (slots.rs), replaced together
+//!        └─ Source        the files of both: a path, a topology file (topology.rs)
 //!
 //! ```
 //!
-//! The key space asks it where database 0 has no table, so a server of a table pays nothing for it. Everything that
-//! reads within one entry of the gate reads one generation.
+//! The key space consults it only if database 0 has no table, so a server of a table pays nothing for it. All reads
+//! within one entry of the gate see the same generation.
 //!
 //! Not here: when to look for a new generation (`watcher.rs`); CLUSTER and redirections (`command/cluster.rs`).
 
@@ -23,10 +23,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use topology::{Address, Topology};
 
-/// Batches between two looks that are enough to judge by, and how many batches may wait for each that reads the disk.
+/// `may_wait` is decided anew once there were this many batches. It becomes true if there was more than one read of
+/// the disk for every `BATCHES_A_READ` batches.
 const JUDGED_BATCHES: u64 = 20;
 const BATCHES_A_READ: u64 = 100;
-/// Bytes that the system reads for a page that is not in memory.
+/// The least that the system reads from disk for a page that is not in memory.
 const READ_BYTES: u64 = 4096;
 
 /// What to serve.
@@ -36,42 +37,42 @@ pub struct Source {
     pub path: PathBuf,
     /// The topology file.
     pub topology: Option<PathBuf>,
-    /// Addresses, one of which is this node's in the topology.
+    /// The addresses this server listens at; the topology has one of them as this node's.
     pub listening: Vec<String>,
-    /// Without a topology: the address that clients are told.
+    /// Without a topology: the address reported to clients.
     pub announced: Option<Address>,
 }
 
-/// See the head of this file.
+/// The dictionary that is served, and its source.
 pub struct Served {
     source: Source,
-    /// What the dictionary's choice of shards looks at.
+    /// The topology that decides which shards the dictionary opens.
     topology: Arc<ArcSwap<Topology>>,
     current: ArcSwap<Generation>,
-    /// Whether lookups may wait for the disk; by the batches since the last look, and the bytes from disks before it.
+    /// Whether lookups may block on the disk, as [`may_wait`](Self::may_wait) last decided from the two counters below.
     may_wait: AtomicBool,
     batches: AtomicU64,
     bytes_before: AtomicU64,
-    /// Wakes the watcher before its second is over; `true`: read the topology again too.
+    /// Set to wake the watcher early, which then also reads the topology again.
     call: Mutex<bool>,
     called: Condvar,
-    /// Generations taken over since the start.
+    /// New generations served since the start.
     pub reloads: AtomicU64,
-    /// Why the last look failed; `None` if it did not.
+    /// Why the last check for a new generation failed; `None` if it did not.
     failure: Mutex<Option<String>>,
 }
 
-/// What is served until the next one comes.
+/// One version of the dictionary, served until the next one replaces it.
 pub struct Generation {
     /// The keys and values.
     pub dictionary: Dictionary,
-    /// Who has which slots.
+    /// Which node has which slots.
     pub slots: SlotMap,
     /// Figures of the open files.
     pub facts: Facts,
 }
 
-/// Figures that do not change in a generation.
+/// Figures that are constant for a generation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// Bytes of the indexes.
@@ -81,10 +82,10 @@ pub struct Facts {
 }
 
 impl Served {
-    /// Opens a dictionary, of a directory the shards that this node serves.
+    /// Opens a dictionary; of a directory only the shards that this node serves.
     ///
     /// # Errors
-    /// A topology that does not fit, a dictionary that cannot be opened.
+    /// The topology does not fit the dictionary, or the dictionary cannot be opened.
     pub fn open(source: Source) -> Result<Served, OpenError> {
         let read = source.read_topology().map_err(OpenError::Topology)?;
         let topology = Arc::new(ArcSwap::from_pointee(read));
@@ -102,7 +103,7 @@ impl Served {
             source,
             topology,
             current: ArcSwap::from_pointee(generation),
-            // Until lookups have shown that they do not.
+            // Assumed until lookups have shown otherwise.
             may_wait: AtomicBool::new(true),
             batches: AtomicU64::new(0),
             bytes_before: AtomicU64::new(bytes_from_disks().unwrap_or(0)),
@@ -113,29 +114,29 @@ impl Served {
         })
     }
 
-    /// What is served now. Behind the gate of the key space it stays until that is left.
+    /// The generation that is served now. It is not replaced while the caller is inside the gate of the key space.
     #[inline]
     pub fn now(&self) -> Guard<Arc<Generation>> {
         self.current.load()
     }
 
-    /// Where the dictionary is.
+    /// The path of the dictionary.
     pub fn path(&self) -> &Path {
         &self.source.path
     }
 
-    /// Whether the nodes come from a file.
+    /// Whether there is a topology file.
     pub fn has_topology(&self) -> bool {
         self.source.topology.is_some()
     }
 
-    /// Why the last look for a new generation failed; `None` if it did not.
+    /// Why the last check for a new generation failed; `None` if it did not.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// How many of `keys`, from the first on, belong to requests that are served here. `firsts` has, where the keys of
-    /// a request begin, their number.
+    /// The number of `keys`, from the first on, whose requests are served here. At the index of each request's first
+    /// key, `firsts` has the request's number of keys.
     #[inline]
     pub fn count_served(&self, keys: &[&[u8]], firsts: &[u8]) -> usize {
         if !self.has_topology() {
@@ -199,9 +200,9 @@ impl Served {
         now.dictionary.scan(cursor, count, take)
     }
 
-    /// A cursor of [`scan`](Self::scan) at a place chosen by a random number.
+    /// A cursor of [`scan`](Self::scan) at a position chosen by a random number.
     pub fn cursor_at(&self, random: u64) -> u64 {
-        // A slot of this node in the upper bits, a position behind them.
+        // A slot of this node in the upper bits, a position within it in the lower.
         const POSITION_BITS: u32 = 49;
         let slot = (random >> POSITION_BITS) as u16 % SLOT_COUNT;
         let from = |slot: &u16| matches!(self.now().slots.place(*slot), Place::Here);
@@ -209,9 +210,9 @@ impl Served {
         u64::from(slot) << POSITION_BITS | random & ((1 << POSITION_BITS) - 1)
     }
 
-    /// Whether a lookup may wait for the disk, judged by what the process had disks read since the last call.
+    /// Whether a lookup may block on the disk, judged by how much the process has read from disks since the last call.
     pub fn may_wait(&self) -> bool {
-        // Where the system does not tell, it may.
+        // If the system does not report it, assume yes.
         let Some(bytes) = bytes_from_disks() else { return true };
         let batches = self.batches.swap(0, Relaxed);
         let reads = bytes.saturating_sub(self.bytes_before.swap(bytes, Relaxed)) / READ_BYTES;
@@ -221,13 +222,13 @@ impl Served {
         self.may_wait.load(Relaxed)
     }
 
-    /// Lets the watcher read the topology and look for a new generation at once.
+    /// Makes the watcher read the topology and check for a new generation immediately.
     pub fn reload_soon(&self) {
         *self.call.lock().unwrap_or_else(|e| e.into_inner()) = true;
         self.called.notify_one();
     }
 
-    /// Waits for a call, but not longer; whether one came.
+    /// Waits up to `longest` for a call of [`reload_soon`](Self::reload_soon). Returns whether one came.
     pub fn wait(&self, longest: Duration) -> bool {
         let call = self.call.lock().unwrap_or_else(|e| e.into_inner());
         let (mut call, _) =
@@ -235,10 +236,11 @@ impl Served {
         std::mem::take(&mut *call)
     }
 
-    /// Opens what is new, beside what is served; `None` where nothing is. `read_topology`: that file too.
+    /// Opens the next generation while the current one is served; `None` if nothing has changed. With `read_topology`,
+    /// reads the topology file again too.
     ///
     /// # Errors
-    /// Why it cannot be served.
+    /// Why the next generation cannot be served.
     pub fn next(&self, read_topology: bool) -> Result<Option<Generation>, String> {
         let before = self.topology.load_full();
         if read_topology {
@@ -247,7 +249,7 @@ impl Served {
         self.reload().inspect_err(|_| self.topology.store(before))
     }
 
-    /// Serves `next`, and gives what was served before. The caller has the key space to itself.
+    /// Serves `next` from now on and returns the previous generation. The caller must have the key space to itself.
     pub fn exchange(&self, next: Generation) -> Arc<Generation> {
         self.reloads.fetch_add(1, Relaxed);
         self.current.swap(Arc::new(next))
@@ -266,7 +268,7 @@ impl Served {
         })
     }
 
-    /// Notes why the last look failed, or that it did not. Gives what was noted before.
+    /// Records why the last check failed, or that it did not. Returns the previous record.
     pub fn note_failure(&self, failure: Option<String>) -> Option<String> {
         std::mem::replace(&mut *self.failure.lock().unwrap_or_else(|e| e.into_inner()), failure)
     }
@@ -281,7 +283,7 @@ impl Source {
     }
 }
 
-/// Bytes that this process had disks read so far, by reads or by page faults.
+/// Bytes that this process has caused to be read from disks so far, by reads or by page faults.
 fn bytes_from_disks() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
@@ -290,7 +292,7 @@ fn bytes_from_disks() -> Option<u64> {
 /// Why a key was not looked up.
 #[derive(Debug)]
 pub enum LookupError {
-    /// Another node serves its slot, or none.
+    /// This slot is served by another node or by none.
     Elsewhere(u16),
     /// The dictionary could not be read.
     Dictionary(splitpoint::Error),
@@ -328,14 +330,14 @@ impl Generation {
         Ok(Generation { dictionary, slots, facts })
     }
 
-    /// Logs what is unusual about it.
+    /// Logs a warning about anything unusual in this generation.
     pub fn warn(&self) {
         if self.slots.cuts_a_shard() {
             tracing::warn!("a shard has slots of this node and of others: DBSIZE is an estimate, SCAN skips keys");
         }
     }
 
-    /// The generation of a directory of shards; 0 for a file.
+    /// The generation number of a directory of shards; 0 for a file.
     pub fn number(&self) -> u64 {
         self.dictionary.generation().unwrap_or(0)
     }

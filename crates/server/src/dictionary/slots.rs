@@ -3,10 +3,10 @@
 use super::topology::{Node, Share, Topology};
 use splitpoint::{SLOT_COUNT, ShardInfo};
 
-/// No node has the slot.
+/// The owner of a slot that no node has.
 const NOBODY: u16 = u16::MAX;
 
-/// See the head of this file.
+/// The owner of every slot, and the slots of every node.
 pub struct SlotMap {
     topology: Topology,
     /// The node of each slot.
@@ -14,25 +14,27 @@ pub struct SlotMap {
     /// First and last of each range of slots of each node; none for replicas.
     ranges: Vec<Vec<(u16, u16)>>,
     serves_all: bool,
-    /// About how many keys this process serves.
+    /// Estimated number of keys that this process serves.
     keys: u64,
-    /// Whether a shard has slots of this process and others.
+    /// Whether a shard has slots of this process and of others.
     cuts_a_shard: bool,
 }
 
-/// Who serves a slot.
+/// The node that serves a slot.
 pub enum Place<'m> {
     /// This process.
     Here,
-    /// Another one.
+    /// Another node.
     At(&'m Node),
-    /// None.
+    /// No node.
     Nowhere,
 }
 
 impl SlotMap {
+    /// Applies the topology to the dictionary's shards.
+    ///
     /// # Errors
-    /// Gaps, overlaps, and numbers that no shard has.
+    /// Slots that no node has unless the topology allows it, slots of two nodes, and shard numbers that do not exist.
     pub fn new(topology: Topology, shards: &[ShardInfo]) -> Result<SlotMap, String> {
         let wrong = |what: String| format!("{}: {what}", topology.source);
         let mut owners = vec![NOBODY; SLOT_COUNT.into()];
@@ -77,12 +79,12 @@ impl SlotMap {
         Ok(SlotMap { topology, owners, ranges, serves_all, keys, cuts_a_shard })
     }
 
-    /// The nodes, and which is this process.
+    /// The nodes, and which of them is this process.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Who serves a slot.
+    /// The node that serves a slot.
     pub fn place(&self, slot: u16) -> Place<'_> {
         match self.owners[usize::from(slot)] {
             NOBODY => Place::Nowhere,
@@ -102,7 +104,7 @@ impl SlotMap {
         self.serves_all || self.is_served(self.owners[usize::from(splitpoint::slot(key))])
     }
 
-    /// Whether there is nothing to redirect.
+    /// Whether this process serves every slot, so that nothing is redirected.
     #[inline]
     pub fn serves_all(&self) -> bool {
         self.serves_all
@@ -119,17 +121,17 @@ impl SlotMap {
         (0..topology.nodes.len()).filter(move |&other| topology.nodes[other].share == Share::ReplicaOf(node))
     }
 
-    /// Nodes that are no replicas.
+    /// The nodes that are not replicas.
     pub fn masters(&self) -> impl Iterator<Item = usize> {
         (0..self.topology.nodes.len()).filter(|&node| self.topology.master_of(node) == node)
     }
 
-    /// Slots that some node has.
+    /// The number of slots that have a node.
     pub fn assigned(&self) -> usize {
         self.owners.iter().filter(|owner| **owner != NOBODY).count()
     }
 
-    /// Keys that this process serves: estimated by the number of slots where a shard has slots of others too.
+    /// The number of keys that this process serves; an estimate if a shard also has slots of other nodes.
     pub fn keys(&self) -> u64 {
         self.keys
     }
@@ -140,7 +142,7 @@ impl SlotMap {
     }
 }
 
-/// Ranges of slots of a node, as its line says.
+/// The ranges of slots that the topology file gives a node.
 fn slots_of(node: &Node, shards: &[ShardInfo]) -> Result<Vec<(u16, u16)>, String> {
     match &node.share {
         Share::Slots(ranges) => Ok(ranges.clone()),

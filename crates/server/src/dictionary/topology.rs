@@ -8,7 +8,7 @@
 //! [[node]]
 //! address = "10.0.0.2:6379"
 //! name = "second"
-//! tls = "10.0.0.2:6390"        # what clients get that came by TLS
+//! tls = "10.0.0.2:6390"        # reported to clients that connected by TLS
 //! slots = "8192-16383"
 //!
 //! [[node]]
@@ -16,8 +16,8 @@
 //! replica-of = "second"
 //! ```
 //!
-//! `partial = true` at its beginning allows slots that no node has. Not here: gaps and overlaps, and which node has
-//! which slots in the end (`slots.rs`).
+//! `partial = true` at its beginning allows slots that no node has. Not here: the check for gaps and overlaps, and the
+//! resulting owner of each slot (`slots.rs`).
 
 use serde::Deserialize;
 use splitpoint::{HashKind, SLOT_COUNT};
@@ -31,7 +31,7 @@ pub struct Topology {
     pub nodes: Vec<Node>,
     /// Which of them this process is.
     pub own: usize,
-    /// Whether there may be slots that no node has.
+    /// Whether some slots may have no node.
     pub is_partial: bool,
     /// The file, for messages; empty where there is none.
     pub source: String,
@@ -40,13 +40,13 @@ pub struct Topology {
 /// One server of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Forty hexadecimal digits, the same on all nodes.
+    /// Forty hexadecimal digits; all nodes compute the same.
     pub id: String,
-    /// For people; the address by default.
+    /// A name for people; the address by default.
     pub name: String,
-    /// Where clients reach it; `None`: where they have reached it.
+    /// The address for clients; `None` means the address that they connected to.
     pub address: Option<Address>,
-    /// Where clients reach it that use TLS.
+    /// The address for clients that use TLS.
     pub tls: Option<Address>,
     /// What it serves.
     pub share: Share,
@@ -55,7 +55,7 @@ pub struct Node {
 /// A host, by name or number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Without brackets.
+    /// The host, without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -93,11 +93,11 @@ struct FileNode {
     replica_of: Option<String>,
 }
 
-/// Digits of an identity.
+/// Digits of a node's id.
 const ID_DIGITS: usize = 40;
 
 impl Topology {
-    /// A single node with all slots, which clients reach at `announced` or where they have reached it.
+    /// A single node with all slots; its address is `announced`, or else the one that the client connected to.
     pub fn single(announced: Option<Address>) -> Topology {
         let name = announced.as_ref().map_or("single".to_owned(), ToString::to_string);
         let share = Share::Slots(vec![(0, SLOT_COUNT - 1)]);
@@ -105,7 +105,7 @@ impl Topology {
         Topology { nodes: vec![node], own: 0, is_partial: false, source: String::new() }
     }
 
-    /// Reads a file. `listening`: addresses, as options say them, one of which is this node's.
+    /// Reads a file. `listening` has the addresses given by the options; one of them is this node's in the file.
     ///
     /// # Errors
     /// What is wrong, where, and what to do.
@@ -155,7 +155,7 @@ impl Topology {
             (Some(text), None, None) => Share::Slots(slot_ranges(text)?),
             (None, Some(numbers), None) if !numbers.is_empty() => Share::Shards(numbers.clone()),
             (None, Some(_), None) => return Err("shards is empty".into()),
-            // Which node that is, is known when all are.
+            // A placeholder: the master is looked up once all nodes are known.
             (None, None, Some(_)) => Share::ReplicaOf(0),
             _ => return Err("needs one of slots, shards and replica-of".into()),
         };
@@ -176,7 +176,7 @@ impl Topology {
         Ok(Node { id, name, address: Some(address), tls, share })
     }
 
-    /// The node whose slots this process serves: its own, or that of which it is a replica.
+    /// The node whose slots this process serves: itself, or the node that it replicates.
     pub fn served(&self) -> usize {
         self.master_of(self.own)
     }
@@ -186,7 +186,7 @@ impl Topology {
         self.served() != self.own
     }
 
-    /// The node itself, or that of which it is a replica.
+    /// `node` itself, or the node that it replicates.
     pub fn master_of(&self, node: usize) -> usize {
         match self.nodes[node].share {
             Share::ReplicaOf(master) => master,
@@ -213,7 +213,7 @@ fn own_node(nodes: &[Node], listening: &[String]) -> Result<usize, String> {
             return Ok(index);
         }
     }
-    // By other names of the same addresses.
+    // The file may name the same address differently, so compare resolved addresses.
     let resolved = |text: &str| text.to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
     let own: Vec<_> = listening.iter().flat_map(|text| resolved(text)).collect();
     let is_own = |node: &Node| addresses(node).iter().any(|a| resolved(&a.to_string()).iter().any(|a| own.contains(a)));
@@ -248,7 +248,7 @@ fn slot_ranges(text: &str) -> Result<Vec<(u16, u16)>, String> {
     Ok(ranges)
 }
 
-/// The identity that all nodes give to a name.
+/// The id of the node with this name; all nodes compute the same.
 fn id_of(name: &str) -> String {
     let digits: String = (0..3).map(|seed| format!("{:016x}", HashKind::Xxh3.hash(name.as_bytes(), seed))).collect();
     digits[..ID_DIGITS].to_owned()

@@ -1,5 +1,5 @@
-//! The text format of Prometheus, written by hand: the counters are the server's own already, so a registry crate would
-//! hold each a second time, and the format is lines of `name{label="value"} number`.
+//! The text format of Prometheus, written by hand: the format is lines of `name{label="value"} number`, and a registry
+//! crate would only hold a second copy of the server's counters.
 //!
 //! Source: "Exposition formats", version 0.0.4, of the Prometheus documentation.
 

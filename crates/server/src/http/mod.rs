@@ -1,16 +1,16 @@
-//! The operator's view over HTTP: a status page, the figures behind it, metrics for Prometheus, and a health check.
+//! HTTP for operators: a status page, its figures as JSON, metrics for Prometheus, and a health check.
 //!
 //! ```text
-//! /             one page, its styles and script inside: works without the internet
+//! /             one page with its styles and script inside, so it works without the internet
 //! /status.json  what the page polls: figures now, and a sample for each second of the last ten minutes
 //! /metrics      the text format of Prometheus (metrics.rs)
 //! /health       200 while the server serves
 //! ```
 //!
-//! One thread of its own serves all of it, so nothing here delays the clients of the protocols. Only GET and HEAD are
-//! answered, no request body is read, connections and headers are bounded. Where a password is set it is asked for
-//! (HTTP Basic, any user), except for /health. On a loopback address the host has to be named as one, so that a web
-//! page whose name leads here cannot read the figures.
+//! A thread of its own serves all of it, so nothing here delays the clients of the protocols. Only GET and HEAD are
+//! answered, no request body is read, connections and headers are bounded. If a password is set, everything except
+//! /health requires it (HTTP Basic, any user). On a loopback address the Host header must name a loopback host, so that
+//! a web page whose domain resolves to this address cannot read the figures.
 
 mod metrics;
 mod status;
@@ -39,17 +39,17 @@ use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 
 const PAGE: &str = include_str!("page.html");
-/// Connections at a time; others wait.
+/// The most connections at a time; others wait.
 const CONNECTIONS_MAX: usize = 64;
-/// Time for a request to come, and for a connection in all.
+/// The longest time for a request to arrive, and for a whole connection.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
-/// Bytes of a request's head.
+/// The longest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// What all connections share.
+/// The state that all connections share.
 struct Site {
     server: Weak<Server>,
     status: Mutex<Status>,
@@ -143,7 +143,7 @@ impl Site {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-            // A body that comes is not read.
+            // A request body is not read, so the connection cannot be reused.
             refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return refused;
         }

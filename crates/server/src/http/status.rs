@@ -1,4 +1,4 @@
-//! The figures of the status page: a sample for each second, and what is so now.
+//! The figures of the status page: one sample per second, and the current state.
 
 use crate::command::info::resident_bytes;
 use crate::command::stats::histogram;
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 /// Samples kept: ten minutes.
 const SAMPLES_MAX: usize = 600;
-/// Clients and slow requests shown.
+/// The most clients, and the most slow requests, that are shown.
 const SHOWN_MAX: usize = 100;
-/// Buckets that a survey looks at, and how often it is made.
+/// The number of buckets that a survey samples, and the interval between surveys.
 const SURVEYED: u64 = 1000;
 const SURVEY_EVERY: Duration = Duration::from_secs(5);
 
-/// See the head of this file.
+/// The samples of the last ten minutes, and what is needed to take the next one.
 #[derive(Default)]
 pub(super) struct Status {
     samples: VecDeque<Sample>,
@@ -37,7 +37,7 @@ struct Sample {
     misses_per_s: f64,
     in_bytes_per_s: f64,
     out_bytes_per_s: f64,
-    /// Of the commands of this second; 0 if there was none.
+    /// The median latency of this second's commands; 0 if there were none.
     p50_us: f64,
     p99_us: f64,
     p999_us: f64,
@@ -46,7 +46,7 @@ struct Sample {
     clients: usize,
 }
 
-/// Counters that only grow.
+/// Counters that only increase.
 #[derive(Clone)]
 struct Totals {
     latencies: [u64; BUCKETS],
@@ -62,7 +62,7 @@ struct Page<'a> {
     now_ms: u64,
     uptime_s: u64,
     file: Option<String>,
-    /// Where a dictionary is served.
+    /// Figures of the dictionary, if one is served.
     dictionary: Option<DictionaryRow>,
     memory_bytes: u64,
     memory_limit_bytes: u64,
@@ -76,7 +76,7 @@ struct Page<'a> {
     saved_at_s: u64,
     client_count: usize,
     keys: Vec<(usize, u64)>,
-    /// Buckets by their number of keys, in database 0, from a sample.
+    /// The number of buckets of database 0 for each number of keys, from a sample.
     buckets: &'a [(u64, u64)],
     commands: Vec<CommandRow>,
     clients: Vec<ClientRow>,
@@ -92,7 +92,7 @@ struct DictionaryRow {
     slots: String,
     reloads: u64,
     failure: Option<String>,
-    /// When this generation was taken over.
+    /// When this generation was first served.
     since_s: u64,
 }
 
@@ -155,7 +155,7 @@ impl Status {
         }
     }
 
-    /// What is so now, and the samples later than `since_ms`.
+    /// The current state, and the samples later than `since_ms`.
     pub(super) fn json(&mut self, server: &Server, since_ms: u64) -> String {
         if self.survey.as_ref().is_none_or(|(at, _)| at.elapsed() > SURVEY_EVERY) {
             self.survey = Some((Instant::now(), survey(server)));
@@ -208,7 +208,7 @@ impl Totals {
     }
 }
 
-/// The time that a share of the calls did not exceed, between the limits of its bucket by rank; 0 without calls.
+/// The quantile `share` of the latencies, interpolated by rank within its bucket; 0 without calls.
 fn quantile_us(buckets: &[u64; BUCKETS], share: f64) -> f64 {
     let calls: u64 = buckets.iter().sum();
     let rank = calls as f64 * share;
@@ -216,7 +216,7 @@ fn quantile_us(buckets: &[u64; BUCKETS], share: f64) -> f64 {
     for (bucket, &count) in buckets.iter().enumerate() {
         let count = count as f64;
         if count > 0.0 && below + count >= rank {
-            // Bucket b is for 2^(b-1) to 2^b nanoseconds.
+            // Bucket b has the calls of 2^(b-1) to 2^b nanoseconds.
             let from = if bucket == 0 { 0.0 } else { (1u64 << (bucket - 1)) as f64 };
             let to = (1u64 << bucket) as f64;
             return (from + (to - from) * (rank - below) / count) / 1000.0;

@@ -1,48 +1,48 @@
-//! What a key has beside its value: when it expires, memcached's flags, memcached's CAS number.
+//! The attributes of a key: when it expires, memcached's flags, memcached's CAS number.
 //!
-//! Most keys have none, and their values lie in the table as the client sent them. The attributes of the others lie in
-//! a second table in memory, the *side table*, by the same key; so a database without any is served without a look at
-//! it. A database in a file also stores them in the file, as marked pairs (`marks.rs`), in one batch with the value.
+//! Values are in the table as the client sent them. Most keys have no attributes; those that exist are in a second
+//! table in memory, the *side table*, under the same key. A database without attributes never consults it. A database
+//! in a file also stores the attributes in the file, as marked pairs (`marks.rs`), in one batch with the value.
 
 use crate::planted::{Bug, planted};
 
-/// See the head of this file. The default is that of a key without any.
+/// The attributes of a key. The default is the value for a key that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Unix time in milliseconds; 0: never.
     pub expires_at_ms: u64,
     /// memcached's flags.
     pub flags: u32,
-    /// memcached's CAS number; 0: none was asked for since the value was set. Not kept in a file: a number given
-    /// before a restart must not match afterwards.
+    /// memcached's CAS number; 0 if no client has asked for one since the value was set. Not stored in the file: a
+    /// number given before a restart must not match afterwards.
     pub cas: u64,
     /// memcached's marks: [`STALE`](Self::STALE), [`CLAIMED`](Self::CLAIMED).
     pub marks: u8,
 }
 
 impl Attributes {
-    /// The value is out of date, and a client is to replace it.
+    /// The value is out of date, and a client should replace it.
     pub const STALE: u8 = 1; // on disk
     /// One client was asked to replace the value.
     pub const CLAIMED: u8 = 2; // on disk
 
-    /// Those of a key that only expires.
+    /// The attributes of a key that expires and has no others.
     pub fn expiring(expires_at_ms: u64) -> Attributes {
         Attributes { expires_at_ms, ..Attributes::default() }
     }
 
-    /// Whether a key with these counts as absent.
+    /// Whether a key with these attributes has expired and so counts as absent.
     pub fn expired(&self, now_ms: u64) -> bool {
         let last_ms = if planted(Bug::ExpiresLate) { now_ms.saturating_sub(1) } else { now_ms };
         self.expires_at_ms != 0 && self.expires_at_ms <= last_ms
     }
 
-    /// The part that outlives the process.
+    /// The attributes that are stored in a file: all but the CAS number.
     pub(super) fn durable(&self) -> Attributes {
         Attributes { cas: 0, ..*self }
     }
 
-    /// Lifetime, flags and marks as in a file (on disk), then the CAS number.
+    /// Lifetime, flags and marks in their on-disk form, then the CAS number.
     pub(super) fn encode(&self) -> [u8; ENCODED_BYTES] {
         let mut bytes = [0; ENCODED_BYTES];
         bytes[..8].copy_from_slice(&self.expires_at_ms.to_le_bytes());

@@ -1,42 +1,43 @@
-//! Keeping a limit of memory: when keys are evicted, and which.
+//! The memory limit: when keys are evicted, and which keys.
 //!
-//! The limit is for the memory that pairs take. A table keeps the memory of removed pairs and uses it again, so what is
-//! free again does not count. Nor does slack, the room of buckets that the load does not need: removing pairs of a few
-//! bytes frees no page until buckets merge. So keys are evicted by the bytes that they need, and buckets are merged as
-//! soon as memory with the slack exceeds the limit.
+//! The limit applies to the memory that pairs take. A table keeps the memory of removed pairs for reuse, so free memory
+//! does not count. Nor does slack, the space of buckets that the load does not need: removing small pairs frees no page
+//! until buckets merge. So eviction goes by the bytes that pairs need, and buckets are merged when memory including
+//! the slack exceeds the limit.
 //!
 //! ```text
-//! needed = in use - slack      > limit: evict            in use > limit: merge buckets that the load does not need
+//! needed = in use - slack
+//! needed > limit: evict keys      in use > limit: merge buckets that the load does not need
 //! ```
 //!
-//! *allkeys-lru* is approximate in two ways: times of use are kept in an array by the hash of the key, so keys that
-//! share a place look as fresh as the freshest of them; and the victim is the stalest of some keys at random.
+//! *allkeys-lru* is approximate in two ways. Times of use are in an array indexed by the key's hash, so keys that share
+//! an element share the latest time. And the victim is the least recently used of a few random keys.
 //!
-//! Cost: with a limit, one hash and one store an access; without, one load.
+//! Cost: one hash and one store per access with a limit; one load without.
 
 use super::{Attributes, Clock, DATABASE_COUNT, Exclusive, KeySpace, Result, SpaceError};
 use splitpoint::{HashKind, hash::HashFunction};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
-/// What is removed when the limit of memory is reached.
+/// Which keys are removed when the memory limit is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Eviction {
-    /// Nothing: writes that could need memory are refused.
+    /// None: writes that could need memory are refused.
     #[default]
     None = 0,
-    /// The key that was not used for longest, approximately.
+    /// The least recently used key, approximately.
     AllKeysLru = 1,
-    /// Of the keys that expire, one that expires soon.
+    /// A key that expires soon; keys without a lifetime are never removed.
     VolatileTtl = 2,
 }
 
 impl Eviction {
-    /// All, in the order of their numbers.
+    /// All policies, in the order of their numbers.
     pub const ALL: [Eviction; 3] = [Eviction::None, Eviction::AllKeysLru, Eviction::VolatileTtl];
 
-    /// The name that Redis gives it.
+    /// Redis's name for the policy.
     pub fn name(self) -> &'static str {
         match self {
             Eviction::None => "noeviction",
@@ -46,27 +47,27 @@ impl Eviction {
     }
 }
 
-/// Estimated bytes of memory a pair takes beside its key and value.
+/// Estimated bytes of memory that a pair takes besides its key and value.
 const OVERHEAD_BYTES: usize = 32;
-/// Writes are counted in bytes until this many; then the memory is looked at.
+/// The memory in use is checked at least once for this many bytes written.
 const LOOK_EVERY_BYTES: i64 = 64 << 10;
-/// Places for times of use: 4 MiB.
+/// Elements of the array of times of use: 4 MiB.
 const PLACES: usize = 1 << 20;
-/// Keys among which a victim is chosen.
+/// The number of random keys among which a victim is chosen.
 const SAMPLE: usize = 16;
-/// Keys evicted, and buckets merged, for one write: more would keep others waiting.
+/// The most keys evicted, and the most buckets merged, for one write: more would delay other clients.
 const EVICTED_MAX: usize = 200;
 const MERGED_MAX: u32 = 64;
 
 pub(super) struct MemoryLimit {
-    /// 0: none.
+    /// The limit; 0 for none.
     max_bytes: AtomicU64,
     policy: AtomicU8,
-    /// Whether more than `max_bytes` is in use.
+    /// Whether more than `max_bytes` was in use at the last check.
     pressed: AtomicBool,
-    /// Bytes to write until the next look.
+    /// Bytes that may be written before the next check.
     countdown: AtomicI64,
-    /// When keys were used, in 1/64 s, by hash; made for `AllKeysLru`.
+    /// When keys were last used, in 1/64 s, indexed by hash; allocated for `AllKeysLru`.
     used: OnceLock<Box<[AtomicU32]>>,
     hash: HashFunction,
     random: AtomicU64,
@@ -90,7 +91,7 @@ impl MemoryLimit {
         self.pressed.load(Relaxed)
     }
 
-    /// Whether so many bytes more have to be compared with the limit before they are stored, and not afterwards.
+    /// Whether a write of `bytes` is so large that it must be checked against the limit before it is stored.
     #[inline]
     pub(super) fn is_much(&self, bytes: usize) -> bool {
         bytes > LOOK_EVERY_BYTES as usize && self.max_bytes.load(Relaxed) > 0
@@ -125,19 +126,19 @@ impl MemoryLimit {
         }
     }
 
-    /// Looks at the memory now.
+    /// Checks the memory in use now.
     #[cold]
     pub(super) fn look(&self, space: &KeySpace) {
         let max = self.max_bytes.load(Relaxed);
         let used = if max == 0 { 0 } else { space.used_bytes() };
-        // Near the limit more often.
+        // Check more often near the limit.
         let left = i64::try_from(max.saturating_sub(used) / 4).unwrap_or(i64::MAX);
         self.countdown.store(left.clamp(0, LOOK_EVERY_BYTES), Relaxed);
         self.pressed.store(used > max, Relaxed);
     }
 
     fn random(&self) -> u64 {
-        // xorshift64*; two threads that take the same number do no harm.
+        // xorshift64*; it does no harm if two threads get the same number.
         let mut x = self.random.load(Relaxed);
         x ^= x >> 12;
         x ^= x << 25;
@@ -152,7 +153,7 @@ fn time_of_use(now_ms: u64) -> u32 {
 }
 
 impl KeySpace {
-    /// Sets the limit of memory, 0 for none, and what to evict.
+    /// Sets the memory limit, 0 for none, and the eviction policy.
     pub fn limit_memory(&self, max_bytes: u64, policy: Eviction) {
         if policy == Eviction::AllKeysLru && max_bytes > 0 {
             self.memory.used.get_or_init(|| (0..PLACES).map(|_| AtomicU32::new(0)).collect());
@@ -162,12 +163,12 @@ impl KeySpace {
         self.memory.look(self);
     }
 
-    /// The limit of memory, 0 for none, and what is evicted.
+    /// The memory limit, 0 for none, and the eviction policy.
     pub fn memory_limit(&self) -> (u64, Eviction) {
         (self.memory.max_bytes.load(Relaxed), self.memory.policy())
     }
 
-    /// A number for choices that nobody has to guess or to repeat.
+    /// A random number, for choices that need not be secret or reproducible.
     pub fn random(&self) -> u64 {
         self.memory.random()
     }
@@ -184,7 +185,7 @@ impl Exclusive<'_> {
         let mut evicted = 0;
         loop {
             let needed = space.needed_bytes();
-            // Large values may need the room of more small ones.
+            // A large value may need more small ones to be evicted than one write usually may.
             if needed <= max || evicted >= EVICTED_MAX && needed <= max + limit / 16 {
                 break;
             }
@@ -206,7 +207,7 @@ impl Exclusive<'_> {
         merged
     }
 
-    /// Merges buckets where memory with their slack exceeds `max`.
+    /// Merges buckets if memory including their slack exceeds `max`.
     fn merge_slack(&self, max: u64) -> Result<()> {
         let space = self.space();
         for table in space.tables() {
@@ -218,7 +219,7 @@ impl Exclusive<'_> {
         Ok(())
     }
 
-    /// The key that was not used for longest, of some at random.
+    /// The least recently used of a few random keys.
     fn stalest(&self) -> Result<Option<(usize, Vec<u8>)>> {
         let space = self.space();
         let Some(used) = space.memory.used.get() else { return Ok(None) };
@@ -233,7 +234,7 @@ impl Exclusive<'_> {
                 }
             };
             let mut taken = 0;
-            // From the beginning again where the random position lies behind the last key.
+            // If the random position is after the last key, start again from the beginning.
             for from in [space.random(), 0] {
                 let mut scan = table.scan_from(from).only_keys();
                 while let (true, Some((stored, _))) = (taken < SAMPLE, scan.next_ref()?) {
@@ -247,7 +248,7 @@ impl Exclusive<'_> {
         Ok(best.map(|(_, number, key)| (number, key)))
     }
 
-    /// The key that expires first, of some at random.
+    /// Of a few random keys, the one that expires first.
     fn soonest(&self) -> Result<Option<(usize, Vec<u8>)>> {
         let space = self.space();
         let mut best: Option<(u64, usize, Vec<u8>)> = None;

@@ -1,9 +1,9 @@
-//! Work on the key space by one thread alone.
+//! Exclusive work on the key space: one thread at a time.
 //!
-//! In memory every change is made at once. In a file the changes between [`Exclusive::begin`] and
-//! [`Exclusive::commit`] collect in a transaction, through which lookups see them, and become one batch of the table:
-//! a crash keeps all of them or none. So the value of a key and its attributes never part, and neither do the commands
-//! of an EXEC. (A transaction over several databases is one batch in each.)
+//! In memory every change is made immediately. In a file the changes between [`Exclusive::begin`] and
+//! [`Exclusive::commit`] collect in a transaction, where lookups see them, and then become one batch of the table:
+//! after a crash the file has all of them or none. So a key's value and attributes always match, and an EXEC is
+//! atomic. (A transaction over several databases is one batch in each.)
 //!
 //! ```text
 //! set(k, v, lifetime)   begin -> stage value, stage attributes -> commit: one change is a put, more are a batch
@@ -20,37 +20,37 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
-/// The key space to oneself. Made by [`KeySpace::close`]; hold it for a command, not for long.
+/// Exclusive entry to the key space, made by [`KeySpace::close`]. Hold it for a command, not for long.
 pub struct Exclusive<'k> {
     space: &'k KeySpace,
     _entry: ExclusiveEntry<'k>,
     clock: Clock,
-    /// In a file, between `begin` and `commit`.
+    /// The changes between `begin` and `commit`, if the databases are in files.
     transaction: Option<Transaction>,
     room: Vec<u8>,
 }
 
-/// What becomes of a key's attributes when its value is set.
+/// What happens to a key's attributes when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// As SET: the key has none any more.
+    /// They are removed, as by SET.
     Clear,
-    /// As APPEND: they stay.
+    /// They are kept, as by APPEND.
     Keep,
-    /// These.
+    /// They are replaced by these.
     Are(Attributes),
 }
 
-/// Changes that are not made yet; the last of each key counts.
+/// Changes that are not made yet; the last change of each key counts.
 #[derive(Default)]
 struct Transaction {
     values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
     attributes: HashMap<(usize, Vec<u8>), Attributes>,
-    /// Made when a command first asks, since it costs a lookup for each key.
+    /// Made when a command first needs it, since it costs one lookup per key.
     presence: Option<Box<Presence>>,
 }
 
-/// Which keys of a transaction the tables have, and how many more each database has with it.
+/// Which keys of a transaction are in the tables, and by how many keys the transaction changes each database.
 #[derive(Default)]
 struct Presence {
     before: HashSet<(usize, Vec<u8>)>,
@@ -72,7 +72,8 @@ impl<'k> Exclusive<'k> {
         self.space
     }
 
-    /// From here on changes take effect together, at [`commit`](Self::commit). In memory they are made at once.
+    /// Collects the following changes until [`commit`](Self::commit) makes them together. In memory they are made
+    /// immediately instead.
     pub fn begin(&mut self) {
         if self.space.in_file() && self.transaction.is_none() {
             self.transaction = Some(Transaction::default());
@@ -82,7 +83,7 @@ impl<'k> Exclusive<'k> {
     /// Makes the changes since [`begin`](Self::begin).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Batch::commit`]; then none of them is made.
+    /// Those of [`splitpoint::Batch::commit`]; then no change is made.
     pub fn commit(&mut self) -> Result<()> {
         match self.transaction.take() {
             None => Ok(()),
@@ -90,13 +91,13 @@ impl<'k> Exclusive<'k> {
         }
     }
 
-    /// Forgets the changes since [`begin`](Self::begin).
+    /// Discards the changes since [`begin`](Self::begin).
     pub fn roll_back(&mut self) {
         self.transaction = None;
     }
 
-    /// Removes keys until the limit of memory is kept with `bytes` more; an error if it says that none may be removed,
-    /// or none is left.
+    /// Removes keys until `bytes` more fit within the memory limit. Fails if the eviction policy allows no removal, or
+    /// if no key that it may remove is left.
     ///
     /// # Errors
     /// [`SpaceError::MemoryLimit`](super::SpaceError::MemoryLimit).
@@ -193,10 +194,10 @@ impl<'k> Exclusive<'k> {
         }
     }
 
-    /// Overwrites a part of the value of `key` from byte `at` on; a shorter value is first filled up with zeros. The
-    /// key keeps its attributes. Returns the new length.
+    /// Overwrites a part of the value of `key` from byte `at` on; a shorter value is first extended with zeros. The key
+    /// keeps its attributes. Returns the new length.
     ///
-    /// In memory it writes only the part, and what it adds; in a file the whole value.
+    /// In memory this writes only the part and any extension; in a file the whole value.
     ///
     /// # Errors
     /// Those of [`Table::put`].
@@ -234,13 +235,13 @@ impl<'k> Exclusive<'k> {
         let standing = match lifetime {
             Lifetime::Keep => {
                 self.expire(database, key)?;
-                // Another value: a CAS number of the old one must not match.
+                // The value changes, so the old CAS number must no longer match.
                 self.attributes_at(database, key)?.map(|old| Attributes { cas: 0, ..old })
             }
             Lifetime::Clear => Some(Attributes::default()),
             Lifetime::Are(attributes) => Some(attributes),
         };
-        // A key that has none and gets none is the usual case.
+        // Usually the key has no attributes and gets none.
         let attributes = match standing {
             Some(new) if new != self.attributes_at(database, key)?.unwrap_or_default() => Some(new),
             _ => None,
@@ -252,7 +253,7 @@ impl<'k> Exclusive<'k> {
         })
     }
 
-    /// Stores the pairs, in order, each without attributes, as SET does.
+    /// Stores the pairs in order, without attributes, as SET does.
     ///
     /// # Errors
     /// Those of [`Table::put_many`].
@@ -296,8 +297,9 @@ impl<'k> Exclusive<'k> {
         Ok(len)
     }
 
-    /// Appends to values, in order, each up to `len_max` of its index. Calls `take` with each new length, `None` where
-    /// it would exceed the limit. The keys keep their attributes. Not between `begin` and `commit`.
+    /// Appends each pair's bytes to the value of its key, in order. `len_max` returns the limit of a value's length for
+    /// the pair's index. Calls `take` with each new length, or `None` where it would exceed the limit. The keys keep
+    /// their attributes. Must not be called between `begin` and `commit`.
     ///
     /// # Errors
     /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
@@ -340,8 +342,8 @@ impl<'k> Exclusive<'k> {
         Ok(())
     }
 
-    /// The pairs, at most [`WINDOW`], for which appending is more than a call of the table: a bit for each. Their keys
-    /// have expired, have a CAS number, or lie under a marked key of the file.
+    /// The pairs, at most [`WINDOW`], that need more than a plain append to the table, as one bit each: those whose
+    /// keys have expired, have a CAS number, or are stored under a marked key of the file.
     fn needing_more(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<u64> {
         let mut bits = 0;
         if self.space.in_file() {
@@ -386,7 +388,7 @@ impl<'k> Exclusive<'k> {
         Ok(true)
     }
 
-    /// Gives `key` these attributes, if it is present. Returns whether it is.
+    /// Sets the attributes of `key` if it is present. Returns whether it is.
     ///
     /// # Errors
     /// Those of [`Table::put`].
@@ -401,7 +403,7 @@ impl<'k> Exclusive<'k> {
         Ok(true)
     }
 
-    /// Gives `key` a CAS number if it is present and has none. Changes nothing that a client of WATCH could see.
+    /// The CAS number of `key`, given now if it has none; `None` if the key is absent. Not a change for WATCH.
     ///
     /// # Errors
     /// Those of [`Table::put`].
@@ -419,8 +421,8 @@ impl<'k> Exclusive<'k> {
 
     /// Removes all keys of a database.
     ///
-    /// In memory O(1): the table is exchanged, and a thread frees the old one. In a file O(buckets), and
-    /// [`KeySpace::compact_cleared`] gives the space back.
+    /// In memory O(1): the table is replaced, and another thread frees the old one. In a file O(buckets);
+    /// [`KeySpace::compact_cleared`] returns the space to the file system.
     ///
     /// # Errors
     /// Those of [`Table::clear`].
@@ -472,8 +474,8 @@ impl<'k> Exclusive<'k> {
         Ok(dirty)
     }
 
-    /// Keys of a database with the changes since [`begin`](Self::begin); those that have expired but are not swept yet
-    /// included. O(1), but for the first call in a transaction: O(its keys).
+    /// The number of keys of a database, with the changes since [`begin`](Self::begin), and including expired keys that
+    /// are not removed yet. O(1); the first call in a transaction is O(its keys).
     ///
     /// # Errors
     /// Those of [`Table::get`].
@@ -482,7 +484,7 @@ impl<'k> Exclusive<'k> {
         Ok(self.space.len(database).saturating_add_signed(more))
     }
 
-    /// Keys whose presence the changes since [`begin`](Self::begin) change, and whether they are present with them.
+    /// The keys that the changes since [`begin`](Self::begin) add (`true`) or remove (`false`).
     ///
     /// # Errors
     /// Those of [`Table::get`].
@@ -496,7 +498,8 @@ impl<'k> Exclusive<'k> {
         Ok(changed.map(|(place, value)| (place.1.clone(), value.is_some())).collect())
     }
 
-    /// What [`stage_value`](Self::stage_value) keeps up to date from here on; `None` outside a transaction.
+    /// The presence of the transaction's keys, which [`stage_value`](Self::stage_value) updates from now on; `None`
+    /// outside a transaction.
     fn presence(&mut self) -> Result<Option<&Presence>> {
         let Some(transaction) = &self.transaction else { return Ok(None) };
         if transaction.presence.is_none() {
@@ -515,7 +518,7 @@ impl<'k> Exclusive<'k> {
         Ok(self.transaction.as_ref().and_then(|transaction| transaction.presence.as_deref()))
     }
 
-    /// Whether the table has `key`, whatever the transaction does to it.
+    /// Whether the table has `key`, ignoring the transaction.
     fn is_stored(&self, database: usize, key: &[u8]) -> Result<bool> {
         match self.database(database).table.load().as_ref() {
             Some(table) => Ok(table.contains(&self.stored(key))?),
@@ -546,7 +549,7 @@ impl<'k> Exclusive<'k> {
         })
     }
 
-    /// A CAS number of the old value must not match the new one.
+    /// Removes the CAS number of `key`, so that the number of the old value does not match the new one.
     fn forget_cas(&mut self, database: usize, key: &[u8]) -> Result<()> {
         match self.attributes_at(database, key)? {
             Some(old) if old.cas != 0 => {
@@ -556,7 +559,7 @@ impl<'k> Exclusive<'k> {
         }
     }
 
-    /// The client changed `key`.
+    /// Reports a change of `key` to those who watch it.
     fn changed(&self, database: usize, key: &[u8]) {
         self.space.events.changes.fetch_add(1, Relaxed);
         self.space.watched.touch(database, key);
@@ -614,7 +617,7 @@ impl<'k> Exclusive<'k> {
         self.transaction.as_ref().and_then(find)
     }
 
-    /// Makes several changes one, whether or not a transaction is under way.
+    /// Makes several changes as one, inside or outside a transaction.
     fn together(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let begun = self.space.in_file() && self.transaction.is_none();
         if begun {
@@ -719,7 +722,7 @@ impl<'k> Exclusive<'k> {
             }
         }
         let attributes: Vec<_> = attributes.collect();
-        // Marked pairs more than before, and whether the header is one of them.
+        // The increase in marked pairs, and whether the header is among the new ones.
         let (mut more, mut header) = (0i64, false);
         for (key, new) in &attributes {
             let old = database.attributes(key, &mut Vec::new())?.unwrap_or_default().durable();
@@ -753,7 +756,7 @@ impl<'k> Exclusive<'k> {
         Ok(())
     }
 
-    /// The table of a database, made if it has none yet.
+    /// The table of a database, created if it has none yet.
     fn table(&self, number: usize) -> Result<Arc<Table>> {
         self.space.refuse_dictionary()?;
         let database = self.database(number);
@@ -770,7 +773,7 @@ impl<'k> Exclusive<'k> {
 }
 
 impl Database {
-    /// Sets or, for the default, removes the attributes of `key` in the side table.
+    /// Sets the attributes of `key` in the side table; the default removes them.
     pub(super) fn set_side(&self, key: &[u8], attributes: Attributes) -> Result<()> {
         let is_none = attributes == Attributes::default();
         let side = match self.side.load_full() {
@@ -798,7 +801,7 @@ impl Database {
 /// Frees a table on a thread of its own: returning gigabytes to the system takes a while.
 fn free(table: Option<Arc<Table>>) {
     if let Some(table) = table {
-        // Without a thread it is freed here: the closure is dropped.
+        // If no thread can be started, the closure is dropped, which frees the table here.
         let _ = std::thread::Builder::new().name("free".into()).spawn(move || drop(table));
     }
 }

@@ -1,13 +1,13 @@
 //! The gate of the key space: who may work on it at the same time.
 //!
 //! ```text
-//! shared      lookups, and plain writes while nothing but values has to change: any number of threads
-//! exclusive   everything else: one thread, alone. EXEC, INCR, SET with a lifetime, eviction, FLUSHDB
+//! shared      any number of threads: lookups, and plain writes, which change nothing but values
+//! exclusive   one thread: everything else, such as EXEC, INCR, SET with a lifetime, eviction, FLUSHDB
 //! ```
 //!
-//! A thread enters once for all commands of one read, not once a command, so the cost is one atomic addition a batch.
-//! Each thread counts itself in on a cache line of its own; one that wants to be alone closes the gate and waits until
-//! all lines are zero. A thread of the event loop tries for a bounded time; where it fails, an executor thread waits.
+//! A thread enters once for all commands of one read, so the cost is one atomic addition per batch. Each thread counts
+//! itself in on a cache line of its own. A thread that needs exclusive entry closes the gate and waits until all counts
+//! are zero. A thread of the event loop tries for a bounded time; if it fails, an executor thread waits instead.
 //!
 //! Source: the big-reader lock of Linux 2.4; `table/gate.rs` of the library has the same shape.
 
@@ -15,33 +15,33 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// Two lines apart, since processors fetch lines in pairs.
+/// Aligned to two cache lines, since processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot(AtomicU32);
 
-/// More threads than this share slots, which costs speed only.
+/// If there are more threads than this, some share slots, which only costs speed.
 const SLOT_COUNT: usize = 64;
-/// How often a thread of the event loop looks before it gives up: some microseconds.
+/// How often a thread of the event loop checks before it gives up: a few microseconds.
 const TRIES: u32 = 2000;
 
-/// See the head of this file.
+/// The gate: a flag that closes it, and a count of the threads inside for each slot.
 pub(super) struct Gate {
     slots: Box<[Slot; SLOT_COUNT]>,
     closed: AtomicBool,
     closer: Mutex<()>,
 }
 
-/// A thread that shares the key space with others.
+/// Shared entry; dropping it leaves the key space.
 pub(super) struct SharedEntry<'g>(&'g Slot);
 
-/// A thread that has the key space to itself.
+/// Exclusive entry; dropping it opens the gate again.
 pub(super) struct ExclusiveEntry<'g> {
     gate: &'g Gate,
     _closer: MutexGuard<'g, ()>,
 }
 
-/// Whether a caller may wait for long.
+/// Whether a caller may wait a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// A thread of the event loop, which serves other connections too.
@@ -59,13 +59,13 @@ impl Gate {
         }
     }
 
-    /// `None` where that would take long and the caller is not to wait.
+    /// Enters shared. `None` if the gate stays closed and the caller may not wait.
     #[inline]
     pub(super) fn share(&self, patience: Patience) -> Option<SharedEntry<'_>> {
         let slot = &self.slots[slot_of_thread()];
         loop {
-            // Sequentially consistent, as is `closed`: either this thread sees the gate closed, or the closer sees it
-            // inside.
+            // Sequentially consistent, as is `closed`: either this thread sees the gate closed, or the thread that
+            // closes it sees this count.
             slot.0.fetch_add(1, SeqCst);
             let entry = SharedEntry(slot);
             if !self.closed.load(SeqCst) {
@@ -78,7 +78,7 @@ impl Gate {
         }
     }
 
-    /// Waits until no other thread is inside. `None` where that would take long and the caller is not to wait.
+    /// Waits until no other thread is inside. `None` if that would take long and the caller may not wait.
     pub(super) fn close(&self, patience: Patience) -> Option<ExclusiveEntry<'_>> {
         let closer = match self.closer.try_lock() {
             Ok(closer) => closer,
@@ -113,7 +113,7 @@ fn wait_until(patience: Patience, done: impl Fn() -> bool) -> bool {
         match patience {
             _ if tries < TRIES => std::hint::spin_loop(),
             Patience::EventLoop => return false,
-            // With more threads than cores, spinning would take the time of the thread that is waited for.
+            // With more threads than cores, spinning would take processor time from the thread that must leave.
             Patience::MayWait if tries < 2 * TRIES => std::thread::yield_now(),
             Patience::MayWait => std::thread::sleep(std::time::Duration::from_micros(50)),
         }

@@ -1,4 +1,4 @@
-//! The marked key space of a table file: attributes of keys beside the keys themselves.
+//! The stored keys of a table file: client keys, and marked keys for their attributes.
 //!
 //! ```text
 //! stored key        value                    for
@@ -8,8 +8,8 @@
 //! MARK 'h'          one byte, the version    the file has, or had, pairs of 'm': an open must look for them
 //! ```
 //!
-//! So a table that other programs wrote serves as it is, and the commands of `splitpoint` see the clients' keys and
-//! values as they are. Tables in memory have no marked pairs. All bytes here are on disk.
+//! So a table that another program wrote can be served unchanged, and the commands of `splitpoint` see the clients'
+//! keys and values unchanged. Tables in memory have no marked pairs. All bytes here are on disk.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ pub(super) const MARK: &[u8; 4] = b"\0sp\xff";
 const KEY: u8 = b'k';
 const ATTRIBUTES: u8 = b'm';
 const HEADER: u8 = b'h';
-/// Value of the header.
+/// The value of the header pair.
 pub(super) const VERSION: &[u8] = &[1];
 
-/// What a stored key is for.
+/// The meaning of a stored key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stored<'a> {
     /// The client's key.
@@ -42,12 +42,12 @@ fn with_kind(kind: u8, key: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// Where the value of `key` lies.
+/// The stored key of the value of `key`.
 pub(super) fn of_value(key: &[u8]) -> Cow<'_, [u8]> {
     if is_marked(key) { Cow::Owned(with_kind(KEY, key)) } else { Cow::Borrowed(key) }
 }
 
-/// Where the attributes of `key` lie.
+/// The stored key of the attributes of `key`.
 pub(super) fn of_attributes(key: &[u8]) -> Vec<u8> {
     with_kind(ATTRIBUTES, key)
 }

@@ -1,27 +1,28 @@
 //! The key space: sixteen databases of keys and values that all protocols share.
 //!
 //! ```text
-//! KeySpace ── Gate                who may be inside (gate.rs)
-//!          ├─ Database 0..16 ──── Table: the values, raw            memory, or one file a database
+//! KeySpace ── Gate                shared or exclusive entry (gate.rs)
+//!          ├─ Database 0..16 ──── Table: the values, raw            memory, or one file per database
 //!          │                  └── side Table: attributes of the few keys that have any (attributes.rs)
-//!          ├─ Served              or, in place of a table in database 0, a dictionary (crate::dictionary)
+//!          ├─ Served              a dictionary instead of a table in database 0 (crate::dictionary)
 //!          ├─ Watched             keys that a transaction depends on (watched.rs)
-//!          └─ MemoryLimit         when to evict, and what (eviction.rs)
+//!          └─ MemoryLimit         when to evict, and which keys (eviction.rs)
 //! ```
 //!
-//! A protocol enters once for the commands of one read: [`KeySpace::share`] for lookups and plain writes,
-//! [`KeySpace::close`] to be alone, for everything that reads before it writes or touches more than a value.
+//! A protocol enters once for the commands of one read: with [`KeySpace::share`] for lookups and plain writes, with
+//! [`KeySpace::close`] for everything that reads before it writes or changes more than a value.
 //!
 //! ```text
-//! Shared      get_many, attributes; put_many, append_many, remove_many: refused where the database is not plain
-//! Exclusive   get, put, append, remove, set_attributes, flush...; begin and commit make several of them one
+//! Shared      get_many, attributes; put_many, append_many, remove_many: false if the database is not plain
+//! Exclusive   get, put, append, remove, set_attributes, flush...; begin and commit combine several into one change
 //! ```
 //!
-//! A database is *plain* while no key of it has attributes, nothing is watched and memory suffices: then a write is one
-//! call of the table and needs no order with other threads. Plainness changes only behind the closed gate.
+//! A database is *plain* while none of its keys has attributes, nothing is watched, and memory suffices. Then a write
+//! is one call of the table and needs no coordination with other threads. Whether a database is plain changes only
+//! while the gate is closed.
 //!
-//! An expired key counts as absent from the first moment; its bytes go when an exclusive command meets it or the sweep
-//! (`sweep.rs`) does.
+//! A key counts as absent as soon as it has expired; it is removed when an exclusive command or the sweep (`sweep.rs`)
+//! finds it.
 //!
 //! Not here: what commands mean (`command`), bytes of a protocol (`resp`), waiting for the disk (`executor`).
 
@@ -58,12 +59,13 @@ pub use sweep::{SweepCursor, Swept};
 pub use watched::Watch;
 use watched::Watched;
 
-/// Databases that SELECT knows.
+/// The number of databases, numbered from 0, that SELECT accepts.
 pub const DATABASE_COUNT: usize = 16;
 
-/// Keys that are looked up together.
+/// The number of keys that are looked up together.
 const WINDOW: usize = 64;
-/// Keys of the parts among which a random key is chosen, on average at least, and in the fullest.
+/// A random key is chosen from a part of the hash space. `RANDOM_PART` is the least average number of keys of a part,
+/// `RANDOM_PART_MAX` the number of keys of the fullest part.
 const RANDOM_PART: u64 = 8;
 const RANDOM_PART_MAX: usize = 64;
 
@@ -72,11 +74,11 @@ const RANDOM_PART_MAX: usize = 64;
 pub enum SpaceError {
     /// `max_memory` is reached and nothing may be evicted.
     MemoryLimit,
-    /// A change of a dictionary.
+    /// A dictionary is served, and cannot be changed.
     ReadOnly,
-    /// A key of this slot, which another node of the cluster serves, or none.
+    /// The key's slot, which another node of the cluster serves, or none.
     Elsewhere(u16),
-    /// The table refused.
+    /// The error of the table.
     Table(Error),
 }
 
@@ -106,20 +108,20 @@ impl std::fmt::Display for SpaceError {
     }
 }
 
-/// The result of what changes the key space.
+/// The result of an operation on the key space.
 pub type Result<T> = std::result::Result<T, SpaceError>;
 
-/// See the head of this file.
+/// All databases, and what is needed to share them between threads.
 pub struct KeySpace {
     databases: Vec<Database>,
     gate: Gate,
     place: Place,
-    /// What database 0 has, in place of a table.
+    /// The dictionary that database 0 has instead of a table.
     dictionary: Option<Arc<Served>>,
     watched: Watched,
     memory: MemoryLimit,
     next_cas: AtomicU64,
-    /// What happened, for INFO and metrics.
+    /// Counters for INFO and metrics.
     pub events: Events,
 }
 
@@ -128,9 +130,9 @@ pub struct KeySpace {
 pub struct Events {
     /// Keys removed because they had expired.
     pub expired: AtomicU64,
-    /// Keys removed for want of memory.
+    /// Keys evicted because of the memory limit.
     pub evicted: AtomicU64,
-    /// Changes, and those of them that the last checkpoint has.
+    /// The number of changes since the start.
     pub changes: AtomicU64,
     /// `changes` when the last SAVE or BGSAVE began.
     pub saved: AtomicU64,
@@ -138,41 +140,41 @@ pub struct Events {
 
 enum Place {
     Memory,
-    /// Database 0; the others add `-db1` and so on to its name.
+    /// The path of database 0; the others append `-db1` and so on.
     File(Box<SpaceOptions>, PathBuf),
 }
 
 #[derive(Default)]
 struct Database {
-    /// Made when the first key is stored.
+    /// Created when the first key is stored.
     table: ArcSwapOption<Table>,
-    /// Attributes by key; made when the first key has any.
+    /// Attributes by key; created when the first key has any.
     side: ArcSwapOption<Table>,
-    /// Pairs of `side`. Changes behind the closed gate only, as do the next three.
+    /// The number of pairs of `side`. Changes only while the gate is closed, as do the next three fields.
     side_len: AtomicU64,
-    /// Those of them that expire.
+    /// The number of those that expire.
     expiring_len: AtomicU64,
-    /// Marked pairs of the table that are no keys: attributes and the header.
+    /// The number of pairs of the table that are not keys: attributes and the header.
     marked_len: AtomicU64,
     has_header: AtomicBool,
-    /// All keys of the file were removed, and it was not made smaller since.
+    /// Whether all keys of the file were removed and it has not been compacted since.
     cleared: AtomicBool,
 }
 
-/// Lookups and plain writes, beside other threads. Made by [`KeySpace::share`]; hold it for a batch, not for long.
+/// Shared entry, for lookups and plain writes; made by [`KeySpace::share`]. Hold it for a batch, not for long.
 pub struct Shared<'k> {
     space: &'k KeySpace,
     _entry: SharedEntry<'k>,
     clock: Clock,
 }
 
-/// The time that decides what has expired: read when someone needs it, and then the same for a whole entry. A batch on
-/// a database without lifetimes needs none.
+/// The time that decides what has expired: read when first needed, then constant for the whole entry. A batch on a
+/// database without lifetimes never reads it.
 #[derive(Default)]
 struct Clock(OnceCell<u64>);
 
 impl Clock {
-    /// In Unix milliseconds.
+    /// The time in Unix milliseconds.
     #[inline]
     fn now_ms(&self) -> u64 {
         *self.0.get_or_init(now_ms)
@@ -180,18 +182,18 @@ impl Clock {
 }
 
 impl KeySpace {
-    /// Enters beside other threads. `None` if a thread of the event loop would have to wait for long.
+    /// Enters shared with other threads. `None` if a thread of the event loop would have to wait a long time.
     #[inline]
     pub fn share(&self, patience: Patience) -> Option<Shared<'_>> {
         Some(Shared { space: self, _entry: self.gate.share(patience)?, clock: Clock::default() })
     }
 
-    /// Enters alone. `None` if a thread of the event loop would have to wait for long.
+    /// Enters exclusively. `None` if a thread of the event loop would have to wait a long time.
     pub fn close(&self, patience: Patience) -> Option<Exclusive<'_>> {
         Some(Exclusive::new(self, self.gate.close(patience)?))
     }
 
-    /// Keys of a database, those that have expired but are not swept yet included. Free.
+    /// The number of keys of a database, including expired keys that are not removed yet. Free.
     pub fn len(&self, database: usize) -> u64 {
         if let Some(dictionary) = self.dictionary_of(database) {
             return dictionary.now().slots.keys();
@@ -201,33 +203,33 @@ impl KeySpace {
         pairs.saturating_sub(database.marked_len.load(Relaxed))
     }
 
-    /// Keys of a database that expire or have other attributes. Free.
+    /// The number of keys of a database that have attributes, such as a lifetime. Free.
     pub fn attributed_len(&self, database: usize) -> u64 {
         self.databases[database].side_len.load(Relaxed)
     }
 
-    /// Keys of a database that expire. Free.
+    /// The number of keys of a database that expire. Free.
     pub fn expiring_len(&self, database: usize) -> u64 {
         self.databases[database].expiring_len.load(Relaxed)
     }
 
-    /// Bytes of memory that all tables have, in use or free again.
+    /// Bytes of memory of all tables, in use or free for reuse.
     pub fn table_bytes(&self) -> u64 {
         self.tables().map(|table| table.counters().memory_bytes).sum()
     }
 
-    /// The table of a database, for figures about it; `None` while it never had a key.
+    /// The table of a database, for figures about it; `None` if it never had a key.
     pub fn table(&self, database: usize) -> Option<Arc<Table>> {
         self.databases[database].table.load_full()
     }
 
-    /// The dictionary that is served, if it is one.
+    /// The dictionary, if one is served.
     #[inline]
     pub fn dictionary(&self) -> Option<&Arc<Served>> {
         self.dictionary.as_ref()
     }
 
-    /// An error where a dictionary is served.
+    /// Fails if a dictionary is served.
     pub(super) fn refuse_dictionary(&self) -> Result<()> {
         if self.dictionary.is_some() { Err(SpaceError::ReadOnly) } else { Ok(()) }
     }
@@ -236,14 +238,14 @@ impl KeySpace {
         self.dictionary.as_ref().filter(|_| database == 0)
     }
 
-    /// Bytes of memory that the pairs of all tables take, or the indexes of a dictionary. Memory that is free again
+    /// Bytes of memory that the pairs of all tables take, or the indexes of a dictionary. Memory that is free for reuse
     /// does not count.
     pub fn used_bytes(&self) -> u64 {
         let indexes = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.index_bytes);
         indexes + self.tables().map(|table| table.usage().used_bytes).sum::<u64>()
     }
 
-    /// [`used_bytes`](Self::used_bytes) without the room of buckets that the load does not need.
+    /// [`used_bytes`](Self::used_bytes) without the space of buckets that the load does not need.
     fn needed_bytes(&self) -> u64 {
         self.tables().map(|table| table.usage()).map(|usage| usage.used_bytes - usage.slack_bytes).sum()
     }
@@ -258,7 +260,7 @@ impl KeySpace {
         self.databases.iter().flat_map(|database| [database.table.load_full(), database.side.load_full()]).flatten()
     }
 
-    /// Whether the values lie in a file.
+    /// Whether the values are in a file.
     pub fn in_file(&self) -> bool {
         matches!(self.place, Place::File(..))
     }
@@ -279,7 +281,7 @@ impl KeySpace {
         self.value_tables().try_for_each(|table| table.sync())
     }
 
-    /// Writes all changes to the files, as SAVE does. Waits for the disk; other threads go on.
+    /// Writes all changes to the files, as SAVE does. Waits for the disk, without blocking other threads.
     ///
     /// # Errors
     /// Those of [`Table::checkpoint`].
@@ -290,7 +292,8 @@ impl KeySpace {
         Ok(())
     }
 
-    /// Makes all tables as small as their keys allow, and the files too. Waits for the disk; other threads go on.
+    /// Compacts all tables and their files to the size that their keys need. Waits for the disk, without blocking other
+    /// threads.
     ///
     /// # Errors
     /// Those of [`Table::compact`]; [`SpaceError::ReadOnly`] where a dictionary is served.
@@ -299,7 +302,7 @@ impl KeySpace {
         Ok(self.value_tables().try_for_each(|table| table.compact())?)
     }
 
-    /// Makes the files smaller whose keys were all removed. Waits for the disk; other threads go on.
+    /// Compacts the files whose keys were all removed. Waits for the disk, without blocking other threads.
     ///
     /// # Errors
     /// Those of [`Table::compact`].
@@ -316,9 +319,9 @@ impl KeySpace {
         self.databases.iter().filter_map(|database| database.table.load_full())
     }
 
-    /// Whether a lookup may have to read a file: then work belongs on an executor thread.
+    /// Whether a lookup may have to read a file, so that work belongs on an executor thread.
     ///
-    /// O(databases); ask now and then, not for each command.
+    /// O(databases): call it from time to time, not for each command.
     pub fn may_read_disk(&self) -> bool {
         if let Some(dictionary) = &self.dictionary {
             return dictionary.may_wait();
@@ -330,32 +333,32 @@ impl KeySpace {
         self.in_file() && self.value_tables().any(is_partial)
     }
 
-    /// All that is watched has changed.
+    /// Marks every watched key as changed.
     pub(crate) fn touch_watched(&self) {
         self.watched.touch_all(0, |_| true);
     }
 
-    /// Forgets what a client watches.
+    /// Ends a client's watch.
     pub fn forget_watch(&self, watch: &mut Watch) {
         if !watch.is_empty() {
             self.watched.remove(watch);
         }
     }
 
-    /// A CAS number that no key has had.
+    /// A CAS number that no key has had yet.
     pub fn new_cas(&self) -> u64 {
         self.next_cas.fetch_add(1, Relaxed)
     }
 
     /// A key at random, each about equally likely; `None` if there is none.
     ///
-    /// Takes a part of the hash space that has about [`RANDOM_PART`] keys, and one of them. Parts with fewer keys are
-    /// refused more often, so that their keys are not more likely than others.
+    /// Picks a part of the hash space with about [`RANDOM_PART`] keys, and one of its keys. Parts with fewer keys are
+    /// rejected more often, so that their keys are not more likely than others.
     ///
     /// # Errors
     /// Those of [`Table::get`].
     pub fn random_key(&self, database: usize) -> Result<Option<Vec<u8>>> {
-        /// Parts to try: with hashes that are evenly spread about eight are needed.
+        /// The most parts to try; with evenly distributed hashes about eight are needed.
         const TRIES: usize = 1000;
         if let Some(dictionary) = self.dictionary_of(database) {
             return self.first_key(database, dictionary.cursor_at(self.random()));
@@ -364,7 +367,7 @@ impl KeySpace {
         let bits = (table.len() / RANDOM_PART).checked_ilog2().unwrap_or(0);
         for _ in 0..TRIES {
             let keys = self.keys_of_part(database, &table, self.random(), bits)?;
-            // No part of a table that is one part is refused.
+            // If the whole table is one part, it is not rejected.
             let of = if bits == 0 { keys.len() } else { RANDOM_PART_MAX.max(keys.len()) };
             if of == 0 {
                 return Ok(None);
@@ -378,7 +381,7 @@ impl KeySpace {
         self.first_key(database, self.random() >> 1)
     }
 
-    /// The keys of a part of the hash space, the one of `prefix` with `bits` bits.
+    /// The keys of the part of the hash space given by the first `bits` bits of `prefix`.
     fn keys_of_part(&self, database: usize, table: &Table, prefix: u64, bits: u32) -> Result<Vec<Vec<u8>>> {
         let (now_ms, mut attributes, mut keys) = (now_ms(), Vec::new(), Vec::new());
         let mut scan = table.scan_prefix(prefix, bits).only_keys();
@@ -392,7 +395,7 @@ impl KeySpace {
         Ok(keys)
     }
 
-    /// The first key from a cursor on, else from the beginning on.
+    /// The first key from a cursor on, or else from the beginning.
     fn first_key(&self, database: usize, from: u64) -> Result<Option<Vec<u8>>> {
         for mut cursor in [from, 0] {
             loop {
@@ -414,8 +417,8 @@ impl KeySpace {
     /// A scan from `cursor` on: calls `take` with keys that have not expired, until it has taken `count` or more
     /// and the position can be resumed. Returns the cursor of the next call, 0 at the end.
     ///
-    /// A key that is present throughout a whole scan is given at least once, in one call or another. Cursors have 63
-    /// bits, since some clients keep them in signed numbers.
+    /// A key that is present throughout a whole scan is returned at least once. Cursors have 63 bits, since some
+    /// clients store them in signed integers.
     ///
     /// # Errors
     /// Those of [`Table::get`].
@@ -446,11 +449,11 @@ impl KeySpace {
                 break;
             }
         }
-        // 0 would begin again: no pair that was given lies before position 2.
+        // At least 1, since 0 would start the scan again; no pair that was returned is before position 2.
         Ok(scan.cursor().map_or(0, |cursor| (cursor >> 1).max(1)))
     }
 
-    /// The client's key of a stored one; `None` for pairs that are no keys.
+    /// The client's key for a stored key; `None` for attributes and the header.
     fn key_of<'a>(&self, stored: &'a [u8]) -> Option<&'a [u8]> {
         if !self.in_file() {
             return Some(stored);
@@ -461,7 +464,7 @@ impl KeySpace {
         }
     }
 
-    /// Whether plain writes may be made beside other threads.
+    /// Whether the database is plain, so that writes may share the key space with other threads.
     #[inline]
     fn is_plain(&self, database: &Database) -> bool {
         database.side_len.load(Relaxed) == 0 && self.watched.is_empty() && !self.memory.is_pressed()
@@ -504,7 +507,7 @@ impl KeySpace {
             return Ok(table.get_many_with(keys, take)?);
         }
         let now_ms = clock.now_ms();
-        // The attributes first: a value that is read later is at least as new as they are.
+        // Read the attributes first, so that a value is at least as new as the attributes it is combined with.
         for (window, keys) in keys.chunks(WINDOW).enumerate() {
             let mut expired = 0u64;
             if let Some(side) = database.side.load().as_ref() {
@@ -534,17 +537,17 @@ impl KeySpace {
         if self.is_expired(database, key, clock)? { Ok(None) } else { Ok(table.value_len(&self.stored(key))?) }
     }
 
-    /// Whether `key` has expired. To be asked before the value is read, which is then at least as new.
+    /// Whether `key` has expired. Must be called before the value is read, so that the value is at least as new.
     fn is_expired(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<bool> {
         Ok(database.side_len.load(Relaxed) > 0 && database.expired(key, clock.now_ms(), &mut Vec::new())?)
     }
 
-    /// Where the value of `key` is stored.
+    /// The stored key of the value of `key`.
     fn stored<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         if self.in_file() { marks::of_value(key) } else { key.into() }
     }
 
-    /// [`read_len`](Self::read_len), and a part of the value: `choose` gets its length and returns the range.
+    /// [`read_len`](Self::read_len), and a part of the value: `choose` gets the length and returns the range to read.
     fn read_part(
         &self,
         database: &Database,
@@ -658,7 +661,7 @@ impl<'k> Shared<'k> {
         Ok(attributes.filter(|attributes| !attributes.expired(self.now_ms())))
     }
 
-    /// Stores the pairs, in order, if the database is plain; else returns `false`, and nothing has changed.
+    /// Stores the pairs in order if the database is plain; otherwise changes nothing and returns `false`.
     ///
     /// # Errors
     /// Those of [`Table::put_many`].
@@ -676,8 +679,9 @@ impl<'k> Shared<'k> {
         Ok(true)
     }
 
-    /// Appends to values, in order, each up to `len_max` of its index, if the database is plain; else returns `false`,
-    /// and nothing has changed. Calls `take` with each new length, `None` where it would exceed the limit.
+    /// Appends each pair's bytes to the value of its key, in order, if the database is plain; otherwise changes nothing
+    /// and returns `false`. `len_max` returns the limit of a value's length for the pair's index. Calls `take` with
+    /// each new length, or `None` where it would exceed the limit.
     ///
     /// # Errors
     /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
@@ -700,8 +704,8 @@ impl<'k> Shared<'k> {
         Ok(appended.map(|()| true)?)
     }
 
-    /// Removes keys, in order, if the database is plain; else returns `false`, and nothing has changed. Calls `take`
-    /// with the index of each, and whether it was present.
+    /// Removes the keys in order if the database is plain; otherwise changes nothing and returns `false`. Calls `take`
+    /// with the index of each key and whether it was present.
     ///
     /// # Errors
     /// Those of [`Table::remove`], the first that occurs; `take` was called for the keys before it, which are removed.
@@ -752,11 +756,11 @@ pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Lends a buffer that keeps its room between calls of this thread.
+/// Lends a buffer that keeps its capacity between calls on this thread.
 #[inline]
 fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! { static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) } }
-    // Room for a large value is given back.
+    // The capacity for a large value is freed.
     const KEPT_BYTES: usize = 1 << 16;
     let mut buffer = SCRATCH.take();
     let result = work(&mut buffer);
@@ -771,7 +775,7 @@ pub(crate) mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// The time as a test would have it, on this thread.
+        /// The time that a test has set for this thread.
         pub(crate) static STOPPED_CLOCK: Cell<Option<u64>> = const { Cell::new(None) };
     }
 }

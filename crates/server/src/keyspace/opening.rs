@@ -1,8 +1,8 @@
-//! Opening the key space: tables in memory, or one file a database.
+//! Opening the key space: tables in memory, or one file per database.
 //!
 //! ```text
-//! memory   nothing: a table is made when its database gets its first key
-//! file     open FILE, FILE-db1, ... where they exist -> where a header is: scan, and fill the side table
+//! memory   nothing to do: a table is created when its database gets its first key
+//! file     open FILE, and FILE-db1, ... if they exist -> scan those with a header to fill the side table
 //! ```
 
 use super::attributes::Attributes;
@@ -20,30 +20,30 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 pub struct SpaceOptions {
     /// The table file of database 0; without one all databases are in memory.
     pub file: Option<PathBuf>,
-    /// Whether changes are logged, in a file. To answer only when they are on the disk, call
-    /// [`KeySpace::sync`] before the answer: one call then serves many connections.
+    /// Whether changes of a file are logged. To reply only after they are on the disk, call [`KeySpace::sync`] before
+    /// the reply; one call can serve many connections.
     pub logged: bool,
     /// Bytes of a file's pages kept in memory; half of the machine's memory by default.
     pub cache_bytes: Option<u64>,
     /// Bytes of the log of a file.
     pub log_bytes: Option<u64>,
-    /// Pairs to expect in database 0.
+    /// The number of pairs to expect in database 0.
     pub expected_len: u64,
-    /// The limit of memory, 0 for none.
+    /// The memory limit, 0 for none.
     pub max_memory_bytes: u64,
-    /// What to do at that limit.
+    /// The eviction policy at that limit.
     pub eviction: Eviction,
 }
 
 impl KeySpace {
-    /// Opens the files, or begins with empty databases in memory.
+    /// Opens the files, or creates empty databases in memory.
     ///
     /// O(pairs) for a file with keys that expire; else O(log to replay).
     ///
     /// # Errors
     /// Those of [`TableOptions::open`] and [`TableOptions::in_memory`].
     pub fn open(options: SpaceOptions) -> Result<KeySpace> {
-        // Clients choose when to connect, so the clock alone could be guessed; a memory table's seed cannot.
+        // Clients could guess a seed that comes only from the clock; they cannot guess the seed of a memory table.
         let seed = TableOptions::new().in_memory()?.hash_function().1;
         let (max_memory, eviction) = (options.max_memory_bytes, options.eviction);
         let mut databases = no_databases();
@@ -67,7 +67,7 @@ impl KeySpace {
         Ok(space)
     }
 
-    /// A key space whose database 0 is a dictionary; nothing can be changed.
+    /// A read-only key space whose database 0 is a dictionary.
     ///
     /// # Errors
     /// Those of [`TableOptions::in_memory`].
@@ -84,7 +84,7 @@ impl KeySpace {
             dictionary: None,
             watched: Watched::default(),
             memory: MemoryLimit::new(seed),
-            // No number of an earlier run: those counted up from an earlier time.
+            // Larger than every number of an earlier run, which counted up from an earlier time.
             next_cas: AtomicU64::new(now_ms() << 20),
             events: super::Events::default(),
         }
@@ -103,12 +103,12 @@ fn no_databases() -> Vec<Database> {
     (0..DATABASE_COUNT).map(|_| Database::default()).collect()
 }
 
-/// Keys come from strangers: a keyed hash function with a random seed.
+/// A table in memory with a keyed hash function and a random seed, because keys are untrusted.
 fn memory_table() -> TableOptions {
     TableOptions::new().hash(HashKind::Sip13)
 }
 
-/// Opens the file of a database; `None` if it is absent and not to be made.
+/// Opens the file of a database; `None` if it is absent and `create` is false.
 pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, create: bool) -> Result<Option<Table>> {
     let path = file_of(path, number);
     let exists = path.exists();
@@ -130,7 +130,7 @@ pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, crea
     Ok(Some(table.durability(durability).expected_len(options.expected_len).open(path)?))
 }
 
-/// `F` for database 0, `F-db1` for database 1.
+/// The file of a database: `F` for database 0, `F-db1` for database 1.
 fn file_of(path: &Path, number: usize) -> PathBuf {
     let mut name = OsString::from(path);
     if number > 0 {
@@ -140,7 +140,7 @@ fn file_of(path: &Path, number: usize) -> PathBuf {
 }
 
 impl Database {
-    /// Takes over a table from a file.
+    /// Adds a table from a file, and fills its side table.
     fn load(&mut self, table: Arc<Table>) -> Result<()> {
         if table.contains(&marks::header())? {
             self.load_attributes(&table)?;

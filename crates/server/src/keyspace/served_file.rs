@@ -1,16 +1,16 @@
-//! A table file that was served, for programs that read or change it while no server does.
+//! A table file that a server has used, for programs that read or change it while no server has it open.
 //!
-//! A server keeps lifetimes and flags of keys in the file, as pairs that are no keys (`marks.rs`). A program that
-//! changes a value by the table alone leaves the old lifetime, and the new value vanishes; one that counts pairs counts
-//! those too.
+//! A server stores lifetimes and flags of keys in the file, as marked pairs (`marks.rs`). A program that changes a
+//! value through `Table` alone leaves the old lifetime in place, so the new value expires with it. A program that
+//! counts pairs counts the marked ones too.
 //!
 //! ```text
-//! get, contains, remove, scan     expired keys are absent, marked pairs are no keys
-//! put                             the key has no lifetime any more, as after SET
+//! get, contains, remove, scan     expired keys are absent, marked pairs are not keys
+//! put                             the key loses its lifetime, as after SET
 //! append                          the key keeps its lifetime, as after APPEND
 //! ```
 //!
-//! A table that was never served has no marked pairs; then all of this is a call of the table.
+//! A table that was never served has no marked pairs; then each function is one call of the table.
 
 use super::attributes::Attributes;
 use super::{marks, now_ms};
@@ -34,7 +34,7 @@ impl<'t> ServedFile<'t> {
         Ok(Self::with_marks(table, table.contains(&marks::header())?))
     }
 
-    /// The keys of `table`, if it is known already whether the file has marked pairs.
+    /// The keys of `table`, for callers that already know whether the file has marked pairs.
     pub fn with_marks(table: &'t Table, has_marks: bool) -> ServedFile<'t> {
         ServedFile { table, has_marks, now_ms: now_ms() }
     }
@@ -52,7 +52,7 @@ impl<'t> ServedFile<'t> {
         Ok(attributes.as_deref().and_then(Attributes::decode).is_some_and(|attributes| attributes.expired(self.now_ms)))
     }
 
-    /// Where the value of `key` is stored.
+    /// The stored key of the value of `key`.
     fn stored<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         if self.has_marks { marks::of_value(key) } else { key.into() }
     }
@@ -74,7 +74,7 @@ impl<'t> ServedFile<'t> {
         Ok(!self.is_expired(key)? && self.table.contains(&self.stored(key))?)
     }
 
-    /// Stores `value` under `key`, which has no lifetime any more.
+    /// Stores `value` under `key` and removes the key's lifetime.
     ///
     /// # Errors
     /// Those of [`Table::put`].
@@ -88,8 +88,8 @@ impl<'t> ServedFile<'t> {
         batch.commit()
     }
 
-    /// Appends `tail` to the value of `key`, which keeps its lifetime; an absent key gets it as its value. Returns the
-    /// new length.
+    /// Appends `tail` to the value of `key`, which keeps its lifetime; `tail` becomes the value of an absent key.
+    /// Returns the new length.
     ///
     /// # Errors
     /// Those of [`Table::append`].
@@ -131,7 +131,7 @@ impl<'t> ServedFile<'t> {
         Ok(is_absent)
     }
 
-    /// Gives the pair of `old`, with its lifetime, the key `new`. `old` is present.
+    /// Moves `value` and the lifetime from `old`, which must be present, to `new`.
     ///
     /// # Errors
     /// Those of [`Table::put`].
@@ -149,7 +149,7 @@ impl<'t> ServedFile<'t> {
         batch.commit()
     }
 
-    /// The number of keys. O(1); O(pairs) where the file has marked pairs.
+    /// The number of keys. O(1), or O(pairs) if the file has marked pairs.
     ///
     /// # Errors
     /// Those of [`Table::get`].
@@ -166,13 +166,13 @@ impl<'t> ServedFile<'t> {
         Ok(count)
     }
 
-    /// The pairs of a scan of the table that are keys.
+    /// Filters a scan of the table: leaves out marked pairs and expired keys.
     pub fn keys_of(self, scan: Scan<'t>) -> ServedScan<'t> {
         ServedScan { file: self, scan, key: Vec::new(), value: Vec::new() }
     }
 }
 
-/// A scan without marked pairs and expired keys; made by [`ServedFile::keys_of`].
+/// A scan that leaves out marked pairs and expired keys; made by [`ServedFile::keys_of`].
 pub struct ServedScan<'t> {
     file: ServedFile<'t>,
     scan: Scan<'t>,

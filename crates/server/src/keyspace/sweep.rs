@@ -1,31 +1,31 @@
-//! The sweep: removes expired keys that nobody asks for, a bounded number at a time.
+//! The sweep: removes expired keys that no command accesses, a bounded number at a time.
 //!
-//! It walks the side tables by their scan cursor, so it meets every key with a lifetime, however large the database;
-//! it looks without the gate and closes it for some keys at a time, each of which is checked again.
+//! It walks the side tables by their scan cursor, so it reaches every key with a lifetime, however large the database.
+//! It reads without entering the gate, then closes the gate for a few expired keys at a time and checks each again.
 
 use super::{Attributes, KeySpace, Patience, Result, now_ms};
 
-/// Where the sweep is.
+/// The position of the sweep.
 #[derive(Default)]
 pub struct SweepCursor {
     database: usize,
     position: u64,
 }
 
-/// What one step of the sweep found.
+/// The result of one step of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Keys with attributes that it looked at.
+    /// Keys with attributes that were checked.
     pub looked_at: usize,
     /// Keys that had expired and were removed.
     pub removed: usize,
 }
 
-/// Keys removed behind one closing of the gate: some microseconds.
+/// Keys removed each time the gate is closed: a few microseconds.
 const REMOVED_AT_ONCE: usize = 32;
 
 impl KeySpace {
-    /// Looks at about `count` keys that may expire, from where the last step ended, and removes those that have.
+    /// Checks about `count` keys that may expire, from where the last step ended, and removes those that have expired.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::remove`].

@@ -1,7 +1,7 @@
-//! Keys that a transaction depends on (WATCH), and which transactions a change of one aborts.
+//! Keys that transactions depend on (WATCH): a change of a watched key aborts the transaction.
 //!
-//! Exact, by key: a transaction fails only if one of its own keys changed. While anything is watched no database is
-//! plain, so every write passes [`Watched::touch`] behind the closed gate.
+//! Exact per key: a transaction fails only if one of its own keys changed. While anything is watched no database is
+//! plain, so every write calls [`Watched::touch`] while the gate is closed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -11,19 +11,19 @@ type Watchers = HashMap<(usize, Vec<u8>), Vec<Watcher>>;
 
 struct Watcher {
     dirty: Arc<AtomicBool>,
-    /// Whether the key had expired when the watch began: then it changes nothing that its remains go.
+    /// Whether the key had expired when the watch began: then removing it later is not a change.
     was_expired: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Watched {
     keys: Mutex<Watchers>,
-    /// Keys watched; changes behind the closed gate, or falls.
+    /// The number of watched keys. It grows only while the gate is closed; it may fall at any time.
     count: AtomicUsize,
 }
 
-/// What one client watches. Dropping it without [`Exclusive::unwatch`](super::Exclusive::unwatch) or
-/// [`KeySpace::forget_watch`](super::KeySpace::forget_watch) leaves its keys watched.
+/// The keys that one client watches. Dropping it without [`Exclusive::unwatch`](super::Exclusive::unwatch) or
+/// [`KeySpace::forget_watch`](super::KeySpace::forget_watch) leaves the keys watched.
 #[derive(Default)]
 pub struct Watch {
     /// Set when one of the keys changed.
@@ -44,7 +44,7 @@ impl Watch {
         self.keys.len()
     }
 
-    /// Bytes of memory that the keys take, about.
+    /// Approximate bytes of memory that the keys take.
     pub fn bytes(&self) -> usize {
         const OVERHEAD_BYTES: usize = 200;
         self.bytes + OVERHEAD_BYTES * self.keys.len()
@@ -89,7 +89,7 @@ impl Watched {
         watch.dirty = Arc::default();
     }
 
-    /// `key` has changed.
+    /// Reports that `key` has changed.
     #[inline]
     pub(super) fn touch(&self, database: usize, key: &[u8]) {
         if !self.is_empty() {
@@ -97,7 +97,7 @@ impl Watched {
         }
     }
 
-    /// `key` had expired and is removed: it is gone for those who watch it since it was present.
+    /// Reports that `key` had expired and is removed: a change for clients that began to watch it before it expired.
     #[inline]
     pub(super) fn touch_expired(&self, database: usize, key: &[u8]) {
         if !self.is_empty() {
@@ -113,7 +113,7 @@ impl Watched {
         }
     }
 
-    /// All keys of `database` for which `present` is true have changed.
+    /// Reports that all keys of `database` for which `present` returns true have changed.
     pub(super) fn touch_all(&self, database: usize, mut present: impl FnMut(&[u8]) -> bool) {
         for ((of, key), watchers) in self.lock().iter() {
             if *of == database && present(key) {

@@ -1,14 +1,15 @@
-//! When keys were last used, and whether they were fetched since they were stored: for `mg` with `h` or `l`, and `me`.
+//! When keys were last used, and whether they were fetched since they were stored, for `mg` with `h` or `l`, and `me`.
 //!
-//! Approximate: 2^20 places, by the hash of the key, so keys that share a place share the answer. Kept from the first
-//! request for it on; before that, lookups pay nothing. Then: one hash and one store a key.
+//! Approximate: an array of 2^20 elements indexed by the key's hash, so keys that share an element share the answer.
+//! It exists from the first request that asks for it; until then lookups pay nothing, afterwards one hash and one store
+//! per key.
 
 use splitpoint::{HashKind, hash::HashFunction};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 const PLACES: usize = 1 << 20;
 
-/// See the head of this file.
+/// The times of use.
 pub(super) struct Activity {
     /// Twice the second of the last use, on the server's clock, plus one if the key was fetched.
     places: Box<[AtomicU32]>,
@@ -16,7 +17,7 @@ pub(super) struct Activity {
     since_s: u32,
 }
 
-/// What is known of a key.
+/// The recorded use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) idle_s: u32,

@@ -1,4 +1,4 @@
-//! The classic commands, each by a thread that has the key space to itself.
+//! The classic commands, executed with exclusive entry to the key space.
 
 use super::DATABASE;
 use super::number;
@@ -6,44 +6,44 @@ use super::request::{Get, Mode, Store, words};
 use crate::keyspace::{Attributes, Exclusive, Lifetime, Result};
 use crate::planted::{Bug, planted};
 
-/// Seconds up to which an expiry time counts from now; longer ones are Unix times.
+/// Expiry times up to this many seconds count from now; larger ones are Unix times.
 const RELATIVE_MAX_S: i32 = 60 * 60 * 24 * 30;
 
-/// The Unix time in milliseconds that a client's expiry time stands for; 0: never.
+/// Converts a client's expiry time to Unix milliseconds; 0 means never.
 pub(super) fn deadline(exptime: i32, now_ms: u64) -> u64 {
     match u64::try_from(exptime) {
         Ok(0) => 0,
         Ok(seconds) if exptime <= RELATIVE_MAX_S => now_ms + seconds * 1000,
         Ok(seconds) => seconds * 1000,
-        // Long ago.
+        // Negative: expired long ago.
         Err(_) => 1,
     }
 }
 
-/// What became of a value.
+/// The result of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     Yes,
-    /// The condition on the key's presence does not hold.
+    /// Not stored: the condition on the key's presence does not hold.
     No,
-    /// The key has another CAS number.
+    /// Not stored: the key has another CAS number.
     Exists,
-    /// There is no key to compare with.
+    /// Not stored: the key is absent, so there is no CAS number to compare.
     NotFound,
 }
 
-/// How to store a value, beyond what a [`Store`] says.
+/// How to store a value: the parts that the classic and meta commands share, and those that only `ms` has.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Storing {
     pub(super) mode: Mode,
     pub(super) flags: u32,
-    /// As [`deadline`] gives it.
+    /// The result of [`deadline`].
     pub(super) expires_at_ms: u64,
-    /// 0: none.
+    /// The CAS number to compare; 0 for none.
     pub(super) cas: u64,
-    /// With `Mode::Cas`: a value that is newer than an invalidated one is stored, and remains invalid.
+    /// With `Mode::Cas`: if the CAS number is older than the key's, the value is stored but marked as stale.
     pub(super) invalidate: bool,
-    /// With `Mode::Append` and `Mode::Prepend`: an absent key is made, and expires then.
+    /// With `Mode::Append` and `Mode::Prepend`: an absent key is created and expires at this time.
     pub(super) vivify_at_ms: Option<u64>,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn store(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing:
     Ok(Stored::Yes)
 }
 
-/// Stores `data`; or removes the key, where it has expired by then.
+/// Stores `data`, or removes the key if it would already have expired.
 pub(super) fn put(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], attributes: Attributes) -> Result<()> {
     if attributes.expired(alone.now_ms()) {
         alone.remove(DATABASE, key)?;
@@ -118,7 +118,7 @@ fn join(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], behind: bool) -> Res
         alone.get(DATABASE, key, &mut old)?;
         alone.put(DATABASE, key, &[data, &old].concat(), Lifetime::Keep)?;
     }
-    // The marks say that a value is out of date; this is another.
+    // The marks are about the old value.
     if attributes.marks != 0 {
         let kept = alone.attributes(DATABASE, key)?;
         alone.set_attributes(DATABASE, key, Attributes { marks: 0, ..kept })?;
@@ -126,10 +126,10 @@ fn join(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], behind: bool) -> Res
     Ok(())
 }
 
-/// What became of a number.
+/// The result of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// The number, and whether it became longer.
+    /// The new number, and whether its text became longer.
     Is(u64, bool),
     NotFound,
     NoNumber,
@@ -137,9 +137,9 @@ pub(super) enum Counted {
     Exists,
 }
 
-/// Adds to a number, modulo 2^64, or subtracts from it, down to 0.
+/// Adds to a number, modulo 2^64, or subtracts from it, but not below 0.
 pub(super) fn count(alone: &mut Exclusive<'_>, key: &[u8], delta: u64, up: bool, cas: u64) -> Result<Counted> {
-    /// A longer value is no number, as in memcached, where it is in several chunks.
+    /// Longer values are not numbers, as in memcached, which stores them in several chunks.
     const LEN_MAX: usize = 512 << 10;
     if !alone.contains(DATABASE, key)? {
         return Ok(Counted::NotFound);
@@ -156,7 +156,7 @@ pub(super) fn count(alone: &mut Exclusive<'_>, key: &[u8], delta: u64, up: bool,
     let new = if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(new).as_bytes();
-    // A shorter number keeps the length of the old one, as in memcached.
+    // As in memcached, a shorter number is padded to the length of the old one.
     let len = value.len().max(digits.len());
     let longer = len > value.len();
     value.clear();
@@ -179,7 +179,7 @@ pub(super) fn touch(alone: &mut Exclusive<'_>, key: &[u8], exptime: i32) -> Resu
     Ok(true)
 }
 
-/// Gives a key these attributes; or removes it, where it has expired by then.
+/// Sets the attributes of a key, or removes the key if it would already have expired.
 pub(super) fn expire_at(alone: &mut Exclusive<'_>, key: &[u8], attributes: Attributes) -> Result<()> {
     if attributes.expired(alone.now_ms()) {
         alone.remove(DATABASE, key)?;
@@ -189,7 +189,7 @@ pub(super) fn expire_at(alone: &mut Exclusive<'_>, key: &[u8], attributes: Attri
     Ok(())
 }
 
-/// gat, gats: values, with CAS numbers or not, and new expiry times. Returns how many of the keys were there.
+/// gat, gats: returns values, with or without CAS numbers, and sets new expiry times. Returns the number of keys found.
 pub(super) fn get(alone: &mut Exclusive<'_>, get: &Get<'_>, out: &mut Vec<u8>) -> Result<u64> {
     let mut value = Vec::new();
     let mut hits = 0;
@@ -224,7 +224,7 @@ pub(super) fn write_value(out: &mut Vec<u8>, key: &[u8], flags: u32, value: &[u8
     out.extend_from_slice(b"\r\n");
 }
 
-/// A word that ends with a number.
+/// Writes `before` and a number.
 #[inline]
 pub(super) fn write_number(out: &mut Vec<u8>, before: &[u8], number: u64) {
     out.extend_from_slice(before);

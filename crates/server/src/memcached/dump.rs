@@ -1,28 +1,28 @@
-//! All keys, for tools: `lru_crawler metadump`, `lru_crawler mgdump`, `stats cachedump`.
+//! Lists of all keys, for tools: `lru_crawler metadump`, `lru_crawler mgdump`, `stats cachedump`.
 //!
-//! A dump of many keys is written in parts, each when the client has read the one before.
+//! A long dump is written in parts; each part after the client has read the previous one.
 
 use super::DATABASE;
 use super::activity::Activity;
 use crate::keyspace::{KeySpace, Result, Shared, now_ms};
 use std::fmt::Write;
 
-/// What a line of a dump has.
+/// The contents of a line of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpKind {
-    /// metadump: what is known of the key.
+    /// metadump: the properties of a key.
     Meta,
-    /// mgdump: a request for the key.
+    /// mgdump: an `mg` request for the key.
     Get,
 }
 
-/// A dump under way.
+/// A dump that is being written.
 pub(super) struct Dump {
     kind: DumpKind,
     cursor: u64,
 }
 
-/// Bytes of memcached's item beside key and value.
+/// Bytes of an item of memcached besides its key and value.
 const ITEM_BYTES: usize = 50;
 
 impl Dump {
@@ -30,7 +30,7 @@ impl Dump {
         Dump { kind, cursor: 0 }
     }
 
-    /// Writes lines until there are `bytes` of output, or all. Returns whether that was all.
+    /// Writes lines until there are `bytes` of output, or to the end. Returns whether it reached the end.
     pub(super) fn write(
         &mut self,
         shared: &Shared<'_>,
@@ -79,7 +79,7 @@ fn write_meta(shared: &Shared<'_>, key: &[u8], activity: Option<(&Activity, u64)
     Ok(())
 }
 
-/// A key as in a URL.
+/// A key, percent-encoded as in a URL.
 fn encoded(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for &byte in key {
@@ -92,7 +92,7 @@ fn encoded(key: &[u8]) -> String {
     text
 }
 
-/// `stats cachedump`: at most `limit` items, or as many as fit memcached's answer.
+/// `stats cachedump`: at most `limit` items, and at most as many as fit an answer of memcached.
 pub(super) fn cache_dump(space: &KeySpace, shared: &Shared<'_>, limit: usize, out: &mut Vec<u8>) -> Result<()> {
     const BYTES_MAX: usize = 2 << 20;
     const AT_ONCE: usize = 100;

@@ -1,4 +1,4 @@
-//! The meta commands: mg, ms, md, ma. The answer has a word for each flag that asks for one, in the order of the flags.
+//! The meta commands mg, ms, md, ma and me. An answer has one word for each flag that asks for one, in their order.
 
 use super::DATABASE;
 use super::activity::{Activity, Use};
@@ -6,7 +6,7 @@ use super::classic::{Counted, Stored, Storing, count, deadline, expire_at, put, 
 use super::request::{Meta, Mode, words};
 use crate::keyspace::{Attributes, Exclusive, Result};
 
-/// What a word of an answer can tell of a key.
+/// The properties of a key that the words of an answer can show.
 pub(super) struct Facts<'a> {
     pub(super) len: usize,
     pub(super) attributes: Attributes,
@@ -16,7 +16,7 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// The answer's word for a flag; nothing for flags that ask for none.
+    /// Writes the answer's word for a flag, or nothing for a flag that asks for none.
     fn write(&self, out: &mut Vec<u8>, word: &[u8]) {
         match word[0] {
             b's' => write_number(out, b" s", self.len as u64),
@@ -44,12 +44,12 @@ impl Facts<'_> {
     }
 }
 
-/// Seconds until a key expires, rounded up; `None`: it never does.
+/// Seconds until a key expires, rounded up; `None` if it never does.
 fn seconds_left(attributes: &Attributes, now_ms: u64) -> Option<u64> {
     (attributes.expires_at_ms != 0).then(|| attributes.expires_at_ms.saturating_sub(now_ms).div_ceil(1000))
 }
 
-/// The words that repeat what was sent: O and k.
+/// Writes the words that repeat parts of the request: O and k.
 fn write_echo(out: &mut Vec<u8>, meta: &Meta<'_>, word: &[u8]) {
     match word[0] {
         b'O' => {
@@ -65,7 +65,7 @@ fn write_echo(out: &mut Vec<u8>, meta: &Meta<'_>, word: &[u8]) {
     }
 }
 
-/// An answer of two letters and the echoes, the line's end included.
+/// Writes an answer of two letters and the repeated words, with its line end.
 fn write_line(out: &mut Vec<u8>, code: &[u8], meta: &Meta<'_>) {
     out.extend_from_slice(code);
     words(meta.words).for_each(|word| write_echo(out, meta, word));
@@ -79,12 +79,12 @@ pub(super) fn write_miss(out: &mut Vec<u8>, meta: &Meta<'_>) {
     }
 }
 
-/// Whether mg may be answered beside other threads, as far as the request goes.
+/// Whether the flags of this mg allow an answer with shared entry, if also [`only_reads`] holds.
 pub(super) fn mostly_reads(meta: &Meta<'_>) -> bool {
     meta.exptime.is_none() && !meta.activity
 }
 
-/// Whether the answer for this key, which is `present` or not, changes nothing.
+/// Whether answering this mg for this key changes nothing.
 pub(super) fn only_reads(meta: &Meta<'_>, attributes: &Attributes, present: bool, now_ms: u64) -> bool {
     if !present {
         return meta.vivify.is_none();
@@ -94,13 +94,13 @@ pub(super) fn only_reads(meta: &Meta<'_>, attributes: &Attributes, present: bool
     attributes.marks == 0 && !gives_cas && !claims
 }
 
-/// Whether less time is left than R says.
+/// Whether the key has less time left than flag R gives.
 fn needs_recache(recache: i32, attributes: &Attributes, now_ms: u64) -> bool {
     let limit = deadline(recache, now_ms).saturating_sub(now_ms).div_ceil(1000);
     seconds_left(attributes, now_ms).is_some_and(|left| left < limit)
 }
 
-/// mg. Returns whether the key was there.
+/// mg. Returns whether the key was present.
 pub(super) fn get(
     alone: &mut Exclusive<'_>,
     meta: &Meta<'_>,
@@ -223,7 +223,7 @@ pub(super) fn set(alone: &mut Exclusive<'_>, meta: &Meta<'_>, data: &[u8], out: 
     Ok(stored)
 }
 
-/// md: removes a key, or marks its value as out of date.
+/// md: removes a key, or with flag I marks its value as out of date.
 pub(super) fn delete(alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) -> Result<()> {
     if !alone.contains(DATABASE, &meta.key)? {
         write_line(out, b"NF", meta);
@@ -252,7 +252,8 @@ pub(super) fn delete(alone: &mut Exclusive<'_>, meta: &Meta<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// ma. Returns whether the number was stored anew, and not changed in place; or what is to be said if it is no number.
+/// ma. Returns whether the number was stored anew rather than changed in place, or the error message if the value is
+/// not a number.
 pub(super) fn arithmetic(
     alone: &mut Exclusive<'_>,
     meta: &Meta<'_>,
@@ -319,7 +320,7 @@ pub(super) fn arithmetic(
     Ok(Ok(anew || made.is_some()))
 }
 
-/// me: what is known of a key, for people.
+/// me: the properties of a key, for people.
 pub(super) fn debug(
     alone: &mut Exclusive<'_>,
     key: &[u8],

@@ -1,20 +1,20 @@
-//! The memcached protocol, text, meta commands and binary, on database 0 of the key space that Redis clients see.
+//! The memcached protocol (text, meta commands and binary) on database 0 of the key space, which Redis clients share.
 //!
 //! ```text
-//! session   bytes of a read -> requests -> runs of lookups and plain stores are one call of the table each
-//!  ├─ request     a line of text -> what it asks for
-//!  ├─ number      numbers as C reads them, since memcached does
+//! session   bytes of a read -> requests -> each run of lookups or plain stores becomes one call of the table
+//!  ├─ request     a line of text -> a request
+//!  ├─ number      numbers as C's library parses them, which memcached uses
 //!  ├─ classic     get set incr touch ... on the key space
 //!  ├─ meta        mg ms md ma me
 //!  ├─ binary      the binary protocol
 //!  ├─ dump        lru_crawler metadump, stats cachedump
 //!  └─ stats       STAT lines
-//! activity  which keys were fetched, and when: only for clients that ask (mg h, l)
+//! activity  which keys were fetched, and when; kept only if clients ask for it (mg h, l)
 //! ```
 //!
-//! The value of a key lies in the table as the client sent it. Flags, expiry and the marks of `md I` are attributes of
-//! the key space; a CAS number is given to a key when a client asks for it and lost when the value changes, so a key
-//! that nobody asks about costs nothing.
+//! The value of a key is in the table as the client sent it. Flags, expiry and the marks of `md I` are attributes of
+//! the key space. A key gets a CAS number when a client asks for one and loses it when the value changes, so keys
+//! without such requests cost nothing.
 //!
 //! Source: memcached's protocol.txt and the behavior of 1.6.18, which the tests compare byte for byte. What differs:
 //! docs/server.md, "memcached".
@@ -36,13 +36,13 @@ use activity::Activity;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// The version whose behavior clients can expect.
+/// The version of memcached whose behavior clients can expect.
 pub const MEMCACHED_VERSION: &str = "1.6.18";
 
 /// The database that memcached clients see.
 const DATABASE: usize = 0;
 
-/// What all memcached connections share.
+/// The state that all memcached connections share.
 #[derive(Default)]
 pub struct Memcached {
     /// When to remove all keys (`flush_all` with a delay), Unix time in milliseconds; 0: never.
@@ -50,7 +50,7 @@ pub struct Memcached {
     /// The TCP port, for `stats settings`.
     pub port: AtomicU64,
     outcomes: stats::Outcomes,
-    /// Made when the first client asks for times of use.
+    /// Created when a client first asks for times of use.
     activity: OnceLock<Activity>,
 }
 

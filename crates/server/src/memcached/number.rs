@@ -1,25 +1,25 @@
-//! Numbers as C's `strtol` family reads them: memcached uses it, so clients may rely on blanks, signs and truncation.
+//! Numbers as C's `strtol` family parses them: memcached uses it, so clients may rely on blanks, signs and truncation.
 
-/// `strtol`, cut to 32 bits.
+/// `strtol`, truncated to 32 bits.
 pub(super) fn i32(text: &[u8]) -> Option<i32> {
     let (negative, magnitude) = leading(text)?;
     let value = if negative { 0i64.checked_sub_unsigned(magnitude)? } else { i64::try_from(magnitude).ok()? };
     Some(value as i32) // as C converts it
 }
 
-/// `strtoul`, cut to 32 bits.
+/// `strtoul`, truncated to 32 bits.
 pub(super) fn u32(text: &[u8]) -> Option<u32> {
     u64(text).map(|value| value as u32) // as C converts it
 }
 
-/// `strtoull`. A minus counts backwards from 2^64 unless the result has the highest bit.
+/// `strtoull`. A negative number wraps modulo 2^64; an error if the result then has the highest bit set.
 pub(super) fn u64(text: &[u8]) -> Option<u64> {
     let (negative, magnitude) = leading(text)?;
     let value = if negative { magnitude.wrapping_neg() } else { magnitude };
     (value >> 63 == 0 || !text.contains(&b'-')).then_some(value)
 }
 
-/// The sign and the digits at the beginning; what follows has to be a blank or nothing.
+/// Parses the sign and the digits at the beginning; after them must be a blank or the end.
 fn leading(text: &[u8]) -> Option<(bool, u64)> {
     let blanks = text.iter().take_while(|&&b| is_blank(b)).count();
     let (negative, digits) = match &text[blanks..] {

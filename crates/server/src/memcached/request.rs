@@ -1,4 +1,4 @@
-//! A line of the memcached protocol: what it asks for. Parsed in place; nothing is copied but base64 keys.
+//! Parses a line of the memcached protocol into a request, in place: only base64 keys are copied.
 //!
 //! ```text
 //! set k 0 0 5\r\n      -> Store { key: k, flags: 0, exptime: 0, data_len: 5 }; the value follows the line
@@ -14,13 +14,13 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use std::borrow::Cow;
 
-/// Bytes of a key at most.
+/// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
-/// Words of a meta command at most, its name included.
+/// The most words of a meta command, its name included.
 const META_WORDS_MAX: usize = 19;
-/// Bytes of the word that carries an opaque, its letter included.
+/// The longest word with an opaque, in bytes, its letter included.
 const OPAQUE_BYTES_MAX: usize = 32;
-/// Bytes of a value that a line can announce.
+/// The longest value that a line can announce, in bytes.
 const DATA_BYTES_MAX: i32 = i32::MAX - 2;
 
 const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
@@ -39,44 +39,44 @@ pub enum Request<'a> {
     Delete {
         /// The key.
         key: &'a [u8],
-        /// Without an answer.
+        /// Whether no answer is sent (noreply).
         quiet: bool,
     },
     /// incr, decr
     Count {
         /// The key.
         key: &'a [u8],
-        /// By how much.
+        /// The amount to add or subtract.
         delta: u64,
-        /// Whether upwards.
+        /// Whether to add.
         up: bool,
-        /// Without an answer.
+        /// Whether no answer is sent (noreply).
         quiet: bool,
     },
     /// touch
     Touch {
         /// The key.
         key: &'a [u8],
-        /// When it is to expire.
+        /// When it expires, as sent.
         exptime: i32,
-        /// Without an answer.
+        /// Whether no answer is sent (noreply).
         quiet: bool,
     },
     /// flush_all
     Flush {
-        /// Seconds until then.
+        /// Seconds until the keys are removed.
         delay_s: i32,
-        /// Without an answer.
+        /// Whether no answer is sent (noreply).
         quiet: bool,
     },
     /// verbosity
     Verbosity {
-        /// Without an answer.
+        /// Whether no answer is sent (noreply).
         quiet: bool,
     },
-    /// stats, and of what.
+    /// stats, and its arguments.
     Stats(&'a [u8]),
-    /// stats cachedump: the slab class and the most items.
+    /// stats cachedump: the slab class, and the limit of items.
     CacheDump(u32, u32),
     /// lru_crawler metadump and mgdump.
     Dump(DumpKind),
@@ -84,9 +84,9 @@ pub enum Request<'a> {
     Crawler,
     /// cache_memlimit
     MemoryLimit {
-        /// The limit.
+        /// The new limit.
         megabytes: u32,
-        /// Without an answer.
+        /// Whether no answer is sent (noreply).
         quiet: bool,
     },
     /// version
@@ -112,46 +112,46 @@ pub enum Request<'a> {
 pub struct Get<'a> {
     /// The keys, between spaces; at least one, none too long.
     pub keys: &'a [u8],
-    /// How many they are.
+    /// The number of keys.
     pub count: usize,
-    /// Whether CAS numbers are to be given.
+    /// Whether the answer includes CAS numbers.
     pub with_cas: bool,
-    /// When the keys are to expire from now on (gat).
+    /// gat: the new expiry time of the keys.
     pub exptime: Option<i32>,
 }
 
-/// A value to be stored: its bytes follow the line.
+/// A request to store a value, whose bytes follow the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
-    /// On what condition, and how.
+    /// How to store it, and on which condition.
     pub mode: Mode,
     /// The key.
     pub key: &'a [u8],
     /// The client's flags.
     pub flags: u32,
-    /// When it is to expire.
+    /// When it expires, as sent.
     pub exptime: i32,
     /// The CAS number that the key must have; 0 for none.
     pub cas: u64,
     /// Bytes of the value.
     pub data_len: usize,
-    /// Without an answer.
+    /// Whether no answer is sent (noreply).
     pub quiet: bool,
 }
 
 /// How a value is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// In any case.
+    /// Unconditionally.
     #[default]
     Set,
     /// If the key is absent.
     Add,
-    /// If it is present.
+    /// If the key is present.
     Replace,
-    /// Behind the present value.
+    /// After the existing value.
     Append,
-    /// Before the present value.
+    /// Before the existing value.
     Prepend,
     /// If the key has this CAS number.
     Cas,
@@ -164,44 +164,44 @@ pub struct Meta<'a> {
     pub key: Cow<'a, [u8]>,
     /// The key as sent.
     pub sent_key: &'a [u8],
-    /// The words behind the key (for ms: behind the length), between spaces.
+    /// The words after the key (for ms: after the length), separated by spaces.
     pub words: &'a [u8],
     /// b: the key is base64.
     pub binary: bool,
     /// v: the value is to be returned.
     pub value: bool,
-    /// q: nominal answers are left out.
+    /// q: the usual answers are suppressed.
     pub quiet: bool,
     /// u: the request does not count as a use of the key.
     pub no_update: bool,
-    /// I: an outdated value is welcome (ms), or the value is marked as outdated (md).
+    /// I: ms accepts a value with an older CAS number; md marks the value as stale instead of removing it.
     pub invalidate: bool,
-    /// h, l: when the key was used is asked for.
+    /// h, l: the answer includes the key's use.
     pub activity: bool,
-    /// N: a missing key is made, and expires then.
+    /// N: an absent key is created with this expiry time.
     pub vivify: Option<i32>,
-    /// T
+    /// T: the new expiry time.
     pub exptime: Option<i32>,
-    /// R: who asks when less time than this is left has to renew the value.
+    /// R: a client that asks when less time than this is left is told to renew the value.
     pub recache: Option<i32>,
-    /// F
+    /// F: the client's flags.
     pub flags: u32,
-    /// C; `None` without it.
+    /// C: the CAS number to compare.
     pub cas: Option<u64>,
-    /// M
+    /// M: the mode of ms or ma.
     pub mode: Option<u8>,
-    /// D
+    /// D: the amount by which ma changes the number.
     pub delta: Option<u64>,
-    /// J
+    /// J: the number that N creates.
     pub initial: u64,
 }
 
-/// A line that asks for nothing that can be done.
+/// A line that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The answer; empty for none.
     pub text: &'static str,
-    /// Bytes that follow the line and belong to it.
+    /// Bytes after the line that belong to it and must be skipped.
     pub swallow: usize,
 }
 
@@ -222,7 +222,7 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     line.split(|&b| b == b' ').filter(|word| !word.is_empty())
 }
 
-/// What a line asks for; the line without its end.
+/// Parses a line, given without its end.
 pub fn parse(line: &[u8]) -> Parsed<'_> {
     let line = line.split(|&b| b == 0).next().unwrap_or_default();
     let mut rest = words(line);
@@ -266,7 +266,7 @@ pub fn parse(line: &[u8]) -> Parsed<'_> {
 
 const TOO_MANY_WORDS: &str = "CLIENT_ERROR options flags too long";
 
-/// Where `word`, a part of `line`, begins.
+/// The offset in `line` of `word`, which is a part of it.
 fn offset(line: &[u8], word: &[u8]) -> usize {
     word.as_ptr() as usize - line.as_ptr() as usize
 }
@@ -341,7 +341,7 @@ fn count(rest: &[u8], up: bool) -> Parsed<'_> {
 
 fn delete(rest: &[u8]) -> Parsed<'_> {
     let ([key, second, _], count, last_is_noreply) = arguments::<3>(rest, 1)?;
-    // A time, which had a meaning once, has to be 0.
+    // An argument that once was a time must be 0.
     let quiet = count > 1 && last_is_noreply;
     let valid = match count {
         1 => true,
@@ -457,7 +457,7 @@ fn meta<'a>(rest: &'a [u8], is_set: bool, too_many: &'static str) -> Result<(Met
     let mut meta = Meta { key: Cow::Borrowed(key), sent_key: key, words: flags, ..Meta::default() };
     match meta.read_flags(flags) {
         Ok(()) => Ok((meta, data_len)),
-        // The value that follows is not the next command.
+        // Skip the value that follows, so that it is not taken for the next command.
         Err(text) => Err(Refused { text, swallow: if is_set { data_len.saturating_add(2) } else { 0 } }),
     }
 }
@@ -472,7 +472,7 @@ impl Meta<'_> {
                 Some(seen) if !*seen => *seen = true,
                 _ => return Err("CLIENT_ERROR duplicate flag"),
             }
-            // The last of several faults is reported.
+            // If there are several faults, the last is reported.
             let seconds = |wrong: &mut Option<&'static str>| {
                 let seconds = number::i32(argument);
                 *wrong = if seconds.is_none() { Some(BAD_TOKEN) } else { *wrong };

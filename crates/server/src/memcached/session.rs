@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! input -> a line, and its value -> request ->
-//!     get k, get a b, ...     up to RUN_MAX keys: one get_many        beside others
-//!     gets k, mg k v c, ...   likewise, unless one changes an attribute
-//!     set k 0 0 n, ...        one put_many                            beside others while the database is plain
-//!     anything else           one command                             alone
+//!     get k, get a b, ...     up to RUN_MAX keys: one get_many        shared
+//!     gets k, mg k v c, ...   up to RUN_MAX keys: one get_many        shared, unless one changes an attribute
+//!     set k 0 0 n, ...        one put_many                            shared while the database is plain
+//!     anything else           one command                             exclusive
 //! ```
 //!
-//! A run ends where another command comes, so the commands of a connection take effect in their order.
+//! A run ends at the first command of another kind, so the commands of a connection take effect in order.
 
 mod binary;
 mod runs;
@@ -35,48 +35,48 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
 
-/// Lookups or stores of one call of the table.
+/// The most lookups or stores in one call of the table.
 const RUN_MAX: usize = 64;
-/// Commands that one closing of the gate serves at most.
+/// The most commands executed while the gate is closed once.
 const ALONE_MAX: usize = 64;
-/// Output after which the client has to read first.
+/// Once there is this much output, the client must read before more requests are executed.
 const OUTPUT_BYTES: usize = 256 << 10;
-/// Bytes of a line, and of one that asks for many keys.
+/// The longest line, and the longest line of a get of many keys, in bytes.
 const LINE_BYTES_MAX: usize = 2048;
 const GET_LINE_BYTES_MAX: usize = 1 << 20;
 
-/// See the head of this file.
+/// The session of a memcached client.
 pub struct MemcachedSession {
     server: Arc<Server>,
     client: Arc<Client>,
     figures: Arc<Figures>,
     authenticated: bool,
-    /// Bytes of a refused value that are still to come.
+    /// Bytes of a refused value that must still be skipped.
     swallow: usize,
-    /// Bytes at the beginning of the input that have no end of a line.
+    /// Bytes at the beginning of the input that were searched and contain no line end.
     scanned: usize,
-    /// Whether the client speaks the binary protocol; known from its first byte on.
+    /// Whether the client speaks the binary protocol; `None` before its first byte.
     is_binary: Option<bool>,
-    /// Keys of the first request of the input, a get, that are answered already.
+    /// The number of keys already answered of the first request of the input, a get.
     answered: usize,
     /// A dump that the client has not read to its end.
     dump: Option<Dump>,
     unsynced: bool,
 }
 
-/// The key space as this batch has entered it.
+/// How this batch has entered the key space.
 enum Entry<'k> {
     Outside,
     Shared(Shared<'k>),
-    /// And for how many commands yet.
+    /// Exclusive, and the number of commands it may still execute.
     Alone(Exclusive<'k>, usize),
 }
 
-/// Why requests are not executed to the end of the input: go on with the request that begins here, as the flow says.
+/// Stops before the end of the input: where the next request to execute begins, and what the connection does first.
 struct Pause(usize, Flow);
 
 impl Pause {
-    /// A thread of the event loop would have to wait.
+    /// The pause of a thread of the event loop that would have to wait.
     fn to_wait(at: usize) -> Pause {
         Pause(at, Flow::Wait)
     }
@@ -129,7 +129,7 @@ impl Session for MemcachedSession {
     }
 }
 
-/// What the commands of one read share.
+/// The state that the commands of one read share.
 struct Batch<'k> {
     server: &'k Server,
     patience: Patience,
@@ -138,7 +138,7 @@ struct Batch<'k> {
 }
 
 impl<'k> Batch<'k> {
-    /// Enters beside others.
+    /// Enters shared.
     fn shared(&mut self) -> Option<&Shared<'k>> {
         if !matches!(self.entry, Entry::Shared(_)) {
             self.entry = Entry::Outside;
@@ -150,7 +150,7 @@ impl<'k> Batch<'k> {
         }
     }
 
-    /// Enters alone, for one command.
+    /// Enters exclusively, for one command.
     fn alone(&mut self) -> Option<&mut Exclusive<'k>> {
         if !matches!(self.entry, Entry::Alone(_, 1..)) {
             self.entry = Entry::Outside;
@@ -254,7 +254,7 @@ impl MemcachedSession {
                         }
                         Data::TooLarge => {
                             self.flush(batch, &mut run, out)?;
-                            // As in memcached no value remains where a newer one was refused.
+                            // As in memcached, refusing a new value also removes the old one.
                             let key = (store.mode == Mode::Set).then_some(store.key);
                             self.refuse_large(batch, start, key, store.data_len, store.quiet, out)?;
                         }
@@ -314,28 +314,28 @@ const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 
 /// The beginning of the input.
 enum Line<'a> {
-    /// A line without its end, and its bytes with it.
+    /// A line without its end, and its length including the end.
     Is(&'a [u8], usize),
-    /// The number of bytes that may have one.
+    /// No line end yet: the least number of bytes that may contain one.
     Incomplete(usize),
     TooLong,
 }
 
-/// What follows a line that announces a value.
+/// The block after a line that announces a value.
 enum Data<'a> {
     Is(&'a [u8]),
-    /// The number of bytes of a block that does not end with a line break.
+    /// A block that does not end with a line break, and its number of bytes.
     Bad(usize),
     TooLarge,
 }
 
 impl MemcachedSession {
     fn line<'a>(&mut self, input: &'a [u8]) -> Line<'a> {
-        // What has been looked at is not looked at again, however small the pieces.
+        // Bytes already searched are not searched again, however small the pieces.
         let from = std::mem::take(&mut self.scanned).min(input.len());
         if let Some(end) = input[from..].iter().position(|&b| b == b'\n').map(|end| from + end) {
             let line = &input[..end];
-            // A lone CR is a line, as in memcached.
+            // As in memcached, a lone CR is a line by itself.
             let line = if end > 1 { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
             return if end > GET_LINE_BYTES_MAX { Line::TooLong } else { Line::Is(line, end + 1) };
         }
@@ -348,7 +348,7 @@ impl MemcachedSession {
         Line::Incomplete(input.len() + 1)
     }
 
-    /// The value behind a line; `None` if it has not come whole.
+    /// The value after a line; `None` if it is incomplete.
     fn data<'a>(&self, rest: &'a [u8], len: usize) -> Option<Data<'a>> {
         if len > self.server.settings.bulk_bytes.load(Relaxed) {
             return Some(Data::TooLarge);
@@ -357,8 +357,8 @@ impl MemcachedSession {
         Some(whole.strip_suffix(b"\r\n").map_or(Data::Bad(len + 2), Data::Is))
     }
 
-    /// Before a password was given a client can only give it: `set KEY 0 0 LENGTH`, and as value `USER PASSWORD`.
-    /// Returns the bytes of the value.
+    /// Until a client has given the password, the only request it may make is to give it: `set KEY 0 0 LENGTH` with the
+    /// value `USER PASSWORD`. Returns the length of the value.
     fn authenticate(&mut self, line: &[u8], rest: &[u8], out: &mut Vec<u8>) -> std::result::Result<usize, Flow> {
         const TOKEN_BYTES_MAX: usize = 2048;
         let Ok(Request::Store(Store { mode: Mode::Set, data_len: len @ ..=TOKEN_BYTES_MAX, .. })) =
@@ -440,7 +440,7 @@ impl MemcachedSession {
         Ok(stored)
     }
 
-    /// Refuses to make a value longer than a client could store.
+    /// Refuses an append that would make a value longer than a client may store.
     fn check_length(&self, alone: &mut Exclusive<'_>, key: &[u8], data: &[u8]) -> Result<()> {
         let len = alone.value_len(DATABASE, key)?.unwrap_or(0);
         if len + data.len() > self.server.settings.bulk_bytes.load(Relaxed) {
@@ -514,7 +514,7 @@ impl MemcachedSession {
         }
     }
 
-    /// Executes a request that changes the key space, or has nothing to do with it.
+    /// Executes a request that changes the key space, or that does not use it.
     fn execute_one(
         &mut self,
         batch: &mut Batch<'_>,
@@ -531,7 +531,7 @@ impl MemcachedSession {
             &Request::CacheDump(class, limit) => {
                 let shared = batch.shared().ok_or(Pause::to_wait(start))?;
                 let before = out.len();
-                // There are no other classes.
+                // All items are in slab class 1; other classes are empty.
                 let dumped = match class {
                     1 => dump::cache_dump(shared.space(), shared, limit as usize, out),
                     _ => Ok(()),
@@ -659,7 +659,7 @@ impl MemcachedSession {
                 answer(out, quiet, b"OK\r\n");
                 Id::FlushDb
             }
-            // Handled by the callers.
+            // The callers handle these.
             _ => Id::Ping,
         })
     }
@@ -672,7 +672,7 @@ impl MemcachedSession {
         if delayed { Ok(()) } else { alone.flush(DATABASE) }
     }
 
-    /// Writes more of the dump under way, if there is one. Returns how to go on with it; `None` once it is complete.
+    /// Writes more of the current dump, if there is one. Returns how the connection continues; `None` when it is done.
     fn go_on_dumping(&mut self, batch: &mut Batch<'_>, out: &mut Vec<u8>) -> Option<Flow> {
         let mut dump = self.dump.take()?;
         let Some(shared) = batch.shared() else {
@@ -692,7 +692,7 @@ impl MemcachedSession {
         }
     }
 
-    /// The times of use, kept from now on if `wanted`; and the time.
+    /// The times of use, and the current time. With `wanted`, recording starts now if it has not yet.
     fn activity(&self, wanted: bool) -> Option<(&Activity, u64)> {
         let (cell, now_s) = (&self.server.memcached.activity, self.server.started.elapsed().as_secs());
         let activity = match wanted {
@@ -742,7 +742,7 @@ impl MemcachedSession {
         }
     }
 
-    /// Counts commands and their time, by the Redis command that does the same.
+    /// Counts commands and their time, under the Redis command that does the same.
     #[inline]
     fn note(&self, batch: &mut Batch<'_>, id: Id, count: usize, line: &[&[u8]]) {
         let now = Instant::now();

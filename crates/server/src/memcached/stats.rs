@@ -1,7 +1,7 @@
-//! `stats`: figures in memcached's names. Exporters expect every name that memcached has, so what has no meaning here
-//! is there too, with the value of a memcached that never needed it.
+//! `stats`: figures under memcached's names. Exporters expect every name that memcached has, so figures without a
+//! meaning here are included, with the value that a memcached that never used the feature would show.
 //!
-//! The table has no slabs: all items are told as those of slab class 1.
+//! The table has no slabs: all items are reported as slab class 1.
 
 use super::{DATABASE, MEMCACHED_VERSION};
 use crate::command::info;
@@ -19,7 +19,7 @@ pub(super) struct Outcomes {
     pub(super) decr: HitsAndMisses,
     pub(super) touch: HitsAndMisses,
     pub(super) cas: HitsAndMisses,
-    /// Values for which the CAS number was another one.
+    /// Requests whose CAS number did not match.
     pub(super) cas_badval: AtomicU64,
     pub(super) too_large: AtomicU64,
     pub(super) no_memory: AtomicU64,
@@ -57,7 +57,7 @@ pub(super) fn stats(server: &Server, of: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(b"RESET\r\n");
             return;
         }
-        // No prefixes are counted: the dump is that of a server which has seen none.
+        // Prefixes are not counted: the dump is that of a server that has seen none.
         (b"detail", Some(b"dump")) => String::new(),
         (b"detail", Some(word @ (b"on" | b"off"))) => {
             server.memcached.outcomes.detail.store(word == b"on", Relaxed);
@@ -81,7 +81,7 @@ fn stat(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "STAT {name} {value}\r\n"); // a string takes all
 }
 
-/// Figures that are always the same.
+/// Writes figures that never change.
 fn constants(text: &mut String, names_and_values: &str) {
     for pair in names_and_values.split_ascii_whitespace() {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "0"));
@@ -217,7 +217,7 @@ fn settings(server: &Server) -> String {
     text
 }
 
-/// All items, as those of one slab class; nothing without items, as in memcached.
+/// All items as one slab class; empty without items, as in memcached.
 fn items(server: &Server) -> String {
     let (mut text, items) = (String::new(), server.space.len(DATABASE));
     if items == 0 {

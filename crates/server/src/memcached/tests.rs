@@ -16,7 +16,7 @@ fn session() -> MemcachedSession {
     MemcachedSession::new(server, client, figures)
 }
 
-/// The replies to `input`, which comes in pieces of `step` bytes.
+/// The replies to `input`, which is passed in pieces of `step` bytes.
 fn replies(input: &[u8], step: usize) -> Vec<u8> {
     let (mut session, mut out, mut kept) = (session(), Vec::new(), Vec::new());
     let mut need = 1;
@@ -210,7 +210,7 @@ fn the_binary_protocol_stores_counts_and_compares() {
             (0x07, 0, b""),
         ];
         assert_eq!(told[11..], expected);
-        // The number of the set is that of the get; the quiet set made another value.
+        // The get returns the CAS number of the set, until the quiet set stores another value.
         assert_eq!(answers[0].2, answers[1].2);
         assert!(answers[0].2 != 0 && answers[6].2 != answers[0].2);
     }

@@ -1,4 +1,4 @@
-//! The Redis protocol: requests in, replies out. Bytes only; commands are in `command`.
+//! The Redis protocol: parses requests and writes replies. What commands do is in `command`.
 
 pub mod parse;
 pub mod reply;

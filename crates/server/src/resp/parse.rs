@@ -1,20 +1,20 @@
-//! Requests of RESP, parsed in place: an array of bulk strings, or a line of words.
+//! Parses RESP requests in place: an array of bulk strings, or a line of words.
 //!
 //! ```text
 //! *3\r\n $3\r\n SET\r\n $1\r\n k\r\n $1\r\n v\r\n     -> spans of the input, nothing is copied
 //! set k "a b"\r\n                                     -> words, unquoted into a buffer of the parser
 //! ```
 //!
-//! A request that has not come whole is continued, not parsed again, when more of it has come; so a request in many
-//! pieces costs no more than one in a single piece. Nothing is allocated for a length that a client only announces.
+//! An incomplete request is not parsed again when more of it arrives; parsing continues where it stopped. So a request
+//! in many pieces costs no more than one in a single piece. Nothing is allocated for a length that is only announced.
 //!
-//! Source: the RESP specification; the error texts are those that Redis clients know. Differs: CR LF is required where
-//! Redis skips two bytes unseen.
+//! Source: the RESP specification; the error texts are Redis's. Differs: CR LF is required where Redis skips two bytes
+//! without checking them.
 
 use crate::foreign;
 use std::ops::Range;
 
-/// A part of the input, from the beginning of its request on.
+/// A part of a request, by its offset from the request's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     start: u32,
@@ -34,20 +34,20 @@ impl Span {
     }
 }
 
-/// What a parser accepts.
+/// The limits of a parser.
 #[derive(Clone, Copy, Debug)]
 pub struct ParseLimits {
-    /// Arguments of a request, its name included.
+    /// The most arguments of a request, its name included.
     pub args: usize,
-    /// Bytes of one argument.
+    /// The longest argument, in bytes.
     pub bulk_bytes: usize,
-    /// Bytes of a request as sent; below 4 GiB.
+    /// The longest request as sent, in bytes; below 4 GiB.
     pub request_bytes: usize,
-    /// Before AUTH, where a password is required, requests have to be small.
+    /// Whether the client needs no password or has given it; otherwise requests must be small.
     pub authenticated: bool,
 }
 
-/// Bytes of a line: of words, or of a length.
+/// The longest line in bytes, be it words or a length.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 const ARGS_MAX_BEFORE_AUTH: usize = 10;
 const BULK_BYTES_MAX_BEFORE_AUTH: usize = 16 << 10;
@@ -55,24 +55,24 @@ const BULK_BYTES_MAX_BEFORE_AUTH: usize = 16 << 10;
 /// The result of looking for one request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A request, with its length in bytes; its arguments were pushed.
+    /// A request, and its length in bytes; its arguments were pushed.
     Request(usize),
     /// A line of words; its arguments are spans of [`Parser::words`].
     Words(usize),
-    /// An empty line or array, with its length in bytes.
+    /// An empty line or array, and its length in bytes.
     Nothing(usize),
-    /// An incomplete request, with the least length in bytes that it can have.
+    /// An incomplete request, and the least length in bytes that it can have.
     Incomplete(usize),
     /// The client does not speak RESP: the rest of the input has no meaning.
     Broken(String),
-    /// The client speaks another protocol, this one; it gets no answer.
+    /// The client speaks another protocol, which this names; it gets no answer.
     Foreign(&'static str),
 }
 
 /// Parses one request after another.
 #[derive(Default)]
 pub struct Parser {
-    /// Where to go on in a request that has not come whole, and how many arguments it still lacks.
+    /// Where to continue in an incomplete request, and how many arguments it still lacks.
     resume: Option<(usize, usize)>,
     /// The bytes of a line's words, one after another.
     pub words: Vec<u8>,
@@ -205,10 +205,10 @@ enum Number {
     Wrong,
 }
 
-/// A decimal number and CR LF. No sign but a minus, no leading zeros.
+/// A decimal number and CR LF. The only sign is a minus; no leading zeros.
 #[inline]
 fn number(input: &[u8], pos: usize) -> Number {
-    // One digit is the usual case.
+    // Most numbers have one digit.
     match input.get(pos..pos + 3) {
         Some(&[digit @ b'0'..=b'9', b'\r', b'\n']) => Number::Is(i64::from(digit - b'0'), pos + 3),
         _ => number_of_digits(input, pos),
@@ -216,7 +216,7 @@ fn number(input: &[u8], pos: usize) -> Number {
 }
 
 fn number_of_digits(input: &[u8], pos: usize) -> Number {
-    /// As many as the shortest and the longest number have, and a minus.
+    /// The most characters of a number: 19 digits and a minus.
     const DIGITS_MAX: usize = 20;
     let rest = &input[pos.min(input.len())..];
     let negative = rest.first() == Some(&b'-');

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-/// Which version a client speaks (HELLO).
+/// The protocol version of a client (HELLO).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// What a client speaks that says nothing.
+    /// The default for a client that does not choose.
     #[default]
     Resp2,
-    /// Maps, nulls, booleans and pushes have types of their own.
+    /// With separate types for maps, nulls, booleans and pushes.
     Resp3,
 }
 
@@ -26,8 +26,8 @@ pub fn ok(out: &mut Vec<u8>) {
     out.extend_from_slice(b"+OK\r\n");
 }
 
-/// `-text`, of which the first word is the code. Line ends become blanks, since one would end the reply; those at the
-/// end are left out, as Redis does.
+/// `-text`; its first word is the error code. Line ends become blanks, since one would end the reply. As in Redis, line
+/// ends at the end of the text are left out.
 pub fn error(out: &mut Vec<u8>, text: impl AsRef<[u8]>) {
     let text = text.as_ref();
     let len = text.iter().rposition(|b| !b"\r\n".contains(b)).map_or(0, |last| last + 1);
@@ -63,7 +63,7 @@ pub fn count(out: &mut Vec<u8>, n: u64) {
 /// `$len` and the bytes.
 #[inline]
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
-    // One growth of the buffer for all three parts.
+    // Reserve once for all three parts.
     out.reserve(bytes.len() + 16);
     if let 0..10 = bytes.len() {
         out.extend_from_slice(&[b'$', b'0' + bytes.len() as u8, b'\r', b'\n']); // one digit
@@ -129,7 +129,7 @@ pub fn push(out: &mut Vec<u8>, len: usize, version: Version) {
     }
 }
 
-/// Text that is shown as it is, as by INFO: in RESP3 it says so.
+/// Text to be shown unchanged, such as the reply of INFO: in RESP3 a verbatim string, in RESP2 a bulk string.
 pub fn text(out: &mut Vec<u8>, text: &str, version: Version) {
     match version {
         Version::Resp2 => bulk(out, text.as_bytes()),

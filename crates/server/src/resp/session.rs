@@ -1,16 +1,16 @@
 //! A client of the Redis protocol: requests of one read become batches.
 //!
 //! ```text
-//! input -> parse up to BATCH_MAX requests in place -> for each run of equal commands:
-//!     GET GET GET ...      one get_many        beside others; likewise MGET, EXISTS, TOUCH, STRLEN
-//!     SET SET SET ...      one put_many        beside others while the database is plain, else alone
-//!     APPEND APPEND ...    one append_many     likewise
-//!     DEL DEL ...          one remove_many     of one key each; one by one where the database is not plain
-//!     anything else        one command         lookups beside others, writes alone
+//! input -> parse up to BATCH_MAX requests in place -> for each run of the same command:
+//!     GET GET GET ...      one get_many        shared; also MGET, EXISTS, TOUCH, STRLEN
+//!     SET SET SET ...      one put_many        shared while the database is plain, else exclusive
+//!     APPEND APPEND ...    one append_many     shared while the database is plain, else exclusive
+//!     DEL DEL ...          one remove_many     of one key each; one by one if the database is not plain
+//!     anything else        one command         lookups shared, writes exclusive
 //! ```
 //!
-//! Commands of a connection take effect in their order, so a run ends where another command comes, and equal keys in a
-//! run need no care: `put_many` and `append_many` keep the order.
+//! The commands of a connection take effect in order, so a run ends at the first other command. Equal keys in a run
+//! need no special handling, because `put_many` and `append_many` keep the order.
 //!
 //! Not here: what commands mean (`command`), sockets (`connection.rs`).
 
@@ -34,14 +34,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-/// Requests parsed before they are executed.
+/// The most requests that are parsed before they are executed.
 const BATCH_MAX: usize = 256;
-/// Keys of one call of the table at most.
+/// The most keys of one call of the table.
 const RUN_MAX: usize = 64;
-/// Output after which the client has to read first.
+/// Once there is this much output, the client must read before more requests are executed.
 const OUTPUT_BYTES: usize = 256 << 10;
 
-/// See the head of this file.
+/// The session of a Redis client.
 pub struct RespSession {
     pub(crate) server: Arc<Server>,
     pub(crate) client: Arc<Client>,
@@ -49,7 +49,7 @@ pub struct RespSession {
     parser: Parser,
     args: Vec<Span>,
     requests: Vec<Request>,
-    /// Keys looked up by one call of the table at most.
+    /// The most keys to look up in one call of the table; smaller after lookups that the output had no room for.
     lookup_run_max: usize,
     pub(crate) database: usize,
     pub(crate) version: Version,
@@ -58,19 +58,19 @@ pub struct RespSession {
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watch: Watch,
     pub(crate) closing: bool,
-    /// The client wants to wait for this time.
+    /// The command asks for this delay before its reply.
     pub(crate) sleep: Option<Duration>,
-    /// Whether the client came by TLS, and is told addresses for it.
+    /// Whether the client connected by TLS, and so gets the nodes' TLS addresses.
     pub(crate) is_tls: bool,
     unsynced: bool,
 }
 
-/// Whether a client wants replies (CLIENT REPLY).
+/// Which replies a client wants (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replies {
     On,
     Off,
-    /// None for the command after this one.
+    /// No reply to the command after this one.
     SkipNext,
     Skip,
 }
@@ -78,17 +78,17 @@ pub(crate) enum Replies {
 /// A request of a batch.
 #[derive(Clone, Copy)]
 struct Request {
-    /// Where it begins in the input; where its arguments begin in the list, and how many they are.
+    /// Where it begins in the input, where its arguments begin in the list, and the number of arguments.
     start: usize,
     first: usize,
     count: usize,
     spec: Option<&'static Spec>,
-    /// Its arguments are words of a line.
+    /// Whether its arguments are words of a line.
     words: bool,
 }
 
 impl Request {
-    /// How many keys it has if one call of the table can do it together with others; else `None`.
+    /// Its number of keys if it can share one call of the table with other requests; else `None`.
     #[inline]
     fn run_keys(&self) -> Option<usize> {
         self.spec?.run_keys(self.count)
@@ -101,26 +101,26 @@ pub(crate) struct Transaction {
     bytes: Vec<u8>,
     spans: Vec<Span>,
     commands: Vec<(&'static Spec, usize)>,
-    /// A command was refused: EXEC will be.
+    /// Whether a command was refused, so that EXEC will be refused.
     refused: bool,
-    /// The slot of the keys so far, in a cluster, and whether they have several.
+    /// In a cluster: the slot of the keys so far, and whether the keys have several slots.
     slot: Option<u16>,
     is_across_slots: bool,
 }
 
 /// How parsing a batch ended.
 enum Ending {
-    /// All that came whole is parsed, up to here; the second number is the least length of the next one.
+    /// All complete requests are parsed: where they end, and the least length of the next request.
     Read(usize, usize),
-    /// There may be more from here on.
+    /// The batch is full; more requests may begin here.
     More(usize),
-    /// From here on the input has no meaning.
+    /// The input has no meaning from here on.
     Broken(usize, String),
-    /// From here on the input is of another protocol.
+    /// The input is of another protocol from here on.
     Foreign(usize, &'static str),
 }
 
-/// Why a batch was not executed to its end: the first request that was not, and how to go on.
+/// Where and why a batch stopped early: the first request not executed, and how the connection continues.
 type Stop = Option<(usize, Flow)>;
 
 impl Session for RespSession {
@@ -208,7 +208,7 @@ impl RespSession {
         }
     }
 
-    /// For a client that came by TLS.
+    /// The session of a client that connected by TLS.
     pub fn over_tls(self) -> RespSession {
         RespSession { is_tls: true, ..self }
     }
@@ -230,7 +230,7 @@ impl RespSession {
                     at += bytes;
                 }
                 Parsed::Words(bytes) => {
-                    // The parser has room for the words of one line.
+                    // The parser can hold the words of only one line.
                     self.push_request(&[], at, first, true);
                     return Ending::More(at + bytes);
                 }
@@ -295,7 +295,7 @@ impl RespSession {
                 }
                 let done = match id {
                     Id::Append => self.append_run(Turn::Shared(entry), args, out),
-                    // A request by itself needs no arrays for many.
+                    // A single request needs no arrays for many.
                     Id::Set if count == 1 => self.set_run::<1>(entry, args, out).then_some(count),
                     Id::Set => self.set_run::<RUN_MAX>(entry, args, out).then_some(count),
                     Id::Del | Id::Unlink => self.remove_run(entry, args, out),
@@ -303,7 +303,7 @@ impl RespSession {
                     _ => self.lookup_run::<RUN_MAX>(entry, id, args, out),
                 };
                 self.database = database;
-                // A database with lifetimes takes stores and appends alone, but still as a batch.
+                // A database with lifetimes needs exclusive entry for writes, but still takes them as a batch.
                 let done = match done {
                     None if matches!(id, Id::Set | Id::Append) => {
                         shared = None;
@@ -349,7 +349,7 @@ impl RespSession {
         stop
     }
 
-    /// The run at the beginning of `requests`: its command, and how many of them one call of the table can do.
+    /// The run at the beginning of `requests`: its command, and how many requests one call of the table can execute.
     #[inline]
     fn run_at(&self, requests: &[Request]) -> Option<(Id, usize)> {
         let spec = requests[0].spec?;
@@ -445,7 +445,7 @@ impl RespSession {
         }
     }
 
-    /// Takes back the reply that begins at `before` if the client does not want it.
+    /// Removes the reply that begins at `before` if the client does not want it.
     #[inline]
     fn settle_reply(&mut self, before: usize, out: &mut Vec<u8>) {
         match self.replies {
@@ -461,7 +461,7 @@ impl RespSession {
         };
     }
 
-    /// A command that changes the key space, or a whole transaction.
+    /// Executes a command that changes the key space, or a whole transaction.
     fn change(&mut self, alone: &mut Exclusive<'_>, spec: &'static Spec, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
         let execute = match spec.handler {
             Handler::Change(execute) => execute,
@@ -498,7 +498,7 @@ impl RespSession {
         Ok(())
     }
 
-    /// UNWATCH. In a transaction EXEC has forgotten what was watched already.
+    /// UNWATCH. Without effect in a transaction, where EXEC has already ended the watch.
     pub(crate) fn unwatch(&mut self, alone: &mut Exclusive<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
         alone.unwatch(&mut self.watch)?;
         reply::ok(out);
@@ -544,7 +544,7 @@ impl RespSession {
                 Handler::Change(execute) => execute(alone, &mut call_of(self, args, out)),
                 Handler::Transaction(execute) => execute(self, alone, args, out),
             };
-            // Values that are asked for again and again would take any amount of memory.
+            // Without a limit, a transaction that reads large values again and again could take any amount of memory.
             let too_long = out.len() - start > reply_bytes_max;
             if let Err(refusal) = if too_long { Err(call::REPLY_TOO_LONG.into()) } else { outcome } {
                 self.figures.of(spec.id).failed.fetch_add(1, Relaxed);
@@ -552,9 +552,9 @@ impl RespSession {
                 self.refuse(out, &refusal);
             }
         }
-        // Others would wait.
+        // A delay inside EXEC would delay other clients.
         self.sleep = None;
-        // Where nothing was stored, every reply is the same error.
+        // If the commit fails, nothing was stored, and the error replaces all replies.
         Ok(alone.commit()?)
     }
 
@@ -599,7 +599,7 @@ impl RespSession {
         let has_topology = self.server.space.dictionary().is_some_and(|dictionary| dictionary.has_topology());
         let slot = if has_topology { cluster::slot_of(spec, args).unwrap_or_default() } else { None };
         let Some(transaction) = &mut self.transaction else { return };
-        // As large as a request may be, or EXEC is refused.
+        // The queue is limited to the size of the longest request; beyond it EXEC is refused.
         let bytes: usize = args.from(0).map(<[u8]>::len).sum();
         if transaction.bytes.len() + bytes > most || transaction.spans.len() + args.len() > most / 8 {
             transaction.refused = true;
@@ -623,7 +623,7 @@ impl RespSession {
         call_of(self, args, out)
     }
 
-    /// A request that cannot be executed at all; it also spoils the transaction that it belongs to.
+    /// Answers a request that is refused before execution; a transaction that it belongs to will be refused too.
     fn refuse_command(&mut self, out: &mut Vec<u8>, refusal: &Refusal) {
         if let Some(transaction) = &mut self.transaction {
             transaction.refused = !planted(Bug::RefusalForgotten);
@@ -655,14 +655,14 @@ impl RespSession {
     }
 }
 
-/// Whether a command may take so long that others would have to wait for the event loop.
+/// Whether a command may take so long that it would delay other clients of the event loop.
 fn is_long(spec: &Spec, args: &Args<'_>) -> bool {
     const ARGS_MAX: usize = 10_000;
     const BYTES_MAX: usize = 1 << 20;
     spec.flags.has(Flags::WAITS) || args.len() > ARGS_MAX || spec.id == Id::SetRange && bytes_of(spec, args) > BYTES_MAX
 }
 
-/// Bytes that a command may add.
+/// The number of bytes that a command may add to the key space.
 fn bytes_of(spec: &Spec, args: &Args<'_>) -> usize {
     let offset = || args.get(2).and_then(parse_integer).and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0);
     let before = if spec.id == Id::SetRange { offset() } else { 0 };
@@ -680,13 +680,13 @@ fn call_of<'c, 'a>(session: &RespSession, args: Args<'a>, out: &'c mut Vec<u8>) 
     }
 }
 
-/// What executing one request came to.
+/// The result of executing one request.
 enum Step {
     Done,
     Wait,
     Close,
-    /// Done; the reply is sent after this time.
+    /// Done; send the reply after this delay.
     Sleep(Duration),
-    /// Not done yet: CLIENT PAUSE; to be tried again after this time.
+    /// Not done because of CLIENT PAUSE; try again after this time.
     Pause(Duration),
 }

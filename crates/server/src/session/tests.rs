@@ -1,11 +1,11 @@
-//! Three clients of one server, and a clock: what each is answered is what a model of the commands says.
+//! Three clients of one server, and a clock: the replies to each are compared with those of a model of the commands.
 //!
 //! Two clients speak the Redis protocol, one of them RESP3 with a subscription; the third speaks memcached's. A case is
-//! made from its seed: pipelines in pieces of any length, the clock moved on by some milliseconds, sweeps. The model
-//! executes one command at a time and knows no batches.
+//! generated from its seed: pipelines in pieces of any length, advances of the clock by some milliseconds, sweeps. The
+//! model executes one command at a time, without batches.
 //!
-//! Bugs are planted to see that the cases would find them (`planted.rs`; results in docs/testing.md, "Planted bugs").
-//! Compared with Redis and memcached themselves: `tests/differential.py`, `tests/memcached_differential.py`.
+//! Planted bugs prove that the cases find bugs (`planted.rs`; results in docs/testing.md, "Planted bugs"). Comparison
+//! with Redis and memcached themselves: `tests/differential.py`, `tests/memcached_differential.py`.
 
 use super::{Flow, Session};
 use crate::keyspace::tests::STOPPED_CLOCK;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 const START_MS: u64 = 1_800_000_000_000;
-/// Steps of a case: pipelines, and moves of the clock.
+/// The number of steps of a case: pipelines, and advances of the clock.
 const STEPS: usize = 25;
 
 type Words = Vec<Vec<u8>>;
@@ -40,7 +40,7 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// One of them looks like a marked pair of a file.
+    /// One of a few keys; one of them looks like a marked key of a file.
     fn key(&mut self) -> Vec<u8> {
         match self.below(6) {
             5 => b"\0sp\xffmx".to_vec(),
@@ -63,7 +63,7 @@ struct Entry {
     value: Vec<u8>,
     expires_ms: Option<u64>,
     flags: u32,
-    /// The CAS number that a client was given for this value.
+    /// The CAS number that the server has returned for this value.
     cas: Option<u64>,
 }
 
@@ -86,9 +86,9 @@ struct Model {
     clients: [Client; 2],
     /// Messages for the client that has subscribed.
     pushes: Vec<u8>,
-    /// CAS numbers ever given.
+    /// All CAS numbers that the server has returned.
     given: HashSet<u64>,
-    /// Whether keys may have expired that the server still has.
+    /// Whether there may be keys that have expired but that the server has not removed yet.
     has_remains: bool,
 }
 
@@ -110,7 +110,7 @@ fn push(parts: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Model {
-    /// A key has changed, for those who watch it.
+    /// Marks a key as changed for the clients that watch it.
     fn touch(&mut self, database: usize, key: &[u8]) {
         for client in &mut self.clients {
             client.dirty |= client.watched.iter().any(|(of, name)| *of == database && name == key);
@@ -122,7 +122,7 @@ impl Model {
         self.databases[database].insert(key.to_vec(), entry);
     }
 
-    /// The value becomes another; what is beside it stays, but for the CAS number.
+    /// Replaces the value of a key; its other properties stay, except the CAS number.
     fn change(&mut self, database: usize, key: &[u8], value: Vec<u8>) {
         let old = self.databases[database].get(key).cloned().unwrap_or_default();
         self.set(database, key, Entry { value, cas: None, ..old });
@@ -360,7 +360,7 @@ impl Case {
     fn move_clock(&mut self, ms: u64) -> Checked {
         self.model.move_clock(ms);
         STOPPED_CLOCK.set(Some(self.model.now_ms));
-        // A DBSIZE that is queued must not find what it does not count.
+        // A DBSIZE may be queued, so sweep: it must not count keys that have expired but are not removed.
         let is_queued = self.model.clients.iter().any(|client| client.queue.is_some());
         if is_queued || self.random.below(2) == 1 {
             for _ in 0..4 {
@@ -371,7 +371,7 @@ impl Case {
         Ok(())
     }
 
-    /// A watched key, and the clock about at its end.
+    /// Watches a key, and advances the clock to about its expiry time.
     fn watch_until_it_expires(&mut self) -> Checked {
         let number = self.random.below(2) as usize;
         let (key, ms) = (self.random.key(), 1 + self.random.below(20));
@@ -391,7 +391,7 @@ impl Case {
         self.pipeline(number, 3, |_| then.next().unwrap_or_default())
     }
 
-    /// More output than a client is sent at once.
+    /// Asks for more output than is sent to a client at once.
     fn ask_for_much(&mut self) -> Checked {
         let number = self.random.below(2) as usize;
         let key = self.random.key();
@@ -408,7 +408,7 @@ impl Case {
             let words = next(self);
             input.extend(request(&words));
             expected.extend(self.model.reply(number, &words));
-            // The beginning of each word says enough.
+            // The beginning of each word is enough for the message.
             all.push(words.iter().map(|word| &word[..word.len().min(12)]).collect::<Vec<_>>().join(&b' '));
         }
         let piece = [usize::MAX, 1 + self.random.below(3000) as usize][self.random.below(2) as usize];
@@ -428,7 +428,7 @@ impl Case {
         Err(format!("client {number}:\n  {all}\n got      {got}\n expected {expected}"))
     }
 
-    /// A request of the Redis protocol that means something now.
+    /// A request of the Redis protocol that is meaningful in the current state.
     fn words(&mut self, number: usize) -> Words {
         let in_multi = self.model.clients[number].queue.is_some();
         let word = |text: &str| text.as_bytes().to_vec();
@@ -443,7 +443,7 @@ impl Case {
         let name = match r.below(40) {
             0 => r.one_of(&["NOSUCH", "NOTHING"]),
             1..=8 => r.one_of(names),
-            // Several of one kind in a row are a run.
+            // Frequent ones, so that several in a row form a run.
             9..=20 => r.one_of(&["GET", "APPEND", "SET", "APPENDMAX", "MGETS"]),
             _ => r.one_of(&most),
         };
@@ -451,7 +451,7 @@ impl Case {
         match name {
             "NOTHING" => vec![word("GET")],
             "NOSUCH" | "MULTI" | "EXEC" | "DISCARD" | "UNWATCH" => vec![word(name)],
-            // Whether a key that has expired counts is not laid down.
+            // Whether DBSIZE counts expired keys is not specified.
             "DBSIZE" if self.model.has_remains => vec![word("GET"), r.key()],
             "DBSIZE" => vec![word(name)],
             "SKIP" => vec![word("CLIENT"), word("REPLY"), word("SKIP")],
@@ -472,7 +472,7 @@ impl Case {
         }
     }
 
-    /// One request of memcached's protocol, since the next depends on the CAS number in the reply.
+    /// Sends a single request of memcached's protocol, since the next one depends on the CAS number in its reply.
     fn ask_memcached(&mut self) -> Checked {
         let r = &mut self.random;
         let key = format!("k{}", r.below(5));
@@ -532,7 +532,7 @@ impl Case {
         self.compare_memcached(format!("incr {key} 3{noreply}\r\n").as_bytes(), &expected)
     }
 
-    /// gets: the number is the one that was given for this value, or one that was never given.
+    /// gets: the CAS number must be the one returned before for this value, or else one never returned before.
     fn gets(&mut self, key: &str, found: Option<Entry>) -> Checked {
         let got = ask(&mut self.memcached, format!("gets {key}\r\n").as_bytes(), usize::MAX);
         let Some(entry) = found else {
@@ -561,13 +561,13 @@ impl Case {
     }
 }
 
-/// All replies to `input`, which comes in pieces.
+/// All replies to `input`, which is passed in pieces.
 fn ask(session: &mut impl Session, input: &[u8], piece: usize) -> Vec<u8> {
     let (mut kept, mut out) = (Vec::new(), Vec::new());
     for piece in input.chunks(piece.min(input.len())) {
         kept.extend_from_slice(piece);
         loop {
-            // As of a client that reads.
+            // Take the output as a client that reads would.
             let mut written = Vec::new();
             let (used, flow) = session.execute(&kept, &mut written, Patience::MayWait);
             kept.drain(..used);
@@ -637,7 +637,7 @@ fn one_client(file: Option<std::path::PathBuf>) -> RespSession {
     RespSession::new(server, client, figures)
 }
 
-/// Pairs staged by EXEC are counted once: each DBSIZE would take as long as all commands before it.
+/// Pairs staged by EXEC are counted once; otherwise each DBSIZE would take as long as all commands before it.
 #[test]
 fn dbsize_within_a_long_transaction_does_not_count_again() {
     const COUNT: usize = 60_000;
@@ -656,7 +656,7 @@ fn dbsize_within_a_long_transaction_does_not_count_again() {
     let out = ask(&mut this, &input, usize::MAX);
     let last = format!("+OK\r\n:{COUNT}\r\n:2\r\n:{}\r\n", COUNT - 2);
     assert!(out.ends_with(last.as_bytes()), "{}", out[out.len() - 60..].escape_ascii());
-    // With a count of all for each it takes an hour.
+    // If each DBSIZE counted all pairs, it would take an hour.
     assert!(since.elapsed().as_secs() < 300, "{:?}", since.elapsed());
 }
 

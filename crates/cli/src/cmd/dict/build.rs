@@ -95,7 +95,7 @@ impl From<Duplicates> for splitpoint::Duplicates {
 }
 
 impl Build {
-    /// With the defaults.
+    /// The command with default options.
     pub fn of(inputs: Vec<PathBuf>, out: PathBuf, duplicates: Duplicates, json: bool) -> Self {
         Self {
             inputs_and_out: inputs.into_iter().chain([out]).collect(),
@@ -122,7 +122,7 @@ impl Build {
         let builder = self.builder(&inputs)?;
         let existed = self.out().exists();
         let read = match &inputs.files[..] {
-            // Of a file with lifetimes of a server only the keys are taken, below.
+            // A file with lifetimes of a server is read below, where only its keys are taken.
             [InputFile { path, bytes, .. }]
                 if self.freezes(&inputs) && !ServedFile::of(&open_to_read(path)?)?.has_marks() =>
             {
@@ -225,7 +225,7 @@ impl Build {
         if resumed > 0 {
             say(format_args!("splitpoint: continues after {}", count_of(resumed, "pair")));
         }
-        // The inputs are then read only for the names of places in messages about duplicates.
+        // Then the inputs would be read only to name places in messages about duplicates.
         if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {
             inputs.read.rows = resumed;
             return ended(build.finish(), &bar, interrupt, &self.left_by_writing()).map(|_| ());
@@ -269,7 +269,7 @@ impl Build {
         format!("nothing was built, {} is unchanged", self.out().display())
     }
 
-    /// What remains after an end during reading, with the pairs read so far saved.
+    /// The message about what remains if the build ends during reading; the pairs read so far are saved.
     fn left_by_reading(&self) -> String {
         if !self.resume {
             return self.left_nothing();
@@ -277,7 +277,8 @@ impl Build {
         format!("{} is unchanged; the same command continues from here", self.out().display())
     }
 
-    /// What remains after an end during writing; until then the sort saves only what does not fit in memory.
+    /// The message about what remains if the build ends during writing; the sort saves only what does not fit in
+    /// memory.
     fn left_by_writing(&self) -> String {
         if !self.resume {
             return self.left_nothing();
@@ -294,7 +295,7 @@ fn no_out() -> Failure {
     Failure::usage("OUT is missing: give the inputs, then the dictionary to build")
 }
 
-/// Length and modification time of a file beside a table, if it exists.
+/// Length and modification time of a table's file with this suffix, if it exists.
 fn file_beside(table: &Path, suffix: &str) -> Option<(u64, Option<SystemTime>)> {
     let mut path = table.as_os_str().to_owned();
     path.push(suffix);

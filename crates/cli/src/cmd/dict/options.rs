@@ -51,13 +51,13 @@ pub struct IndexArgs {
     /// [default: 64]
     #[arg(long, value_name = "N")]
     skip: Option<u32>,
-    /// Keys per block; 0 for those of a page, where records have one size, else 1 (trie-sparse) [default: 16]
+    /// Keys per block; 0: as many as fit a page if all records have one size, else 1 (trie-sparse) [default: 16]
     #[arg(long, value_name = "N")]
     block_items: Option<u32>,
     /// Bits per key against build time (chunk) [default: balanced]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "fast|balanced|small")]
     effort: Option<EffortName>,
-    /// A filter beside the index, of 8 or 16 bits, so that lookups of absent keys read nothing; 0 for none
+    /// Add a filter of 8 or 16 bits to the index, so that lookups of absent keys read nothing; 0 for none
     #[arg(long, value_name = "8|16|0", value_parser = parse_filter)]
     pub filter: Option<u32>,
 }
@@ -172,7 +172,7 @@ pub struct WorkArgs {
     /// Threads [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Directory for temporary files, about as large as the pairs [default: beside the dictionary]
+    /// Directory for temporary files, about as large as the pairs [default: that of the dictionary]
     #[arg(long, value_name = "DIR")]
     temp: Option<PathBuf>,
 }
@@ -192,7 +192,7 @@ impl WorkArgs {
     }
 }
 
-/// Part of hash order, which has as many of its pairs.
+/// A part of hash order, which has about the same part of the pairs.
 #[derive(clap::Args)]
 pub struct PartArgs {
     /// Only the K-th of N equal parts of hash order, from 1
@@ -206,16 +206,16 @@ fn parse_part(text: &str) -> std::result::Result<(u64, u64), String> {
 }
 
 impl PartArgs {
-    /// Its positions.
+    /// The positions of the part.
     pub fn positions(&self) -> RangeInclusive<u64> {
         let (k, n) = self.part;
-        // The first position that is not before a boundary; 2^64 behind the last part.
+        // The first position at or after a boundary; 2^64 after the last part.
         let boundary = |k: u64| (u128::from(k) << 64).div_ceil(u128::from(n));
         let last = u64::try_from(boundary(k) - 1).expect("below 2^64");
         u64::try_from(boundary(k - 1)).expect("below 2^64")..=last
     }
 
-    /// Its share of `pairs`.
+    /// The part's share of `pairs`.
     pub fn of(&self, pairs: u64) -> u64 {
         pairs / self.part.1
     }

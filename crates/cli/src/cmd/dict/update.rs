@@ -129,7 +129,7 @@ impl Update {
     }
 }
 
-/// Why a line of changes cannot be made.
+/// Why the change of a line cannot be made.
 enum Unmade {
     Line(String),
     Update(splitpoint::Error),
@@ -157,7 +157,7 @@ fn delete(escaped: &[u8], update: &mut splitpoint::Update) -> std::result::Resul
 #[derive(Default)]
 struct Changes {
     count: u64,
-    /// The last line has come, with the number of those before it.
+    /// Whether the last line was read, which has the number of changes before it.
     ended: bool,
     scratch: Scratch,
 }

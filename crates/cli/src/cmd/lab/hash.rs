@@ -200,7 +200,7 @@ impl Hash {
                 keys.join(", ")
             ));
         }
-        // Last: on a terminal the end is what stays in sight.
+        // Last, because on a terminal the end stays visible.
         lines.push(String::new());
         lines.extend(wrapped(&report.advice.text));
         lines

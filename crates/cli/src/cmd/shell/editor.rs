@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 
 const HISTORY_LINES: usize = 1000;
-/// Of this session, for completion.
+/// The most words of this session kept for completion.
 const WORDS_MAX: usize = 10_000;
 
 pub struct Editor {
@@ -65,7 +65,7 @@ impl Editor {
 
     pub fn save(&mut self) -> Result<()> {
         if let Some(path) = &self.history {
-            // A history that cannot be kept is no failure.
+            // It is not a failure if the history cannot be saved.
             let _ = path.parent().map(std::fs::create_dir_all);
             let _ = self.lines.save_history(path);
         }

@@ -22,7 +22,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Pairs that `list` shows if it is not told how many.
+/// The number of pairs that `list` shows by default.
 const LISTED: u64 = 20;
 
 const EXAMPLES: &str = "\
@@ -115,7 +115,7 @@ impl<'s> Session<'s> {
         if self.failed { Err(Failure::no_already_printed()) } else { Ok(()) }
     }
 
-    /// A closed pipe behind our output ends the session.
+    /// Reads lines from a terminal. If the reader of our output has closed it, the session ends.
     fn typed(&mut self) -> Result<()> {
         let mut editor = Editor::new(HELP.iter().flat_map(|(names, ..)| names.iter().copied()))?;
         let what = match &self.store {

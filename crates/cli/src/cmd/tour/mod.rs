@@ -25,7 +25,7 @@ use suite::Bench;
 /// Most runs of the growing table; each run is long enough to be stable.
 const GROWTH_RUNS_MAX: u32 = 3;
 
-/// Show what it does: an English dictionary in and out, beside the paper's figures
+/// Demonstrate it: store and read an English dictionary, compared with the paper's figures
 ///
 /// Works in a temporary directory and removes it. Under half a minute in a release build.
 #[derive(clap::Args)]

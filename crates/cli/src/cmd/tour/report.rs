@@ -16,7 +16,7 @@ use std::path::Path;
 
 pub struct Report {
     out: Output,
-    /// `None`: text, written at once.
+    /// `None` for text, which is written immediately.
     json: Option<Map<String, Value>>,
     stop: u32,
 }

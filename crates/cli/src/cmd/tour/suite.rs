@@ -1,4 +1,4 @@
-//! The paper's two suites: five tests against a file; create and read in memory, beside the standard library's map.
+//! The paper's two suites: five tests on a file; create and read in memory, compared with the standard library's map.
 //!
 //! From the paper: *create* enters the pairs and flushes the file to disk; *read* looks up every key; *verify* also
 //! compares the data; *sequential* walks the table, without and with the data. The file is closed and opened again

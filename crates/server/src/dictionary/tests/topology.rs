@@ -1,4 +1,4 @@
-//! Topology files: what they say, and what is wrong with others.
+//! Topology files: what valid ones mean, and which error invalid ones get.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn a_file_names_the_nodes_and_this_one_among_them() {
     assert_eq!(third.id, "0123456789abcdef0123456789abcdef01234567");
     assert_eq!((topology.own, topology.served(), topology.is_replica()), (2, 1, true));
     assert!(topology.serves_shard(2, 0, 10) && !topology.serves_shard(1, 0, 10));
-    // By the address for TLS; all nodes give the same identities.
+    // Found by its address for TLS; all nodes compute the same ids.
     let other = parse(THREE, "second.example:7001").unwrap();
     assert_eq!((other.own, &other.nodes), (1, &topology.nodes));
     let first = parse(THREE, "10.0.0.1:7000").unwrap();

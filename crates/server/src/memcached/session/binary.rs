@@ -1,12 +1,13 @@
-//! The binary protocol: what many clients speak by default, on the same keys as the text protocol.
+//! The binary protocol, which many clients use by default, on the same keys as the text protocol.
 //!
 //! ```text
 //! 0x80 opcode key-length(2) extras-length data-type 0 0 body-length(4) opaque(4) cas(8)   extras key value
 //! 0x81 opcode key-length(2) extras-length data-type status(2) ...                         the answer, with its opaque
 //! ```
 //!
-//! The quiet form of a command has no answer where the loud one's says what was to be expected. A connection whose
-//! first byte is 0x80 speaks it to its end. Answers have CAS numbers, so a set that is answered gives its key one.
+//! The quiet form of a command suppresses the expected answer: success, or for a get a miss. A connection whose first
+//! byte is 0x80 uses the binary protocol to its end. Answers contain CAS numbers, so a set that is answered gives its
+//! key one.
 //!
 //! Source: memcached's protocol_binary.txt and the behavior of 1.6.18. Not here: what commands mean (`classic.rs`).
 
@@ -22,10 +23,10 @@ use std::sync::atomic::Ordering::*;
 pub(super) const REQUEST: u8 = 0x80;
 const RESPONSE: u8 = 0x81;
 const HEADER_BYTES: usize = 24;
-/// Bytes of a request before a password was given.
+/// The longest request before the password was given, in bytes.
 const BODY_BYTES_MAX_BEFORE_AUTH: usize = 4096;
 
-/// What an answer says; on the wire.
+/// The status of an answer, as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 enum Status {
@@ -67,10 +68,10 @@ impl From<SpaceError> for Status {
     }
 }
 
-/// What an opcode asks for.
+/// The command of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
-    /// Whether the value is returned, and whether it expires anew.
+    /// Returns the value, sets a new expiry time, or both.
     Get {
         value: bool,
         touch: bool,
@@ -95,7 +96,7 @@ struct Binary<'a> {
     opcode: u8,
     command: Option<Command>,
     quiet: bool,
-    /// Whether the answer to a get has the key.
+    /// Whether the answer to a get includes the key.
     with_key: bool,
     extras: &'a [u8],
     key: &'a [u8],
@@ -104,7 +105,7 @@ struct Binary<'a> {
     cas: u64,
 }
 
-/// The command of an opcode, whether it is quiet, and whether its answer has the key.
+/// The command of an opcode, whether it is quiet, and whether its answer includes the key.
 fn command_of(opcode: u8) -> (Option<Command>, bool, bool) {
     use Command::*;
     let get = Get { value: true, touch: false };
@@ -153,11 +154,11 @@ fn command_of(opcode: u8) -> (Option<Command>, bool, bool) {
 /// The beginning of the input.
 enum Next<'a> {
     Is(Binary<'a>, usize),
-    /// The least number of bytes that a request has.
+    /// An incomplete request: the least number of bytes that it has.
     Incomplete(usize),
-    /// A request of which the value is too large: what it is, the bytes of it that came, and those that will.
+    /// A request with a value that is too large: its header, its bytes received so far, and its bytes still to come.
     TooLarge(Binary<'a>, usize, usize),
-    /// No request begins so.
+    /// Bytes that cannot begin a request.
     Broken,
 }
 
@@ -225,7 +226,7 @@ impl Binary<'_> {
         u32::from_be_bytes(self.number(at))
     }
 
-    /// Whether key, extras and value are there as the command needs them.
+    /// Whether the command has the key, extras and value that it needs, and no others.
     fn is_valid(&self) -> bool {
         let (extras, key, value) = (self.extras.len(), self.key.len(), self.value.len());
         let has_key = (1..=KEY_BYTES_MAX).contains(&key);
@@ -246,7 +247,7 @@ impl Binary<'_> {
 }
 
 impl MemcachedSession {
-    /// `execute` of a client that speaks the binary protocol.
+    /// `Session::execute` for a client that speaks the binary protocol.
     pub(super) fn execute_binary(
         &mut self,
         batch: &mut Batch<'_>,
@@ -273,7 +274,7 @@ impl MemcachedSession {
                 Next::TooLarge(_, bytes, _) if !self.authenticated => return Ok((at + bytes, Flow::Close)),
                 Next::TooLarge(request, bytes, more) => {
                     if request.command == Some(Command::Store(Mode::Set)) {
-                        // As in memcached no value remains where a newer one was refused.
+                        // As in memcached, refusing a new value also removes the old one.
                         let alone = batch.alone().ok_or(Pause::to_wait(at))?;
                         self.unsynced = true;
                         if let Err(error) = alone.remove(DATABASE, request.key) {
@@ -309,7 +310,7 @@ impl MemcachedSession {
         }
     }
 
-    /// Executes a request, which begins at `start`.
+    /// Executes the request that begins at `start`.
     fn execute_request(
         &mut self,
         batch: &mut Batch<'_>,
@@ -348,7 +349,7 @@ impl MemcachedSession {
                 if !batch.server.settings.needs_password() {
                     return Ok(Err(Status::Unknown));
                 }
-                // Any user, as in the text protocol: `[authorize-as] 0 user 0 password`.
+                // Any user is accepted, as in the text protocol: `[authorize-as] 0 user 0 password`.
                 let password = request.value.splitn(3, |&b| b == 0).nth(2).unwrap_or_default();
                 self.authenticated = request.key == b"PLAIN" && batch.server.settings.is_password(password);
                 self.outcomes().auth.count(self.authenticated);
@@ -376,7 +377,7 @@ impl MemcachedSession {
                         self.note(batch, Id::Get, 1, &[b"get", request.key]);
                         return Ok(found);
                     }
-                    // Its key gets a CAS number.
+                    // The key has no CAS number yet: it gets one with exclusive entry.
                     None => {
                         let alone = batch.alone().ok_or(Pause::to_wait(start))?;
                         if let Err(status) = self.get_alone(alone, request, true, false, out) {
@@ -399,7 +400,7 @@ impl MemcachedSession {
         Ok(Ok(()))
     }
 
-    /// A get beside others; `None` where the key has no CAS number yet.
+    /// A get with shared entry; `None` if the key has no CAS number yet.
     fn get_shared(
         &mut self,
         batch: &mut Batch<'_>,
@@ -432,7 +433,7 @@ impl MemcachedSession {
         Ok(Some(if hit { Ok(()) } else { Err(Status::NotFound) }))
     }
 
-    /// A get that gives the key a CAS number, or another lifetime.
+    /// A get that gives the key a CAS number or a new expiry time.
     fn get_alone(
         &mut self,
         alone: &mut Exclusive<'_>,
@@ -548,13 +549,13 @@ impl MemcachedSession {
                 answer(out, 0, b"");
                 Ok(Id::FlushDb)
             }
-            // Handled by the caller.
+            // The caller handles these.
             _ => Err(Status::Unknown),
         }
     }
 }
 
-/// The answer to a get: flags, the key if asked for, the value.
+/// Writes the answer to a get: flags, the key if requested, the value.
 fn answer_value(request: &Binary<'_>, out: &mut Vec<u8>, attributes: &Attributes, value: &[u8]) {
     let key = if request.with_key { request.key } else { b"" };
     request.answer(out, Status::Ok, attributes.cas, &attributes.flags.to_be_bytes(), key, value);

@@ -1,8 +1,8 @@
-//! Runs: requests of one kind that one call of the table does together.
+//! Runs: requests of one kind that one call of the table executes together.
 //!
-//! A run collects get, gets, mg or set until another kind comes, it is full, or the input ends. Then it is looked up or
-//! stored at once. Where the output becomes long, the run ends early, and the session goes on behind the last key that
-//! was answered once the client has read: so what a client that asks for much can cost is bounded.
+//! A run collects get, gets, mg or set requests until one of another kind follows, it is full, or the input ends. Then
+//! all its keys are looked up or stored in one call. If the output becomes long, the run ends early, and once the
+//! client has read, the session continues after the last key that was answered. This bounds one client's output.
 
 use super::{Batch, DATABASE, Entry, MemcachedSession, OUTPUT_BYTES, Pause, RUN_MAX};
 use crate::command::table::Id;
@@ -12,18 +12,18 @@ use crate::memcached::meta::{self, Facts};
 use crate::memcached::request::{Get, Meta, words};
 use crate::session::Flow;
 
-/// Requests that one call of the table can do.
+/// Requests that one call of the table can execute.
 pub(super) struct Run<'a> {
     pub(super) kind: Kind,
     /// Where its first request begins in the input.
     pub(super) start: usize,
     pub(super) len: usize,
     pub(super) keys: [&'a [u8]; RUN_MAX],
-    /// Stores: the values.
+    /// set: the values.
     pub(super) values: [&'a [u8]; RUN_MAX],
-    /// get: the request ends with this key. set: no answer.
+    /// get: whether the request ends with this key. set: whether no answer is sent.
     pub(super) marked: [bool; RUN_MAX],
-    /// get, mg: where the request of each key begins in the input, and the number of the key in it.
+    /// get, mg: for each key, where its request begins in the input, and the index of the key in the request.
     pub(super) places: [(usize, usize); RUN_MAX],
     pub(super) metas: Vec<Meta<'a>>,
 }
@@ -119,14 +119,14 @@ impl MemcachedSession {
             Kind::MetaGet => self.flush_meta_gets(batch, run, out),
             Kind::Set => self.flush_sets(batch, run, out),
         };
-        // Keys of a long request that earlier runs have answered are not answered again.
+        // Remember how many keys of a long request earlier runs have answered.
         let done = done.inspect_err(|_| self.answered = run.places[0].1)?;
         let first = run.metas.first().map_or(run.keys[0], |meta| meta.sent_key);
         match run.kind {
             Kind::Set => self.note(batch, Id::Set, done, &[b"set", first]),
             _ => self.note(batch, Id::Get, done, &[b"get", first]),
         }
-        // The output is long: the client has to read before the rest is looked up.
+        // The output is long: the client must read before the rest is looked up.
         if done < run.len {
             let (start, answered) = run.places[done];
             self.answered = answered;
@@ -153,7 +153,7 @@ impl MemcachedSession {
         Ok(self.end_gets(run, found, hits, done, before, out))
     }
 
-    /// gets: beside others if all keys that are there have CAS numbers, else alone.
+    /// gets: with shared entry if all keys that are present have CAS numbers, else with exclusive entry.
     fn flush_gets_with_cas(
         &mut self,
         batch: &mut Batch<'_>,
@@ -188,7 +188,7 @@ impl MemcachedSession {
         Ok(self.end_gets(run, found, hits, done, before, out))
     }
 
-    /// Counts what gets found. Returns how many keys are answered; all, after an error that answers their requests.
+    /// Counts hits and misses. Returns the number of keys answered; all of them if an error answers their requests.
     fn end_gets(
         &self,
         run: &Run<'_>,
@@ -254,7 +254,7 @@ impl MemcachedSession {
                 let counted = run.metas[..done].iter().filter(|meta| !meta.no_update);
                 counted.for_each(|meta| self.note_use(&meta.key, true));
             }
-            // One of them changes something: a CAS number is given, a key is made, a client has to renew a value.
+            // One of them changes something: it gives a CAS number, creates a key, or tells a client to renew a value.
             Ok(false) => {
                 out.truncate(before);
                 let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
@@ -289,12 +289,12 @@ impl MemcachedSession {
             Entry::Alone(..) => false,
             _ => {
                 let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
-                // After an error storing the first ones again changes nothing.
+                // After an error all are stored one by one; storing the first ones again changes nothing.
                 shared.put_many(DATABASE, pairs).unwrap_or(false)
             }
         };
         self.unsynced = true;
-        // One by one after an error, each with its own answer: storing a pair again changes nothing.
+        // After an error, one by one, each with its own answer; storing a pair again changes nothing.
         let mut stored = Vec::new();
         if !plain {
             let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
@@ -318,7 +318,7 @@ impl MemcachedSession {
     }
 }
 
-/// The attributes of at most `RUN_MAX` keys, by their index.
+/// The attributes of at most `RUN_MAX` keys, by the key's index.
 struct AttributesOf(Vec<Attributes>);
 
 impl AttributesOf {
@@ -328,7 +328,7 @@ impl AttributesOf {
     }
 }
 
-/// Allocates nothing where no key has any.
+/// The attributes of `keys`. Allocates nothing if no key has any.
 #[inline]
 fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) -> Result<AttributesOf> {
     if shared.space().attributed_len(DATABASE) == 0 {
@@ -338,9 +338,9 @@ fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) 
     keys.map(of).collect::<Result<Vec<_>>>().map(AttributesOf)
 }
 
-/// The attributes of keys; those that are there have CAS numbers, given now if they had none.
+/// The attributes of `keys`; keys that are present without a CAS number get one.
 fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<AttributesOf> {
-    // Their pages are in the cache afterwards.
+    // This loads their pages into the cache together.
     alone.get_many(DATABASE, keys, |_, _| {})?;
     let mut number = |key: &&[u8]| {
         alone.cas_of(DATABASE, key)?;
@@ -349,11 +349,11 @@ fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<AttributesOf>
     keys.iter().map(&mut number).collect::<Result<Vec<_>>>().map(AttributesOf)
 }
 
-/// The answers to the gets of a run, up to the first for which the output is too long.
+/// Writes the answers to the gets of a run until the output is too long.
 struct Answers<'r, 'a> {
     run: &'r Run<'a>,
     hits: u64,
-    /// Keys answered.
+    /// The number of keys answered.
     done: usize,
 }
 

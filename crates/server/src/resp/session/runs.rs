@@ -1,7 +1,7 @@
-//! Runs: requests of one command that one call of the table does together, and their replies.
+//! Runs: requests of one command that one call of the table executes together, and their replies.
 //!
-//! A run of lookups ends where the output becomes long; what was looked up in vain makes the next run shorter. A run of
-//! writes that fails in the middle is answered up to there, and the rest is another run.
+//! A run of lookups ends when the output becomes long; if some lookups were wasted, the next run is shorter. A run of
+//! writes that fails in the middle is answered up to the failure, and the rest is another run.
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::call::{Args, Refusal, Turn};
@@ -13,8 +13,8 @@ use crate::resp::reply;
 use std::sync::atomic::Ordering::*;
 
 impl RespSession {
-    /// Answers lookups of at most `MOST` keys until the output is long. Returns how many; `None`: they are to be
-    /// answered one by one.
+    /// Answers lookups of at most `MOST` keys until the output is long. Returns the number of requests answered; `None`
+    /// if they must be answered one by one.
     pub(super) fn lookup_run<'a, const MOST: usize>(
         &mut self,
         shared: &Shared<'_>,
@@ -23,7 +23,7 @@ impl RespSession {
         out: &mut Vec<u8>,
     ) -> Option<usize> {
         let mut keys: [&[u8]; MOST] = [&[]; MOST];
-        // Where a request begins: its number of keys.
+        // At the index of each request's first key, its number of keys; else 0.
         let mut firsts = [0u8; MOST];
         let (mut key_count, mut count) = (0, 0);
         for args in args {
@@ -35,7 +35,7 @@ impl RespSession {
             count += 1;
         }
         if let Some(dictionary) = self.server.space.dictionary() {
-            // Those for other nodes get their redirections one by one.
+            // Requests for other nodes are redirected one by one.
             key_count = dictionary.count_served(&keys[..key_count], &firsts);
             if key_count == 0 {
                 return None;
@@ -44,7 +44,7 @@ impl RespSession {
         }
         let (before, version) = (out.len(), self.version);
         let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
-        // Keys of the request that are to come, and those that were present.
+        // Keys of the request not looked up yet, and those found present.
         let (mut left, mut present) = (0, 0);
         let mut take = |index: usize, value: Found<'_>| {
             if firsts[index] > 0 {
@@ -86,21 +86,21 @@ impl RespSession {
         let keys = &keys[..key_count];
         let found = match id {
             Id::Get | Id::MGet => shared.get_many(self.database, keys, |index, value| take(index, Found::Value(value))),
-            // Large values are not read for these.
+            // These need only the length, so large values are not read.
             _ => keys.iter().enumerate().try_for_each(|(index, key)| {
                 shared.value_len(self.database, key).map(|len| take(index, Found::Len(len)))
             }),
         };
-        // Lookups of values note it themselves.
+        // Lookups of values record the use themselves.
         if matches!(id, Id::StrLen | Id::Touch) {
             shared.note_use(keys);
         }
         if found.is_err() {
-            // One by one, each with its own answer.
+            // Answer them one by one instead, each with its own error.
             out.truncate(before);
             return None;
         }
-        // Large values: what is not answered was copied in vain, so the next run is shorter.
+        // With large values, some were copied but not sent; make the next run shorter.
         self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
         let misses = looked as u64 - hits;
         if hits > 0 {
@@ -126,7 +126,7 @@ impl RespSession {
                 (0..count).for_each(|_| reply::ok(out));
                 true
             }
-            // Not plain; or the first pairs are stored, and storing them again changes nothing.
+            // Not plain, or it failed after some pairs were stored; storing those again changes nothing.
             Ok(false) | Err(_) => false,
         }
     }
@@ -145,11 +145,11 @@ impl RespSession {
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
-        // After an error one by one, each with its own answer: storing a pair again changes nothing.
+        // After an error, one by one, each with its own answer; storing a pair again changes nothing.
         stored.is_ok()
     }
 
-    /// Answers APPENDs up to one with an option that is none. Returns how many; `None`: they are to be answered one by
+    /// Answers APPENDs up to the first with an invalid option. Returns how many; `None` if they must be answered one by
     /// one.
     pub(super) fn append_run<'a>(
         &mut self,
@@ -183,7 +183,7 @@ impl RespSession {
             Turn::Shared(shared) => shared.append_many(self.database, pairs, limit, take),
             Turn::Alone(alone) => {
                 if alone.make_room(pairs.iter().map(|(_, tail)| tail.len()).sum()).is_err() {
-                    // One by one, each with its own answer.
+                    // Answer them one by one instead, each with its own error.
                     return None;
                 }
                 alone.append_many(self.database, pairs, limit, take).map(|()| true)
@@ -194,7 +194,7 @@ impl RespSession {
         self.end_run(appended, done, count, before, out)
     }
 
-    /// DEL of one key each. Returns how many are answered; `None`: they are to be answered one by one.
+    /// Answers DELs of one key each. Returns how many; `None` if they must be answered one by one.
     pub(super) fn remove_run<'a>(
         &mut self,
         shared: &Shared<'_>,
@@ -215,8 +215,8 @@ impl RespSession {
         self.end_run(removed, done, count, before, out)
     }
 
-    /// The end of a run of `count` writes, of which `done` are made, with replies from `before` on: the one that failed
-    /// is answered with the error, those behind it are another run.
+    /// Ends a run of `count` writes, of which `done` were made, with replies from `before` on. The write that failed is
+    /// answered with the error; the writes after it become another run.
     fn end_run(
         &mut self,
         result: keyspace::Result<bool>,
@@ -232,7 +232,7 @@ impl RespSession {
             self.refuse(out, &refusal);
             return Some(done + 1);
         }
-        // All are made, and not as durable as their replies say.
+        // All were made, but are not as durable as their replies say.
         out.truncate(before);
         (0..count).for_each(|_| self.refuse(out, &refusal));
         Some(count)
@@ -248,7 +248,7 @@ fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'
     count
 }
 
-/// What a lookup found: the value, or only its length.
+/// The result of a lookup: the value, or only its length.
 #[derive(Clone, Copy)]
 enum Found<'v> {
     Value(Option<&'v [u8]>),

@@ -51,8 +51,8 @@ docs/kernel-traces.md describes the format of traces.";
 /// Replays a synthetic development load over the files of DIR, without reading them, on the tables of the page, buffer,
 /// dentry and inode caches. Compares the hash functions of 2.2.5, those proposed in "Linux Kernel Hash Table Behavior"
 /// (Lever 2000), today's and your own. Prints Tables 1 to 6 and Histograms 1 to 5 of the paper, with its figures next
-/// to ours and a verdict, and tables for what the paper names for later: 7 the swap cache, 8 processes, 9 users, 10
-/// memory areas.
+/// to ours and a verdict, and tables for subjects that the paper leaves for later: 7 the swap cache, 8 processes, 9
+/// users, 10 memory areas.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Kernel {
@@ -349,7 +349,7 @@ impl Study<'_> {
         let runs = usize::try_from(self.args.runs).unwrap_or(usize::MAX);
         let measured = measure(&experiment.kernels, &|pruning| &loaded.streams[&pruning], runs, self.proceed)
             .map_err(|Stopped| Failure::no("cancelled"))?;
-        // Of the streams with other prunings, which one table has, only memory would remain.
+        // Streams with other prunings are used by one table only; keeping them would only take memory.
         loaded.streams.retain(|pruning, _| *pruning == Pruning::Stock);
         self.loaded = Some(loaded);
         Ok(measured)

@@ -1,5 +1,5 @@
-//! The report of `lab kernel` as text and as JSON: the answer, then each table with the paper's figures beside ours and
-//! a verdict, then the histograms.
+//! The report of `lab kernel` as text and as JSON: the answer, then each table with the paper's figures next to ours
+//! and a verdict, then the histograms.
 
 use super::super::hash::wrapped;
 use super::{Column, HistogramReport, Report, TableReport};

@@ -1,4 +1,4 @@
-//! The page of `lab kernel`: tables with the paper's figures beside ours, and histograms of both.
+//! The page of `lab kernel`: tables with the paper's figures next to ours, and histograms of both.
 
 use super::plot::{Axis, Line, Lines};
 use super::table::{Cell, Dots, Kind, Mark, Table};

@@ -104,7 +104,7 @@ fn shade(share: f64) -> i32 {
     ((bias * f64::from(SHADES)).round() as i32).clamp(-SHADES, SHADES)
 }
 
-/// Half-transparent, so that a shade lies between its color and that of the page in light and in dark mode.
+/// Half-transparent, so that a shade is between its color and that of the page in light and in dark mode.
 fn fill(shade: i32) -> String {
     let color = if shade > 0 { "#e5342c" } else { "#2f6bea" };
     format!("fill=\"{color}\" fill-opacity=\"{:.2}\"", 0.15 + 0.85 * f64::from(shade.abs()) / f64::from(SHADES))

@@ -4,9 +4,9 @@
 //! of the four commands. `plot.rs`, `matrix.rs` and `table.rs` are what they show.
 //!
 //! uPlot draws the plots. It, its licence, our script and our style sheet are in `assets/` and built into every page,
-//! so that a page needs no network. Its policy forbids the network, and allows only these scripts and styles, by their
-//! hashes: text of a key that were taken for markup could still not run. Without scripts the plots are SVG, and nothing
-//! else is missing; below each plot are its values as a table.
+//! so that a page needs no network. Its policy forbids network access, and allows only these scripts and styles, by
+//! their hashes: even if the text of a key were taken for markup, it could not run. Without scripts the plots are SVG,
+//! and nothing else is missing; below each plot are its values as a table.
 
 pub mod kernel;
 mod matrix;

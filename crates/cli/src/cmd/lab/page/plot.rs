@@ -11,7 +11,7 @@ const SMALL: (u32, u32) = (500, 300);
 /// The legend is to the right of the plot area.
 const LEGEND_WIDTH: u32 = 144;
 
-/// Font and size, of which plotters makes 12.9 units.
+/// Font and size; plotters turns this size into 12.9 units.
 const TEXT: (&str, u32) = ("sans-serif", 16);
 
 /// The lengths of a dash and of a gap.
@@ -41,7 +41,7 @@ pub struct Line {
     pub name: String,
     /// An index into [`COLORS`]; expected values have none and are dashed.
     color: Option<usize>,
-    /// Switched off at first: far from the others, which it would press together.
+    /// Whether it is hidden at first: its values are so far from the others that it would compress them.
     pub is_off: bool,
     points: Vec<(f64, f64)>,
 }
@@ -82,7 +82,7 @@ pub struct Axis {
     pub title: &'static str,
     /// Logarithmic, base 2.
     pub is_log: bool,
-    /// What follows each number, as `%`.
+    /// The text after each number, such as `%`.
     pub unit: &'static str,
     /// The value that stays in the middle of a logarithmic axis, for ratios: 1.
     pub about: Option<f64>,

@@ -37,7 +37,7 @@ pub fn answer(report: &Report) -> Vec<String> {
             return None;
         }
         let (name, unit) = if on_disk { ("On disk", "pages") } else { ("In memory", "entries") };
-        // Those that cannot store all keys are not compared: they have fewer to find.
+        // Schemes that cannot store all keys are not compared, since they have fewer keys to find.
         let whole = || all.iter().filter(|(study, point)| point.refused == 0 && study.given_up.is_none());
         let least = |figure: &dyn Fn(&Point) -> f64| {
             let best = whole().min_by(|a, b| figure(a.1).total_cmp(&figure(b.1)))?;
