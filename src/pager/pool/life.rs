@@ -303,8 +303,11 @@ impl State {
         }
         add("fail to write through", self.fail_to_write_through());
         add("free", self.free());
-        add("hold", self.hold());
-        add("let go", self.let_go());
+        // A held latch only keeps others out, whatever is written through: once is enough.
+        if !kind.through {
+            add("hold", self.hold());
+            add("let go", self.let_go());
+        }
         add("return memory", self.return_memory());
         add("evict", self.evict());
         add("cut", self.cut(kind));
