@@ -11,6 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seeds within which each bug must be found.
 const SEEDS: u64 = 2;
+/// Seeds within which each bug must be found by faults, of which a seed makes only every seventh.
+const SEEDS_FAULTS: u64 = 12;
 /// Seeds within which each bug must be found in concurrent runs, where a seed makes only few.
 const SEEDS_BESIDE: u64 = 80;
 
@@ -26,7 +28,11 @@ const PARTS: [Part; 4] = [Part::Lies, Part::Faults, Part::Crashes, Part::Beside]
 
 impl Part {
     fn seeds(self) -> u64 {
-        if self == Part::Beside { SEEDS_BESIDE } else { SEEDS }
+        match self {
+            Part::Beside => SEEDS_BESIDE,
+            Part::Faults => SEEDS_FAULTS,
+            Part::Lies | Part::Crashes => SEEDS,
+        }
     }
 }
 
