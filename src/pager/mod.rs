@@ -247,7 +247,7 @@ impl Pager {
 
     fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
         // With fewer frames, one operation could not hold all the frames it needs at once.
-        const CACHE_FRAMES_MIN: u64 = if cfg!(test) { 16 } else { 64 };
+        const CACHE_FRAMES_MIN: u64 = 64;
         (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
     }
 
