@@ -45,9 +45,14 @@ pub fn operation(seed: u64, thread: usize, number: usize) -> Vec<Change> {
 
 fn change(rng: &mut Rng, thread: usize, number: usize) -> Change {
     let key = format!("{thread}-{}", rng.u32(..KEYS_A_THREAD)).into_bytes();
-    let len = match rng.u32(..16) {
-        0 => rng.usize(4000..30_000),
-        1..4 => rng.usize(300..2000),
+    // Lengths at which the layout of a value changes: a page, a frame, what is written through by a call, a piece of
+    // the log, an extent that grows.
+    const LIMITS: [usize; 7] = [256, 512, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 128 << 10];
+    let len = match rng.u32(..64) {
+        0 => rng.usize(256 << 10..1 << 20),
+        1..17 => LIMITS[rng.usize(..LIMITS.len())] - 64 + rng.usize(..128),
+        17..21 => rng.usize(4000..30_000),
+        21..32 => rng.usize(300..2000),
         _ => rng.usize(..200),
     };
     match rng.u32(..10) {

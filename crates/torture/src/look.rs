@@ -80,6 +80,7 @@ impl Look {
             log.threads[0].push(clock.time(|| apply(&table, &changes)).map_err(text)?);
             match number % 10 {
                 4 => log.safes.push(clock.time(|| table.sync()).map_err(text)?),
+                7 => log.safes.push(clock.time(|| table.compact()).map_err(text)?),
                 9 => log.safes.push(clock.time(|| table.checkpoint()).map_err(text)?),
                 _ => {}
             }

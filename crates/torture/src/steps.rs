@@ -59,6 +59,9 @@ pub fn steps(scenario: &str) -> Vec<Step> {
     steps.extend([one(Change::Remove("k5".into())), Sync, Checkpoint, one(append("big", 100)), one(put("k6", 5))]);
     // More than half of a segment of the log, so that checkpoints come by themselves, made by a thread.
     steps.extend((0..4).map(|i| one(put(&format!("wide{i}"), 30_000))));
+    // More than the cache holds, with values at limits of the layout; some are written over and removed at once.
+    steps.extend([512, 4096, 16 << 10, 64 << 10, 200_000].map(|len| one(put(&format!("at{len}"), len))));
+    steps.extend([one(put("wide0", 50_000)), one(Change::Remove("at65536".into())), one(put("at16384", 60_000))]);
     steps.extend([Backup, one(put("k7", 60)), Compact, one(append("k7", 6)), Read, Close]);
     steps.extend([Open, Read, one(put("k9", 70)), Sync, one(Change::Remove("wide1".into())), Close]);
     steps
@@ -85,7 +88,7 @@ pub fn dictionary_digest(version: usize) -> u64 {
 }
 
 fn options(durability: Durability) -> TableOptions {
-    TableOptions::new().page_bytes(512).cache_bytes(1 << 20).log_bytes(1 << 17).durability(durability).seed(1)
+    TableOptions::new().page_bytes(512).cache_bytes(0).log_bytes(1 << 17).durability(durability).seed(1)
 }
 
 /// Does the steps in `folder`; for each prints `ok DIGEST` or `err KIND MESSAGE` and waits for a byte.

@@ -2,13 +2,15 @@
 //! makes it sync, write checkpoints, compact and copy itself, and one builds and updates dictionaries. It is a process
 //! of its own; its [`History`] goes to a file when all is done.
 //!
-//! Pages, cache and log are small, so that checkpoints, evictions and a change of the log's segment come often.
+//! Pages, cache and log are small, so that checkpoints, evictions and a change of the log's segment come often. The
+//! table is larger than its cache, so that frames are spilled too. Every backup is read once it is made.
 
-use crate::changes::{Change, dictionary_changes, dictionary_pairs, operation};
+use crate::changes::{Change, Pairs, dictionary_changes, dictionary_pairs, operation};
 use crate::disk::read_counter;
 use crate::history::{History, Span};
 use splitpoint::{Backup, Dictionary, DictionaryBuilder, Durability, Result, Table, TableOptions};
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ const VERSIONS: usize = 6;
 pub const THREADS: usize = 3;
 
 pub fn options(durability: Durability) -> TableOptions {
-    TableOptions::new().page_bytes(512).cache_bytes(1 << 20).log_bytes(1 << 17).durability(durability)
+    TableOptions::new().page_bytes(512).cache_bytes(0).log_bytes(1 << 17).durability(durability)
 }
 
 /// Records when calls begin and return.
@@ -104,21 +106,25 @@ impl Work {
         history.threads = vec![Vec::new(); THREADS];
         let clock = Clock::new(&self.counter)?;
         let half = self.operations / 2;
+        let mut copies = Vec::new();
         std::thread::scope(|scope| -> Result<()> {
             let dictionaries = scope.spawn(|| self.make_dictionaries(&clock));
-            self.change(0..half, &clock, &mut history)?;
-            self.change(half..self.operations, &clock, &mut history)?;
+            copies = self.change(0..half, &clock, &mut history)?;
+            copies.extend(self.change(half..self.operations, &clock, &mut history)?);
             history.dictionaries = dictionaries.join().expect("the thread of dictionaries ended")?;
             Ok(())
         })?;
+        for (span, pairs) in &copies {
+            history.find(pairs, &history.bounds_of_copy(span)).map_err(|why| format!("a backup: {why}"))?;
+        }
         Ok(history)
     }
 
-    /// Opens the table, does operations `numbers` in each thread, and closes it.
-    fn change(&self, numbers: std::ops::Range<usize>, clock: &Clock, history: &mut History) -> Result<()> {
+    /// Opens the table, does operations `numbers` in each thread, and closes it. Returns what the backups have.
+    fn change(&self, numbers: Range<usize>, clock: &Clock, history: &mut History) -> Result<Vec<(Span, Pairs)>> {
         let table = options(self.durability).open(self.folder.join(TABLE))?;
         let at_work = AtomicUsize::new(THREADS);
-        std::thread::scope(|scope| -> Result<()> {
+        let copies = std::thread::scope(|scope| -> Result<_> {
             let (table, at_work) = (&table, &at_work);
             let start = |thread: usize| {
                 let numbers = numbers.clone();
@@ -140,11 +146,18 @@ impl Work {
             kept
         })?;
         history.safes.push(clock.time(|| table.close())?);
-        Ok(())
+        Ok(copies)
     }
 
-    /// What runs beside the writers.
-    fn keep_busy(&self, table: &Table, at_work: &AtomicUsize, clock: &Clock, history: &mut History) -> Result<()> {
+    /// What runs beside the writers. Returns what the backups have.
+    fn keep_busy(
+        &self,
+        table: &Table,
+        at_work: &AtomicUsize,
+        clock: &Clock,
+        history: &mut History,
+    ) -> Result<Vec<(Span, Pairs)>> {
+        let mut copies = Vec::new();
         let mut rng = fastrand::Rng::with_seed(self.seed ^ 0xb0b);
         while at_work.load(Relaxed) > 0 {
             match rng.u32(..10) {
@@ -154,13 +167,15 @@ impl Work {
                 6..8 => {
                     let name = rng.usize(..BACKUPS.len());
                     let path = self.folder.join(BACKUPS[name]);
-                    let span = clock.time(|| Backup::new().overwrite(true).save(table, path))?;
+                    let span = clock.time(|| Backup::new().overwrite(true).save(table, &path))?;
                     history.backups.push((name, span));
+                    let copy = TableOptions::new().read_only(true).open(&path)?;
+                    copies.push((span, copy.scan().collect::<Result<_>>()?));
                 }
                 _ => std::thread::sleep(Duration::from_millis(rng.u64(1..10))),
             }
         }
-        Ok(())
+        Ok(copies)
     }
 
     fn make_dictionaries(&self, clock: &Clock) -> Result<Vec<(usize, Span)>> {
