@@ -350,7 +350,7 @@ pub(super) fn bitfield_ro(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> O
     Ok(())
 }
 
-/// LCS key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]
+/// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]`
 pub(super) fn lcs(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     /// The largest table of lengths, in cells.
     const CELLS_MAX: usize = 128 << 20;

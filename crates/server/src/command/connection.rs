@@ -23,7 +23,7 @@ pub(super) fn quit(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// PING [message]
+/// `PING [message]`
 pub(super) fn ping(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if args.len() > 2 {
         return Err("ERR wrong number of arguments for 'ping' command".into());
@@ -73,7 +73,7 @@ fn set_version(session: &mut RespSession, version: Version) {
     session.client.resp3.store(version == Version::Resp3, Relaxed);
 }
 
-/// AUTH [username] password
+/// `AUTH [username] password`
 pub(super) fn auth(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let (user, password) = match args.len() {
         2 => (b"default".as_slice(), args.at(1)),

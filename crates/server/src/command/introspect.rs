@@ -289,7 +289,7 @@ pub(super) fn save(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// BGSAVE [SCHEDULE]
+/// `BGSAVE [SCHEDULE]`
 pub(super) fn begin_save(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let server = &session.server;
     if args.len() > 2 || args.len() == 2 && !args.is(1, "schedule") {

@@ -352,7 +352,7 @@ impl KeySpace {
 
     /// A key at random, each about equally likely; `None` if there is none.
     ///
-    /// Picks a part of the hash space with about [`RANDOM_PART`] keys, and one of its keys. Parts with fewer keys are
+    /// Picks a part of the hash space with about `RANDOM_PART` keys, and one of its keys. Parts with fewer keys are
     /// rejected more often, so that their keys are not more likely than others.
     ///
     /// # Errors
