@@ -595,17 +595,6 @@ mod of_parquet {
     }
 
     #[test]
-    fn other_types_are_refused_by_name() {
-        let place = directory();
-        write_parquet(place.path(), "p.parquet", Compression::UNCOMPRESSED);
-        for (option, column) in [("--key", "weight"), ("--value", "born")] {
-            let build = run(place.path(), &["dict", "build", "p.parquet", "p.spd", option, column]);
-            assert_eq!(build.status.code(), Some(2), "{}", said(&build));
-            assert!(said(&build).contains(&format!("column {column} is ")), "{}", said(&build));
-        }
-    }
-
-    #[test]
     fn damaged_bytes_are_an_error() {
         let place = directory();
         write_parquet(place.path(), "p.parquet", Compression::SNAPPY);
