@@ -55,7 +55,8 @@ fn execute(input: &[u8]) {
                     assert!(need > kept.len(), "asks for {need} bytes and has {}", kept.len());
                     break;
                 }
-                Flow::Wait => {
+                // One that sleeps would have to be called again later.
+                Flow::Wait | Flow::Sleep(_) => {
                     kept.clear();
                     break;
                 }
