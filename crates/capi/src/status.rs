@@ -146,7 +146,7 @@ pub(crate) fn remember(handle: usize, failure: Failure) -> Status {
     status
 }
 
-/// Calls `f` with this thread's last failure of a call with `handle`; 0 stands for any handle or none.
+/// Calls `f` with this thread's last failure of a call with `handle`; a `handle` of 0 matches every failure.
 fn with_last<T>(handle: usize, f: impl FnOnce(&Remembered) -> T) -> Option<T> {
     let found = FAILURES.try_with(|failures| {
         let failures = failures.borrow();

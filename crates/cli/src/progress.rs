@@ -52,7 +52,7 @@ impl Progress {
         progress.bar.set_message(verb);
         if !progress.bar.is_hidden() {
             let shown = progress.bar.downgrade();
-            // Not the steady tick of indicatif, which panics without a thread. The line then stands still.
+            // Not the steady tick of indicatif, which panics without a thread. Without a thread the line does not move.
             let tick = move || {
                 while let Some(bar) = shown.upgrade() {
                     bar.tick();

@@ -44,7 +44,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Runs `job` on a thread of the pool, or in the caller if there is none.
+    /// Runs `job` on a thread of the pool, or on the calling thread if the pool has no thread.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         self.run_or_start(Box::new(job), |shared| {
             Builder::new().name("waiting".into()).spawn(move || shared.work()).map(drop)

@@ -113,7 +113,7 @@ fn decode(dump: &[u8], len_max: usize) -> Result<Vec<u8>, &'static str> {
     let (body, footer) = dump.split_at(body_len);
     let version = u16::from_le_bytes([footer[0], footer[1]]);
     let sum = u64::from_le_bytes(footer[2..].try_into().map_err(|_| WRONG)?);
-    // A checksum of 0 means that there is none.
+    // A checksum of 0 means no checksum.
     if version > VERSION || sum != 0 && sum != crc64(&dump[..body_len + 2]) {
         return Err(WRONG);
     }

@@ -350,7 +350,7 @@ impl KeySpace {
         self.next_cas.fetch_add(1, Relaxed)
     }
 
-    /// A key at random, each about equally likely; `None` if there is none.
+    /// A key at random, each about equally likely; `None` if the database is empty.
     ///
     /// Picks a part of the hash space with about `RANDOM_PART` keys, and one of its keys. Parts with fewer keys are
     /// rejected more often, so that their keys are not more likely than others.

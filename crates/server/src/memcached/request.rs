@@ -182,7 +182,7 @@ pub struct Meta<'a> {
     pub vivify: Option<i32>,
     /// T: the new expiry time.
     pub exptime: Option<i32>,
-    /// R: a client that asks when less time than this is left is told to renew the value.
+    /// R: a client that asks when less time than this remains gets the flag to renew the value.
     pub recache: Option<i32>,
     /// F: the client's flags.
     pub flags: u32,
