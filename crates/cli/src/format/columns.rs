@@ -71,7 +71,7 @@ fn listed<N: AsRef<[u8]>>(names: &[N]) -> String {
     let known: Vec<_> = names.iter().take(NAMES_LISTED).map(|name| quoted(name.as_ref())).collect();
     let known = known.join(", ");
     match names.len() {
-        0 => "there is none".into(),
+        0 => "the input has no columns".into(),
         1 => format!("there is one: {known}"),
         2..=NAMES_LISTED => format!("there are {known}"),
         count => format!("there are {count}; the first {NAMES_LISTED} are {known}"),
