@@ -116,6 +116,22 @@ pub(crate) enum Create {
     Always,
 }
 
+/// How much memory the frames of a table with a file may take.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheLimit {
+    pub bytes: u64,
+    /// With fewer frames, one operation might not be able to hold all the frames it needs at once.
+    pub frames_min: u32,
+}
+
+impl CacheLimit {
+    pub(crate) const FRAMES_MIN: u32 = 64;
+
+    fn frames(self, frame_bytes: usize) -> u64 {
+        (self.bytes / frame_bytes as u64).max(self.frames_min.into())
+    }
+}
+
 /// How to open a file.
 pub(crate) struct OpenOptions {
     pub create: Create,
@@ -124,7 +140,7 @@ pub(crate) struct OpenOptions {
     pub frame_bytes_if_new: usize,
     /// A random one if `None`.
     pub table_id_if_new: Option<u64>,
-    pub cache_bytes: u64,
+    pub cache: CacheLimit,
     pub read_only: bool,
     /// Which failure a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
@@ -233,22 +249,16 @@ impl Pager {
     }
 
     /// A pager for frames in memory up to `cache_bytes`; the rest go to a temporary file without a name.
-    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache_bytes: u64) -> Result<Pager> {
+    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache: CacheLimit) -> Result<Pager> {
         let path = std::env::temp_dir().join("splitpoint");
         let file = make_unnamed(storage.as_ref(), &path)?;
-        let cache_frames = Self::cache_frames(cache_bytes, frame_bytes);
+        let cache_frames = cache.frames(frame_bytes);
         let mut pager = Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)?;
         pager.spilling = Spilling::in_temporary_file();
         pager.pool.unpin();
         // Spilled frames have their checksums in this frame.
         drop(pager.write(pager.map_frame(0) + 1)?);
         Ok(pager)
-    }
-
-    fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
-        // With fewer frames, one operation could not hold all the frames it needs at once.
-        const CACHE_FRAMES_MIN: u64 = 64;
-        (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
     }
 
     fn start(
@@ -339,9 +349,8 @@ impl Pager {
         file: Arc<dyn File>,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
-        let OpenOptions {
-            create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, log_bytes, ..
-        } = opening;
+        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, .. } =
+            opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         if read_only {
             checkpoint::wait_installed(storage.as_ref(), path, file.as_ref())?;
@@ -357,7 +366,7 @@ impl Pager {
             return Err(Error::io(path, "create", there));
         }
         if empty && create != Create::Never {
-            let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
+            let cache_frames = cache.frames(frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
             let start = Self::start(pool, storage.clone(), path.to_owned(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
@@ -368,7 +377,7 @@ impl Pager {
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
         let pool = Pool::new(header.frame_bytes, true)?;
-        let cache_frames = Self::cache_frames(cache_bytes, header.frame_bytes);
+        let cache_frames = cache.frames(header.frame_bytes);
         if u64::from(header.frame_count) > cache_frames {
             pool.outgrow_cache(cache_frames);
         }

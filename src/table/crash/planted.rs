@@ -54,7 +54,7 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::NamesUnsynced, Part::Crashes),
     (Bug::InPlaceUnsynced, Part::Crashes),
     (Bug::FoundJournalUnsynced, Part::Crashes),
-    (Bug::JournalUnchecked, Part::Faults),
+    (Bug::JournalUnchecked, Part::Crashes),
     (Bug::LogUnsynced, Part::Crashes),
     (Bug::LogNameUnsynced, Part::Crashes),
     (Bug::DoneBeforeSynced, Part::Crashes),
