@@ -68,6 +68,8 @@ const BUGS: &[(Bug, Part)] = &[
     (Bug::BatchInPart, Part::Crashes),
     (Bug::EndedUnsynced, Part::Beside),
     (Bug::ReplayedKept, Part::Beside),
+    (Bug::FrozenNotPreserved, Part::Crashes),
+    (Bug::SpilledKept, Part::Crashes),
     (Bug::ThroughUnsynced, Part::Crashes),
     (Bug::ReferredUnitsReused, Part::Crashes),
     (Bug::ReferredUnitsOverwritten, Part::Crashes),
