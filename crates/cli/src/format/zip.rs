@@ -87,7 +87,7 @@ impl Zip {
     }
 }
 
-/// The name of each entry of the directory at `start` that a later one replaces, if it has more entries than `readable`.
+/// The names of entries that a later one replaces, where the directory at `start` has more than `readable`.
 fn replaced(file: &mut (impl Read + Seek), start: u64, readable: usize) -> io::Result<Vec<Vec<u8>>> {
     let mut replaced = Vec::new();
     let mut entries = 0usize;
