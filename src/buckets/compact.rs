@@ -24,7 +24,7 @@ use crate::linear;
 use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use crate::pager::words::Bytes;
-use crate::pager::{FRAME_UNITS, Room};
+use crate::pager::{Destination, FRAME_UNITS};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -230,7 +230,12 @@ impl Buckets {
 
     /// Moves the overflow page or extent of a bucket that begins at unit `first` to `room`. Returns its new location;
     /// `None` if there is no room or it no longer exists.
-    pub(crate) fn move_of_bucket(&self, number: linear::Bucket, first: u64, room: Room) -> Result<Option<Movable>> {
+    pub(crate) fn move_of_bucket(
+        &self,
+        number: linear::Bucket,
+        first: u64,
+        room: Destination,
+    ) -> Result<Option<Movable>> {
         let _structure = lock_without_values(&self.structure)?;
         let Some(mut bucket) = self.latch_numbered(number)? else { return Ok(None) };
         let references = self.references(bucket.page())?;
@@ -259,7 +264,7 @@ impl Buckets {
         bucket: &mut LatchedBucket<'_>,
         from: Option<OverflowPage>,
         old: OverflowPage,
-        room: Room,
+        room: Destination,
     ) -> Result<Option<OverflowPage>> {
         let Some(unit) = self.pager.allocate_in_room(old.len, room)? else { return Ok(None) };
         let new = OverflowPage { unit, len: old.len };
@@ -277,7 +282,7 @@ impl Buckets {
 
     /// Moves a group of buckets to `room`. Returns `None` if there is no room or the group is no longer there. The
     /// caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use while it moves.
-    pub(crate) fn move_group(&self, group: usize, from: Movable, room: Room) -> Result<Option<Movable>> {
+    pub(crate) fn move_group(&self, group: usize, from: Movable, room: Destination) -> Result<Option<Movable>> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let old = self.groups[group].load(Relaxed);
         if old != from.first * unit_bytes || group > linear::group(self.view().max_bucket()).0 {

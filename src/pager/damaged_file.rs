@@ -15,11 +15,11 @@
 //!
 //! Not here: the content of frames (`salvage/`).
 
+use super::checkpoint::reserve::JOURNAL_HEADER_BYTES;
 use super::checkpoint::{self, frame_sum};
-use super::file::open_to_read;
-use super::names::journal_path;
+use super::file::create::open_to_read;
+use super::file::names::journal_path;
 use super::pool::FrameNo;
-use super::room::JOURNAL_HEADER_BYTES;
 use super::{FORMAT_VERSION, Header, MAGIC, MAP_GROUP_COUNT, SUM_OF_SUMS, ZONE_FRAMES};
 use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START};
 use super::{header_sum, sum_of_sums};

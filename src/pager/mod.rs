@@ -8,38 +8,20 @@
 //! ```
 //!
 //! Every change of a frame goes through [`Pager::write`], which marks it dirty. Dirty frames reach the file only in a
-//! checkpoint (`checkpoint.rs`), all together. A frame read from the file is compared with its checksum. The checksum
+//! checkpoint (`checkpoint/`), all together. A frame read from the file is compared with its checksum. The checksum
 //! is stored in another frame, so a lost or misdirected write is detected as well as a flipped bit.
 //!
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
-mod ahead;
-mod announce;
-mod around;
 mod checkpoint;
-mod checkpoint_lock;
-pub(crate) mod copy;
-pub(crate) mod interleave;
-
 pub(crate) mod damaged_file;
-mod evict;
 mod file;
-mod file_length;
-mod health;
-mod mapped_reads;
-mod mapping;
-mod names;
+pub(crate) mod interleave;
+mod load;
 pub(crate) mod pool;
-mod ranges;
-mod room;
-pub(crate) mod sink;
 mod space;
-mod spill;
-pub(crate) mod thread_slot;
-mod through;
-mod values_held;
+mod values;
 pub(crate) mod wal;
-pub(crate) mod words;
 
 use crate::checksum::{crc32c, crc32c_append};
 use crate::error::{Error, ErrorKind, Result};
@@ -50,25 +32,28 @@ use crate::little_endian::{u32_at, u64_at};
 use crate::own_line::OwnLine;
 use crate::planted::{Bug, planted};
 pub(crate) use checkpoint::Frozen;
-pub(crate) use checkpoint_lock::CheckpointGuard;
-use checkpoint_lock::CheckpointLock;
-use health::Health;
+pub(crate) use checkpoint::lock::CheckpointGuard;
+use checkpoint::lock::CheckpointLock;
+pub(crate) use file::copy;
+use file::health::Health;
+use file::mapped_reads::MappedReads;
+use file::names::{is_at, refuse_if_moved};
+pub(crate) use file::names::{refuse_other_names, resolve};
+use file::{create, length};
 use interleave::step;
-use mapped_reads::MappedReads;
-pub(crate) use mapping::machine_memory_bytes;
-use names::{is_at, refuse_if_moved};
-pub(crate) use names::{refuse_other_names, resolve};
+use load::spill::Spilling;
+pub(crate) use pool::mapping::machine_memory_bytes;
 use pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
-pub(crate) use space::compaction::Room;
+pub(crate) use pool::{sink, thread_slot, words};
+pub(crate) use space::compaction::Destination;
 use space::kept::Kept;
 pub(crate) use space::{FRAME_UNITS, ZONE_FRAMES};
 use space::{MAP_GROUP_COUNT, Space};
-use spill::Spilling;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
-pub(crate) use through::StoredValue;
-use through::Through;
+pub(crate) use values::through::StoredValue;
+use values::through::Through;
 use wal::{Log, Safety};
 use words::Bytes;
 
@@ -155,7 +140,7 @@ pub(crate) struct Pager {
     file_frames: AtomicU32,
     /// Frames of the last checkpoint; `file_frames` is smaller once the file was cut.
     checkpoint_frames: AtomicU32,
-    written_end: file_length::WrittenEnd,
+    written_end: length::WrittenEnd,
     table_id: u64,
     /// The number of the last complete checkpoint.
     sequence: AtomicU64,
@@ -306,9 +291,9 @@ impl Pager {
     ) -> Result<(Pager, Option<Vec<u8>>)> {
         let path = &resolve(storage.as_ref(), path)?;
         let (file, made) = if opening.read_only {
-            (file::open_to_read(storage.as_ref(), path)?, false)
+            (create::open_to_read(storage.as_ref(), path)?, false)
         } else {
-            file::open_to_write(storage.as_ref(), path, opening.create, opening.permissions_if_new)?
+            create::open_to_write(storage.as_ref(), path, opening.create, opening.permissions_if_new)?
         };
         let file: Arc<dyn File> = file.into();
         match Self::open_locked(storage.clone(), path, file.clone(), opening) {
@@ -423,9 +408,9 @@ impl Pager {
     fn read_header(path: &Path, file: &dyn File) -> Result<(Header, Vec<u8>)> {
         let file_bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         let shown = path.display();
-        let not_ours = |what: &str| file::not_a_table(path, what);
+        let not_ours = |what: &str| create::not_a_table(path, what);
         if file_bytes == 0 {
-            return Err(file::not_yet_made(path));
+            return Err(create::not_yet_made(path));
         }
         if file_bytes < 12 {
             return Err(not_ours(&format!("it has {file_bytes} bytes")));

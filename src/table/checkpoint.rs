@@ -11,7 +11,7 @@
 //! If the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the next
 //! one that needs it tries again. Writers that still have room in the log and the cache continue.
 //!
-//! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
+//! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint/`), the log (`pager/wal`).
 
 use super::handle::Table;
 use super::options::Durability;

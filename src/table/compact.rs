@@ -18,7 +18,7 @@ use super::handle::Table;
 use crate::buckets::compact::{Movable, What};
 use crate::error::Result;
 use crate::pager::pool::lock_without_values;
-use crate::pager::{FRAME_UNITS, Room, ZONE_FRAMES};
+use crate::pager::{Destination, FRAME_UNITS, ZONE_FRAMES};
 use crate::planted::{Bug, planted};
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
@@ -240,7 +240,7 @@ impl Table {
         const SCATTERED_MAX: u32 = 2;
         let mut stay = Vec::new();
         for &movable in in_frame {
-            if self.move_to(movable, Room::Passed)?.is_none() {
+            if self.move_to(movable, Destination::Passed)?.is_none() {
                 stay.push(movable);
             }
         }
@@ -251,17 +251,17 @@ impl Table {
             // A long extent is not moved twice for a gap of less than a 32nd of its length.
             self.pager.free_frames_before(frame) > longest.units / FRAME_UNITS / 32
         };
-        let mut room = Room::AtEnd;
+        let mut room = Destination::AtEnd;
         for movable in stay.into_iter().filter(|_| is_worth) {
             if let Some(moved) = self.move_to(movable, room)? {
-                room = Room::In(moved.frame());
+                room = Destination::In(moved.frame());
             }
         }
         Ok(())
     }
 
     /// Moves something to `room`. Returns its new location, or `None` if there is no room or it no longer exists.
-    fn move_to(&self, movable: Movable, room: Room) -> Result<Option<Movable>> {
+    fn move_to(&self, movable: Movable, room: Destination) -> Result<Option<Movable>> {
         let moved = match movable.what {
             What::OfBucket(number) => {
                 let _inside = self.enter()?;

@@ -8,8 +8,8 @@
 //! file must equal the last complete checkpoint, once its complete journal is installed, and must have what the log
 //! refers to.
 //!
-//! Not here: how the steps are implemented (`pool.rs`, `pager/`); `table/interleavings.rs` and `tests/it/contents.rs`
-//! run those.
+//! Not here: how the steps are implemented (`pool/mod.rs`, `pager/`); `table/interleavings.rs` and
+//! `tests/it/contents.rs` run those.
 
 use super::state::{Change, FrozenFrame, Parity, Unused, Word};
 use crate::planted::{Bug, planted, tests::with};
@@ -193,7 +193,7 @@ impl State {
         self
     }
 
-    // The parts of steps, as in `pool.rs`.
+    // The parts of steps, as in `mod.rs`.
 
     /// Takes the exclusive latch.
     fn latch(mut self) -> Option<State> {

@@ -15,13 +15,13 @@
 use super::{ANY_USE, FRAME_UNITS, PASSED, Space, ZONE_FRAMES, free_units};
 use crate::error::{ErrorKind, Result};
 use crate::pager::pool::FrameNo;
-use crate::pager::words::Bytes;
+use crate::pager::pool::words::Bytes;
 use crate::pager::{Pager, SUM_OF_SUMS, sum_of_sums};
 use std::sync::atomic::Ordering::*;
 
 /// The room that a compaction wants to move something to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum Destination {
     /// In frames that were passed.
     Passed,
     /// At the end of the file, which grows.
@@ -106,18 +106,18 @@ impl Pager {
     }
 
     /// Allocates `len` units like [`allocate`](Self::allocate), but in `room`. Returns `None` if there is no such room.
-    pub(crate) fn allocate_in_room(&self, len: u32, room: Room) -> Result<Option<u64>> {
+    pub(crate) fn allocate_in_room(&self, len: u32, room: Destination) -> Result<Option<u64>> {
         self.allocate_in(&mut self.space(), len, room)
     }
 
-    fn allocate_in(&self, space: &mut Space, len: u32, room: Room) -> Result<Option<u64>> {
+    fn allocate_in(&self, space: &mut Space, len: u32, room: Destination) -> Result<Option<u64>> {
         let frames = len.div_ceil(FRAME_UNITS);
         let first = match room {
-            Room::In(frame) => {
+            Destination::In(frame) => {
                 let has_hole = u32::from(space.link_of(frame).list) >= len;
                 return has_hole.then(|| self.take_hole(space, frame, len)).transpose();
             }
-            Room::Passed => {
+            Destination::Passed => {
                 if len < FRAME_UNITS
                     && let Some(frame) = space.lists[PASSED].find(len)
                 {
@@ -130,7 +130,7 @@ impl Pager {
                 space.remove_free(&(first..first + frames));
                 first
             }
-            Room::AtEnd => match self.extend(space, frames) {
+            Destination::AtEnd => match self.extend(space, frames) {
                 Err(e) if e.kind() == ErrorKind::DiskFull => return Ok(None),
                 first => first?,
             },
@@ -163,7 +163,7 @@ impl Pager {
 
     /// Moves the group of map frames that begins at frame `old`. Returns its new first unit; `None` if there is no room
     /// or the group is no longer there. The caller keeps writers and checkpoints out.
-    pub(crate) fn move_map_group(&self, group: usize, old: FrameNo, room: Room) -> Result<Option<u64>> {
+    pub(crate) fn move_map_group(&self, group: usize, old: FrameNo, room: Destination) -> Result<Option<u64>> {
         let mut space = self.space();
         let count = 2 << group;
         if self.map_groups()[group].load(Acquire) != old {

@@ -13,7 +13,7 @@ use crate::own_line::OwnLine;
 use crate::pager::Pager;
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
-use crate::pager::thread_slot::slot_of_thread;
+use crate::pager::pool::thread_slot::slot_of_thread;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 

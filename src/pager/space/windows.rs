@@ -1,16 +1,16 @@
-//! Windows: frames in which only values are allocated, which are written through (`through.rs`).
+//! Windows: frames in which only values are allocated, which are written through (`values/`).
 //!
 //! They are beyond the end of the last checkpoint, and buckets have nothing there until the next one begins. Until then
-//! a window's frames may be the file's own pages (`pool/mapped.rs`). Open windows have separate lists of holes and free
-//! frames. Sealed windows do, too, because changing a frame there costs a copy of a large page: other uses get their
-//! room only if much of the table is free, one large page after another.
+//! a window's frames may be the file's own pages (`pool/window_pages.rs`). Open windows have separate lists of holes
+//! and free frames. Sealed windows do, too, because changing a frame there costs a copy of a large page: other uses get
+//! their room only if much of the table is free, one large page after another.
 
 use super::runs::Runs;
 use super::{ANY_USE, FRAME_UNITS, OPEN, SEALED, Space};
 use crate::error::Result;
 use crate::pager::Pager;
+use crate::pager::pool::ranges::Ranges;
 use crate::pager::pool::{FrameNo, LARGE_PAGE_BYTES};
-use crate::pager::ranges::Ranges;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// The windows of a table.
 #[derive(Default)]
-pub(super) struct Windows {
+pub(super) struct ValueWindows {
     /// The open windows, by first frame.
-    open: BTreeMap<FrameNo, Window>,
+    open: BTreeMap<FrameNo, ValueWindow>,
     /// Free frames in the open windows: first -> count.
     free: BTreeMap<FrameNo, u32>,
     /// The window to be used next: its first frame and its length.
@@ -33,14 +33,14 @@ pub(super) struct Windows {
 
 /// Units allocated in a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct ValueRoom {
     /// The first unit.
     pub unit: u64,
     /// Whether their frames are the file's own pages.
     pub mapped: bool,
 }
 
-struct Window {
+struct ValueWindow {
     count: u32,
     /// Whether its frames are the file's own pages.
     mapped: bool,
@@ -48,8 +48,8 @@ struct Window {
     populated: Arc<AtomicUsize>,
 }
 
-impl Windows {
-    fn around(&self, frame: FrameNo) -> Option<&Window> {
+impl ValueWindows {
+    fn around(&self, frame: FrameNo) -> Option<&ValueWindow> {
         if self.open.is_empty() {
             return None;
         }
@@ -87,9 +87,9 @@ impl Windows {
         }
     }
 
-    fn room(&self, unit: u64) -> Room {
+    fn room(&self, unit: u64) -> ValueRoom {
         let frame = (unit / u64::from(FRAME_UNITS)) as FrameNo; // of a table
-        Room { unit, mapped: self.around(frame).is_some_and(|window| window.mapped) }
+        ValueRoom { unit, mapped: self.around(frame).is_some_and(|window| window.mapped) }
     }
 
     /// Takes the first `count` adjacent free frames.
@@ -162,7 +162,7 @@ impl Pager {
     /// Allocates `len` units in a window, for a value that is written through. Returns `None` if free room elsewhere
     /// should be used, if too much waits for the next checkpoint, or if the window `must` be mapped and cannot be. With
     /// `ahead`, windows may be longer than needed now.
-    pub(in crate::pager) fn allocate_in_window(&self, len: u32, ahead: bool, must: bool) -> Result<Option<Room>> {
+    pub(in crate::pager) fn allocate_in_window(&self, len: u32, ahead: bool, must: bool) -> Result<Option<ValueRoom>> {
         let mut space = self.space();
         if space.compacting || self.has_full_quarantine(&space) {
             return Ok(None);
@@ -281,7 +281,7 @@ impl Pager {
             self.pool().make_window_ready(first..end, &populated);
             space.ready_frames = space.ready_frames.max(end);
         }
-        space.windows.open.insert(first, Window { count, mapped, populated });
+        space.windows.open.insert(first, ValueWindow { count, mapped, populated });
         self.kept.note_window();
         Ok((first, count))
     }

@@ -9,9 +9,9 @@
 //! KiB: a mapping reads it from the disk in several requests. `pread` also reads whatever the mapping cannot, and
 //! reports the error. Not here: the mapping itself and how it reacts to a failing disk (`io/window.rs`).
 
-use super::FRAME_BYTES_MIN;
 use crate::io::{File, Window};
 use crate::own_line::OwnLine;
+use crate::pager::FRAME_BYTES_MIN;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,7 +28,7 @@ const END_COUNT: u64 = 32;
 
 /// The mappings of one file.
 #[derive(Default)]
-pub(super) struct MappedReads {
+pub(in crate::pager) struct MappedReads {
     pieces: OnceLock<Box<[Piece]>>,
     /// The end of the last frame read in a stretch.
     ends: OwnLine<[AtomicU64; END_COUNT as usize]>,
@@ -40,7 +40,7 @@ type Piece = OnceLock<Option<Box<dyn Window>>>;
 impl MappedReads {
     /// Fills `bytes`, a frame, from byte `at` of `file`, which must always be the same file. Returns false if `pread`
     /// must read it.
-    pub(super) fn read(&self, file: &dyn File, at: u64, bytes: &mut [u8]) -> bool {
+    pub(in crate::pager) fn read(&self, file: &dyn File, at: u64, bytes: &mut [u8]) -> bool {
         if bytes.len() != FRAME_BYTES || self.is_in_order(at) {
             return false;
         }

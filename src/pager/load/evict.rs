@@ -1,9 +1,9 @@
 //! Eviction: a clock hand that passes all frames and frees the memory of those not used since it last passed.
 //!
-//! Source: the second chance of Corbato 1968. Not here: a frame's state (`pool.rs`), how a dirty frame is written
+//! Source: the second chance of Corbato 1968. Not here: a frame's state (`pool/`), how a dirty frame is written
 //! (`spill.rs`).
 
-use super::Pager;
+use crate::pager::Pager;
 use std::sync::atomic::Ordering::*;
 
 /// Frames that the hand passes at a time: their states are in one cache line.
@@ -13,7 +13,7 @@ impl Pager {
     /// Advances the clock hand and evicts a few frames that were not used since it last passed. If nearly all frames
     /// are dirty it examines only a few, so the cache exceeds its limit until the checkpoint is complete.
     #[cold]
-    pub(super) fn evict_some(&self) {
+    pub(in crate::pager) fn evict_some(&self) {
         const EVICTED: u32 = 4;
         const PASSED: u32 = 4096;
         const PASSED_IF_DIRTY: u32 = 64;

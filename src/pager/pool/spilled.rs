@@ -2,7 +2,7 @@
 //!
 //! A spilled frame stays dirty, and in the list for the next checkpoint.
 //!
-//! Not here: its states (`state.rs`), which frames may be spilled, and where they go (`pager/spill.rs`).
+//! Not here: its states (`state.rs`), which frames may be spilled, and where they go (`load/spill.rs`).
 
 use super::{FrameNo, Pool, WriteGuard};
 use std::sync::atomic::Ordering::*;

@@ -7,16 +7,16 @@
 //! A file is empty until its first checkpoint. An empty file is a table that is not made yet: an open that may create
 //! makes it, all others fail as if it were absent.
 //!
-//! Not here: which name the table has (`names.rs`), what the file contains (`mod.rs`).
+//! Not here: which name the table has (`names.rs`), what the file contains (`header.rs`).
 
-use super::Create;
 use super::names::is_at;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, remove_if_empty};
+use crate::pager::Create;
 use std::path::Path;
 
 /// Opens the file and takes its lock; returns whether it is new.
-pub(super) fn open_to_write(
+pub(in crate::pager) fn open_to_write(
     storage: &dyn Storage,
     path: &Path,
     create: Create,
@@ -41,7 +41,7 @@ pub(super) fn open_to_write(
         .with_hint("Try again."))
 }
 
-pub(super) fn open_to_read(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
+pub(in crate::pager) fn open_to_read(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
     opened(path, storage.open(path, Mode::Read))
 }
 
@@ -83,7 +83,7 @@ fn opened(path: &Path, opened: std::io::Result<Box<dyn File>>) -> Result<Box<dyn
     }
 }
 
-pub(super) fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
+pub(in crate::pager) fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
     // A reader tests the lock by taking it for a moment.
     const TRIES: usize = 10;
     for _ in 0..TRIES {
@@ -97,14 +97,14 @@ pub(super) fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
 }
 
 /// The same error as for an absent file: its creator was stopped before the table was made.
-pub(super) fn not_yet_made(path: &Path) -> Error {
+pub(in crate::pager) fn not_yet_made(path: &Path) -> Error {
     let path = path.display();
     Error::new(ErrorKind::Io, format!("{path}: the file is empty, so no table has been made in it yet"))
         .with_hint("Open it for writing and let it be created.")
         .with_source(std::io::Error::from_raw_os_error(libc::ENOENT))
 }
 
-pub(super) fn not_a_table(path: &Path, what: &str) -> Error {
+pub(in crate::pager) fn not_a_table(path: &Path, what: &str) -> Error {
     let path = path.display();
     Error::new(ErrorKind::NotATable, format!("{path}: not a splitpoint table: {what}"))
         .with_hint("Check the path. If it was a table, salvage may recover pairs from it.")

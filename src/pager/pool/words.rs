@@ -1,13 +1,13 @@
 //! Changes bytes that other threads may be reading.
 //!
-//! An optimistic read takes no latch and checks afterwards that the page is unchanged (`pool.rs`). It discards what it
+//! An optimistic read takes no latch and checks afterwards that the page is unchanged (`mod.rs`). It discards what it
 //! read during a write, but it did read it, so the stores here must be those of `racing.rs`.
 //!
 //! Code that changes pages uses [`Bytes`]. It has two implementations: memory of a frame ([`FrameBytes`]), and a plain
 //! vector, the safe twin that tests compare it with.
 #![expect(unsafe_code, reason = "frames are changed while others read them")]
 
-use super::interleave::{self, step};
+use crate::pager::interleave::{self, step};
 use crate::racing;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};

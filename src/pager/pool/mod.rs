@@ -1,9 +1,9 @@
 //! The buffer pool: frames at fixed addresses in a reserved range, each with a latch.
 //!
 //! Frame `n` has one computed address for as long as the table is open, resident or not, so no map from frames to
-//! memory is needed. Only a table that has outgrown its cache has one (`pool/buffers.rs`). The range is reserved in
+//! memory is needed. Only a table that has outgrown its cache has one (`buffers.rs`). The range is reserved in
 //! segments, up to the table's end; an address takes one load from the segment table and an addition. Each frame has a
-//! state word (`pool/state.rs`) with its latch.
+//! state word (`state.rs`) with its latch.
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
 //! **optimistically**, without a latch: note the version, copy the bytes, and discard the copy if the version has
@@ -15,17 +15,15 @@
 //! Unsafe: only this file maps memory and makes slices of it; the guards are the safe interface. With the address range
 //! a lookup can compute a page's address, and cold frames can be evicted one by one.
 //!
-//! Not here: what a frame is used for, and when it is written to the file (`mod.rs`, `checkpoint.rs`).
+//! Not here: what a frame is used for, and when it is written to the file (`load/`, `checkpoint/`).
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
-use super::FRAME_BYTES_MIN;
-use super::ahead::Ahead;
-use super::interleave;
-use super::mapping::Mapping;
-pub(crate) use super::values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
-use super::words::{Bytes, FrameBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::own_line::OwnLine;
+use crate::pager::FRAME_BYTES_MIN;
+use crate::pager::interleave;
+use mapping::Mapping;
+use populate::Populator;
 pub(crate) use state::FrozenFrame;
 use state::{Change, FrameState, Parity, Unused, Word};
 use std::cell::Cell;
@@ -33,18 +31,27 @@ use std::ops::{Deref, Range};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+pub(crate) use values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
+use words::{Bytes, FrameBytes};
 
 mod buffers;
 mod discard;
 #[cfg(test)]
 mod life;
-mod mapped;
+pub(super) mod mapping;
 pub(crate) mod optimistic;
 pub(crate) mod part;
+mod populate;
 mod prefetch;
-mod spill;
+pub(super) mod ranges;
+pub(crate) mod sink;
+mod spilled;
 mod state;
-mod through;
+pub(crate) mod thread_slot;
+mod values_held;
+mod window_pages;
+pub(crate) mod words;
+mod written;
 
 /// A large page: this many bytes of a file mapping are converted to plain memory together. Smaller in tests, so that
 /// their tables have windows.
@@ -61,7 +68,7 @@ pub(crate) const SMALL_BYTES: usize = 4 << 20;
 const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 
 /// The addresses of a segment's frames and their state words; null if the segment is not reserved.
-struct Segment {
+struct AddressSegment {
     frames: AtomicPtr<u8>,
     states: AtomicPtr<u8>,
 }
@@ -93,12 +100,12 @@ pub(crate) struct Pool {
     frame_bits: u32,
     segment_bits: u32,
     frame_bytes: usize,
-    /// The table of segments, as [`Segment`]s.
+    /// The table of segments, as [`AddressSegment`]s.
     table: Mapping,
     /// Declared before the segments, so that its thread has ended when they are dropped.
-    ahead: Mutex<Option<Ahead>>,
+    ahead: Mutex<Option<Populator>>,
     /// Declared before the segments, too.
-    windows: Mutex<mapped::Windows>,
+    windows: Mutex<window_pages::MappedWindows>,
     /// Whether some windows are sealed.
     has_sealed: AtomicBool,
     segments: Mutex<Vec<Mapping>>,
@@ -147,7 +154,7 @@ impl Pool {
             frame_bits: frame_bytes.trailing_zeros(),
             segment_bits: SEGMENT_BYTES.trailing_zeros() - frame_bytes.trailing_zeros(),
             frame_bytes,
-            table: Mapping::new(SEGMENT_COUNT * size_of::<Segment>())?,
+            table: Mapping::new(SEGMENT_COUNT * size_of::<AddressSegment>())?,
             ahead: Mutex::new(None),
             windows: Mutex::default(),
             has_sealed: AtomicBool::new(false),
@@ -179,11 +186,11 @@ impl Pool {
     }
 
     #[inline]
-    fn segment(&self, index: usize) -> &Segment {
+    fn segment(&self, index: usize) -> &AddressSegment {
         assert!(index < SEGMENT_COUNT, "frame numbers are checked against the file's length before");
         // SAFETY: the table has SEGMENT_COUNT entries (asserted above), zeroed by the kernel, which is a valid
-        // Segment, and lives as long as the pool.
-        unsafe { &*self.table.start.cast::<Segment>().add(index) }
+        // AddressSegment, and lives as long as the pool.
+        unsafe { &*self.table.start.cast::<AddressSegment>().add(index) }
     }
 
     /// Reserves addresses for all frames below `frame_count`.
@@ -217,10 +224,10 @@ impl Pool {
     }
 
     /// The thread that populates memory, started on first use.
-    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+    fn ahead(&self) -> MutexGuard<'_, Option<Populator>> {
         let mut ahead = self.ahead.lock().expect("no panic while held");
         if ahead.is_none() {
-            *ahead = Ahead::start();
+            *ahead = Populator::start();
         }
         ahead
     }

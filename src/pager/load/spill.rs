@@ -17,27 +17,27 @@
 //! take up to a 512th of its size. Nothing is spilled while a checkpoint is written.
 //!
 //! Source: the paper's buffer manager, which writes a page when it needs its buffer. Not here: the states of a frame
-//! (`pool/state.rs`), when a checkpoint is due (`mod.rs`).
+//! (`pool/state.rs`), when a checkpoint is due (`pager/mod.rs`).
 
-use super::checkpoint::frame_sum;
-use super::mapped_reads::MappedReads;
-use super::pool::{FrameNo, FrameSource};
-use super::words::Bytes;
-use super::{Pager, ZONE_FRAMES};
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::io::atomic::make_unnamed;
+use crate::pager::checkpoint::frame_sum;
+use crate::pager::file::mapped_reads::MappedReads;
+use crate::pager::pool::words::Bytes;
+use crate::pager::pool::{FrameNo, FrameSource};
+use crate::pager::{Pager, ZONE_FRAMES};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 /// Which dirty frames may be spilled, and where to.
 #[derive(Default)]
-pub(super) struct Spilling {
+pub(in crate::pager) struct Spilling {
     /// Whether any frame may be spilled.
-    pub(super) on: bool,
+    pub(in crate::pager) on: bool,
     /// Whether frames beyond the end of the last checkpoint are spilled to their locations in the file.
-    pub(super) in_place: bool,
+    pub(in crate::pager) in_place: bool,
     /// Created when the first frame is spilled to it.
     shadow: OnceLock<Arc<dyn File>>,
     shadow_reads: MappedReads,
@@ -47,18 +47,18 @@ pub(super) struct Spilling {
 
 impl Spilling {
     /// For a table in a file, `created` by this handle or not, and `logged` or not.
-    pub(super) fn of_file(created: bool, logged: bool) -> Spilling {
+    pub(in crate::pager) fn of_file(created: bool, logged: bool) -> Spilling {
         Spilling { on: true, in_place: created && !logged, ..Spilling::default() }
     }
 
     /// For a table in memory.
-    pub(super) fn in_temporary_file() -> Spilling {
+    pub(in crate::pager) fn in_temporary_file() -> Spilling {
         Spilling { on: true, in_place: true, ..Spilling::default() }
     }
 }
 
 /// A file to spill a frame to.
-enum Target<'a> {
+enum SpillTarget<'a> {
     Place(&'a Arc<dyn File>),
     Shadow(&'a Arc<dyn File>),
 }
@@ -67,7 +67,7 @@ impl Pager {
     /// Writes a dirty frame to a file and frees its memory, if it may be spilled and was not used lately. Never waits
     /// for another writer's latch. If the table's file cannot be written, the frame stays in memory, and the handle
     /// takes no more writes.
-    pub(super) fn spill(&self, frame: FrameNo) -> bool {
+    pub(in crate::pager) fn spill(&self, frame: FrameNo) -> bool {
         let Some(latch) = self.pool.latch_to_spill(frame) else { return false };
         let sum_frame = self.map_frame(frame / ZONE_FRAMES) + 1;
         if !self.pool.is_resident(sum_frame) {
@@ -96,19 +96,19 @@ impl Pager {
             let at = 4 * (frame % ZONE_FRAMES) as usize;
             sums.whole().store(at, &frame_sum(frame, &latch).to_le_bytes());
             self.counts.frames_written.fetch_add(1, Relaxed);
-            shadowed = matches!(target, Target::Shadow(_));
+            shadowed = matches!(target, SpillTarget::Shadow(_));
         }
         // Stored before the latch is released, so that a checkpoint that waits for the latch finds the checksum.
         self.pool.discard_spilled(frame, latch, shadowed);
         true
     }
 
-    fn spill_target(&self, frame: FrameNo) -> Option<Target<'_>> {
+    fn spill_target(&self, frame: FrameNo) -> Option<SpillTarget<'_>> {
         let end = self.checkpoint_frames.load(Acquire);
         let beyond = frame >= end && self.file_frames.load(Acquire) == end;
         let in_place = self.scratch || self.spilling.in_place && beyond || planted(Bug::SpillsOverCheckpoint);
         if in_place {
-            return self.file.as_ref().map(Target::Place);
+            return self.file.as_ref().map(SpillTarget::Place);
         }
         if self.spilling.shadow_failed.load(Relaxed) {
             return None;
@@ -120,13 +120,13 @@ impl Pager {
                 Err(_) => self.give_up_shadow(),
             }
         }
-        self.spilling.shadow.get().map(Target::Shadow)
+        self.spilling.shadow.get().map(SpillTarget::Shadow)
     }
 
-    fn write_spilled(&self, frame: FrameNo, bytes: &[u8], target: &Target<'_>) -> bool {
+    fn write_spilled(&self, frame: FrameNo, bytes: &[u8], target: &SpillTarget<'_>) -> bool {
         let at = u64::from(frame) * self.frame_bytes() as u64;
         match target {
-            Target::Place(file) => {
+            SpillTarget::Place(file) => {
                 // Without this, ever more frames would stay in memory, and no error would be reported.
                 let poison = |e| self.poison(Error::io(&self.path, "write a frame of", e).message());
                 let end = at + bytes.len() as u64;
@@ -136,7 +136,7 @@ impl Pager {
                 }
                 written
             }
-            Target::Shadow(file) => file.write_at(bytes, at).map_err(|_| self.give_up_shadow()).is_ok(),
+            SpillTarget::Shadow(file) => file.write_at(bytes, at).map_err(|_| self.give_up_shadow()).is_ok(),
         }
     }
 
@@ -147,7 +147,7 @@ impl Pager {
     }
 
     /// The file that has the bytes of a frame that is not resident, and how to read it; `None` if no file has them.
-    pub(super) fn file_of(&self, frame: FrameNo) -> Option<(&dyn File, &MappedReads)> {
+    pub(in crate::pager) fn file_of(&self, frame: FrameNo) -> Option<(&dyn File, &MappedReads)> {
         if self.pool.is_shadowed(frame) {
             return Some((self.spilling.shadow.get()?.as_ref(), &self.spilling.shadow_reads));
         }
@@ -156,7 +156,7 @@ impl Pager {
     }
 
     /// Reads a frame that the shadow file has.
-    pub(super) fn read_shadowed(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()> {
+    pub(in crate::pager) fn read_shadowed(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()> {
         let file = self.spilling.shadow.get().expect("a shadowed frame has been written to it");
         let at = u64::from(frame) * self.frame_bytes() as u64;
         file.read_at(bytes, at).map_err(|e| Error::io(&self.path, "read the temporary file of", e))?;
@@ -165,7 +165,7 @@ impl Pager {
 
     /// Called before frames from `end` on are cut off: makes the file zero there, in case such frames are allocated
     /// again. The caller keeps writers out and holds the allocator's lock.
-    pub(super) fn cut_spilled(&self, end: FrameNo) -> Result<()> {
+    pub(in crate::pager) fn cut_spilled(&self, end: FrameNo) -> Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.spilling.in_place) else { return Ok(()) };
         let last = self.checkpoint_frames.load(Acquire);
         let bytes = u64::from(end.max(last)) * self.frame_bytes() as u64;
@@ -175,12 +175,12 @@ impl Pager {
     }
 
     /// Called when a checkpoint begins: nothing is spilled until it is complete.
-    pub(super) fn stop_spilling(&self) {
+    pub(in crate::pager) fn stop_spilling(&self) {
         self.pool.pin();
     }
 
     /// Called when a checkpoint is complete, so that the shadow file is no longer needed.
-    pub(super) fn resume_spilling(&self) {
+    pub(in crate::pager) fn resume_spilling(&self) {
         if !self.spilling.on {
             return;
         }

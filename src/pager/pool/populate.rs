@@ -4,7 +4,7 @@
 //! ms on a virtual machine whose host must find the memory. A thread touches the memory that a growing table uses next,
 //! so that no write waits for it. It works far enough ahead not to touch the writer's pages, and ends with the pool.
 //!
-//! Not here: how far ahead (`space.rs`).
+//! Not here: how far ahead (`space/`).
 #![expect(unsafe_code, reason = "memory is made ready by madvise")]
 
 use crate::io::{forked_since, forks};
@@ -32,16 +32,16 @@ enum Request {
 }
 
 /// The thread that populates memory.
-pub(super) struct Ahead {
+pub(super) struct Populator {
     requests: Option<SyncSender<Request>>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     forks: u32,
 }
 
-impl Ahead {
+impl Populator {
     /// Starts the thread; `None` if no thread can be started.
-    pub(super) fn start() -> Option<Ahead> {
+    pub(super) fn start() -> Option<Populator> {
         // Further behind than this, the thread would populate memory that is already in use.
         const WAITING_MAX: usize = 16;
         let (sender, requests) = sync_channel(WAITING_MAX);
@@ -49,14 +49,15 @@ impl Ahead {
         let stopped = stop.clone();
         let builder = std::thread::Builder::new().name("splitpoint-memory".into());
         let thread = builder.spawn(move || make_ready(&requests, &stopped)).ok()?;
-        Some(Ahead { requests: Some(sender), thread: Some(thread), stop, forks: forks() })
+        Some(Populator { requests: Some(sender), thread: Some(thread), stop, forks: forks() })
     }
 
     /// Queues `bytes` bytes from `start` on. Returns false if the queue is full, or if this is a child of the process
     /// that started the thread.
     ///
     /// # Safety
-    /// The bytes are memory of a mapping that outlives this `Ahead`, whatever else is mapped over it in the meantime.
+    /// The bytes are memory of a mapping that outlives this `Populator`, whatever else is mapped over it in the
+    /// meantime.
     pub(super) unsafe fn request(&self, start: *mut u8, bytes: usize) -> bool {
         self.send(Request::Populate(Range { start, bytes }))
     }
@@ -88,7 +89,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Populator {
     fn drop(&mut self) {
         if forked_since(self.forks) {
             // The thread does not exist in a child, and may have held the channel's locks at the fork.

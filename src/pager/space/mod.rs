@@ -5,7 +5,7 @@
 //! freed hole can be reused for any of them.
 //!
 //! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first with its bits, the second with
-//! its checksums (`mod.rs`). Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 are adjacent from
+//! its checksums (`file/sums.rs`). Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 are adjacent from
 //! `map_groups[k]`, allocated when the file first reaches zone 2^k.
 //!
 //! Free space is found in memory: frames with a hole, by the length of the longest, and runs of free frames, by length.
@@ -15,10 +15,10 @@
 //! Differs from the paper's buddy-in-waiting: overflow pages are not tied to a split point and may be of any size
 //! (docs/architecture.md, "Space").
 
-use super::Pager;
-use super::pool::{FrameNo, SMALL_BYTES};
-use super::words::Bytes;
 use crate::error::{Error, ErrorKind, Result};
+use crate::pager::Pager;
+use crate::pager::pool::words::Bytes;
+use crate::pager::pool::{FrameNo, SMALL_BYTES};
 use runs::Runs;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -50,7 +50,7 @@ pub(crate) struct Space {
     runs: Runs,
     /// Units in the known holes and runs, except those of open windows.
     free_units: u64,
-    windows: windows::Windows,
+    windows: windows::ValueWindows,
     /// Zones below this one are in the lists.
     zones_known: u32,
     /// Frames for which disk space is reserved.
@@ -126,7 +126,7 @@ impl Space {
             spare_links: Arc::default(),
             runs: Runs::default(),
             free_units: 0,
-            windows: windows::Windows::default(),
+            windows: windows::ValueWindows::default(),
             zones_known,
             reserved_frames: 0,
             ready_frames: 0,
@@ -512,7 +512,7 @@ impl Pager {
     /// # Errors
     /// [`ErrorKind::Corrupt`] if they are not in use: some page refers to space that it does not own. If the hole is
     /// kept for this thread, this is detected only when it is freed for other threads, and then loses its space
-    /// (`space/kept.rs`).
+    /// (`kept.rs`).
     pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
         if self.keep(unit, len) {
             return Ok(());

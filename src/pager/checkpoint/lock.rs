@@ -3,9 +3,9 @@
 //! Other threads may wait for its end, or until it has begun a new segment of the log. A backup holds the lock for a
 //! long time; writers behave differently during one (`table/checkpoint.rs`).
 
-use super::interleave;
-use super::pool::refuse_to_wait_with_values;
 use crate::error::{Error, ErrorKind, Result};
+use crate::pager::interleave;
+use crate::pager::pool::refuse_to_wait_with_values;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::ThreadId;
 use std::time::Duration;

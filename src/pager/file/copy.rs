@@ -12,10 +12,11 @@
 //!
 //! Zeros are not written: they become holes of the copy.
 
-use super::checkpoint::refuse_half_installed;
-use super::{HEADER_BYTES, Pager};
+use super::{create, names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage};
+use crate::pager::checkpoint::refuse_half_installed;
+use crate::pager::{HEADER_BYTES, Pager};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -43,8 +44,8 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
     // A writer that makes one checkpoint after another pauses between them; the retries aim for a pause.
     const TRIES: u32 = 50;
     const WAIT: Duration = Duration::from_millis(100);
-    let file = super::file::open_to_read(storage, path)?;
-    super::refuse_other_names(file.as_ref(), path, true)?;
+    let file = create::open_to_read(storage, path)?;
+    names::refuse_other_names(file.as_ref(), path, true)?;
     let mut tries = 0;
     loop {
         let copied = copy_once(storage, path, file.as_ref(), target);
@@ -71,9 +72,9 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
 /// Whether a process that had the table at `path` open for writing has died, so that its log has changes that the file
 /// lacks.
 pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
-    let file = super::file::open_to_read(storage, path)?;
+    let file = create::open_to_read(storage, path)?;
     let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
-    Ok(!writer && super::wal::has_segments(storage, path))
+    Ok(!writer && crate::pager::wal::has_segments(storage, path))
 }
 
 /// Returns `None` if a checkpoint was written during the copy.

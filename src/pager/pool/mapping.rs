@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use std::ptr;
 
 /// Zeroed memory from the kernel, unmapped when dropped. It costs nothing until touched.
-pub(super) struct Mapping {
+pub(in crate::pager) struct Mapping {
     pub start: *mut u8,
     pub bytes: usize,
 }
@@ -16,7 +16,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    pub(super) fn new(bytes: usize) -> Result<Mapping> {
+    pub(in crate::pager) fn new(bytes: usize) -> Result<Mapping> {
         // SAFETY: a fresh anonymous mapping at an address that the kernel picks touches nothing that exists.
         let start = unsafe {
             libc::mmap(
@@ -85,7 +85,7 @@ impl Mapping {
 
 impl Mapping {
     /// Asks for large pages from byte `from` on.
-    pub(super) fn advise_huge_pages(&self, from: usize) {
+    pub(in crate::pager) fn advise_huge_pages(&self, from: usize) {
         let from = from.min(self.bytes);
         // SAFETY: advice about a mapping of ours; it changes no content.
         #[cfg(target_os = "linux")]
@@ -99,7 +99,7 @@ impl Mapping {
 
 impl Mapping {
     /// Asks for no large pages.
-    pub(super) fn advise_small_pages(&self) {
+    pub(in crate::pager) fn advise_small_pages(&self) {
         // SAFETY: advice about our own mapping; it changes no content.
         #[cfg(target_os = "linux")]
         unsafe {

@@ -567,7 +567,7 @@ struct Inner {
     made_from: InodeNo,
     /// If set, selects calls that take long.
     slow: Option<Random>,
-    room: Option<room::Room>,
+    room: Option<room::DiskRoom>,
     before_emptying: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -913,5 +913,5 @@ impl Drop for Open {
 }
 
 #[cfg(test)]
-#[path = "tests/simulated.rs"]
+#[path = "../tests/simulated.rs"]
 mod tests;

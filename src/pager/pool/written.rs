@@ -1,6 +1,6 @@
 //! Frames that are written through: their bytes are in the file before a checkpoint.
 //!
-//! Not here: which frames may be written through (`pager/through.rs`).
+//! Not here: which frames may be written through (`values/through.rs`).
 
 use super::{FrameNo, FrameSource, Pool, WriteGuard, yield_now};
 use crate::error::Result;

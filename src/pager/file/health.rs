@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
 #[derive(Default)]
-pub(super) struct Health {
+pub(in crate::pager) struct Health {
     state: AtomicU8,
     reason: Mutex<String>,
     /// The number of writes until a checkpoint that is due but could not begin is tried again.
@@ -22,7 +22,7 @@ const POISONED: u8 = 2;
 
 impl Health {
     /// Makes the handle refuse all further writes. The first reason is kept.
-    pub(super) fn poison(&self, reason: &str) {
+    pub(in crate::pager) fn poison(&self, reason: &str) {
         if planted(Bug::NotPoisoned) {
             return;
         }
@@ -33,21 +33,21 @@ impl Health {
     }
 
     #[inline]
-    pub(super) fn is_sound(&self) -> bool {
+    pub(in crate::pager) fn is_sound(&self) -> bool {
         self.state.load(Relaxed) == SOUND
     }
 
     #[inline]
-    pub(super) fn is_poisoned(&self) -> bool {
+    pub(in crate::pager) fn is_poisoned(&self) -> bool {
         self.state.load(Relaxed) == POISONED
     }
 
-    pub(super) fn reason(&self) -> String {
+    pub(in crate::pager) fn reason(&self) -> String {
         self.reason.lock().expect("no panic while held").clone()
     }
 
     /// Called if a checkpoint that is due could not begin.
-    pub(super) fn put_off_checkpoint(&self, cache_needs_it: bool) {
+    pub(in crate::pager) fn put_off_checkpoint(&self, cache_needs_it: bool) {
         // A failed attempt creates and removes a file, which takes as long as several hundred writes.
         const WRITES: u32 = 10_000;
         self.countdown.store(WRITES, Relaxed);
@@ -57,12 +57,12 @@ impl Health {
     }
 
     /// Counts one write. Returns true if more writes must come before the next attempt.
-    pub(super) fn counts_down(&self) -> bool {
+    pub(in crate::pager) fn counts_down(&self) -> bool {
         self.countdown.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     /// Called when a checkpoint has begun, or the cache has room without one.
-    pub(super) fn let_writes_begin(&self) {
+    pub(in crate::pager) fn let_writes_begin(&self) {
         self.countdown.store(0, Relaxed);
         let _ = self.state.compare_exchange(NO_ROOM, SOUND, AcqRel, Relaxed);
     }

@@ -8,8 +8,8 @@
 //! Errors are ignored here: frames that cannot be read, or whose checksums do not match, do not become resident, and
 //! the read that needs one reports the error. Not here: the check for a checkpoint (`refuse_if_stale`).
 
-use super::Pager;
-use super::pool::FrameNo;
+use crate::pager::Pager;
+use crate::pager::pool::FrameNo;
 use std::sync::atomic::Ordering::*;
 
 /// Bytes of a run.

@@ -1,35 +1,35 @@
 //! Disjoint ranges of frames.
 
-use super::pool::FrameNo;
+use super::FrameNo;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Maps the first frame of each range to its end.
 #[derive(Default)]
-pub(super) struct Ranges(BTreeMap<FrameNo, FrameNo>);
+pub(in crate::pager) struct Ranges(BTreeMap<FrameNo, FrameNo>);
 
 impl Ranges {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::pager) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Adds a range that overlaps no other.
-    pub(super) fn add(&mut self, frames: Range<FrameNo>) {
+    pub(in crate::pager) fn add(&mut self, frames: Range<FrameNo>) {
         self.0.insert(frames.start, frames.end);
     }
 
     /// The range with `frame`.
-    pub(super) fn around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
+    pub(in crate::pager) fn around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
         let (&start, &end) = self.0.range(..=frame).next_back()?;
         (frame < end).then_some(start..end)
     }
 
-    pub(super) fn overlap(&self, frames: &Range<FrameNo>) -> bool {
+    pub(in crate::pager) fn overlap(&self, frames: &Range<FrameNo>) -> bool {
         self.0.range(..frames.end).next_back().is_some_and(|(_, &end)| end > frames.start)
     }
 
     /// Removes `frames` from the ranges. Returns the parts that were removed, the last first.
-    pub(super) fn remove(&mut self, frames: &Range<FrameNo>) -> Vec<Range<FrameNo>> {
+    pub(in crate::pager) fn remove(&mut self, frames: &Range<FrameNo>) -> Vec<Range<FrameNo>> {
         let mut removed = Vec::new();
         while let Some((&start, &end)) = self.0.range(..frames.end).next_back()
             && end > frames.start
@@ -47,7 +47,7 @@ impl Ranges {
     }
 
     /// The longest prefix of `frames` that is entirely in one range or entirely in none, and whether it is in one.
-    pub(super) fn first_part(&self, frames: Range<FrameNo>) -> (Range<FrameNo>, bool) {
+    pub(in crate::pager) fn first_part(&self, frames: Range<FrameNo>) -> (Range<FrameNo>, bool) {
         if let Some(around) = self.around(frames.start) {
             return (frames.start..frames.end.min(around.end), true);
         }
@@ -56,7 +56,7 @@ impl Ranges {
     }
 
     #[cfg(test)]
-    pub(super) fn frame_count(&self) -> usize {
+    pub(in crate::pager) fn frame_count(&self) -> usize {
         self.0.iter().map(|(start, end)| (end - start) as usize).sum()
     }
 }

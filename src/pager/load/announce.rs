@@ -6,8 +6,8 @@
 //!
 //! Errors are ignored here: the change that needs an unreadable frame reports it.
 
-use super::Pager;
-use super::pool::FrameNo;
+use crate::pager::Pager;
+use crate::pager::pool::FrameNo;
 use std::sync::atomic::Ordering::*;
 
 /// Gaps between needed frames are read with them if they are no longer than this: that costs less than another request.

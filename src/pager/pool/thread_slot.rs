@@ -2,7 +2,7 @@
 //!
 //! Numbers are reused when threads end. Threads beyond [`SLOT_COUNT`] share the last slot.
 
-use super::interleave;
+use crate::pager::interleave;
 use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*};

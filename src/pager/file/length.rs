@@ -7,18 +7,18 @@
 //!
 //! If a program cuts the file in between, this is noticed only when a frame is read: its checksum does not match.
 
-use super::Pager;
 use crate::error::{Error, Result};
 use crate::io::File;
+use crate::pager::Pager;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// The end of the bytes that were written beyond the last checkpoint since that checkpoint began.
 #[derive(Default)]
-pub(super) struct WrittenEnd(AtomicU64);
+pub(in crate::pager) struct WrittenEnd(AtomicU64);
 
 impl Pager {
     /// Notes that the file has the bytes before `end`, beyond the last checkpoint.
-    pub(super) fn note_written_end(&self, end: u64) {
+    pub(in crate::pager) fn note_written_end(&self, end: u64) {
         self.written_end.0.fetch_max(end, Relaxed);
     }
 
@@ -30,14 +30,14 @@ impl Pager {
 
     /// Called when a checkpoint begins: returns the bytes that the file must have until it is complete. Later writes
     /// count towards the next checkpoint. The caller keeps writers out.
-    pub(super) fn take_bytes_needed(&self) -> u64 {
+    pub(in crate::pager) fn take_bytes_needed(&self) -> u64 {
         let bytes = self.bytes_needed();
         self.written_end.0.store(0, Relaxed);
         bytes
     }
 
     /// Called when the file is cut to `bytes`, since the table no longer needs the rest.
-    pub(super) fn forget_written_beyond(&self, bytes: u64) {
+    pub(in crate::pager) fn forget_written_beyond(&self, bytes: u64) {
         self.written_end.0.fetch_min(bytes, Relaxed);
     }
 
@@ -53,12 +53,12 @@ impl Pager {
 
     /// [`refuse_if_cut`](Self::refuse_if_cut), called before the bytes up to `end` are written. Checks only if they
     /// make the file longer, which would leave a hole in a cut file.
-    pub(super) fn refuse_hole_before(&self, end: u64) -> Result<()> {
+    pub(in crate::pager) fn refuse_hole_before(&self, end: u64) -> Result<()> {
         if end > self.bytes_needed() { self.refuse_if_cut() } else { Ok(()) }
     }
 
     /// [`refuse_if_cut`](Self::refuse_if_cut), for a file that must have `needed` bytes.
-    pub(super) fn refuse_shorter(&self, file: &dyn File, needed: u64) -> Result<()> {
+    pub(in crate::pager) fn refuse_shorter(&self, file: &dyn File, needed: u64) -> Result<()> {
         let bytes = file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))?;
         if bytes >= needed {
             return Ok(());

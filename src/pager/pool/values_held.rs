@@ -2,8 +2,8 @@
 //!
 //! The value keeps its frame latched, and the other thread may be waiting for that latch.
 
-use super::interleave::{self, step};
 use crate::error::{Error, ErrorKind, Result};
+use crate::pager::interleave::{self, step};
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 

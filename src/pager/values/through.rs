@@ -21,14 +21,14 @@
 //!
 //! Source: docs/architecture.md, "Log". Not here: the record (`table/wal_record.rs`), which values (`table/stored.rs`).
 
-use super::pool::{FrameNo, FrameSource};
-use super::room::set_frame_count;
-use super::space::windows::Room;
-use super::wal::Safety;
-use super::words::Bytes;
-use super::{FRAME_UNITS, Pager};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
+use crate::pager::checkpoint::reserve::set_frame_count;
+use crate::pager::pool::words::Bytes;
+use crate::pager::pool::{FrameNo, FrameSource};
+use crate::pager::space::windows::ValueRoom;
+use crate::pager::wal::Safety;
+use crate::pager::{FRAME_UNITS, Pager};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -45,7 +45,7 @@ const WINDOWS_FROM_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 const OFF: FrameNo = FrameNo::MAX;
 
 /// Where values may be written through, and what is not yet safe.
-pub(super) struct Through {
+pub(in crate::pager) struct Through {
     /// Frames from here on are written through.
     from: AtomicU32,
     /// Whether the log refers, or may soon refer, to bytes beyond the last checkpoint. Set under the allocator's lock,
@@ -104,7 +104,7 @@ impl StoredValue {
 
 impl Through {
     /// Stops mapping windows.
-    pub(super) fn give_up_windows(&self) {
+    pub(in crate::pager) fn give_up_windows(&self) {
         self.unmapped.store(true, Relaxed);
     }
 }
@@ -147,7 +147,7 @@ impl Pager {
     /// Allocates `len` units that may be written through, for `bytes` bytes. Returns `None` if other room should be
     /// used, if too much room waits for the next checkpoint, or if the bytes are too few for a system call. The caller
     /// is inside the gate.
-    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<Room>> {
+    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<ValueRoom>> {
         if !self.writes_this_through(bytes as usize) {
             return Ok(None);
         }
@@ -156,7 +156,7 @@ impl Pager {
 
     /// Maps frames that are new and at the end of the file. Returns false if that is not possible or not useful; it is
     /// then not tried again.
-    pub(super) fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
+    pub(in crate::pager) fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
         if self.through.unmapped.load(Relaxed) {
             return Ok(false);
         }
@@ -176,7 +176,7 @@ impl Pager {
 
     /// Called when a checkpoint begins that includes the frames of all windows: from here on their content in memory
     /// may differ from the file. The caller keeps writers out.
-    pub(super) fn seal_windows(&self) -> Result<()> {
+    pub(in crate::pager) fn seal_windows(&self) -> Result<()> {
         let Some(file) = self.file.as_ref() else { return Ok(()) };
         self.give_up_next_window()?;
         if !self.pool.seal_windows(file.as_ref()) {
@@ -187,7 +187,7 @@ impl Pager {
     }
 
     /// Called when `frames` are cut off the file.
-    pub(super) fn unmap_windows(&self, frames: Range<FrameNo>) -> Result<()> {
+    pub(in crate::pager) fn unmap_windows(&self, frames: Range<FrameNo>) -> Result<()> {
         if self.pool.unmap_windows(frames) {
             return Ok(());
         }
@@ -216,7 +216,7 @@ impl Pager {
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the units may be freed.
-    pub(crate) fn write_through(&self, room: Room, parts: [&[u8]; 2]) -> Result<()> {
+    pub(crate) fn write_through(&self, room: ValueRoom, parts: [&[u8]; 2]) -> Result<()> {
         let address = room.unit * self.unit_bytes() as u64;
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if !room.mapped {
@@ -258,12 +258,12 @@ impl Pager {
     }
 
     /// Sets whether so much room waits for a checkpoint that one is due.
-    pub(super) fn want_checkpoint(&self, due: bool) {
+    pub(in crate::pager) fn want_checkpoint(&self, due: bool) {
         self.through.checkpoint_due.store(due, Relaxed);
     }
 
     #[inline]
-    pub(super) fn wants_checkpoint_for_room(&self) -> bool {
+    pub(in crate::pager) fn wants_checkpoint_for_room(&self) -> bool {
         self.through.checkpoint_due.load(Relaxed)
     }
 
@@ -272,7 +272,7 @@ impl Pager {
         self.through.closing.store(true, Relaxed);
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    pub(in crate::pager) fn is_closing(&self) -> bool {
         self.through.closing.load(Relaxed)
     }
 
@@ -288,7 +288,7 @@ impl Pager {
         if planted(Bug::ThroughUnsynced) {
             return Ok(());
         }
-        super::interleave::until_free(&self.through.syncing);
+        crate::pager::interleave::until_free(&self.through.syncing);
         let _syncing = self.through.syncing.lock().expect("no panic while held");
         // Another thread's sync may have failed after it reset the flag.
         self.refuse_if_poisoned()?;
@@ -312,7 +312,7 @@ impl Pager {
     }
 
     /// Called after a journal was removed that sets the file's length, before values may be written beyond that length.
-    pub(super) fn note_removed_journal(&self) {
+    pub(in crate::pager) fn note_removed_journal(&self) {
         self.through.journal_may_return.store(true, Release);
     }
 
@@ -358,7 +358,7 @@ impl Pager {
     /// Called before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to
     /// bytes beyond its end. From then on nothing may cut the file. Setting its length could cut bytes that a writer
     /// has just added, so the caller keeps writers out.
-    pub(super) fn extend_file_for_checkpoint(&self) -> Result<()> {
+    pub(in crate::pager) fn extend_file_for_checkpoint(&self) -> Result<()> {
         if let Some(file) = self.file.as_ref().filter(|_| self.may_be_referred_to()) {
             self.refuse_if_cut()?;
             set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, self.frame_count())
@@ -373,17 +373,17 @@ impl Pager {
 
     /// Whether bytes of the file beyond the last checkpoint must stay, since records of the log refer to them or frames
     /// were spilled there.
-    pub(super) fn keeps_end(&self) -> bool {
+    pub(in crate::pager) fn keeps_end(&self) -> bool {
         self.may_be_referred_to() || self.spilling.in_place
     }
 
     /// Called before room beyond the last checkpoint is mapped or allocated, under the allocator's lock.
-    pub(super) fn keep_end(&self) {
+    pub(in crate::pager) fn keep_end(&self) {
         self.through.used.store(true, Relaxed);
     }
 
     /// Called when a checkpoint of `frame_count` frames begins: from here on values go beyond its end.
-    pub(super) fn begin_through_period(&self, frame_count: u32) {
+    pub(in crate::pager) fn begin_through_period(&self, frame_count: u32) {
         self.through.used.store(false, Relaxed);
         if self.writes_through() {
             self.through.from.store(frame_count, Release);
@@ -391,7 +391,7 @@ impl Pager {
     }
 
     /// Called when that checkpoint is complete: the file ends with it, except for values written through.
-    pub(super) fn complete_through_period(&self, frame_count: u32) {
+    pub(in crate::pager) fn complete_through_period(&self, frame_count: u32) {
         if self.may_write_through() {
             self.through.from.store(frame_count, Release);
         }

@@ -17,17 +17,17 @@ pub(crate) fn resolve(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
     storage.resolve(path).map_err(|e| Error::io(path, "follow the links of", e))
 }
 
-pub(super) fn journal_path(path: &Path) -> PathBuf {
+pub(in crate::pager) fn journal_path(path: &Path) -> PathBuf {
     with_suffix(path, "-ckpt")
 }
 
 /// Whether `path` currently names `file`.
-pub(super) fn is_at(file: &dyn File, path: &Path) -> Result<bool> {
+pub(in crate::pager) fn is_at(file: &dyn File, path: &Path) -> Result<bool> {
     file.is_at(path).map_err(|e| Error::io(path, "look for", e))
 }
 
 /// Fails if `path` no longer names `file`.
-pub(super) fn refuse_if_moved(file: &dyn File, path: &Path) -> Result<()> {
+pub(in crate::pager) fn refuse_if_moved(file: &dyn File, path: &Path) -> Result<()> {
     if is_at(file, path)? {
         return Ok(());
     }

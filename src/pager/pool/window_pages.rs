@@ -16,12 +16,12 @@
 //! The kernel would itself copy a sealed page at its first change, one page at a time. Copying a range at once takes a
 //! sixth of that time per page if many pages change, and keeps large pages.
 //!
-//! Not here: which frames (`pager/space.rs`), and what is stored there (`pager/through.rs`).
+//! Not here: which frames (`pager/space/`), and what is stored there (`pager/values/`).
 #![expect(unsafe_code, reason = "files are mapped over memory of the pool")]
 
+use super::ranges::Ranges;
 use super::{FrameNo, LARGE_PAGE_BYTES, Mapping, Pool};
 use crate::io::{File, Memory, MemoryGuard, Over, had_faults, page_bytes};
-use crate::pager::ranges::Ranges;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
@@ -30,7 +30,7 @@ const OWNED_MAX: usize = if cfg!(test) { 4 } else { 8192 };
 
 /// The windows of a pool, and guards of the segments they are in.
 #[derive(Default)]
-pub(super) struct Windows {
+pub(super) struct MappedWindows {
     open: Vec<Range<FrameNo>>,
     sealed: Ranges,
     /// The number of ranges that were replaced.

@@ -25,7 +25,7 @@ const AHEAD_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
 const STEP_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 /// Which bytes of the current segment are ready.
-pub(super) struct Ahead {
+pub(super) struct Preallocator {
     shared: Arc<Shared>,
     /// `None` inside if no thread could be started.
     thread: OnceLock<Option<JoinHandle<()>>>,
@@ -42,15 +42,15 @@ struct Shared {
     stop: AtomicBool,
 }
 
-impl Ahead {
-    pub(super) fn new() -> Ahead {
+impl Preallocator {
+    pub(super) fn new() -> Preallocator {
         let shared = Shared {
             segment: Mutex::default(),
             prepared: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         };
-        Ahead { shared: Arc::new(shared), thread: OnceLock::new(), forks: forks() }
+        Preallocator { shared: Arc::new(shared), thread: OnceLock::new(), forks: forks() }
     }
 
     /// Locks the current segment, to make bytes of it ready or to replace it. Makes the thread release the lock soon.
@@ -86,7 +86,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Preallocator {
     fn drop(&mut self) {
         let Some(Some(thread)) = self.thread.take() else { return };
         if forked_since(self.forks) {

@@ -1,7 +1,7 @@
 //! Checkpoint: dirty frames reach the file together or not at all.
 //!
 //! ```text
-//! reserve     disk space for all that follows (`room.rs`); an error here leaves everything unchanged
+//! reserve     disk space for all that follows (`reserve.rs`); an error here leaves everything unchanged
 //! freeze      between two writes: list the dirty frames, encode the header
 //! new frames  write those beyond the end of the last checkpoint to their locations; sync
 //! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- the commit point
@@ -14,22 +14,25 @@
 //! its header, its index and every frame match.
 //!
 //! Writers continue while the frames are written. A writer that changes a frozen frame that is not yet copied first
-//! saves the frame's content (`pool.rs`, `mark_dirty`).
+//! saves the frame's content (`pool/`, `mark_dirty`).
 //!
 //! Source: docs/architecture.md, "Checkpoint"; the double write is InnoDB's. Format: docs/format.md, "Checkpoint
 //! journal".
 
-use super::names::journal_path;
-use super::pool::{FrameNo, FrozenFrame};
-use super::room::{CheckpointRoom, JOURNAL_HEADER_BYTES, set_frame_count};
-use super::words::Bytes;
-use super::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
-use super::{header_sum, nonzero, sum_of_sums};
+pub(super) mod lock;
+pub(super) mod reserve;
+
 use crate::checksum::{crc32c, crc32c_append};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
+use crate::pager::file::names::journal_path;
+use crate::pager::pool::words::Bytes;
+use crate::pager::pool::{FrameNo, FrozenFrame};
+use crate::pager::{FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Header, Pager, SUM_OF_SUMS, ZONE_FRAMES};
+use crate::pager::{header_sum, nonzero, sum_of_sums};
 use crate::planted::{Bug, planted};
+use reserve::{CheckpointRoom, JOURNAL_HEADER_BYTES, set_frame_count};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
@@ -38,7 +41,7 @@ use std::sync::atomic::Ordering::*;
 const MAGIC: [u8; 8] = *b"SPLITJRN";
 
 /// The checksum of a frame covers its number, so a frame in the wrong place does not match.
-pub(super) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
+pub(in crate::pager) fn frame_sum(frame: FrameNo, bytes: &[u8]) -> u32 {
     nonzero(crc32c_append(crc32c(&frame.to_le_bytes()), bytes))
 }
 
@@ -460,10 +463,10 @@ struct CheckpointId {
 
 /// The file's length as a checkpoint sets it.
 #[derive(Clone, Copy)]
-pub(super) struct FileSize {
-    pub(super) frame_bytes: usize,
-    pub(super) cut: u32,
-    pub(super) frame_count: u32,
+pub(in crate::pager) struct FileSize {
+    pub(in crate::pager) frame_bytes: usize,
+    pub(in crate::pager) cut: u32,
+    pub(in crate::pager) frame_count: u32,
 }
 
 /// The `cut` of a checkpoint that cuts nothing off.
@@ -502,7 +505,7 @@ fn install_frames(
 }
 
 /// Installs the journal of the table at `path` if it is complete, then removes it.
-pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+pub(in crate::pager) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     if !may_have_journal(path, file)? {
         return Ok(());
     }
@@ -532,7 +535,7 @@ pub(super) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
 }
 
 /// Waits up to 3 seconds for another process to finish writing a checkpoint in place.
-pub(super) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+pub(in crate::pager) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     const WAIT: std::time::Duration = std::time::Duration::from_millis(20);
     const WAITS_MAX: usize = 150;
     for _ in 0..WAITS_MAX {
@@ -545,7 +548,7 @@ pub(super) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File
 }
 
 /// Whether there may be a complete journal for the table at `path`. Its magic is written last.
-pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
+pub(in crate::pager) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -556,7 +559,7 @@ pub(super) fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
 }
 
 /// Returns an error if a complete journal exists: the table's frames may then be from two checkpoints.
-pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+pub(in crate::pager) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -574,7 +577,7 @@ pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &d
 
 /// Whether this is a table, or a file that is becoming one, so that a journal next to it belongs to it. Any other file
 /// is left untouched; the open reads the header next and reports the error.
-pub(super) fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
+pub(in crate::pager) fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
     let mut start = [0; 12];
     let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     if bytes >= start.len() as u64 {
@@ -587,7 +590,12 @@ pub(super) fn may_have_journal(path: &Path, file: &dyn File) -> Result<bool> {
 
 /// Checks that a complete journal makes a table of version 1, and that `file` is its table: one with the previous
 /// checkpoint, with this one, or torn.
-pub(super) fn check_belongs(path: &Path, file: &dyn File, size: FileSize, header: &JournalHeader) -> Result<()> {
+pub(in crate::pager) fn check_belongs(
+    path: &Path,
+    file: &dyn File,
+    size: FileSize,
+    header: &JournalHeader,
+) -> Result<()> {
     let shown = path.display();
     let new = header.table.as_deref().filter(|bytes| bytes[..8] == super::MAGIC);
     if let Some(version) = new.map(|bytes| u32_at(bytes, 8)).filter(|&version| version != FORMAT_VERSION) {
@@ -629,16 +637,16 @@ fn header_is_intact(bytes: &[u8]) -> bool {
 }
 
 /// A journal without its frames: the number of the checkpoint, and the content of its last frame if that is frame 0.
-pub(super) struct JournalHeader {
+pub(in crate::pager) struct JournalHeader {
     id: CheckpointId,
     table: Option<Vec<u8>>,
 }
 
-pub(super) type Journal = (FileSize, FrameSums, JournalHeader);
+pub(in crate::pager) type Journal = (FileSize, FrameSums, JournalHeader);
 
 /// Reads a journal; `None` unless every checksum in it matches. An incomplete one is normal after a crash, not an
 /// error.
-pub(super) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
+pub(in crate::pager) fn read_complete(journal: &dyn File) -> std::io::Result<Option<Journal>> {
     let journal_bytes = journal.len()?;
     if journal_bytes < JOURNAL_HEADER_BYTES {
         return Ok(None);

@@ -7,27 +7,28 @@
 //! freeze        from here on a failed write poisons the handle
 //! ```
 //!
-//! Most frames beyond the end of the file already have space: a growing table reserves it (`space.rs`). The count is an
+//! Most frames beyond the end of the file already have space: a growing table reserves it (`space/`). The count is an
 //! upper bound: the journal may also need the checksum frame of each zone with a dirty frame. A reservation does not
 //! change the journal's length, so a journal still ends after its index.
 //!
 //! If the file system cannot reserve, nothing is reserved, and a full disk becomes an error of a write. The same holds
 //! for writes in place on a file system that copies on write.
 //!
-//! Not here: writing the checkpoint (`checkpoint.rs`), when one is tried again (`table/checkpoint.rs`).
+//! Not here: writing the checkpoint (`mod.rs`), when one is tried again (`table/checkpoint.rs`).
 
-use super::names::journal_path;
-use super::pool::{DirtyCount, FrameNo};
-use super::{Pager, ZONE_FRAMES};
 use crate::error::{Error, Result};
 use crate::io::{File, Storage, create_beside};
+use crate::pager::file::create::take_lock;
+use crate::pager::file::names::journal_path;
+use crate::pager::pool::{DirtyCount, FrameNo};
+use crate::pager::{Pager, ZONE_FRAMES};
 use crate::planted::{Bug, planted};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 /// Bytes of a journal before its first frame.
-pub(super) const JOURNAL_HEADER_BYTES: u64 = 64;
+pub(in crate::pager) const JOURNAL_HEADER_BYTES: u64 = 64;
 /// Bytes of a frame in the index of a journal.
 const INDEX_ENTRY_BYTES: u64 = 8;
 
@@ -43,7 +44,7 @@ pub(crate) struct CheckpointRoom {
 
 impl CheckpointRoom {
     /// Keeps the journal, for the checkpoint that begins now.
-    pub(super) fn into_journal(mut self) -> Box<dyn File> {
+    pub(in crate::pager) fn into_journal(mut self) -> Box<dyn File> {
         self.journal.take().expect("it is taken once")
     }
 }
@@ -78,12 +79,12 @@ impl Pager {
     }
 
     /// Reserves more if frames were dirtied since. The caller keeps writers out, and frees quarantined units next.
-    pub(super) fn complete_room(&self, room: &mut CheckpointRoom) -> Result<()> {
+    pub(in crate::pager) fn complete_room(&self, room: &mut CheckpointRoom) -> Result<()> {
         self.reserve_journal(room, self.maps_of_quarantined())
     }
 
     /// The first frame that needs no journal, as it is not part of the last checkpoint.
-    pub(super) fn direct_from(&self) -> FrameNo {
+    pub(in crate::pager) fn direct_from(&self) -> FrameNo {
         let (cut, last) = (self.file_frames.load(Acquire), self.checkpoint_frames.load(Acquire));
         // If the file was cut, the last checkpoint still needs the frames beyond the cut. The very first checkpoint is
         // journalled completely, so that the file stays empty until it is complete.
@@ -131,7 +132,7 @@ impl Pager {
             counted: DirtyCount::default(),
         };
         // If this table is renamed now, another table may be opened by this name.
-        super::file::take_lock(room.journal.as_deref().expect("just made"), &room.path)?;
+        take_lock(room.journal.as_deref().expect("just made"), &room.path)?;
         Ok(room)
     }
 
@@ -186,7 +187,7 @@ impl Pager {
 
 /// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
 /// Returns whether it was cut, which frees what is reserved beyond its end.
-pub(super) fn set_frame_count(
+pub(in crate::pager) fn set_frame_count(
     file: &dyn File,
     frame_bytes: usize,
     cut: u32,
