@@ -46,7 +46,7 @@ pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::B
         return Err(pager.corrupt(format!("header: two things at frame {}", pair[1].0)));
     }
     // All within the file, whose frame numbers have 32 bits.
-    taken.iter().for_each(|&(first, count)| pager.fix(first as FrameNo, count as u32));
+    taken.iter().for_each(|&(first, count)| pager.allocator().fix(first as FrameNo, count as u32));
     Ok(())
 }
 
@@ -66,7 +66,7 @@ impl Buckets {
     /// Called before the frame of a reference is latched while a bucket is latched. Fails if that could wait forever.
     pub(super) fn check_apart(&self, frame: FrameNo) -> Result<()> {
         // If two threads each want a frame that the other holds, one of them detects it here.
-        if !self.pager.pool().is_latched(frame) || !self.pager.is_fixed(frame) {
+        if !self.pager.pool().is_latched(frame) || !self.pager.allocator().is_fixed(frame) {
             return Ok(());
         }
         Err(self.pager.corrupt(format!("frame {frame}: a reference leads to primary pages or a map")))

@@ -137,7 +137,7 @@ impl Buckets {
             let Reference::ToExtent { from, found, form, extent } = reference else { continue };
             let capacity = self.units_for(extent.content_bytes());
             // The log may refer to all of the extent.
-            if capacity >= extent.capacity || self.pager.is_referred_to(extent.unit) {
+            if capacity >= extent.capacity || self.pager.values().is_referred_to(extent.unit) {
                 continue;
             }
             self.replace_reference(bucket, from, found, form, Extent { capacity, ..extent })?;
@@ -248,7 +248,7 @@ impl Buckets {
             }
             Some(Reference::ToExtent { from, found, form, extent }) => {
                 let capacity = self.units_for(extent.content_bytes());
-                let Some(unit) = self.pager.allocate_in_room(capacity, room)? else { return Ok(None) };
+                let Some(unit) = self.pager.allocator().allocate_in_room(capacity, room)? else { return Ok(None) };
                 let new = Extent { unit, capacity, ..extent };
                 let moved = self
                     .copy_extent(&extent, &new)
@@ -266,7 +266,7 @@ impl Buckets {
         old: OverflowPage,
         room: Destination,
     ) -> Result<Option<OverflowPage>> {
-        let Some(unit) = self.pager.allocate_in_room(old.len, room)? else { return Ok(None) };
+        let Some(unit) = self.pager.allocator().allocate_in_room(old.len, room)? else { return Ok(None) };
         let new = OverflowPage { unit, len: old.len };
         let copied = self.read_overflow(old).map(|(frame, range)| frame[range].to_vec()).and_then(|bytes| {
             self.write_overflow(new)?.bytes_mut().store(0, &bytes);
@@ -291,10 +291,10 @@ impl Buckets {
         let bytes = u64::from(linear::group_len(group)) * self.page_bytes as u64;
         let frame_bytes = self.pager.frame_bytes() as u64;
         let frames = (bytes / frame_bytes) as u32;
-        let Some(unit) = self.pager.allocate_in_room(frames * FRAME_UNITS, room)? else { return Ok(None) };
+        let Some(unit) = self.pager.allocator().allocate_in_room(frames * FRAME_UNITS, room)? else { return Ok(None) };
         let new = unit * unit_bytes;
-        self.pager.fix((new / frame_bytes) as u32, frames);
-        self.pager.unfix((old / frame_bytes) as u32);
+        self.pager.allocator().fix((new / frame_bytes) as u32, frames);
+        self.pager.allocator().unfix((old / frame_bytes) as u32);
         for frame in 0..frames {
             let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
             self.pager.write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);

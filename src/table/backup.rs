@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
-use crate::pager::copy::{Target, copy_file, is_crashed};
+use crate::pager::copy::{Target, copy_checkpoint, copy_file, is_crashed};
 use crate::pager::resolve;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -108,7 +108,7 @@ impl<'f> Backup<'f> {
             table.checkpoint_with(&guard)?;
             let _guard = guard.hold_long();
             let mut step = |done, all| progress(done, all).is_continue();
-            table.pager.copy_checkpoint(&mut target_of(new, &mut step))
+            copy_checkpoint(table.pager.file(), &mut target_of(new, &mut step))
         })
     }
 
@@ -258,7 +258,7 @@ impl Table {
     /// # Errors
     /// Those of [`Backup::save`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
-        let options = TableOptions { storage: self.pager.storage().clone(), ..TableOptions::new() };
+        let options = TableOptions { storage: self.pager.file().storage().clone(), ..TableOptions::new() };
         Backup::new().options(options).save(self, path).map(drop)
     }
 }

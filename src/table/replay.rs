@@ -123,7 +123,7 @@ impl Table {
     }
 
     fn announce(&self, prepared: &mut Prepared) {
-        self.pager.announce(&mut prepared.frames);
+        self.pager.frames().announce(&mut prepared.frames);
         prepared.frames.clear();
     }
 
@@ -135,7 +135,7 @@ impl Table {
         let mut add = |block: &Block, kind: Kind, key: RecordBody, value: RecordBody| {
             let hash = self.buckets.key(block.bytes(key)).hash;
             let frame = self.buckets.frame_of(hash);
-            if self.pager.is_to_be_read(frame) {
+            if self.pager.frames().is_to_be_read(frame) {
                 frames.push(frame);
             }
             let part = if planted(Bug::KeysInSeveralParts) { index % parts.len() } else { of_hash.part(hash) };
@@ -167,7 +167,9 @@ impl Table {
                 made.into_iter().take(count).for_each(add_plain);
             }
             WalRecord::PutStored { key, reference } => {
-                let Some(value) = self.pager.read_stored(decode_reference(reference))? else { return Ok(false) };
+                let Some(value) = self.pager.values().read_stored(decode_reference(reference))? else {
+                    return Ok(false);
+                };
                 let key = body.of_part(bytes, key);
                 let value = block.keep(value);
                 add(block, Kind::Put, key, value);

@@ -22,7 +22,7 @@ impl Table {
     /// allowed.
     #[inline(never)]
     pub(super) fn put_stored(&self, key: HashedKey<'_>, value: &[u8]) -> Result<Option<Lsn>> {
-        if !self.pager.writes_this_through(value.len()) || self.replaying {
+        if !self.pager.values().writes_this_through(value.len()) || self.replaying {
             return Ok(None);
         }
         let address = self.buckets.prefetch_bucket(key.hash);

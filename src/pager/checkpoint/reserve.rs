@@ -16,21 +16,19 @@
 //!
 //! Not here: writing the checkpoint (`mod.rs`), when one is tried again (`table/checkpoint.rs`).
 
+use super::Checkpointer;
+use super::journal::{INDEX_ENTRY_BYTES, JOURNAL_HEADER_BYTES};
 use crate::error::{Error, Result};
 use crate::io::{File, Storage, create_beside};
 use crate::pager::file::create::take_lock;
+use crate::pager::file::length::set_frame_count;
+use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::file::names::journal_path;
 use crate::pager::pool::{DirtyCount, FrameNo};
-use crate::pager::{Pager, ZONE_FRAMES};
 use crate::planted::{Bug, planted};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-
-/// Bytes of a journal before its first frame.
-pub(in crate::pager) const JOURNAL_HEADER_BYTES: u64 = 64;
-/// Bytes of a frame in the index of a journal.
-const INDEX_ENTRY_BYTES: u64 = 8;
 
 /// A journal to be written, with room for all frames of a checkpoint. Removed when dropped.
 pub(crate) struct CheckpointRoom {
@@ -60,72 +58,73 @@ impl Drop for CheckpointRoom {
     }
 }
 
-impl Pager {
+impl Checkpointer<'_> {
     /// Reserves disk space for a checkpoint of what is dirty now. The caller holds the checkpoint lock; writers
     /// continue.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; nothing has changed.
-    pub(crate) fn reserve_checkpoint(&self) -> Result<CheckpointRoom> {
+    pub(in crate::pager) fn reserve_checkpoint(&self) -> Result<CheckpointRoom> {
         // A poisoned handle keeps the journal of its failed checkpoint, since the next open may need it.
-        self.refuse_if_poisoned()?;
-        self.refuse_if_moved().inspect_err(|e| self.poison(e.message()))?;
-        self.refuse_if_cut()?;
+        self.frames.file.refuse_if_poisoned()?;
+        self.frames.file.refuse_if_moved().inspect_err(|e| self.frames.file.poison(e.message()))?;
+        self.frames.file.refuse_if_cut()?;
         self.reserve_places()?;
         let mut room = self.create_journal()?;
-        let waiting = self.maps_of_kept() + self.maps_of_quarantined();
+        let waiting = self.allocator.maps_of_kept() + self.allocator.maps_of_quarantined();
         self.reserve_journal(&mut room, waiting)?;
         Ok(room)
     }
 
     /// Reserves more if frames were dirtied since. The caller keeps writers out, and frees quarantined units next.
     pub(in crate::pager) fn complete_room(&self, room: &mut CheckpointRoom) -> Result<()> {
-        self.reserve_journal(room, self.maps_of_quarantined())
+        self.reserve_journal(room, self.allocator.maps_of_quarantined())
     }
 
     /// The first frame that needs no journal, as it is not part of the last checkpoint.
     pub(in crate::pager) fn direct_from(&self) -> FrameNo {
-        let (cut, last) = (self.file_frames.load(Acquire), self.checkpoint_frames.load(Acquire));
+        let (cut, last) =
+            (self.frames.file.file_frames.load(Acquire), self.frames.file.checkpoint_frames.load(Acquire));
         // If the file was cut, the last checkpoint still needs the frames beyond the cut. The very first checkpoint is
         // journalled completely, so that the file stays empty until it is complete.
-        let safe = cut == last && !self.has_replayed_references() || planted(Bug::NewFramesOverOld);
+        let safe = cut == last && !self.values.has_replayed_references() || planted(Bug::NewFramesOverOld);
         if safe && last > 0 { last } else { FrameNo::MAX }
     }
 
     /// Reserves space for frames in the table's file that have none yet.
     fn reserve_places(&self) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = &self.frames.file.handle else { return Ok(()) };
         // Under the allocator's lock, as other threads reserve under it, too.
-        let mut space = self.space();
-        let (frame_count, in_file) = (self.frame_count(), self.file_frames.load(Acquire));
-        let fail = |e| Error::io(&self.path, "set the length of", e);
-        if self.direct_from() != FrameNo::MAX && !self.keeps_end() {
+        let mut space = self.frames.space();
+        let (frame_count, in_file) = (self.frames.frame_count(), self.frames.file.file_frames.load(Acquire));
+        let fail = |e| Error::io(&self.frames.file.path, "set the length of", e);
+        if self.direct_from() != FrameNo::MAX && !self.values.keeps_end() {
             // What an interrupted checkpoint left beyond the end is cut off here: cutting also frees all blocks that
             // are reserved after it.
-            let cut = set_frame_count(file.as_ref(), self.frame_bytes(), in_file, 0).map_err(fail)?;
+            let cut = set_frame_count(file.as_ref(), self.frames.frame_bytes(), in_file, 0).map_err(fail)?;
             space.forget_reserved(cut);
         }
         if frame_count <= space.reserved_frames() {
             return Ok(());
         }
         // Growth reserves all frames in order, so only a table that has not grown has holes: a copy.
-        let has_holes = || file.has_holes().map_err(|e| Error::io(&self.path, "ask for the blocks of", e));
+        let has_holes = || file.has_holes().map_err(|e| Error::io(&self.frames.file.path, "ask for the blocks of", e));
         if frame_count > in_file || has_holes()? {
-            self.reserve_on_disk(frame_count, frame_count).map_err(Error::before_checkpoint)?;
+            self.frames.file.reserve_on_disk(frame_count, frame_count).map_err(Error::before_checkpoint)?;
         }
         space.note_reserved(frame_count);
         Ok(())
     }
 
     fn create_journal(&self) -> Result<CheckpointRoom> {
-        let path = journal_path(&self.path);
-        let file = self.file.as_deref().expect("a table in memory has no checkpoints");
-        let fail = |what: &'static str| move |e| Error::io(&self.path, what, e).before_checkpoint();
-        self.storage.remove(&path).map_err(fail("remove the old journal of"))?;
-        let journal =
-            create_beside(self.storage.as_ref(), &path, file).map_err(fail("create a journal for a checkpoint of"))?;
+        let path = journal_path(&self.frames.file.path);
+        let file = self.frames.file.handle.as_deref().expect("a table in memory has no checkpoints");
+        let fail = |what: &'static str| move |e| Error::io(&self.frames.file.path, what, e).before_checkpoint();
+        self.frames.file.storage.remove(&path).map_err(fail("remove the old journal of"))?;
+        let journal = create_beside(self.frames.file.storage.as_ref(), &path, file)
+            .map_err(fail("create a journal for a checkpoint of"))?;
         let room = CheckpointRoom {
-            storage: self.storage.clone(),
+            storage: self.frames.file.storage.clone(),
             path,
             journal: Some(journal),
             reserved_bytes: 0,
@@ -138,68 +137,19 @@ impl Pager {
 
     /// Reserves the length of the journal for the frames that are dirty now and for `waiting` additional map frames.
     fn reserve_journal(&self, room: &mut CheckpointRoom, waiting: u64) -> Result<()> {
-        self.pool.count_dirty(&mut room.counted, self.direct_from());
-        let zones = u64::from(self.frame_count().div_ceil(ZONE_FRAMES));
+        self.frames.pool.count_dirty(&mut room.counted, self.direct_from());
+        let zones = u64::from(self.frames.frame_count().div_ceil(ZONE_FRAMES));
         let (listed, journalled) = (room.counted.listed as u64, room.counted.below);
         let header = 1;
         let frames = journalled + waiting.min(zones) + (listed + waiting).min(zones) + header;
-        let bytes = JOURNAL_HEADER_BYTES + frames * (self.frame_bytes() as u64 + INDEX_ENTRY_BYTES);
+        let bytes = JOURNAL_HEADER_BYTES + frames * (self.frames.frame_bytes() as u64 + INDEX_ENTRY_BYTES);
         if bytes > room.reserved_bytes && !planted(Bug::JournalUnreserved) {
             let journal = room.journal.as_deref().expect("no checkpoint has it yet");
-            let fail = |e| Error::io(&self.path, "reserve disk space for a checkpoint of", e).before_checkpoint();
+            let fail =
+                |e| Error::io(&self.frames.file.path, "reserve disk space for a checkpoint of", e).before_checkpoint();
             journal.reserve(bytes).map_err(fail)?;
             room.reserved_bytes = bytes;
         }
         Ok(())
     }
-
-    /// Releases disk space that was reserved ahead of growth. Best effort; called when the handle is closed.
-    pub(crate) fn release_reserved(&self) {
-        if let (Some(file), false, false) = (&self.file, self.read_only, self.scratch) {
-            // Setting a file's length to its current length frees the blocks reserved beyond it.
-            let _ = file.len().and_then(|bytes| file.set_len(bytes));
-        }
-    }
-
-    /// Whether a write may begin. If not, the handle is poisoned, or the cache needs a checkpoint for which the disk
-    /// has no room.
-    #[inline]
-    pub(crate) fn takes_writes(&self) -> bool {
-        self.health.is_sound()
-    }
-
-    /// Called if a checkpoint that was due could not begin. If the cache needs it, no write begins before it succeeds;
-    /// otherwise it is put off.
-    pub(crate) fn put_off_checkpoint(&self) {
-        self.health.put_off_checkpoint(self.must_checkpoint());
-    }
-
-    /// Whether a checkpoint that is due must not be tried yet, since the last attempt failed and the cache has room.
-    pub(crate) fn has_put_off_checkpoint(&self) -> bool {
-        !self.must_checkpoint() && self.health.counts_down()
-    }
-
-    /// Called when the cache has room again.
-    pub(crate) fn let_writes_begin(&self) {
-        self.health.let_writes_begin();
-    }
-}
-
-/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
-/// Returns whether it was cut, which frees what is reserved beyond its end.
-pub(in crate::pager) fn set_frame_count(
-    file: &dyn File,
-    frame_bytes: usize,
-    cut: u32,
-    frame_count: u32,
-) -> std::io::Result<bool> {
-    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
-    let cuts = file.len()? > bytes(cut);
-    if cuts {
-        file.set_len(bytes(cut))?;
-    }
-    if file.len()? < bytes(frame_count) {
-        file.set_len(bytes(frame_count))?;
-    }
-    Ok(cuts)
 }

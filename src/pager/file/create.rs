@@ -12,8 +12,16 @@
 use super::names::is_at;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage, remove_if_empty};
-use crate::pager::Create;
 use std::path::Path;
+
+/// Whether to create the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Create {
+    Never,
+    IfAbsent,
+    /// An error if the file exists.
+    Always,
+}
 
 /// Opens the file and takes its lock; returns whether it is new.
 pub(in crate::pager) fn open_to_write(
@@ -41,7 +49,7 @@ pub(in crate::pager) fn open_to_write(
         .with_hint("Try again."))
 }
 
-pub(in crate::pager) fn open_to_read(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
+pub(crate) fn open_to_read(storage: &dyn Storage, path: &Path) -> Result<Box<dyn File>> {
     opened(path, storage.open(path, Mode::Read))
 }
 

@@ -7,16 +7,16 @@
 //!
 //! If a program cuts the file in between, this is noticed only when a frame is read: its checksum does not match.
 
+use super::TableFile;
 use crate::error::{Error, Result};
 use crate::io::File;
-use crate::pager::Pager;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// The end of the bytes that were written beyond the last checkpoint since that checkpoint began.
 #[derive(Default)]
 pub(in crate::pager) struct WrittenEnd(AtomicU64);
 
-impl Pager {
+impl TableFile {
     /// Notes that the file has the bytes before `end`, beyond the last checkpoint.
     pub(in crate::pager) fn note_written_end(&self, end: u64) {
         self.written_end.0.fetch_max(end, Relaxed);
@@ -24,7 +24,7 @@ impl Pager {
 
     /// Bytes that the file must have.
     fn bytes_needed(&self) -> u64 {
-        let of_checkpoint = u64::from(self.file_frames.load(Acquire)) * self.frame_bytes() as u64;
+        let of_checkpoint = u64::from(self.file_frames.load(Acquire)) * self.frame_bytes as u64;
         of_checkpoint.max(self.written_end.0.load(Relaxed))
     }
 
@@ -45,7 +45,7 @@ impl Pager {
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) if another program has cut the file. The handle then takes no more
     /// writes.
     pub(crate) fn refuse_if_cut(&self) -> Result<()> {
-        match &self.file {
+        match &self.handle {
             Some(file) => self.refuse_shorter(file.as_ref(), self.bytes_needed()),
             None => Ok(()),
         }
@@ -67,4 +67,23 @@ impl Pager {
         self.poison(error.message());
         Err(error)
     }
+}
+
+/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
+/// Returns whether it was cut, which frees what is reserved beyond its end.
+pub(in crate::pager) fn set_frame_count(
+    file: &dyn File,
+    frame_bytes: usize,
+    cut: u32,
+    frame_count: u32,
+) -> std::io::Result<bool> {
+    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
+    let cuts = file.len()? > bytes(cut);
+    if cuts {
+        file.set_len(bytes(cut))?;
+    }
+    if file.len()? < bytes(frame_count) {
+        file.set_len(bytes(frame_count))?;
+    }
+    Ok(cuts)
 }

@@ -11,7 +11,7 @@
 
 use crate::io::{File, Window};
 use crate::own_line::OwnLine;
-use crate::pager::FRAME_BYTES_MIN;
+use crate::pager::pool::FRAME_BYTES_MIN;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -17,7 +17,7 @@ pub(crate) fn resolve(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
     storage.resolve(path).map_err(|e| Error::io(path, "follow the links of", e))
 }
 
-pub(in crate::pager) fn journal_path(path: &Path) -> PathBuf {
+pub(crate) fn journal_path(path: &Path) -> PathBuf {
     with_suffix(path, "-ckpt")
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Errors are ignored here: the change that needs an unreadable frame reports it.
 
-use crate::pager::Pager;
+use super::Frames;
 use crate::pager::pool::FrameNo;
 use std::sync::atomic::Ordering::*;
 
@@ -15,16 +15,16 @@ const GAP_BYTES: usize = 64 << 10;
 /// Bytes asked for at once.
 const RUN_BYTES: usize = 2 << 20;
 
-impl Pager {
+impl Frames {
     /// Whether using `frame` would read it from the file.
     #[inline]
     pub(crate) fn is_to_be_read(&self, frame: FrameNo) -> bool {
-        frame < self.file_frames.load(Relaxed) && !self.pool.is_resident(frame)
+        frame < self.file.file_frames.load(Relaxed) && !self.pool.is_resident(frame)
     }
 
     /// Starts reading these frames of the file into the system's cache, unless it seems to have them.
     pub(crate) fn announce(&self, frames: &mut Vec<FrameNo>) {
-        let Some(file) = self.file.as_ref().filter(|_| !frames.is_empty()) else { return };
+        let Some(file) = self.file.handle.as_ref().filter(|_| !frames.is_empty()) else { return };
         frames.sort_unstable();
         frames.dedup();
         let frame_bytes = self.frame_bytes();

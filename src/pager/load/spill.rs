@@ -19,14 +19,15 @@
 //! Source: the paper's buffer manager, which writes a page when it needs its buffer. Not here: the states of a frame
 //! (`pool/state.rs`), when a checkpoint is due (`pager/mod.rs`).
 
+use super::Frames;
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::io::atomic::make_unnamed;
-use crate::pager::checkpoint::frame_sum;
+use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::file::mapped_reads::MappedReads;
+use crate::pager::file::sums::frame_sum;
 use crate::pager::pool::words::Bytes;
 use crate::pager::pool::{FrameNo, FrameSource};
-use crate::pager::{Pager, ZONE_FRAMES};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
@@ -37,7 +38,7 @@ pub(in crate::pager) struct Spilling {
     /// Whether any frame may be spilled.
     pub(in crate::pager) on: bool,
     /// Whether frames beyond the end of the last checkpoint are spilled to their locations in the file.
-    pub(in crate::pager) in_place: bool,
+    in_place: bool,
     /// Created when the first frame is spilled to it.
     shadow: OnceLock<Arc<dyn File>>,
     shadow_reads: MappedReads,
@@ -63,13 +64,18 @@ enum SpillTarget<'a> {
     Shadow(&'a Arc<dyn File>),
 }
 
-impl Pager {
+impl Frames {
+    /// Whether frames beyond the end of the last checkpoint are spilled to their locations in the file.
+    pub(in crate::pager) fn spills_in_place(&self) -> bool {
+        self.spilling.in_place
+    }
+
     /// Writes a dirty frame to a file and frees its memory, if it may be spilled and was not used lately. Never waits
     /// for another writer's latch. If the table's file cannot be written, the frame stays in memory, and the handle
     /// takes no more writes.
     pub(in crate::pager) fn spill(&self, frame: FrameNo) -> bool {
         let Some(latch) = self.pool.latch_to_spill(frame) else { return false };
-        let sum_frame = self.map_frame(frame / ZONE_FRAMES) + 1;
+        let sum_frame = self.file.maps.of_zone(frame / ZONE_FRAMES) + 1;
         if !self.pool.is_resident(sum_frame) {
             drop(latch);
             // Loaded for the next time that the clock hand passes.
@@ -78,12 +84,12 @@ impl Pager {
         }
         // The allocator cuts the file only while it holds this lock.
         let Ok(_space) = self.space.try_lock() else { return false };
-        if self.map_frame(frame / ZONE_FRAMES) + 1 != sum_frame {
+        if self.file.maps.of_zone(frame / ZONE_FRAMES) + 1 != sum_frame {
             return false; // a compaction moved it
         }
         // In this order: a checkpoint sets its number of frames before its sequence number.
-        let checkpoint = self.sequence.load(Acquire) != self.frozen_sequence.load(Acquire);
-        if checkpoint && !planted(Bug::SpillsBesideCheckpoint) || frame >= self.frame_count() {
+        let checkpoint = self.file.sequence.load(Acquire) != self.file.frozen_sequence.load(Acquire);
+        if checkpoint && !planted(Bug::SpillsBesideCheckpoint) || frame >= self.file.frame_count() {
             return false;
         }
         let mut shadowed = self.pool.is_shadowed(frame);
@@ -104,18 +110,18 @@ impl Pager {
     }
 
     fn spill_target(&self, frame: FrameNo) -> Option<SpillTarget<'_>> {
-        let end = self.checkpoint_frames.load(Acquire);
-        let beyond = frame >= end && self.file_frames.load(Acquire) == end;
-        let in_place = self.scratch || self.spilling.in_place && beyond || planted(Bug::SpillsOverCheckpoint);
+        let end = self.file.checkpoint_frames.load(Acquire);
+        let beyond = frame >= end && self.file.file_frames.load(Acquire) == end;
+        let in_place = self.file.scratch || self.spilling.in_place && beyond || planted(Bug::SpillsOverCheckpoint);
         if in_place {
-            return self.file.as_ref().map(SpillTarget::Place);
+            return self.file.handle.as_ref().map(SpillTarget::Place);
         }
         if self.spilling.shadow_failed.load(Relaxed) {
             return None;
         }
         if self.spilling.shadow.get().is_none() {
             // Only one thread at a time, since the caller holds the allocator's lock.
-            match make_unnamed(self.storage.as_ref(), &self.path) {
+            match make_unnamed(self.file.storage.as_ref(), &self.file.path) {
                 Ok(file) => drop(self.spilling.shadow.set(file)),
                 Err(_) => self.give_up_shadow(),
             }
@@ -128,11 +134,12 @@ impl Pager {
         match target {
             SpillTarget::Place(file) => {
                 // Without this, ever more frames would stay in memory, and no error would be reported.
-                let poison = |e| self.poison(Error::io(&self.path, "write a frame of", e).message());
+                let poison = |e| self.file.poison(Error::io(&self.file.path, "write a frame of", e).message());
                 let end = at + bytes.len() as u64;
-                let written = self.refuse_hole_before(end).is_ok() && file.write_at(bytes, at).map_err(poison).is_ok();
+                let written =
+                    self.file.refuse_hole_before(end).is_ok() && file.write_at(bytes, at).map_err(poison).is_ok();
                 if written {
-                    self.note_written_end(end);
+                    self.file.note_written_end(end);
                 }
                 written
             }
@@ -151,26 +158,26 @@ impl Pager {
         if self.pool.is_shadowed(frame) {
             return Some((self.spilling.shadow.get()?.as_ref(), &self.spilling.shadow_reads));
         }
-        let written = frame < self.file_frames.load(Acquire) || self.pool.is_spilled(frame);
-        Some((self.file.as_ref().filter(|_| written)?.as_ref(), &self.reads))
+        let written = frame < self.file.file_frames.load(Acquire) || self.pool.is_spilled(frame);
+        Some((self.file.handle.as_ref().filter(|_| written)?.as_ref(), &self.reads))
     }
 
     /// Reads a frame that the shadow file has.
     pub(in crate::pager) fn read_shadowed(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<()> {
         let file = self.spilling.shadow.get().expect("a shadowed frame has been written to it");
         let at = u64::from(frame) * self.frame_bytes() as u64;
-        file.read_at(bytes, at).map_err(|e| Error::io(&self.path, "read the temporary file of", e))?;
+        file.read_at(bytes, at).map_err(|e| Error::io(&self.file.path, "read the temporary file of", e))?;
         self.check_sum(frame, bytes)
     }
 
     /// Called before frames from `end` on are cut off: makes the file zero there, in case such frames are allocated
     /// again. The caller keeps writers out and holds the allocator's lock.
     pub(in crate::pager) fn cut_spilled(&self, end: FrameNo) -> Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| self.spilling.in_place) else { return Ok(()) };
-        let last = self.checkpoint_frames.load(Acquire);
+        let Some(file) = self.file.handle.as_ref().filter(|_| self.spilling.in_place) else { return Ok(()) };
+        let last = self.file.checkpoint_frames.load(Acquire);
         let bytes = u64::from(end.max(last)) * self.frame_bytes() as u64;
-        let fail = |e| Error::io(&self.path, "set the length of", e);
-        self.forget_written_beyond(bytes);
+        let fail = |e| Error::io(&self.file.path, "set the length of", e);
+        self.file.forget_written_beyond(bytes);
         if file.len().map_err(fail)? > bytes { file.set_len(bytes).map_err(fail) } else { Ok(()) }
     }
 
@@ -194,7 +201,7 @@ impl Pager {
 }
 
 /// Loads a frame without making room for it.
-struct WithoutEviction<'a>(&'a Pager);
+struct WithoutEviction<'a>(&'a Frames);
 
 impl FrameSource for WithoutEviction<'_> {
     fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {

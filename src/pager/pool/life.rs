@@ -319,7 +319,7 @@ impl State {
         steps
     }
 
-    /// `Pager::write_fresh`, then a change of the whole frame.
+    /// `Frames::write_fresh`, then a change of the whole frame.
     fn replace(self, buffers: bool) -> Option<State> {
         if !self.in_table || self.referred[0] != [None; 2] && !planted(Bug::ReferredUnitsReused) {
             return None;
@@ -333,7 +333,7 @@ impl State {
         Some(next.release())
     }
 
-    /// `Pager::write`, then a change of a part of the frame.
+    /// `Frames::write`, then a change of a part of the frame.
     fn change(self, part: usize, buffers: bool) -> Option<State> {
         // Units that the log refers to in this period are not reused.
         if !self.in_table || self.referred[0][part].is_some() && !planted(Bug::ReferredUnitsReused) {
@@ -371,7 +371,7 @@ impl State {
         Some(self)
     }
 
-    /// `Pager::write_through` to room that is new in this period.
+    /// `Values::write_through` to room that is new in this period.
     fn write_through(self, parts: &[usize], buffers: bool) -> Option<State> {
         let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
         // The room of windows is used only for values, and only once in a period.
@@ -421,7 +421,7 @@ impl State {
         Some(self)
     }
 
-    /// `Pager::spill`.
+    /// `Frames::spill`.
     fn spill(self, kind: Kind) -> Option<State> {
         let mut next = self;
         match self.spiller {
@@ -492,7 +492,7 @@ impl State {
         Some(self)
     }
 
-    /// The next step of a checkpoint: the steps are those of `Pager::freeze` and `Pager::write_checkpoint`, in their
+    /// The next step of a checkpoint: the steps are those of `Checkpointer::freeze` and `write_checkpoint`, in their
     /// order.
     fn checkpoint(mut self, kind: Kind) -> Option<State> {
         match self.phase {

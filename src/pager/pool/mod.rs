@@ -20,7 +20,6 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::own_line::OwnLine;
-use crate::pager::FRAME_BYTES_MIN;
 use crate::pager::interleave;
 use mapping::Mapping;
 use populate::Populator;
@@ -56,6 +55,11 @@ mod written;
 /// A large page: this many bytes of a file mapping are converted to plain memory together. Smaller in tests, so that
 /// their tables have windows.
 pub(super) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
+
+/// The smallest frame. A table with larger pages has frames of the page size.
+pub(crate) const FRAME_BYTES_MIN: usize = 4096;
+/// Largest frame.
+pub(crate) const FRAME_BYTES_MAX: usize = 65536;
 
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;

@@ -21,42 +21,35 @@
 //!
 //! Source: docs/architecture.md, "Log". Not here: the record (`table/wal_record.rs`), which values (`table/stored.rs`).
 
+use super::Values;
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
-use crate::pager::checkpoint::reserve::set_frame_count;
+use crate::pager::file::length::set_frame_count;
+use crate::pager::interleave::until_free;
 use crate::pager::pool::words::Bytes;
 use crate::pager::pool::{FrameNo, FrameSource};
+use crate::pager::space::FRAME_UNITS;
 use crate::pager::space::windows::ValueRoom;
-use crate::pager::wal::Safety;
-use crate::pager::{FRAME_UNITS, Pager};
 use crate::planted::{Bug, planted};
-use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Shorter values are written through only if a window is mapped: writing them to the log costs less than a system call
 /// (docs/benchmarks.md, "Values that go to the file at once").
 const CALL_BYTES_MIN: u64 = if cfg!(test) { 600 } else { 16 << 10 };
 
-/// In a smaller table, windows would take too large a part.
-const WINDOWS_FROM_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
-
-/// The value of `from` if no frame is written through.
-const OFF: FrameNo = FrameNo::MAX;
-
-/// Where values may be written through, and what is not yet safe.
+/// Whether values are written through, and what is not yet safe.
+#[derive(Default)]
 pub(in crate::pager) struct Through {
-    /// Frames from here on are written through.
-    from: AtomicU32,
+    /// Whether this table's values may be written to the file at once.
+    allowed: bool,
     /// Whether the log refers, or may soon refer, to bytes beyond the last checkpoint. Set under the allocator's lock,
     /// which is also held when such bytes are cut off.
     used: AtomicBool,
     /// Whether bytes were written since the file was last synced.
     unsynced: AtomicBool,
     /// Whether the last window could not be mapped.
-    unmapped: AtomicBool,
-    /// Whether much room waits for a checkpoint.
-    checkpoint_due: AtomicBool,
+    pub(super) unmapped: AtomicBool,
     /// Whether the table is being closed: the next checkpoint is then its last one.
     closing: AtomicBool,
     /// Whether a journal was removed, now or by an earlier process, that would cut these bytes off if it reappeared and
@@ -66,22 +59,6 @@ pub(in crate::pager) struct Through {
     syncing: Mutex<()>,
     /// Whether the replay at the open put values again that records refer to. No checkpoint has them yet.
     replayed: AtomicBool,
-}
-
-impl Default for Through {
-    fn default() -> Self {
-        Through {
-            from: AtomicU32::new(OFF),
-            used: AtomicBool::default(),
-            unsynced: AtomicBool::default(),
-            unmapped: AtomicBool::default(),
-            checkpoint_due: AtomicBool::default(),
-            closing: AtomicBool::default(),
-            journal_may_return: AtomicBool::new(true),
-            syncing: Mutex::default(),
-            replayed: AtomicBool::default(),
-        }
-    }
 }
 
 /// A value in the file, as a record of the log refers to it.
@@ -103,112 +80,38 @@ impl StoredValue {
 }
 
 impl Through {
-    /// Stops mapping windows.
-    pub(in crate::pager) fn give_up_windows(&self) {
-        self.unmapped.store(true, Relaxed);
+    /// For a table whose values may be written to the file at once, if `allowed`.
+    pub(in crate::pager) fn new(allowed: bool) -> Through {
+        Through { allowed, journal_may_return: AtomicBool::new(true), ..Through::default() }
     }
 }
 
-impl Pager {
-    /// Whether values may currently be written through.
-    #[inline]
-    pub(crate) fn writes_through(&self) -> bool {
-        self.through.from.load(Relaxed) != OFF
-    }
-
+impl Values<'_> {
     /// Whether values of `bytes` bytes may currently be written through.
     #[inline]
     pub(crate) fn writes_this_through(&self, bytes: usize) -> bool {
-        self.writes_through() && (bytes as u64 >= CALL_BYTES_MIN || self.may_map_windows())
-    }
-
-    fn may_map_windows(&self) -> bool {
-        let bytes = u64::from(self.frame_count()) * self.frame_bytes() as u64;
-        bytes >= WINDOWS_FROM_BYTES && !self.through.unmapped.load(Relaxed)
+        self.frames.file.takes_values() && (bytes as u64 >= CALL_BYTES_MIN || self.may_map_windows())
     }
 
     /// Turns write-through on after an open that replayed nothing, if the file ends with its checkpoint.
     pub(crate) fn begin_writing_through(&self) -> Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| self.may_write_through()) else { return Ok(()) };
-        let end = self.checkpoint_frames.load(Acquire);
-        let bytes = file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))?;
-        if end > 0 && bytes == u64::from(end) * self.frame_bytes() as u64 || planted(Bug::ThroughAfterReplay) {
-            self.through.from.store(end, Release);
+        let Some(file) = self.frames.file.handle.as_ref().filter(|_| self.through.allowed) else { return Ok(()) };
+        let end = self.frames.file.checkpoint_frames.load(Acquire);
+        let bytes = file.len().map_err(|e| Error::io(&self.frames.file.path, "ask the length of", e))?;
+        if end > 0 && bytes == u64::from(end) * self.frames.frame_bytes() as u64 || planted(Bug::ThroughAfterReplay) {
+            self.frames.file.values_from.store(end, Release);
         }
         Ok(())
-    }
-
-    fn may_write_through(&self) -> bool {
-        // With Safety::Disk a write would wait for the sync of two files.
-        let logs = self.log.as_ref().is_some_and(|log| log.safety() == Some(Safety::Process));
-        logs && !self.read_only && !self.scratch
     }
 
     /// Allocates `len` units that may be written through, for `bytes` bytes. Returns `None` if other room should be
     /// used, if too much room waits for the next checkpoint, or if the bytes are too few for a system call. The caller
     /// is inside the gate.
-    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<ValueRoom>> {
+    pub(in crate::pager) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<ValueRoom>> {
         if !self.writes_this_through(bytes as usize) {
             return Ok(None);
         }
         self.allocate_in_window(len, self.may_map_windows(), bytes < CALL_BYTES_MIN)
-    }
-
-    /// Maps frames that are new and at the end of the file. Returns false if that is not possible or not useful; it is
-    /// then not tried again.
-    pub(in crate::pager) fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
-        if self.through.unmapped.load(Relaxed) {
-            return Ok(false);
-        }
-        let mapped = self.try_map_window(frames)?;
-        self.through.unmapped.store(!mapped, Relaxed);
-        Ok(mapped)
-    }
-
-    fn try_map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
-        let Some(file) = self.file.as_ref().filter(|_| self.has_cache_for(frames.end)) else { return Ok(false) };
-        self.refuse_if_cut()?;
-        // Stores to pages beyond the end of a file fail.
-        set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, frames.end)
-            .map_err(|e| Error::io(&self.path, "set the length of", e))?;
-        Ok(self.pool.open_window(frames, file.as_ref()))
-    }
-
-    /// Called when a checkpoint begins that includes the frames of all windows: from here on their content in memory
-    /// may differ from the file. The caller keeps writers out.
-    pub(in crate::pager) fn seal_windows(&self) -> Result<()> {
-        let Some(file) = self.file.as_ref() else { return Ok(()) };
-        self.give_up_next_window()?;
-        if !self.pool.seal_windows(file.as_ref()) {
-            let cause = std::io::Error::last_os_error();
-            return Err(Error::io(&self.path, "map for a checkpoint parts of", cause));
-        }
-        self.close_windows()
-    }
-
-    /// Called when `frames` are cut off the file.
-    pub(in crate::pager) fn unmap_windows(&self, frames: Range<FrameNo>) -> Result<()> {
-        if self.pool.unmap_windows(frames) {
-            return Ok(());
-        }
-        Err(Error::io(&self.path, "unmap parts of", std::io::Error::last_os_error()))
-    }
-
-    /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind) if a page of a value in the file could not be read or stored to: what was
-    /// just read or stored is not the value.
-    #[inline]
-    pub(crate) fn refuse_lost_pages(&self) -> Result<()> {
-        if self.pool.has_lost_pages() { Err(self.lost_pages_error()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn lost_pages_error(&self) -> Error {
-        let cause =
-            std::io::Error::other("a page of a value is lost: the disk is full or failing, or the file was cut");
-        let error = Error::io(&self.path, "use the values in", cause);
-        self.poison(error.message());
-        error
     }
 
     /// Writes `parts`, one after the other, to the file and to the frames in memory. `room` is what
@@ -217,54 +120,47 @@ impl Pager {
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the units may be freed.
     pub(crate) fn write_through(&self, room: ValueRoom, parts: [&[u8]; 2]) -> Result<()> {
-        let address = room.unit * self.unit_bytes() as u64;
+        let address = room.unit * self.allocator.unit_bytes() as u64;
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if !room.mapped {
-            self.refuse_hole_before(address + bytes)?;
+            self.frames.file.refuse_hole_before(address + bytes)?;
         }
-        self.write_to_both(address, parts, room.mapped).and_then(|()| self.refuse_lost_pages()).inspect_err(|_| {
-            // The file may have some of the bytes, while memory has none or others.
-            let (first, _) = self.pool.split(address);
-            let (last, _) = self.pool.split(address + bytes.max(1) - 1);
-            (first..=last).for_each(|frame| self.pool.differs_from_file(frame));
-        })?;
-        self.note_written_end(address + bytes);
+        self.write_to_both(address, parts, room.mapped).and_then(|()| self.frames.refuse_lost_pages()).inspect_err(
+            |_| {
+                // The file may have some of the bytes, while memory has none or others.
+                let (first, _) = self.frames.pool.split(address);
+                let (last, _) = self.frames.pool.split(address + bytes.max(1) - 1);
+                (first..=last).for_each(|frame| self.frames.pool.differs_from_file(frame));
+            },
+        )?;
+        self.frames.file.note_written_end(address + bytes);
         // Set after the write, so that the sync that resets it includes the bytes.
         self.through.unsynced.store(true, Release);
         Ok(())
     }
 
     fn write_to_both(&self, address: u64, parts: [&[u8]; 2], mapped: bool) -> Result<()> {
-        let file = self.file.as_ref().expect("a table without a file writes nothing through");
+        let file = self.frames.file.handle.as_ref().expect("a table without a file writes nothing through");
         let mut at = address;
         for part in parts.into_iter().filter(|part| !part.is_empty() && !mapped) {
-            file.write_at(part, at).map_err(|e| Error::io(&self.path, "write a value to", e))?;
+            file.write_at(part, at).map_err(|e| Error::io(&self.frames.file.path, "write a value to", e))?;
             at += part.len() as u64;
         }
         let mut at = address;
         for mut part in parts {
             while !part.is_empty() {
-                let (frame, start) = self.pool.split(at);
-                let here = part.len().min(self.frame_bytes() - start);
-                let mut latched = self.pool.write_through(frame, here == self.frame_bytes(), self)?;
+                let (frame, start) = self.frames.pool.split(at);
+                let here = part.len().min(self.frames.frame_bytes() - start);
+                let mut latched =
+                    self.frames.pool.write_through(frame, here == self.frames.frame_bytes(), self.frames)?;
                 latched.whole().store(start, &part[..here]);
                 drop(latched);
-                self.made_resident();
+                self.frames.made_resident();
                 part = &part[here..];
                 at += here as u64;
             }
         }
         Ok(())
-    }
-
-    /// Sets whether so much room waits for a checkpoint that one is due.
-    pub(in crate::pager) fn want_checkpoint(&self, due: bool) {
-        self.through.checkpoint_due.store(due, Relaxed);
-    }
-
-    #[inline]
-    pub(in crate::pager) fn wants_checkpoint_for_room(&self) -> bool {
-        self.through.checkpoint_due.load(Relaxed)
     }
 
     /// Makes the next checkpoint release the room at the end of the file that values did not need.
@@ -280,33 +176,37 @@ impl Pager {
     pub(crate) fn is_referred_to(&self, unit: u64) -> bool {
         self.through.used.load(Relaxed)
             && !planted(Bug::ReferredUnitsReused)
-            && self.pool.is_written_through((unit / u64::from(FRAME_UNITS)) as FrameNo)
+            && self.frames.pool.is_written_through((unit / u64::from(FRAME_UNITS)) as FrameNo)
     }
 
     /// Makes the bytes that were written through durable. Must be called before the log is synced.
-    pub(crate) fn sync_through(&self) -> Result<()> {
+    pub(in crate::pager) fn sync(&self) -> Result<()> {
         if planted(Bug::ThroughUnsynced) {
             return Ok(());
         }
-        crate::pager::interleave::until_free(&self.through.syncing);
+        until_free(&self.through.syncing);
         let _syncing = self.through.syncing.lock().expect("no panic while held");
         // Another thread's sync may have failed after it reset the flag.
-        self.refuse_if_poisoned()?;
-        let Some(file) = self.file.as_ref().filter(|_| self.through.unsynced.swap(false, AcqRel)) else {
+        self.frames.file.refuse_if_poisoned()?;
+        let Some(file) = self.frames.file.handle.as_ref().filter(|_| self.through.unsynced.swap(false, AcqRel)) else {
             return Ok(());
         };
         file.sync()
-            .map_err(|e| Error::io(&self.path, "sync", e))
+            .map_err(|e| Error::io(&self.frames.file.path, "sync", e))
             .and_then(|()| self.sync_removal_of_journal())
-            .inspect_err(|e| self.poison(e.message()))
+            .inspect_err(|e| self.frames.file.poison(e.message()))
     }
 
     /// Makes the removal of the last journal durable. If a power loss undid it, the next open would install the journal
     /// again, which would cut the file where that checkpoint ended.
     fn sync_removal_of_journal(&self) -> Result<()> {
         if self.through.journal_may_return.swap(false, AcqRel) {
-            self.refuse_if_moved()?;
-            self.storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))?;
+            self.frames.file.refuse_if_moved()?;
+            self.frames
+                .file
+                .storage
+                .sync_names(&self.frames.file.path)
+                .map_err(|e| Error::io(&self.frames.file.path, "sync the directory of", e))?;
         }
         Ok(())
     }
@@ -322,15 +222,15 @@ impl Pager {
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) if no writer would have put the value there; errors of reading.
     pub(crate) fn read_stored(&self, stored: StoredValue) -> Result<Option<Vec<u8>>> {
-        let Some(file) = &self.file else { return Ok(None) };
-        let end = u64::from(self.checkpoint_frames.load(Acquire)) * self.frame_bytes() as u64;
+        let Some(file) = &self.frames.file.handle else { return Ok(None) };
+        let end = u64::from(self.frames.file.checkpoint_frames.load(Acquire)) * self.frames.frame_bytes() as u64;
         if stored.address < end {
-            return Err(self.corrupt(format!(
+            return Err(self.frames.file.corrupt(format!(
                 "the log has a value at byte {} of this file, within the {end} bytes of its last checkpoint",
                 stored.address
             )));
         }
-        let fail = |e| Error::io(&self.path, "read a value from", e);
+        let fail = |e| Error::io(&self.frames.file.path, "read a value from", e);
         let value_end = stored.address.saturating_add(u64::from(stored.bytes));
         let mut value = Vec::new();
         if value_end <= file.len().map_err(fail)? {
@@ -342,9 +242,9 @@ impl Pager {
             self.through.replayed.store(true, Relaxed);
             return Ok(Some(value));
         }
-        if self.read_only {
+        if self.frames.file.read_only {
             // A process that has opened the table in the meantime may have written a checkpoint there.
-            self.refuse_if_stale(file.as_ref())?;
+            self.frames.file.refuse_if_stale(file.as_ref())?;
         }
         Ok(None)
     }
@@ -359,22 +259,22 @@ impl Pager {
     /// bytes beyond its end. From then on nothing may cut the file. Setting its length could cut bytes that a writer
     /// has just added, so the caller keeps writers out.
     pub(in crate::pager) fn extend_file_for_checkpoint(&self) -> Result<()> {
-        if let Some(file) = self.file.as_ref().filter(|_| self.may_be_referred_to()) {
-            self.refuse_if_cut()?;
-            set_frame_count(file.as_ref(), self.frame_bytes(), FrameNo::MAX, self.frame_count())
-                .map_err(|e| Error::io(&self.path, "set the length of", e))?;
+        if let Some(file) = self.frames.file.handle.as_ref().filter(|_| self.may_be_referred_to()) {
+            self.frames.file.refuse_if_cut()?;
+            set_frame_count(file.as_ref(), self.frames.frame_bytes(), FrameNo::MAX, self.frames.frame_count())
+                .map_err(|e| Error::io(&self.frames.file.path, "set the length of", e))?;
         }
         Ok(())
     }
 
     fn may_be_referred_to(&self) -> bool {
-        self.writes_through() || self.through.used.load(Relaxed)
+        self.frames.file.takes_values() || self.through.used.load(Relaxed)
     }
 
     /// Whether bytes of the file beyond the last checkpoint must stay, since records of the log refer to them or frames
     /// were spilled there.
     pub(in crate::pager) fn keeps_end(&self) -> bool {
-        self.may_be_referred_to() || self.spilling.in_place
+        self.may_be_referred_to() || self.frames.spills_in_place()
     }
 
     /// Called before room beyond the last checkpoint is mapped or allocated, under the allocator's lock.
@@ -383,28 +283,23 @@ impl Pager {
     }
 
     /// Called when a checkpoint of `frame_count` frames begins: from here on values go beyond its end.
-    pub(in crate::pager) fn begin_through_period(&self, frame_count: u32) {
+    pub(in crate::pager) fn begin_period(&self, frame_count: u32) {
         self.through.used.store(false, Relaxed);
-        if self.writes_through() {
-            self.through.from.store(frame_count, Release);
+        if self.frames.file.takes_values() {
+            self.frames.file.values_from.store(frame_count, Release);
         }
     }
 
     /// Called when that checkpoint is complete: the file ends with it, except for values written through.
-    pub(in crate::pager) fn complete_through_period(&self, frame_count: u32) {
-        if self.may_write_through() {
-            self.through.from.store(frame_count, Release);
+    pub(in crate::pager) fn complete_period(&self, frame_count: u32) {
+        if self.through.allowed {
+            self.frames.file.values_from.store(frame_count, Release);
         }
         self.through.replayed.store(false, Relaxed);
     }
 
-    /// Called when frames are cut off the end: their numbers may be reused before the file is cut.
-    pub(crate) fn stop_writing_through(&self) {
-        self.through.from.store(OFF, Release);
-    }
-
     /// Whether the log may refer to bytes beyond the last checkpoint.
-    pub(crate) fn has_written_through(&self) -> bool {
+    pub(in crate::pager) fn has_written_through(&self) -> bool {
         self.through.used.load(Relaxed)
     }
 }

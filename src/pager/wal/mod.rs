@@ -31,6 +31,8 @@ use crate::checksum::{crc32c, crc32c_append, crc32c_of_word};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::own_line::OwnLine;
+use crate::pager::file::names::refuse_if_moved;
+use crate::pager::file::random::random_u64;
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
 use preallocate::Preallocator;
@@ -438,7 +440,7 @@ impl Log {
         if planted(Bug::SameSalt) {
             return Ok(());
         }
-        let body = super::random_u64().to_le_bytes();
+        let body = random_u64().to_le_bytes();
         segment.prepare(tail.offset, tail.offset + RESUMED_BYTES)?;
         let (head, chain) = Head::new(RESUMED, &[&body]).after(tail.chain);
         // If a crash cuts this record, it is incomplete, and nothing after it counts.
@@ -458,7 +460,7 @@ impl Log {
     /// Begins a segment with room for `bytes` in a free slot; `None` if this or another table needs every slot.
     fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Option<Arc<Segment>>> {
         self.refuse_if_moved()?;
-        let header = SegmentHeader { table_id: self.table_id, number, before, salt: super::random_u64() };
+        let header = SegmentHeader { table_id: self.table_id, number, before, salt: random_u64() };
         let capacity = self.segment_bytes().max(RECORDS_START + bytes);
         for slot in tail.free_slots() {
             let shape = self.shape(slot, capacity, tail.end);
@@ -587,7 +589,7 @@ impl Log {
     }
 
     fn refuse_if_moved(&self) -> Result<()> {
-        super::refuse_if_moved(self.file.as_ref(), &self.table)
+        refuse_if_moved(self.file.as_ref(), &self.table)
     }
 
     fn remove(&self, slot: u8) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
 use crate::io::{File, Mapped, Mode, PRIVATE, Storage, open_locked, take_access_of};
 use crate::little_endian::{u32_at, u64_at};
-use crate::pager::NUMBER_MAX;
+use crate::pager::file::header::NUMBER_MAX;
 use crate::planted::{Bug, planted};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};

@@ -7,13 +7,13 @@
 //! A checkpoint, a verification and a compaction free the holes of all slots. A slot is locked while the lock of
 //! [`Space`] is held, never the other way round.
 
-use super::{ANY_USE, FRAME_UNITS, Space};
+use super::Allocator;
 use crate::error::{ErrorKind, Result};
 use crate::own_line::OwnLine;
-use crate::pager::Pager;
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
 use crate::pager::pool::thread_slot::slot_of_thread;
+use crate::pager::space::{ANY_USE, FRAME_UNITS, Space};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
@@ -103,7 +103,7 @@ impl Kept {
     }
 
     /// Records that a window was opened, under the lock of `Space`.
-    pub(super) fn note_window(&self) {
+    pub(in crate::pager) fn note_window(&self) {
         self.has_windows.store(true, Relaxed);
     }
 
@@ -117,10 +117,10 @@ impl Kept {
     }
 }
 
-impl Pager {
+impl Allocator<'_> {
     /// Returns a kept hole of `len` units, fewer than a frame has.
     #[inline]
-    pub(super) fn take_kept(&self, len: u32) -> Option<u64> {
+    pub(super) fn take_kept(self, len: u32) -> Option<u64> {
         self.kept.take(slot_of_thread(), len)
     }
 
@@ -129,8 +129,8 @@ impl Pager {
     /// Whether the hole is marked as used is checked only when it is freed for other threads. In a damaged file, a page
     /// may refer to a hole that is marked as free. The allocator may have given such a hole to another page before this
     /// one is freed, so a check here could not prevent two pages from having it.
-    pub(super) fn keep(&self, unit: u64, len: u32) -> bool {
-        let (units, frames) = (u64::from(FRAME_UNITS), self.frame_count());
+    pub(super) fn keep(self, unit: u64, len: u32) -> bool {
+        let (units, frames) = (u64::from(FRAME_UNITS), self.frames.frame_count());
         // In a small file space matters more than time, and the whole file is in the cache anyway.
         const SMALL_FRAMES: u32 = if cfg!(test) { 8 } else { 256 };
         let (frame, start) = (unit / units, (unit % units) as u32);
@@ -147,8 +147,8 @@ impl Pager {
 
     /// Whether `frame` is in no window, and so for any use.
     #[cold]
-    fn is_for_any_use(&self, frame: FrameNo) -> bool {
-        let space = self.space();
+    fn is_for_any_use(self, frame: FrameNo) -> bool {
+        let space = self.frames.space();
         if space.windows.is_empty() {
             self.kept.has_windows.store(false, Relaxed);
         }
@@ -159,11 +159,11 @@ impl Pager {
     ///
     /// # Errors
     /// [`ErrorKind::Io`]; the remaining holes are still kept.
-    pub(crate) fn free_kept(&self) -> Result<()> {
-        self.free_kept_in(&mut self.space())
+    pub(crate) fn free_kept(self) -> Result<()> {
+        self.free_kept_in(&mut self.frames.space())
     }
 
-    pub(super) fn free_kept_in(&self, space: &mut Space) -> Result<()> {
+    pub(super) fn free_kept_in(self, space: &mut Space) -> Result<()> {
         for slot in &self.kept.slots {
             let mut slot = interleave::lock(slot);
             let Some(holes) = slot.as_mut() else { continue };
@@ -185,7 +185,7 @@ impl Pager {
     }
 
     /// An upper bound of the map frames that change when kept holes are freed.
-    pub(in crate::pager) fn maps_of_kept(&self) -> u64 {
+    pub(in crate::pager) fn maps_of_kept(self) -> u64 {
         self.kept.sum(|holes| holes.by_length.iter().map(|kept| kept.len() as u64).sum())
     }
 }
@@ -194,6 +194,7 @@ impl Pager {
 mod tests {
     use super::*;
     use crate::io::Disk;
+    use crate::pager::Pager;
     use std::sync::Arc;
 
     const FRAMES: u32 = 1000;
@@ -226,7 +227,10 @@ mod tests {
         pager.free(unit + 7, 5).unwrap();
         pager.free(unit + 90, 5).unwrap();
         let frame = (unit / u64::from(FRAME_UNITS)) as FrameNo;
-        assert_eq!((pager.used_bits(frame).unwrap(), pager.free_units().unwrap()), (u64::MAX, 10));
+        assert_eq!(
+            (pager.allocator().used_bits(frame).unwrap(), pager.allocator().free_units().unwrap()),
+            (u64::MAX, 10)
+        );
         assert_eq!((pager.allocate(5).unwrap(), pager.allocate(5).unwrap()), (unit + 90, unit + 7));
     }
 
@@ -236,11 +240,11 @@ mod tests {
         for thread in 0..SLOT_COUNT as u64 {
             assert!(pager.kept.put(thread as usize, unit + 3 * thread, 2, 200));
         }
-        assert_eq!((pager.maps_of_kept(), pager.kept.units()), (SLOT_COUNT as u64, 2 * SLOT_COUNT as u64));
-        pager.free_kept().unwrap();
-        assert_eq!((pager.maps_of_kept(), pager.kept.units()), (0, 0));
+        assert_eq!((pager.allocator().maps_of_kept(), pager.kept.units()), (SLOT_COUNT as u64, 2 * SLOT_COUNT as u64));
+        pager.allocator().free_kept().unwrap();
+        assert_eq!((pager.allocator().maps_of_kept(), pager.kept.units()), (0, 0));
         let frame = (unit / u64::from(FRAME_UNITS)) as FrameNo;
-        assert_eq!(pager.used_bits(frame).unwrap().count_zeros(), 2 * SLOT_COUNT as u32);
+        assert_eq!(pager.allocator().used_bits(frame).unwrap().count_zeros(), 2 * SLOT_COUNT as u32);
     }
 
     #[test]
@@ -267,8 +271,8 @@ mod tests {
     fn nothing_is_kept_during_a_compaction() {
         let (pager, unit) = full(100);
         pager.free(unit + 7, 5).unwrap();
-        let compacting = pager.begin_compaction();
-        pager.begin_pass().unwrap();
+        let compacting = pager.allocator().begin_compaction();
+        pager.allocator().begin_pass().unwrap();
         assert_eq!(pager.kept.units(), 0);
         pager.free(unit + 90, 5).unwrap();
         assert_eq!(pager.kept.units(), 0);
@@ -280,13 +284,13 @@ mod tests {
     #[test]
     fn the_holes_of_windows_are_not_kept() {
         let (pager, unit) = full(100);
-        let room = pager.allocate_in_window(5, false, false).unwrap().unwrap();
+        let room = pager.values().allocate_in_window(5, false, false).unwrap().unwrap();
         pager.free(room.unit, 5).unwrap();
         assert_eq!(pager.kept.units(), 0);
         pager.free(unit + 7, 5).unwrap();
         assert_eq!(pager.kept.units(), 5);
         assert!(pager.kept.has_windows.load(Relaxed));
-        pager.close_windows().unwrap();
+        pager.values().close_windows().unwrap();
         pager.free(unit + 90, 5).unwrap();
         assert_eq!(pager.kept.units(), 10);
         assert!(!pager.kept.has_windows.load(Relaxed));
@@ -296,13 +300,13 @@ mod tests {
     fn a_hole_that_a_damaged_file_frees_twice_is_lost() {
         let (pager, unit) = full(100);
         pager.free(unit, FRAME_UNITS).unwrap();
-        let free = pager.free_units().unwrap();
+        let free = pager.allocator().free_units().unwrap();
         pager.free(unit + 7, 5).unwrap();
         // Beyond the end of the file, and across the end of a frame.
         assert_eq!(pager.free(1 << 40, 5).unwrap_err().kind(), ErrorKind::Corrupt);
         assert_eq!(pager.free(unit + 62, 5).unwrap_err().kind(), ErrorKind::Corrupt);
-        pager.free_kept().unwrap();
-        assert_eq!((pager.kept.units(), pager.free_units().unwrap()), (0, free));
+        pager.allocator().free_kept().unwrap();
+        assert_eq!((pager.kept.units(), pager.allocator().free_units().unwrap()), (0, free));
     }
 
     #[test]
@@ -311,7 +315,7 @@ mod tests {
         let (pager, first) = full(100);
         let end = u64::from(pager.frame_count()) * u64::from(FRAME_UNITS);
         pager.free(first, 50 * FRAME_UNITS).unwrap();
-        let free = pager.free_units().unwrap();
+        let free = pager.allocator().free_units().unwrap();
         let owned: Vec<_> = (0..2 * end).map(|_| AtomicBool::new(false)).collect();
         let mark = |unit: u64, len: u32, yes: bool| {
             for owned in &owned[unit as usize..][..len as usize] {
@@ -341,13 +345,13 @@ mod tests {
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..THREADS).map(|seed| scope.spawn(move || work(seed))).collect();
             while workers.iter().any(|worker| !worker.is_finished()) {
-                pager.free_kept().unwrap();
+                pager.allocator().free_kept().unwrap();
                 std::thread::yield_now();
             }
         });
         let grown = u64::from(pager.frame_count()) * u64::from(FRAME_UNITS) - end;
-        assert_eq!(pager.free_units().unwrap(), free + grown);
-        pager.free_kept().unwrap();
-        assert_eq!((pager.kept.units(), pager.free_units().unwrap()), (0, free + grown));
+        assert_eq!(pager.allocator().free_units().unwrap(), free + grown);
+        pager.allocator().free_kept().unwrap();
+        assert_eq!((pager.kept.units(), pager.allocator().free_units().unwrap()), (0, free + grown));
     }
 }

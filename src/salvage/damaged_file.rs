@@ -13,19 +13,19 @@
 //! If there is a complete checkpoint journal, its frames replace those in the file, as when an open for writing
 //! installs it. An incomplete journal is ignored, as by an open.
 //!
-//! Not here: the content of frames (`salvage/`).
+//! Not here: the content of frames (`mod.rs`).
 
-use super::checkpoint::reserve::JOURNAL_HEADER_BYTES;
-use super::checkpoint::{self, frame_sum};
-use super::file::create::open_to_read;
-use super::file::names::journal_path;
-use super::pool::FrameNo;
-use super::{FORMAT_VERSION, Header, MAGIC, MAP_GROUP_COUNT, SUM_OF_SUMS, ZONE_FRAMES};
-use super::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START};
-use super::{header_sum, sum_of_sums};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
-use crate::little_endian::u32_at;
+use crate::little_endian::{u32_at, u64_at};
+use crate::pager::checkpoint::journal::{self, JOURNAL_HEADER_BYTES};
+use crate::pager::file::create::open_to_read;
+use crate::pager::file::header::{FORMAT_VERSION, HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START};
+use crate::pager::file::header::{header_sum, version_error};
+use crate::pager::file::map_frames::{MAP_GROUP_COUNT, ZONE_FRAMES};
+use crate::pager::file::names::journal_path;
+use crate::pager::file::sums::{SUM_OF_SUMS, frame_sum, sum_of_sums};
+use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameNo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -125,12 +125,12 @@ impl DamagedFile {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
         };
-        let complete = checkpoint::read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?;
+        let complete = journal::read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?;
         let Some((size, index, header)) = complete else {
             self.notes.push(("journal".into(), "it is incomplete, as after a crash, and ignored".into()));
             return Ok(());
         };
-        if !checkpoint::may_have_journal(path, self.file.as_ref())? {
+        if !journal::may_have_journal(path, self.file.as_ref())? {
             let mut start = Vec::new();
             if self.read_plain(&mut start, 0, MAGIC.len()).is_ok() && start == MAGIC {
                 return Ok(()); // of another version, which the header reports next
@@ -141,7 +141,7 @@ impl DamagedFile {
                 "its first bytes are damaged; the journal beside the file has an intact one".into(),
             ));
         }
-        checkpoint::check_belongs(&journal_path, self.file.as_ref(), size, &header)?;
+        journal::check_belongs(&journal_path, self.file.as_ref(), size, &header)?;
         // If a frame occurs twice, the later one counts.
         let frames = index.iter().enumerate().map(|(i, &(frame, _))| (frame, i as u32)).collect();
         self.frame_bytes = size.frame_bytes;
@@ -178,7 +178,7 @@ impl DamagedFile {
             let mut as_ours = bytes.clone();
             as_ours[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
             if header_sum(&as_ours) != stored {
-                return Err(super::version_error(&path.display(), version));
+                return Err(version_error(&path.display(), version));
             }
         }
         let computed = header_sum(&bytes);
@@ -365,7 +365,7 @@ impl DamagedFile {
                 && map.bytes.iter().any(|&b| b != 0);
         }
         let at = (frame % ZONE_FRAMES) as usize * 8;
-        map.proved.then(|| super::u64_at(&map.bytes, at))
+        map.proved.then(|| u64_at(&map.bytes, at))
     }
 
     /// Whether the checksums in `sum_frame` match frames of `zone`.

@@ -1,6 +1,6 @@
 //! Copies of a whole file, as of its last checkpoint.
 //!
-//! The holder of the checkpoint lock copies a file that no thread writes ([`Pager::copy_checkpoint`]). Other processes
+//! The holder of the checkpoint lock copies a file that no thread writes ([`copy_checkpoint`]). Other processes
 //! copy the file, then check whether a checkpoint was written in the meantime ([`copy_file`]):
 //!
 //! ```text
@@ -12,11 +12,13 @@
 //!
 //! Zeros are not written: they become holes of the copy.
 
-use super::{create, names};
+use super::journal::refuse_half_installed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage};
-use crate::pager::checkpoint::refuse_half_installed;
-use crate::pager::{HEADER_BYTES, Pager};
+use crate::pager::file::TableFile;
+use crate::pager::file::header::{HEADER_BYTES, Header};
+use crate::pager::file::{create, names};
+use crate::pager::wal::has_segments;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -28,14 +30,12 @@ pub(crate) struct Target<'a> {
     pub step: &'a mut dyn FnMut(u64, u64) -> bool,
 }
 
-impl Pager {
-    /// Copies the file as the last checkpoint left it; the caller prevents another one. Returns false if `target.step`
-    /// cancelled it.
-    pub(crate) fn copy_checkpoint(&self, target: &mut Target<'_>) -> Result<bool> {
-        let Some(file) = &self.file else { return Ok(false) };
-        let bytes = u64::from(self.checkpoint_frames.load(Acquire)) * self.frame_bytes() as u64;
-        copy_bytes(file.as_ref(), &self.path, bytes, target)
-    }
+/// Copies `file` as the last checkpoint left it; the caller prevents another one. Returns false if `target.step`
+/// cancelled it.
+pub(crate) fn copy_checkpoint(file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
+    let Some(handle) = &file.handle else { return Ok(false) };
+    let bytes = u64::from(file.checkpoint_frames.load(Acquire)) * file.frame_bytes as u64;
+    copy_bytes(handle.as_ref(), &file.path, bytes, target)
 }
 
 /// Copies the file at `path` as of its last checkpoint, while another process may be writing it. Returns false if
@@ -74,14 +74,14 @@ pub(crate) fn copy_file(storage: &dyn Storage, path: &Path, target: &mut Target<
 pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
     let file = create::open_to_read(storage, path)?;
     let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
-    Ok(!writer && crate::pager::wal::has_segments(storage, path))
+    Ok(!writer && has_segments(storage, path))
 }
 
 /// Returns `None` if a checkpoint was written during the copy.
 fn copy_once(storage: &dyn Storage, path: &Path, file: &dyn File, target: &mut Target<'_>) -> Result<Option<bool>> {
     refuse_half_installed(storage, path, file)?;
     let before = header_of(path, file)?;
-    let (header, _) = Pager::read_header(path, file)?;
+    let (header, _) = Header::read(path, file)?;
     let bytes = u64::from(header.frame_count) * header.frame_bytes as u64;
     if !copy_bytes(file, path, bytes, target)? {
         return Ok(Some(false));
