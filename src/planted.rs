@@ -11,7 +11,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), expect(dead_code, reason = "bugs of the disk are planted in the simulated one"))]
 pub(crate) enum Bug {
-    // Calls that the simulated disk omits, and errors that it does not report (`io/simulated.rs`).
+    // Calls that the simulated disk omits, and errors that it does not report (`io/simulated/`).
     /// The checkpoint's journal is not synced.
     JournalUnsynced,
     /// The journal's name is not synced.
@@ -115,7 +115,7 @@ pub(crate) enum Bug {
     ReadyUnheld,
     /// All records in pieces have one number.
     PiecesShareNumber,
-    // Values that are written through (`pager/through.rs`).
+    // Values that are written through (`pager/values/`).
     /// A sync does not sync the file before the log.
     ThroughUnsynced,
     /// Units that the log refers to are reused before the next checkpoint begins.
@@ -133,7 +133,7 @@ pub(crate) enum Bug {
     ThroughTrusted,
     /// Memory of a window that was returned counts as zero, although it is the file's.
     WindowCountsAsZero,
-    // Spilled frames (`pager/spill.rs`).
+    // Spilled frames (`pager/load/spill.rs`).
     /// A frozen frame that is not in memory is replaced, and the bytes of its new memory are preserved instead of its
     /// content.
     StaleBufferPreserved,

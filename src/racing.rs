@@ -1,7 +1,7 @@
 //! Loads and stores of memory that other threads, or the operating system, may access at the same time.
 //!
 //! A frame is changed by the holder of its exclusive latch while optimistic readers load from it; they discard what
-//! they loaded if the frame's version changed (`pager/pool.rs`). Pages of a mapped file can become zeros
+//! they loaded if the frame's version changed (`pager/pool/`). Pages of a mapped file can become zeros
 //! (`io/window.rs`). In Rust, ordinary accesses that race are undefined behaviour, and atomics access only whole
 //! aligned words: a record of 26 bytes at an odd offset then takes a dozen shifts and merges. The processor has no such
 //! limit. So on x86-64 each access is one instruction of inline assembly, which the compiler neither splits nor
@@ -13,7 +13,7 @@
 //! twin (`--cfg splitpoint_portable`), since they cannot see accesses in assembly.
 //!
 //! Measured: a lookup of a pair of 24 bytes takes a quarter fewer instructions (docs/benchmarks.md, "What was tried").
-//! Not here: which bytes may be accessed when (`pager/pool.rs`, `pager/words.rs`, `io/window.rs`).
+//! Not here: which bytes may be accessed when (`pager/pool/`, `pager/pool/words.rs`, `io/window.rs`).
 #![expect(unsafe_code, reason = "accesses that race, by instruction or as atomic words")]
 
 #[cfg(not(all(target_arch = "x86_64", not(splitpoint_portable))))]

@@ -230,12 +230,12 @@ impl Buckets {
     pub(super) fn allocate_group(&self, bucket: linear::Bucket) -> Result<()> {
         let (group, index) = linear::group(bucket);
         if index == 0 {
-            self.pager.expect_frames(0);
+            self.pager.allocator().expect_frames(0);
             return self.allocate_group_number(group);
         }
         if index == linear::group_len(group) / 4 * 3 && group + 1 < linear::GROUP_COUNT {
             let bytes = u64::from(linear::group_len(group + 1)) * self.page_bytes as u64;
-            self.pager.expect_frames(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
+            self.pager.allocator().expect_frames(u32::try_from(bytes / self.pager.frame_bytes() as u64).unwrap_or(0));
         }
         Ok(())
     }
@@ -251,7 +251,7 @@ impl Buckets {
         let unit = self.pager.allocate(units)?;
         step();
         self.groups[group].store(unit * self.pager.unit_bytes() as u64, Release);
-        self.pager.fix((unit / u64::from(FRAME_UNITS)) as FrameNo, units / FRAME_UNITS);
+        self.pager.allocator().fix((unit / u64::from(FRAME_UNITS)) as FrameNo, units / FRAME_UNITS);
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Buckets {
         if start == 0 {
             return Ok(());
         }
-        self.pager.unfix((start / self.pager.frame_bytes() as u64) as FrameNo);
+        self.pager.allocator().unfix((start / self.pager.frame_bytes() as u64) as FrameNo);
         self.pager.free(start / unit_bytes, units as u32)
     }
 }

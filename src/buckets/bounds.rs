@@ -3,7 +3,7 @@
 //! A damaged file may contain anything, with matching checksums. Two structures at the same location are mostly
 //! harmless: both read nonsense. But a bucket whose overflow page is in its own frame would wait for its own latch. So
 //! the locations of groups and map frames are compared when a table is opened. From then on their frames are **fixed**:
-//! the allocator neither allocates nor frees them (`pager/space.rs`), and a thread that follows a reference does not
+//! the allocator neither allocates nor frees them (`pager/space/`), and a thread that follows a reference does not
 //! wait for the latch of a fixed frame. If no other thread holds the frame, the test costs one load.
 //!
 //! Not here: bounds against the file's length (`overflow.rs`, `extent.rs`), a full check (`verify.rs`).
@@ -46,7 +46,7 @@ pub(super) fn fix_groups(pager: &Pager, page_bytes: usize, max_bucket: linear::B
         return Err(pager.corrupt(format!("header: two things at frame {}", pair[1].0)));
     }
     // All within the file, whose frame numbers have 32 bits.
-    taken.iter().for_each(|&(first, count)| pager.fix(first as FrameNo, count as u32));
+    taken.iter().for_each(|&(first, count)| pager.allocator().fix(first as FrameNo, count as u32));
     Ok(())
 }
 
@@ -66,7 +66,7 @@ impl Buckets {
     /// Called before the frame of a reference is latched while a bucket is latched. Fails if that could wait forever.
     pub(super) fn check_apart(&self, frame: FrameNo) -> Result<()> {
         // If two threads each want a frame that the other holds, one of them detects it here.
-        if !self.pager.pool().is_latched(frame) || !self.pager.is_fixed(frame) {
+        if !self.pager.pool().is_latched(frame) || !self.pager.allocator().is_fixed(frame) {
             return Ok(());
         }
         Err(self.pager.corrupt(format!("frame {frame}: a reference leads to primary pages or a map")))

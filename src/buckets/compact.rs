@@ -24,7 +24,7 @@ use crate::linear;
 use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use crate::pager::words::Bytes;
-use crate::pager::{FRAME_UNITS, Room};
+use crate::pager::{Destination, FRAME_UNITS};
 use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -159,7 +159,7 @@ impl Buckets {
             let Reference::ToExtent { from, found, form, extent } = reference else { continue };
             let capacity = self.units_for(extent.content_bytes());
             // The log may refer to all of the extent.
-            if capacity >= extent.capacity || self.pager.is_referred_to(extent.unit) {
+            if capacity >= extent.capacity || self.pager.values().is_referred_to(extent.unit) {
                 continue;
             }
             self.replace_reference(bucket, from, found, form, Extent { capacity, ..extent })?;
@@ -252,7 +252,12 @@ impl Buckets {
 
     /// Moves the overflow page or extent of a bucket that begins at unit `first` to `room`. Returns its new location;
     /// `None` if there is no room or it no longer exists.
-    pub(crate) fn move_of_bucket(&self, number: linear::Bucket, first: u64, room: Room) -> Result<Option<Movable>> {
+    pub(crate) fn move_of_bucket(
+        &self,
+        number: linear::Bucket,
+        first: u64,
+        room: Destination,
+    ) -> Result<Option<Movable>> {
         let _structure = lock_without_values(&self.structure)?;
         let Some(mut bucket) = self.latch_numbered(number)? else { return Ok(None) };
         let references = self.references(bucket.page())?;
@@ -265,7 +270,7 @@ impl Buckets {
             }
             Some(Reference::ToExtent { from, found, form, extent }) => {
                 let capacity = self.units_for(extent.content_bytes());
-                let Some(unit) = self.pager.allocate_in_room(capacity, room)? else { return Ok(None) };
+                let Some(unit) = self.pager.allocator().allocate_in_room(capacity, room)? else { return Ok(None) };
                 let new = Extent { unit, capacity, ..extent };
                 let moved = self
                     .copy_extent(&extent, &new)
@@ -281,9 +286,9 @@ impl Buckets {
         bucket: &mut LatchedBucket<'_>,
         from: Option<OverflowPage>,
         old: OverflowPage,
-        room: Room,
+        room: Destination,
     ) -> Result<Option<OverflowPage>> {
-        let Some(unit) = self.pager.allocate_in_room(old.len, room)? else { return Ok(None) };
+        let Some(unit) = self.pager.allocator().allocate_in_room(old.len, room)? else { return Ok(None) };
         let new = OverflowPage { unit, len: old.len };
         let copied = self.read_overflow(old).map(|(frame, range)| frame[range].to_vec()).and_then(|bytes| {
             self.write_overflow(new)?.bytes_mut().store(0, &bytes);
@@ -299,7 +304,7 @@ impl Buckets {
 
     /// Moves a group of buckets to `room`. Returns `None` if there is no room or the group is no longer there. The
     /// caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use while it moves.
-    pub(crate) fn move_group(&self, group: usize, from: Movable, room: Room) -> Result<Option<Movable>> {
+    pub(crate) fn move_group(&self, group: usize, from: Movable, room: Destination) -> Result<Option<Movable>> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let old = self.groups[group].load(Relaxed);
         if old != from.first * unit_bytes || group > linear::group(self.view().max_bucket()).0 {
@@ -308,10 +313,10 @@ impl Buckets {
         let bytes = u64::from(linear::group_len(group)) * self.page_bytes as u64;
         let frame_bytes = self.pager.frame_bytes() as u64;
         let frames = (bytes / frame_bytes) as u32;
-        let Some(unit) = self.pager.allocate_in_room(frames * FRAME_UNITS, room)? else { return Ok(None) };
+        let Some(unit) = self.pager.allocator().allocate_in_room(frames * FRAME_UNITS, room)? else { return Ok(None) };
         let new = unit * unit_bytes;
-        self.pager.fix((new / frame_bytes) as u32, frames);
-        self.pager.unfix((old / frame_bytes) as u32);
+        self.pager.allocator().fix((new / frame_bytes) as u32, frames);
+        self.pager.allocator().unfix((old / frame_bytes) as u32);
         for frame in 0..frames {
             let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
             self.pager.write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);

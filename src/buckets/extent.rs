@@ -1,6 +1,6 @@
 //! Extents: values, and keys, too large for a page.
 //!
-//! An extent is a run of units (`pager/space.rs`): small ones share a frame with others, large ones start with a frame
+//! An extent is a run of units (`pager/space/`): small ones share a frame with others, large ones start with a frame
 //! and share their last one. A record refers to it with an [`Extent`]. Its content is the key, unless the record has
 //! the key, then the value. The capacity grows geometrically when a value is appended to, so most appends write only
 //! the tail.
@@ -129,7 +129,7 @@ impl Buckets {
         let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32); // lengths are checked on entry
         let extent = Extent { unit: room.unit, capacity, key_bytes, value_bytes };
         let address = room.unit * self.pager.unit_bytes() as u64;
-        if let Err(e) = self.pager.write_through(room, [key, value]) {
+        if let Err(e) = self.pager.values().write_through(room, [key, value]) {
             self.free_extent(&extent);
             return Err(e);
         }
@@ -150,7 +150,7 @@ impl Buckets {
             bytes = &bytes[here..];
             address += here as u64;
         }
-        self.pager.refuse_lost_pages()
+        self.pager.frames().refuse_lost_pages()
     }
 
     /// Passes bytes `at..at + len` of the extent to `use_part`, frame by frame, until it returns false. After an error
@@ -175,7 +175,7 @@ impl Buckets {
             }
             address += here;
         }
-        self.pager.refuse_lost_pages()
+        self.pager.frames().refuse_lost_pages()
     }
 
     /// Appends the value to `out`.
@@ -219,7 +219,7 @@ impl Buckets {
             return Ok(None);
         }
         // A replay of the log would read the old value there.
-        if self.pager.is_referred_to(extent.unit) && !planted(Bug::ReferredUnitsOverwritten) {
+        if self.pager.values().is_referred_to(extent.unit) && !planted(Bug::ReferredUnitsOverwritten) {
             return Ok(None);
         }
         // A partial overwrite could not be undone. A thread that holds a value may be refused any latch, so it never
@@ -277,8 +277,8 @@ impl Buckets {
     /// Frees the units of an extent that nothing refers to any more. An error loses their space until the next
     /// compaction, but no pair, so it does not undo the change.
     pub(crate) fn free_extent(&self, extent: &Extent) {
-        if self.pager.is_referred_to(extent.unit) {
-            self.pager.free_at_checkpoint(extent.unit, extent.capacity);
+        if self.pager.values().is_referred_to(extent.unit) {
+            self.pager.allocator().free_at_checkpoint(extent.unit, extent.capacity);
         } else {
             let _ = self.pager.free(extent.unit, extent.capacity);
         }

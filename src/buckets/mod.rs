@@ -88,7 +88,7 @@ impl Buckets {
             let before: u64 = (0..group).map(|g| u64::from(linear::group_len(g))).sum();
             buckets.groups[group].store(first + before * page_bytes as u64, Relaxed);
         }
-        pager.fix((first / pager.frame_bytes() as u64) as FrameNo, 1);
+        pager.allocator().fix((first / pager.frame_bytes() as u64) as FrameNo, 1);
         Ok(buckets)
     }
 

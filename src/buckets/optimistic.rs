@@ -1,7 +1,7 @@
 //! Optimistic reads: lookups that take no latch.
 //!
 //! Most pairs are in the primary page of their bucket or in its one overflow page. For these a lookup copies what it
-//! needs, the slots and then one record, and then checks that the frame has not changed (`pager/pool.rs`). It writes
+//! needs, the slots and then one record, and then checks that the frame has not changed (`pager/pool/`). It writes
 //! nothing that other threads read, so threads share no cache line. All other cases - longer chains, extents, frames
 //! that are not resident, a change in between, and the one lookup in 512 that is sampled (`activity.rs`) - go to the
 //! lookup under the latch, which returns the same answers; tests compare the two.

@@ -101,7 +101,7 @@ impl Buckets {
             large: (Vec::new(), Vec::new()),
             sorting: Sorting::default(),
             // A scan of part of the table needs few of the neighbouring frames.
-            brings_around: to.is_none() && self.pager.brings_around(),
+            brings_around: to.is_none() && self.pager.frames().brings_around(),
             only_keys: false,
         }
     }
@@ -248,7 +248,7 @@ impl Scan<'_> {
         self.bytes.clear();
         let (buckets, hash) = (self.buckets, from.hash());
         if self.brings_around {
-            buckets.pager.bring_around(buckets.address(hash).frame);
+            buckets.pager.frames().bring_around(buckets.address(hash).frame);
         }
         let read = buckets.read_bucket(hash);
         // Under the latch the bucket does not split, so this view is as good as the one that led to it. Advance before
@@ -274,7 +274,7 @@ impl Scan<'_> {
             if self.brings_around
                 && let Ok(Some(overflow)) = buckets.parse_overflow(page::next(primary))
             {
-                buckets.pager.bring_around(buckets.overflow_range(overflow).0);
+                buckets.pager.frames().bring_around(buckets.overflow_range(overflow).0);
             }
             buckets.walk_chain(page::next(primary), |_, bytes| {
                 inline &= add_records(&mut self.bytes, bytes).map_err(|d| buckets.damaged(d))?;

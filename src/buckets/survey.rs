@@ -74,7 +74,7 @@ impl Buckets {
             file_bytes: u64::from(self.pager.frame_count()) * self.pager.frame_bytes() as u64,
             payload_bytes: totals.payload_bytes,
             bucket_bytes: totals.bucket_bytes,
-            free_bytes: self.pager.free_units()? * unit_bytes,
+            free_bytes: self.pager.allocator().free_units()? * unit_bytes,
             fill_target_percent: f64::from(self.fill.percent),
             fill_factor: self.fill.pairs,
             hash: self.hash.name().to_owned(),

@@ -21,14 +21,14 @@ struct Check<'t> {
 impl Buckets {
     /// Reads everything and reports every fault, including wrong totals. The caller keeps writers and checkpoints out.
     pub(crate) fn verify(&self, totals: Totals, proceed: Proceed<'_>) -> Result<Vec<Fault>> {
-        self.pager.free_kept()?;
+        self.pager.allocator().free_kept()?;
         let mut check = Check {
             buckets: self,
             faults: Vec::new(),
             referred: vec![0; self.pager.frame_count() as usize],
             found: Totals::default(),
         };
-        self.pager.verify_sums(proceed, |frame, what| check.fault(format!("frame {frame}"), what))?;
+        self.pager.frames().verify_sums(proceed, |frame, what| check.fault(format!("frame {frame}"), what))?;
         check.refer_to_fixed();
         for (unit, len) in self.pager.quarantined() {
             check.refer("space that a checkpoint frees", unit, u64::from(len));
@@ -167,7 +167,7 @@ impl Check<'_> {
     fn space(&mut self) {
         let (mut lost, mut unmarked) = (0u64, 0u64);
         for frame in 0..self.referred.len() {
-            match self.buckets.pager.used_bits(frame as u32) {
+            match self.buckets.pager.allocator().used_bits(frame as u32) {
                 Ok(used) => {
                     lost += u64::from((used & !self.referred[frame]).count_ones());
                     unmarked += u64::from((self.referred[frame] & !used).count_ones());

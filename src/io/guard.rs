@@ -10,9 +10,9 @@
 //! in a fixed table of atomics. It cannot help if the program replaced it later, or in a thread that blocks SIGBUS:
 //! there the kernel ends the process, as it would without a handler (docs/architecture.md, "Log").
 //!
-//! The log stores through such a mapping (`mapped.rs`), and dictionaries are read through one (`window.rs`): copy, then
-//! check `failed`, and discard the copy if it is set. A `&[u8]` over a guarded mapping would be unsound, as its bytes
-//! can become zeros. Parts of a pool are mapped this way, too (`pager/pool/mapped.rs`).
+//! The log stores through such a mapping (`shared_mapping.rs`), and dictionaries are read through one (`window.rs`):
+//! copy, then check `failed`, and discard the copy if it is set. A `&[u8]` over a guarded mapping would be unsound, as
+//! its bytes can become zeros. Parts of a pool are mapped this way, too (`pager/pool/window_pages.rs`).
 #![expect(unsafe_code, reason = "mmap, sigaction")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 

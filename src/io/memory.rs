@@ -1,6 +1,6 @@
 //! Caller's memory over which parts of a file are mapped: frames of a pool that are the file's own pages.
 //!
-//! Not here: the system calls (`mapped.rs`), the fault handler (`guard.rs`).
+//! Not here: the system calls (`shared_mapping.rs`), the fault handler (`guard.rs`).
 #![expect(unsafe_code, reason = "only the maker of a range of memory knows what uses it")]
 
 use std::marker::PhantomData;

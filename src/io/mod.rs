@@ -3,18 +3,18 @@
 //! All code above this module reads and writes through [`Storage`] and [`File`], so tests can run the same code on a
 //! simulated disk that loses, tears or refuses writes. `real` is the only part of the library that uses `std::fs`.
 //!
-//! Not here: the meaning of the bytes (`pager`), caching (`pager/pool.rs`).
+//! Not here: the meaning of the bytes (`pager`), caching (`pager/pool/`).
 
 pub(crate) mod atomic;
 mod forks;
 #[cfg(target_os = "linux")]
 mod guard;
 mod idle;
-#[cfg(target_os = "linux")]
-mod mapped;
 mod memory;
 pub(crate) mod output;
 mod real;
+#[cfg(target_os = "linux")]
+mod shared_mapping;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod view;

@@ -418,12 +418,12 @@ impl File for RealFile {
 
     #[cfg(target_os = "linux")]
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
-        super::mapped::map(&self.file, bytes)
+        super::shared_mapping::map(&self.file, bytes)
     }
 
     #[cfg(target_os = "linux")]
     fn map_over(&self, memory: Memory<'_>, offset: u64, over: Over) -> bool {
-        super::mapped::map_over(&self.file, memory, offset, over)
+        super::shared_mapping::map_over(&self.file, memory, offset, over)
     }
 
     #[cfg(target_os = "linux")]

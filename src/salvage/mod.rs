@@ -12,9 +12,10 @@
 //! The file is only read, no file is created next to it, and memory is bounded: the current frame, one pair, one
 //! bucket's keys. The file's length bounds every loop along references.
 //!
-//! Not here: frames and their checksums (`pager/damaged_file.rs`), every fault of a file that opens
+//! Not here: frames and their checksums (`damaged_file.rs`), every fault of a file that opens
 //! (`buckets/verify.rs`).
 
+mod damaged_file;
 mod scattered;
 mod walk;
 
@@ -25,10 +26,10 @@ use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::little_endian::{u16_at, u64_at};
-use crate::pager::damaged_file::{DamagedFile, State, WholeHeader};
 use crate::pager::resolve;
 use crate::pager::wal::{count_records, has_segments};
 use crate::table::TableOptions;
+use damaged_file::{DamagedFile, State, WholeHeader};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -17,13 +17,13 @@
 //! then those with only a matching checksum, then the rest. Of two equally trustworthy ones the first is returned. The
 //! conflict is reported.
 
+use super::damaged_file::{State, UsedMap, is_sum_frame};
 use super::walk::{Candidate, Primary};
 use super::{Flow, Salvage, fingerprint, hash_of, not_a_table, reach_of};
 use crate::buckets::PAGE_BYTES;
 use crate::buckets::page::{self, PAIR_IN_EXTENT};
 use crate::error::{Error, Result, quote};
 use crate::linear;
-use crate::pager::damaged_file::{State, UsedMap, is_sum_frame};
 use crate::pager::pool::FrameNo;
 use crate::pager::{FIRST_FRAMES, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START, ZONE_FRAMES};
 use crate::table::{Table, TableOptions};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue
-//! a file, read only       a copy, repeated if a checkpoint was written in the meantime (`pager/copy.rs`)
+//! a file, read only       a copy, repeated if a checkpoint was written in the meantime (`pager/file/copy.rs`)
 //! a table in memory       its pairs are put into a new table; writers wait
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! reader of the destination finds the old file or the complete new one. A backup is an ordinary table, and can be
 //! opened in place.
 //!
-//! Not here: copying a file that is being written (`pager/copy.rs`), checkpoints (`pager/checkpoint.rs`).
+//! Not here: copying a file that is being written (`pager/file/copy.rs`), checkpoints (`pager/checkpoint/`).
 
 use super::handle::Table;
 use super::options::{Durability, TableOptions};
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
-use crate::pager::copy::{Target, copy_file, is_crashed};
+use crate::pager::copy::{Target, copy_checkpoint, copy_file, is_crashed};
 use crate::pager::resolve;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -108,7 +108,7 @@ impl<'f> Backup<'f> {
             table.checkpoint_with(&guard)?;
             let _guard = guard.hold_long();
             let mut step = |done, all| progress(done, all).is_continue();
-            table.pager.copy_checkpoint(&mut target_of(new, &mut step))
+            copy_checkpoint(table.pager.file(), &mut target_of(new, &mut step))
         })
     }
 
@@ -258,7 +258,7 @@ impl Table {
     /// # Errors
     /// Those of [`Backup::save`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
-        let options = TableOptions { storage: self.pager.storage().clone(), ..TableOptions::new() };
+        let options = TableOptions { storage: self.pager.file().storage().clone(), ..TableOptions::new() };
         Backup::new().options(options).save(self, path).map(drop)
     }
 }

@@ -11,7 +11,7 @@
 //! If the disk has no room, nothing has changed. The writer that needs the checkpoint returns the error, and the next
 //! one that needs it tries again. Writers that still have room in the log and the cache continue.
 //!
-//! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint.rs`), the log (`pager/wal`).
+//! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint/`), the log (`pager/wal`).
 
 use super::handle::Table;
 use super::options::Durability;
@@ -39,20 +39,20 @@ impl Table {
             return Ok(());
         }
         self.pager.refuse_if_poisoned()?;
-        self.pager.refuse_if_cut()?;
+        self.pager.file().refuse_if_cut()?;
         match self.pager.log().filter(|log| log.is_on()) {
             // The values that replayed records refer to may be only in the cache.
-            Some(_) if self.pager.has_replayed_references() => self.checkpoint(),
+            Some(_) if self.pager.values().has_replayed_references() => self.checkpoint(),
             Some(log) => {
                 self.pager.sync_through()?;
                 log.sync().inspect_err(|e| self.pager.poison(e.message()))
             }
-            None if self.pager.is_clean() => Ok(()),
+            None if self.pager.frames().is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.
                 let guard = self.pager.checkpoint_lock().acquire()?;
                 self.pager.refuse_if_poisoned()?;
-                if self.pager.is_clean() { Ok(()) } else { self.checkpoint_with(&guard) }
+                if self.pager.frames().is_clean() { Ok(()) } else { self.checkpoint_with(&guard) }
             }
         }
     }
@@ -81,7 +81,7 @@ impl Table {
             return Ok(());
         }
         let closed = self.write_last_checkpoint();
-        self.pager.release_reserved();
+        self.pager.file().release_reserved();
         closed
     }
 
@@ -89,9 +89,9 @@ impl Table {
         // The thread of the last checkpoint may still be running.
         drop(self.pager.checkpoint_lock().acquire()?);
         self.pager.refuse_if_poisoned()?;
-        self.pager.refuse_if_cut()?;
-        if !self.pager.is_clean() {
-            self.pager.begin_closing();
+        self.pager.file().refuse_if_cut()?;
+        if !self.pager.frames().is_clean() {
+            self.pager.values().begin_closing();
             self.checkpoint()?;
         }
         self.pager.log().map_or(Ok(()), |log| log.close())
@@ -139,13 +139,16 @@ impl Table {
         // Installing a checkpoint at an open costs as much as writing its journal.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
-        if self.pager.wants_checkpoint(dirty_bytes_max) && !self.replaying && !self.pager.has_put_off_checkpoint() {
+        if self.pager.frames().wants_checkpoint(dirty_bytes_max)
+            && !self.replaying
+            && !self.pager.frames().has_put_off_checkpoint()
+        {
             // The write is made and logged. If the checkpoint could not begin, it is tried again, and before the next
             // write if the cache needs it. If it failed, the handle is poisoned, and the next write returns the error.
             if let Err(e) = self.begin_due_checkpoint()
                 && e.kind() != ErrorKind::WouldDeadlock
             {
-                self.pager.put_off_checkpoint();
+                self.pager.frames().put_off_checkpoint();
             }
         }
     }
@@ -153,10 +156,10 @@ impl Table {
     /// Begins a checkpoint if the cache still has no room without one.
     #[cold]
     pub(super) fn make_cache_room(&self) -> Result<()> {
-        if self.pager.must_checkpoint() {
+        if self.pager.frames().must_checkpoint() {
             return self.begin_due_checkpoint();
         }
-        self.pager.let_writes_begin();
+        self.pager.frames().let_writes_begin();
         Ok(())
     }
 
@@ -164,7 +167,7 @@ impl Table {
     fn begin_due_checkpoint(&self) -> Result<()> {
         match self.pager.checkpoint_lock().try_acquire() {
             Some(guard) => self.checkpoint_beside(guard, 0),
-            None if !self.pager.must_checkpoint() => Ok(()),
+            None if !self.pager.frames().must_checkpoint() => Ok(()),
             // During a backup the cache may exceed its limit, but it must grow slowly.
             None if self.pager.checkpoint_lock().is_held_long() => {
                 self.pager.checkpoint_lock().wait_a_moment();

@@ -18,7 +18,7 @@ use super::handle::Table;
 use crate::buckets::compact::{Movable, What};
 use crate::error::Result;
 use crate::pager::pool::lock_without_values;
-use crate::pager::{FRAME_UNITS, Room, ZONE_FRAMES};
+use crate::pager::{Destination, FRAME_UNITS, ZONE_FRAMES};
 use crate::planted::{Bug, planted};
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
@@ -63,7 +63,7 @@ impl Table {
         drop(self.enter()?);
         let only = lock_without_values(&self.compaction)?;
         let _only = (!planted(Bug::CompactionsTogether)).then_some(only);
-        let _compacting = self.pager.begin_compaction();
+        let _compacting = self.pager.allocator().begin_compaction();
         if self.pager.has_written_through() {
             // Until a checkpoint is complete, extents that the log refers to cannot be freed, and the file cannot be
             // cut.
@@ -103,10 +103,12 @@ impl Table {
                 // The end of the file must not move while a checkpoint is in flight.
                 let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
                 let _alone = self.gate.close()?;
-                self.pager.trim()?;
+                self.pager.allocator().trim()?;
             }
             // The first pass does not move map frames that a smaller file does not need.
-            if number > 0 && self.pager.frame_count() >= before || self.pager.free_units()? <= self.slack_units()? {
+            if number > 0 && self.pager.frame_count() >= before
+                || self.pager.allocator().free_units()? <= self.slack_units()?
+            {
                 break;
             }
         }
@@ -115,7 +117,7 @@ impl Table {
 
     fn used_units(&self) -> Result<u64> {
         let all = u64::from(self.pager.frame_count()) * u64::from(FRAME_UNITS);
-        Ok(all.saturating_sub(self.pager.free_units()?))
+        Ok(all.saturating_sub(self.pager.allocator().free_units()?))
     }
 
     fn slack_units(&self) -> Result<u64> {
@@ -123,7 +125,7 @@ impl Table {
     }
 
     fn pass(&self, number: u32, progress: &mut impl FnMut(u64, u64) -> Flow) -> Result<Flow> {
-        self.pager.begin_pass()?;
+        self.pager.allocator().begin_pass()?;
         let ControlFlow::Continue(counts) = self.trim_buckets(progress)? else { return Ok(Flow::Break(())) };
         let end = self.pager.frame_count();
         let mut pass = Pass { free_units: 0, slack_units: self.slack_units()?, moves: false, aside_before: end };
@@ -213,14 +215,14 @@ impl Table {
             {
                 return Ok(Flow::Break(()));
             }
-            pass.free_units += self.pager.pass_to(frame);
+            pass.free_units += self.pager.allocator().pass_to(frame);
             pass.moves |= pass.free_units > pass.slack_units;
             if pass.moves {
                 in_frame.sort_by_key(|movable| Reverse(movable.units));
                 self.move_frame(frame, in_frame, pass)?;
             }
         }
-        pass.free_units += self.pager.pass_to(frames.end);
+        pass.free_units += self.pager.allocator().pass_to(frames.end);
         Ok(Flow::Continue(()))
     }
 
@@ -240,28 +242,28 @@ impl Table {
         const SCATTERED_MAX: u32 = 2;
         let mut stay = Vec::new();
         for &movable in in_frame {
-            if self.move_to(movable, Room::Passed)?.is_none() {
+            if self.move_to(movable, Destination::Passed)?.is_none() {
                 stay.push(movable);
             }
         }
         let Some(longest) = stay.first().filter(|_| frame < pass.aside_before) else { return Ok(()) };
         let is_worth = if longest.units < FRAME_UNITS {
-            self.pager.scattered_units(frame) > SCATTERED_MAX
+            self.pager.allocator().scattered_units(frame) > SCATTERED_MAX
         } else {
             // A long extent is not moved twice for a gap of less than a 32nd of its length.
-            self.pager.free_frames_before(frame) > longest.units / FRAME_UNITS / 32
+            self.pager.allocator().free_frames_before(frame) > longest.units / FRAME_UNITS / 32
         };
-        let mut room = Room::AtEnd;
+        let mut room = Destination::AtEnd;
         for movable in stay.into_iter().filter(|_| is_worth) {
             if let Some(moved) = self.move_to(movable, room)? {
-                room = Room::In(moved.frame());
+                room = Destination::In(moved.frame());
             }
         }
         Ok(())
     }
 
     /// Moves something to `room`. Returns its new location, or `None` if there is no room or it no longer exists.
-    fn move_to(&self, movable: Movable, room: Room) -> Result<Option<Movable>> {
+    fn move_to(&self, movable: Movable, room: Destination) -> Result<Option<Movable>> {
         let moved = match movable.what {
             What::OfBucket(number) => {
                 let _inside = self.enter()?;
@@ -275,7 +277,7 @@ impl Table {
                 // A checkpoint in flight writes checksums to map frames.
                 let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
                 let _alone = self.gate.close()?;
-                let first = self.pager.move_map_group(group, movable.frame(), room)?;
+                let first = self.pager.allocator().move_map_group(group, movable.frame(), room)?;
                 first.map(|first| Movable { first, ..movable })
             }
         };

@@ -166,7 +166,7 @@ impl TableCounters {
     pub(super) fn now(activity: &Activity, counted: &Counted, pager: &Pager) -> TableCounters {
         let lookups = activity.lookups();
         let (totals, (puts, removals)) = (counted.totals(), counted.puts_and_removals());
-        let (counts, pool) = (&pager.counts, pager.pool());
+        let (counts, pool) = (&pager.frames().counts, pager.pool());
         TableCounters {
             pairs: totals.pairs,
             payload_bytes: totals.payload_bytes,

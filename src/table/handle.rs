@@ -96,7 +96,7 @@ impl Table {
 
     /// The owner and permissions of the table's file, if it has one.
     pub(crate) fn access(&self) -> Result<Option<Access>> {
-        self.pager.access()
+        self.pager.file().access()
     }
 
     /// The hash function itself.

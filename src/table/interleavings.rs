@@ -279,14 +279,14 @@ fn two_compactions() -> bool {
     let compact = || {
         let go_on = |_, _| {
             step();
-            assert!(table.pager.is_compacting());
+            assert!(table.pager.allocator().is_compacting());
             ControlFlow::Continue(())
         };
         assert!(table.compact_with(go_on).unwrap());
         step();
     };
     together(&[&compact, &compact]);
-    assert!(!table.pager.is_compacting());
+    assert!(!table.pager.allocator().is_compacting());
     whole(&table);
     true
 }

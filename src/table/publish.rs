@@ -182,8 +182,8 @@ impl Publisher {
     /// Fails if the file cannot be created, or exists and is not a file of counters.
     pub(super) fn start(activity: Arc<Activity>, counted: Counted, pager: Arc<Pager>) -> Result<Publisher> {
         let path = path_of(pager.path());
-        let file = take_file(pager.storage().as_ref(), &path)?;
-        pager.share_access(file.as_ref(), &path)?;
+        let file = take_file(pager.file().storage().as_ref(), &path)?;
+        pager.file().share_access(file.as_ref(), &path)?;
         let job = Arc::new(Job {
             activity,
             counted,
@@ -251,7 +251,7 @@ impl Job {
     fn remove(&self) {
         // If the file was removed, its name may belong to another table by now.
         if self.file.is_at(&self.path).unwrap_or(false) {
-            let _ = self.pager.storage().remove(&self.path);
+            let _ = self.pager.file().storage().remove(&self.path);
         }
     }
 }

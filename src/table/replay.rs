@@ -22,7 +22,7 @@ use crate::buckets::{Bucket, HashedKey, KEY_LEN_MAX, PairLocation};
 use crate::error::{Error, Result};
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
-use crate::pager::wal::{Block, BlockLimits, Log, Place, Reader};
+use crate::pager::wal::{Block, BlockLimits, Log, Reader, RecordBody};
 use crate::planted::{Bug, planted};
 use std::panic::resume_unwind;
 use std::thread::{Builder, available_parallelism, scope};
@@ -43,8 +43,8 @@ struct Change {
     /// The number of its record in the block.
     record: u32,
     kind: Kind,
-    key: Place,
-    value: Place,
+    key: RecordBody,
+    value: RecordBody,
 }
 
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ impl Table {
     }
 
     fn announce(&self, prepared: &mut Prepared) {
-        self.pager.announce(&mut prepared.frames);
+        self.pager.frames().announce(&mut prepared.frames);
         prepared.frames.clear();
     }
 
@@ -132,10 +132,10 @@ impl Table {
         let Prepared { block, parts, changes, clears, frames, .. } = prepared;
         let (kind, body) = block.record(index);
         let bytes = block.bytes(body);
-        let mut add = |block: &Block, kind: Kind, key: Place, value: Place| {
+        let mut add = |block: &Block, kind: Kind, key: RecordBody, value: RecordBody| {
             let hash = self.buckets.key(block.bytes(key)).hash;
             let frame = self.buckets.frame_of(hash);
-            if self.pager.is_to_be_read(frame) {
+            if self.pager.frames().is_to_be_read(frame) {
                 frames.push(frame);
             }
             let part = if planted(Bug::KeysInSeveralParts) { index % parts.len() } else { of_hash.part(hash) };
@@ -154,7 +154,7 @@ impl Table {
                 }
                 // No table has a longer key, so such a removal changes nothing.
                 WalRecord::Remove { key } if key.len() <= KEY_LEN_MAX => {
-                    add(&*block, Kind::Remove, place(key), Place::default());
+                    add(&*block, Kind::Remove, place(key), RecordBody::default());
                 }
                 _ => {}
             }
@@ -167,7 +167,9 @@ impl Table {
                 made.into_iter().take(count).for_each(add_plain);
             }
             WalRecord::PutStored { key, reference } => {
-                let Some(value) = self.pager.read_stored(decode_reference(reference))? else { return Ok(false) };
+                let Some(value) = self.pager.values().read_stored(decode_reference(reference))? else {
+                    return Ok(false);
+                };
                 let key = body.of_part(bytes, key);
                 let value = block.keep(value);
                 add(block, Kind::Put, key, value);

@@ -9,7 +9,7 @@
 //! checkpoint would be two copies. Only room beyond the end of the last checkpoint is used this way. In other room, and
 //! in batches, appends and all other writes, the log has the value.
 //!
-//! Source: docs/architecture.md, "Log". Not here: which bytes of the file may be written at once (`pager/through.rs`).
+//! Source: docs/architecture.md, "Log". Not here: which bytes of the file may be written at once (`pager/values/`).
 
 use super::handle::Table;
 use super::wal_record::{Reference, WalRecord, encode_reference};
@@ -22,7 +22,7 @@ impl Table {
     /// allowed.
     #[inline(never)]
     pub(super) fn put_stored(&self, key: HashedKey<'_>, value: &[u8]) -> Result<Option<Lsn>> {
-        if !self.pager.writes_this_through(value.len()) || self.replaying {
+        if !self.pager.values().writes_this_through(value.len()) || self.replaying {
             return Ok(None);
         }
         let address = self.buckets.prefetch_bucket(key.hash);

@@ -8,7 +8,7 @@ use super::{Event, InodeNo, PAGE_BYTES, Simulated, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-pub(super) struct Room {
+pub(super) struct DiskRoom {
     pages_max: u64,
     /// If `false`, a reservation occupies nothing and never fails.
     reserves: bool,
@@ -19,10 +19,10 @@ fn pages(from: u64, to: u64) -> Range<u64> {
     from / PAGE_BYTES..to.div_ceil(PAGE_BYTES)
 }
 
-impl Room {
-    fn of(state: &State) -> Room {
+impl DiskRoom {
+    fn of(state: &State) -> DiskRoom {
         let file = |&inode: &InodeNo| (inode, pages(0, state.inodes[inode].now.len() as u64).collect());
-        Room { pages_max: u64::MAX, reserves: true, pages: state.names.values().map(file).collect() }
+        DiskRoom { pages_max: u64::MAX, reserves: true, pages: state.names.values().map(file).collect() }
     }
 
     fn used(&self) -> u64 {
@@ -60,7 +60,7 @@ impl Simulated {
     /// Limits the disk to `bytes` bytes, or lifts the limit.
     pub(crate) fn limit_room(&self, bytes: Option<u64>) {
         let inner = &mut *self.inner();
-        let room = inner.room.get_or_insert_with(|| Room::of(&inner.state));
+        let room = inner.room.get_or_insert_with(|| DiskRoom::of(&inner.state));
         room.pages_max = bytes.map_or(u64::MAX, |bytes| bytes / PAGE_BYTES);
     }
 
@@ -72,6 +72,6 @@ impl Simulated {
     /// Makes reservations do nothing, as on a file system without them.
     pub(crate) fn reserve_nothing(&self) {
         let inner = &mut *self.inner();
-        inner.room.get_or_insert_with(|| Room::of(&inner.state)).reserves = false;
+        inner.room.get_or_insert_with(|| DiskRoom::of(&inner.state)).reserves = false;
     }
 }

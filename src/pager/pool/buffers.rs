@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 pub(super) struct Buffers {
     memory: Mapping,
     count: u32,
-    unused: Mutex<Unused>,
+    unused: Mutex<FreeBuffers>,
 }
 
-struct Unused {
+struct FreeBuffers {
     /// Buffers that frames have left. The last one is likely still in the processor's cache.
     left: Vec<u32>,
     /// No frame has used this buffer or any after it.
@@ -54,7 +54,7 @@ impl Pool {
         let count = frames.saturating_add(BEYOND).min(u32::MAX.into());
         let Ok(memory) = Mapping::new((count as usize) << self.frame_bits) else { return };
         memory.advise_huge_pages(SMALL_BYTES);
-        let unused = Mutex::new(Unused { left: Vec::new(), next: 0 });
+        let unused = Mutex::new(FreeBuffers { left: Vec::new(), next: 0 });
         let _ = self.buffers.set(Buffers { memory, count: count as u32, unused });
     }
 
@@ -155,7 +155,7 @@ impl Pool {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::pager::words::Bytes;
+    use crate::pager::pool::words::Bytes;
     use std::collections::HashMap;
 
     const FRAMES: u32 = 300; // more than a segment has in tests

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::error::Result;
     use crate::pager::pool::FrameSource;
-    use crate::pager::words::Bytes;
+    use crate::pager::pool::words::Bytes;
 
     /// Each byte of a frame below this one is the frame's number; all other frames are new.
     struct Numbers(FrameNo);

@@ -8,8 +8,8 @@
 //! file must equal the last complete checkpoint, once its complete journal is installed, and must have what the log
 //! refers to.
 //!
-//! Not here: how the steps are implemented (`pool.rs`, `pager/`); `table/interleavings.rs` and `tests/it/contents.rs`
-//! run those.
+//! Not here: how the steps are implemented (`pool/mod.rs`, `pager/`); `table/interleavings.rs` and
+//! `tests/it/contents.rs` run those.
 
 use super::state::{Change, FrozenFrame, Parity, Unused, Word};
 use crate::planted::{Bug, planted, tests::with};
@@ -199,7 +199,7 @@ impl State {
         self
     }
 
-    // The parts of steps, as in `pool.rs`.
+    // The parts of steps, as in `mod.rs`.
 
     /// Takes the exclusive latch.
     fn latch(mut self) -> Option<State> {
@@ -329,7 +329,7 @@ impl State {
         steps
     }
 
-    /// `Pager::write_fresh`, then a change of the whole frame.
+    /// `Frames::write_fresh`, then a change of the whole frame.
     fn replace(self, buffers: bool) -> Option<State> {
         if !self.in_table || self.referred[0] != [None; 2] && !planted(Bug::ReferredUnitsReused) {
             return None;
@@ -343,7 +343,7 @@ impl State {
         Some(next.release())
     }
 
-    /// `Pager::write`, then a change of a part of the frame.
+    /// `Frames::write`, then a change of a part of the frame.
     fn change(self, part: usize, buffers: bool) -> Option<State> {
         // Units that the log refers to in this period are not reused.
         if !self.in_table || self.referred[0][part].is_some() && !planted(Bug::ReferredUnitsReused) {
@@ -381,7 +381,7 @@ impl State {
         Some(self)
     }
 
-    /// `Pager::map_window`, whose frames were never used.
+    /// `Values::map_window`, whose frames were never used.
     fn open_window(mut self) -> Option<State> {
         let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
         let was_used = self.word.without_history() != Word::default() || self.live != [ANY; 2];
@@ -398,7 +398,7 @@ impl State {
         in_window.then_some(self)
     }
 
-    /// `Pager::write_through` to room that is new in this period.
+    /// `Values::write_through` to room that is new in this period.
     fn write_through(self, parts: &[usize], buffers: bool) -> Option<State> {
         let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
         // The room of windows is used only for values, and only once in a period.
@@ -448,7 +448,7 @@ impl State {
         Some(self)
     }
 
-    /// `Pager::spill`.
+    /// `Frames::spill`.
     fn spill(self, kind: Kind) -> Option<State> {
         let mut next = self;
         match self.spiller {
@@ -522,7 +522,7 @@ impl State {
         Some(self)
     }
 
-    /// The next step of a checkpoint: the steps are those of `Pager::freeze` and `Pager::write_checkpoint`, in their
+    /// The next step of a checkpoint: the steps are those of `Checkpointer::freeze` and `write_checkpoint`, in their
     /// order.
     fn checkpoint(mut self, kind: Kind) -> Option<State> {
         match self.phase {

@@ -3,10 +3,10 @@
 //! Not here: what is read this way, and how often it is tried (`buckets/optimistic.rs`).
 #![expect(unsafe_code, reason = "loads from frames that other threads may change")]
 
+use super::FRAME_BYTES_MIN;
+use super::sink::Sink;
 use super::{FrameRef, Word};
-use crate::pager::FRAME_BYTES_MIN;
 use crate::pager::interleave::step;
-use crate::pager::sink::Sink;
 use crate::planted::{Bug, planted};
 use crate::racing;
 use std::ops::Range;

@@ -15,7 +15,7 @@
 //! A frame is **frozen** if it was dirty or written through when the running checkpoint began: its bit of the other
 //! epoch stays set until the checkpoint has copied it. Until then its content must be neither lost nor changed.
 //!
-//! Not here: bytes (`pool.rs`), when a transition is wanted (`pager/evict.rs`, `spill.rs`, `checkpoint.rs`).
+//! Not here: bytes (`mod.rs`), when a transition is wanted (`load/`, `checkpoint/`).
 
 use crate::pager::interleave::step;
 use crate::planted::{Bug, planted};
@@ -34,7 +34,7 @@ const USED: u64 = 1 << 21;
 const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
 /// A file has the frame's bytes, although no checkpoint has them.
 const SPILLED: u64 = 1 << 24;
-/// That file is the shadow file (`pager/spill.rs`).
+/// That file is the shadow file (`load/spill.rs`).
 const SHADOWED: u64 = 1 << 25;
 /// The frame's own memory may contain old bytes other than zero from before it was resident (`pool/discard.rs`).
 const UNRETURNED: u64 = 1 << 26;

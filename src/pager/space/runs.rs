@@ -6,29 +6,29 @@ use std::ops::Range;
 
 /// Disjoint runs, no two adjacent.
 #[derive(Default)]
-pub(super) struct Runs {
+pub(in crate::pager) struct Runs {
     /// First frame -> length.
     by_first: BTreeMap<FrameNo, u32>,
     by_len: BTreeSet<(u32, FrameNo)>,
 }
 
 impl Runs {
-    pub(super) fn first(&self) -> Option<FrameNo> {
+    pub(in crate::pager) fn first(&self) -> Option<FrameNo> {
         self.by_first.first_key_value().map(|(&first, _)| first)
     }
 
-    pub(super) fn last(&self) -> Option<Range<FrameNo>> {
+    pub(in crate::pager) fn last(&self) -> Option<Range<FrameNo>> {
         self.by_first.last_key_value().map(|(&first, &len)| first..first + len)
     }
 
     /// The run that contains `frame`.
-    pub(super) fn around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
+    pub(in crate::pager) fn around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
         let (&first, &len) = self.by_first.range(..=frame).next_back()?;
         (frame - first < len).then_some(first..first + len)
     }
 
     /// Adds free frames.
-    pub(super) fn add(&mut self, frames: Range<FrameNo>) {
+    pub(in crate::pager) fn add(&mut self, frames: Range<FrameNo>) {
         let (mut start, mut end) = (frames.start, frames.end);
         if let Some(before) = start.checked_sub(1).and_then(|before| self.around(before)) {
             self.remove_whole(&before);
@@ -42,7 +42,7 @@ impl Runs {
     }
 
     /// Removes the free frames among `frames` from the runs. Returns them, the last run first.
-    pub(super) fn remove(&mut self, frames: &Range<FrameNo>) -> Vec<Range<FrameNo>> {
+    pub(in crate::pager) fn remove(&mut self, frames: &Range<FrameNo>) -> Vec<Range<FrameNo>> {
         let mut removed = Vec::new();
         while let Some((&first, &len)) = self.by_first.range(..frames.end).next_back()
             && first + len > frames.start
@@ -57,12 +57,12 @@ impl Runs {
     }
 
     /// The shortest run of at least `len` frames.
-    pub(super) fn shortest(&self, len: u32) -> Option<FrameNo> {
+    pub(in crate::pager) fn shortest(&self, len: u32) -> Option<FrameNo> {
         self.by_len.range((len, 0)..).next().map(|&(_, first)| first)
     }
 
     /// The first run of at least `len` frames.
-    pub(super) fn first_of(&self, len: u32) -> Option<FrameNo> {
+    pub(in crate::pager) fn first_of(&self, len: u32) -> Option<FrameNo> {
         self.by_first.iter().find(|&(_, &run_len)| run_len >= len).map(|(&first, _)| first)
     }
 

@@ -19,10 +19,10 @@
 //! Cost per record: two atomic additions, a lock, a checksum and a copy; docs/benchmarks.md, "Durability".
 //! Source: Mohan et al. 1992 for the write-ahead log, without its page-wise redo; group commit after DeWitt et al.
 //! 1984.
-//! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint.rs`), a segment's file
+//! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint/`), a segment's file
 //! (`segment.rs`).
 
-mod ahead;
+mod preallocate;
 mod replay;
 mod segment;
 mod short;
@@ -31,12 +31,14 @@ use crate::checksum::{crc32c, crc32c_append, crc32c_of_word};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::own_line::OwnLine;
+use crate::pager::file::names::refuse_if_moved;
+use crate::pager::file::random::random_u64;
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use crate::planted::{Bug, planted};
-use ahead::Ahead;
+use preallocate::Preallocator;
 use replay::Replayed;
-pub(crate) use replay::{Block, BlockLimits, Place, Reader};
-use segment::{End, Header, RECORDS_START, SLOT_COUNT, Segment, Shape, slot_path};
+pub(crate) use replay::{Block, BlockLimits, Reader, RecordBody};
+use segment::{End, RECORDS_START, SLOT_COUNT, Segment, SegmentHeader, Shape, slot_path};
 use short::SHORT_BODY_BYTES;
 pub(crate) use short::Short;
 use std::path::{Path, PathBuf};
@@ -89,7 +91,7 @@ pub(crate) struct Log {
     ready: AtomicU64,
     tail: OwnLine<Mutex<Tail>>,
     /// The thread that makes bytes ready. Its lock is taken before `tail`.
-    ahead: Ahead,
+    ahead: Preallocator,
     durable: Mutex<Durable>,
     synced: Condvar,
 }
@@ -109,7 +111,7 @@ struct Tail {
     /// Segments that recovery would need, including the current one.
     needed: Vec<NeededSegment>,
     /// The last replayed segment, until it is continued.
-    resume: Option<(Header, u8)>,
+    resume: Option<(SegmentHeader, u8)>,
     /// Replayed segments that may never have been synced: slot and end.
     replayed: Vec<(u8, u64)>,
     /// The last complete checkpoint.
@@ -251,7 +253,7 @@ impl Log {
                 end: 0,
                 pieces: 0,
             })),
-            ahead: Ahead::new(),
+            ahead: Preallocator::new(),
             durable: Mutex::new(Durable {
                 waiting: 0,
                 group: 1,
@@ -438,7 +440,7 @@ impl Log {
         if planted(Bug::SameSalt) {
             return Ok(());
         }
-        let body = super::random_u64().to_le_bytes();
+        let body = random_u64().to_le_bytes();
         segment.prepare(tail.offset, tail.offset + RESUMED_BYTES)?;
         let (head, chain) = Head::new(RESUMED, &[&body]).after(tail.chain);
         // If a crash cuts this record, it is incomplete, and nothing after it counts.
@@ -458,7 +460,7 @@ impl Log {
     /// Begins a segment with room for `bytes` in a free slot; `None` if this or another table needs every slot.
     fn begin(&self, tail: &mut Tail, number: u64, before: End, bytes: u64) -> Result<Option<Arc<Segment>>> {
         self.refuse_if_moved()?;
-        let header = Header { table_id: self.table_id, number, before, salt: super::random_u64() };
+        let header = SegmentHeader { table_id: self.table_id, number, before, salt: random_u64() };
         let capacity = self.segment_bytes().max(RECORDS_START + bytes);
         for slot in tail.free_slots() {
             let shape = self.shape(slot, capacity, tail.end);
@@ -587,7 +589,7 @@ impl Log {
     }
 
     fn refuse_if_moved(&self) -> Result<()> {
-        super::refuse_if_moved(self.file.as_ref(), &self.table)
+        refuse_if_moved(self.file.as_ref(), &self.table)
     }
 
     fn remove(&self, slot: u8) -> Result<()> {

@@ -13,7 +13,7 @@
 //! Cost: one pass over the log.
 //! Not here: the meaning of records (`table/wal_record.rs`), and how their changes are applied (`table/replay.rs`).
 
-use super::segment::{End, Header, RECORDS_START, SLOT_COUNT, slot_path};
+use super::segment::{End, RECORDS_START, SLOT_COUNT, SegmentHeader, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub(crate) struct Block {
 
 struct Record {
     kind: u8,
-    body: Place,
+    body: RecordBody,
     /// Its offset in the segment, and the checksum of the record before it.
     at: u64,
     chain: u32,
@@ -43,7 +43,7 @@ struct Record {
 
 /// The location of some bytes in a block.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Place {
+pub(crate) struct RecordBody {
     /// 0: the part of the segment; n: entry n - 1 of `kept`.
     source: u32,
     start: usize,
@@ -57,13 +57,13 @@ impl Block {
 
     /// Kind and body of record `index`.
     #[inline]
-    pub(crate) fn record(&self, index: usize) -> (u8, Place) {
+    pub(crate) fn record(&self, index: usize) -> (u8, RecordBody) {
         let Record { kind, body, .. } = self.records[index];
         (kind, body)
     }
 
     #[inline]
-    pub(crate) fn bytes(&self, place: Place) -> &[u8] {
+    pub(crate) fn bytes(&self, place: RecordBody) -> &[u8] {
         let source = match place.source {
             0 => &self.bytes,
             n => &self.kept[n as usize - 1],
@@ -72,10 +72,10 @@ impl Block {
     }
 
     /// Adds bytes that the block's records refer to.
-    pub(crate) fn keep(&mut self, bytes: Vec<u8>) -> Place {
+    pub(crate) fn keep(&mut self, bytes: Vec<u8>) -> RecordBody {
         let len = bytes.len();
         self.kept.push(bytes);
-        Place { source: self.kept.len() as u32, start: 0, len }
+        RecordBody { source: self.kept.len() as u32, start: 0, len }
     }
 
     fn clear(&mut self) {
@@ -85,12 +85,12 @@ impl Block {
     }
 }
 
-impl Place {
+impl RecordBody {
     /// The place of `part`, a part of `whole`. This place is that of `whole`.
     #[inline]
-    pub(crate) fn of_part(self, whole: &[u8], part: &[u8]) -> Place {
+    pub(crate) fn of_part(self, whole: &[u8], part: &[u8]) -> RecordBody {
         let before = part.as_ptr().addr() - whole.as_ptr().addr();
-        Place { source: self.source, start: self.start + before, len: part.len() }
+        RecordBody { source: self.source, start: self.start + before, len: part.len() }
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct BlockLimits {
 #[derive(Default)]
 pub(super) struct Replayed {
     /// The last segment, its slot, and the end of its records.
-    pub last: Option<(Header, u8, End)>,
+    pub last: Option<(SegmentHeader, u8, End)>,
     /// The replayed segments: slot and number.
     pub needed: Vec<(u8, u64)>,
     /// The replayed segments: slot and end of their records.
@@ -117,7 +117,7 @@ pub(super) struct Replayed {
 
 /// A segment found on disk.
 struct Found {
-    header: Header,
+    header: SegmentHeader,
     slot: u8,
     path: PathBuf,
     file: Box<dyn File>,
@@ -146,7 +146,7 @@ fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             other => other.map_err(|e| Error::io(&path, "open", e))?,
         };
-        if let Some(header) = Header::read(&path, file.as_ref())?.filter(|h| h.table_id == table_id) {
+        if let Some(header) = SegmentHeader::read(&path, file.as_ref())?.filter(|h| h.table_id == table_id) {
             found.push(Found { header, slot, path, file });
         }
     }
@@ -300,7 +300,7 @@ impl Current {
             let (at, chain) = (self.at, self.chain);
             self.at += (RECORD_HEADER_BYTES + len) as u64;
             self.chain = computed;
-            let mut body = Place { source: 0, start: place + RECORD_HEADER_BYTES, len };
+            let mut body = RecordBody { source: 0, start: place + RECORD_HEADER_BYTES, len };
             match kind {
                 // The process that wrote these pieces is gone, and later records reuse its record numbers.
                 RESUMED => self.pieces.clear(),

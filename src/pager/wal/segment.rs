@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::with_suffix;
 use crate::io::{File, Mapped, Mode, PRIVATE, Storage, open_locked, take_access_of};
 use crate::little_endian::{u32_at, u64_at};
-use crate::pager::NUMBER_MAX;
+use crate::pager::file::header::NUMBER_MAX;
 use crate::planted::{Bug, planted};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -47,7 +47,7 @@ pub(super) struct End {
 
 /// The fields of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct SegmentHeader {
     pub table_id: u64,
     /// The state before the segment's first record is the checkpoint of this number.
     pub number: u64,
@@ -56,7 +56,7 @@ pub(super) struct Header {
     pub salt: u64,
 }
 
-impl Header {
+impl SegmentHeader {
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -79,7 +79,7 @@ impl Header {
 
     /// Reads the header. Returns `None` if there is none: its writer did not complete it. If both copies are damaged
     /// that is an error, as acknowledged records may follow them.
-    pub(super) fn read(path: &Path, file: &dyn File) -> Result<Option<Header>> {
+    pub(super) fn read(path: &Path, file: &dyn File) -> Result<Option<SegmentHeader>> {
         let len = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
         if len < RECORDS_START {
             return Ok(None);
@@ -98,7 +98,7 @@ impl Header {
         }
     }
 
-    fn read_copy(path: &Path, file: &dyn File, at: u64) -> Result<Option<Header>> {
+    fn read_copy(path: &Path, file: &dyn File, at: u64) -> Result<Option<SegmentHeader>> {
         let mut bytes = [0; HEADER_BYTES];
         file.read_at(&mut bytes, at).map_err(|e| Error::io(path, "read the header of", e))?;
         if bytes == [0; HEADER_BYTES] {
@@ -130,13 +130,13 @@ impl Header {
         if number > NUMBER_MAX || number <= before.number {
             return damaged(format!("it has number {number} and comes after {}", before.number));
         }
-        Ok(Some(Header { table_id: u64_at(&bytes, 16), number, before, salt: u64_at(&bytes, 48) }))
+        Ok(Some(SegmentHeader { table_id: u64_at(&bytes, 16), number, before, salt: u64_at(&bytes, 48) }))
     }
 }
 
 /// A segment open for writing.
 pub(super) struct Segment {
-    pub header: Header,
+    pub header: SegmentHeader,
     file: Box<dyn File>,
     map: Option<Box<dyn Mapped>>,
     path: PathBuf,
@@ -170,7 +170,7 @@ pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Re
 /// Whether the file has a header of another table. Damage and later versions either were errors at the open, or are in
 /// files that belong to no table.
 fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
-    match Header::read(path, file) {
+    match SegmentHeader::read(path, file) {
         Err(e) if e.kind() == ErrorKind::Io => Err(e),
         found => Ok(found.is_ok_and(|found| found.is_some_and(|header| header.table_id != table_id))),
     }
@@ -196,7 +196,7 @@ impl Segment {
         storage: &dyn Storage,
         table: &Path,
         like: &dyn File,
-        header: Header,
+        header: SegmentHeader,
         shape: Shape,
     ) -> Result<Option<Segment>> {
         let path = slot_path(table, shape.slot);
@@ -209,7 +209,7 @@ impl Segment {
         let segment = Self::new(file, path, header, shape)?;
         // A damaged copy is written first, so that one copy is always valid or zeros, however often this is
         // interrupted.
-        let spoilt = match Header::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {
+        let spoilt = match SegmentHeader::read_copy(&segment.path, segment.file.as_ref(), SECOND_HEADER) {
             Err(e) if e.kind() == ErrorKind::Io => return Err(e),
             second => second.is_err(),
         };
@@ -220,7 +220,7 @@ impl Segment {
     }
 
     /// Continues a replayed segment.
-    pub(super) fn resume(storage: &dyn Storage, table: &Path, header: Header, shape: Shape) -> Result<Segment> {
+    pub(super) fn resume(storage: &dyn Storage, table: &Path, header: SegmentHeader, shape: Shape) -> Result<Segment> {
         let path = slot_path(table, shape.slot);
         let fail = |e| Error::io(&path, "open the log segment", e);
         let file = storage.open(&path, Mode::Write).map_err(fail)?;
@@ -234,7 +234,7 @@ impl Segment {
         Self::new(file, path, header, shape)
     }
 
-    fn new(file: Box<dyn File>, path: PathBuf, header: Header, shape: Shape) -> Result<Segment> {
+    fn new(file: Box<dyn File>, path: PathBuf, header: SegmentHeader, shape: Shape) -> Result<Segment> {
         let written = file.len().map_err(|e| Error::io(&path, "ask the length of", e))?;
         let mut segment = Segment {
             header,

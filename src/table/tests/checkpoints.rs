@@ -256,13 +256,13 @@ fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() 
             changes.next().unwrap();
         }
         // More than the cache has room for.
-        let (loaded, looked_at) = (table.counters().frames_read, table.pager.looked_at());
+        let (loaded, looked_at) = (table.counters().frames_read, table.pager.frames().looked_at());
         let mut absent = (PAIRS..).map(|n| table.get(&key(n)).unwrap());
         while table.counters().frames_read < loaded + LOADED {
             assert_eq!(absent.next().unwrap(), None);
         }
         gate.state.store(PASS, SeqCst);
-        u64::from(table.pager.looked_at() - looked_at)
+        u64::from(table.pager.frames().looked_at() - looked_at)
     });
     assert!((1..=100 * LOADED).contains(&looked_at), "looked at {looked_at} frames to load {LOADED}");
 }

@@ -171,6 +171,64 @@ fn files_of_a_folder_do_not_import_each_other_in_circles() {
     none(breaches);
 }
 
+/// The room of a file of the pager: a folder, or a file beside them. `None` for the face, which knows all rooms.
+fn room(path: &str) -> Option<&str> {
+    let inside = path.strip_prefix("src/pager/")?;
+    let face = ["mod.rs", "open.rs"].contains(&inside);
+    (!face).then(|| inside.split('/').next().expect("split gives one at least"))
+}
+
+/// What is wrong between the rooms of these files of the pager.
+fn breaches_of_rooms(files: &[File]) -> Vec<String> {
+    let mut breaches = Vec::new();
+    let mut rooms = Imports::new();
+    for (file, others) in imports(files) {
+        let Some(own) = room(&file) else { continue };
+        if let Some(face) = others.iter().find(|other| room(other).is_none()) {
+            breaches.push(format!("{file}: imports {face}; import from the room that has the name"));
+        }
+        let others = others.iter().filter_map(|other| room(other)).filter(|other| *other != own);
+        rooms.entry(own.to_owned()).or_default().extend(others.map(str::to_owned));
+    }
+    for (room, back) in in_circles(&rooms) {
+        breaches.push(format!("src/pager/{room}: imports {back:?}, which import it"));
+    }
+    for file in files.iter().filter(|file| room(&file.path).is_some()) {
+        let code = code(file);
+        if code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "Pager") {
+            breaches.push(format!("{}: names Pager, which names its parts; take what is needed", file.path));
+        }
+    }
+    breaches
+}
+
+#[test]
+fn rooms_of_the_pager_know_neither_it_nor_each_other_in_circles() {
+    let files: Vec<File> =
+        rust_files().filter(|file| file.path.starts_with("src/pager/") && !file.path.ends_with("/tests.rs")).collect();
+    let rooms: BTreeSet<&str> = files.iter().filter_map(|file| room(&file.path)).collect();
+    assert!(rooms.contains("pool") && rooms.contains("checkpoint"), "{rooms:?}");
+    none(breaches_of_rooms(&files));
+}
+
+#[test]
+fn a_room_that_knows_the_pager_and_a_circle_of_rooms_are_seen() {
+    let file = |path: &str, text: &str| File { path: path.into(), bytes: text.into() };
+    let files = [
+        file("src/pager/mod.rs", "mod a;\nmod b;\npub struct Pager;"),
+        file("src/pager/a/mod.rs", "mod x;\npub mod y;"),
+        file("src/pager/a/x.rs", "use crate::pager::b::B;"),
+        file("src/pager/a/y.rs", "use crate::pager::Pager;"),
+        file("src/pager/b/mod.rs", "use crate::pager::a::y::Y;\nfn f(_: &Pagers) {} // Pager"),
+    ];
+    let breaches = breaches_of_rooms(&files);
+    let about = |path: &str, what: &str| breaches.iter().filter(|b| b.starts_with(path) && b.contains(what)).count();
+    assert_eq!(about("src/pager/a/y.rs", "names Pager"), 1, "{breaches:?}");
+    assert_eq!(about("src/pager/a/y.rs", "import from the room"), 1, "{breaches:?}");
+    assert_eq!((about("src/pager/a:", "import"), about("src/pager/b:", "import")), (1, 1), "{breaches:?}");
+    assert_eq!(breaches.len(), 4, "{breaches:?}");
+}
+
 #[test]
 fn a_circle_through_what_a_root_passes_on_is_seen() {
     let file = |path: &str, text: &str| File { path: path.into(), bytes: text.into() };

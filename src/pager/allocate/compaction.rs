@@ -1,0 +1,203 @@
+//! The allocator's part of a compaction, which passes over the file from the start and moves what it meets to room
+//! behind it.
+//!
+//! ```text
+//! 0 ........ passed ............ end of the file
+//! dense      |  still to be moved
+//! ```
+//!
+//! Frames with a hole that were passed are in separate lists, so room behind a compaction is found as fast as any
+//! other. Map frames may be in the way of a large extent, so they move too. A thread that reads a checksum therefore
+//! compares the location of the map frame again afterwards (`load/check.rs`).
+//!
+//! Not here: what is moved, and in which order (`buckets/compact.rs`).
+
+use super::Allocator;
+use crate::error::{ErrorKind, Result};
+use crate::pager::file::map_frames::ZONE_FRAMES;
+use crate::pager::file::sums::{SUM_OF_SUMS, sum_of_sums};
+use crate::pager::pool::FrameNo;
+use crate::pager::pool::words::Bytes;
+use crate::pager::space::{FRAME_UNITS, PASSED, Space};
+
+/// The room that a compaction wants to move something to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// In frames that were passed.
+    Passed,
+    /// At the end of the file, which grows.
+    AtEnd,
+    /// In this frame.
+    In(FrameNo),
+}
+
+/// A compaction in progress. Until it is dropped, no holes are kept, no windows are used, and all threads allocate near
+/// the start.
+pub(crate) struct Compacting<'p>(Allocator<'p>);
+
+impl Drop for Compacting<'_> {
+    fn drop(&mut self) {
+        let mut space = self.0.frames.space();
+        space.pass_none();
+        space.compacting = false;
+        self.0.kept.refuse(false);
+    }
+}
+
+impl<'p> Allocator<'p> {
+    /// Begins a compaction. At most one runs at a time.
+    pub(crate) fn begin_compaction(self) -> Compacting<'p> {
+        self.kept.refuse(true);
+        self.frames.space().compacting = true;
+        Compacting(self)
+    }
+
+    /// Whether a compaction is in progress.
+    #[cfg(test)]
+    pub(crate) fn is_compacting(self) -> bool {
+        self.frames.space().compacting
+    }
+
+    /// Begins a pass: makes all free space known, and counts no frame as passed.
+    pub(crate) fn begin_pass(self) -> Result<()> {
+        let mut space = self.frames.space();
+        space.pass_none();
+        self.learn_all(&mut space)
+    }
+
+    /// Passes the frames below `end`. Returns their free units.
+    pub(crate) fn pass_to(self, end: FrameNo) -> u64 {
+        self.frames.space().pass_to(end)
+    }
+
+    /// Allocates `len` units like [`allocate`](Self::allocate), but in `room`. Returns `None` if there is no such room.
+    pub(crate) fn allocate_in_room(self, len: u32, room: Destination) -> Result<Option<u64>> {
+        self.allocate_in(&mut self.frames.space(), len, room)
+    }
+
+    fn allocate_in(self, space: &mut Space, len: u32, room: Destination) -> Result<Option<u64>> {
+        let frames = len.div_ceil(FRAME_UNITS);
+        let first = match room {
+            Destination::In(frame) => {
+                let has_hole = u32::from(space.link_of(frame).list) >= len;
+                return has_hole.then(|| self.take_hole(space, frame, len)).transpose();
+            }
+            Destination::Passed => {
+                if len < FRAME_UNITS
+                    && let Some(frame) = space.lists[PASSED].find(len)
+                {
+                    return self.take_hole(space, frame, len).map(Some);
+                }
+                let passed = space.passed;
+                let Some(first) = space.runs.first_of(frames).filter(|&first| first + frames <= passed) else {
+                    return Ok(None);
+                };
+                space.remove_free(&(first..first + frames));
+                first
+            }
+            Destination::AtEnd => match self.extend(space, frames) {
+                Err(e) if e.kind() == ErrorKind::DiskFull => return Ok(None),
+                first => first?,
+            },
+        };
+        self.use_run(space, first, len).map(Some)
+    }
+
+    /// The number of free frames directly before `frame`.
+    pub(crate) fn free_frames_before(self, frame: FrameNo) -> u32 {
+        let run = frame.checked_sub(1).and_then(|before| self.frames.space().runs.around(before));
+        run.map_or(0, |run| frame - run.start)
+    }
+
+    /// The number of free units of `frame` outside its longest hole.
+    pub(crate) fn scattered_units(self, frame: FrameNo) -> u32 {
+        let link = self.frames.space().link_of(frame);
+        if link.list == 0 { 0 } else { (!link.used).count_ones() - u32::from(link.list) }
+    }
+
+    /// The groups of map frames that can move and are needed in a file of `frames` frames: number, first frame and
+    /// count.
+    pub(crate) fn movable_maps(self, frames: FrameNo) -> Vec<(usize, FrameNo, u32)> {
+        let groups = self.frames.file.maps.allocated();
+        groups
+            .enumerate()
+            .filter(|&(group, _)| described_by(group) < u64::from(frames))
+            .map(|(group, first)| (group, first, 2 << group))
+            .collect()
+    }
+
+    /// Moves the group of map frames that begins at frame `old`. Returns its new first unit; `None` if there is no room
+    /// or the group is no longer there. The caller keeps writers and checkpoints out.
+    pub(crate) fn move_map_group(self, group: usize, old: FrameNo, room: Destination) -> Result<Option<u64>> {
+        let mut space = self.frames.space();
+        let count = 2 << group;
+        if self.frames.file.maps.group(group) != old {
+            return Ok(None);
+        }
+        let Some(unit) = self.allocate_in(&mut space, count * FRAME_UNITS, room)? else { return Ok(None) };
+        let new = (unit / u64::from(FRAME_UNITS)) as FrameNo;
+        for i in 0..count {
+            let mut bytes = self.frames.read(old + i)?.to_vec();
+            if i % 2 == 1 {
+                let sum = sum_of_sums(new + i, &bytes);
+                bytes[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+            self.frames.write_fresh(new + i)?.whole().store(0, &bytes);
+        }
+        self.frames.file.maps.set_group(group, new);
+        space.fixed.insert(new, count);
+        space.fixed.remove(&old);
+        self.forget_map_frames(old, count)?;
+        self.free_in(&mut space, u64::from(old) * u64::from(FRAME_UNITS), count * FRAME_UNITS)?;
+        Ok(Some(unit))
+    }
+
+    /// Clears frames that were map frames: their content in the file would be compared with a checksum that they never
+    /// had.
+    fn forget_map_frames(self, first: FrameNo, count: u32) -> Result<()> {
+        for frame in first..first + count {
+            self.frames.write_fresh(frame)?.whole().fill(0..self.frames.frame_bytes(), 0);
+        }
+        Ok(())
+    }
+
+    /// Frees map frames that describe nothing, and cuts the free frames at the end off the file. The caller keeps all
+    /// other threads out.
+    pub(crate) fn trim(self) -> Result<()> {
+        let mut space = self.frames.space();
+        self.learn_all(&mut space)?;
+        loop {
+            let end = self.frames.frame_count();
+            if let Some(last) = space.runs.last().filter(|last| last.end == end) {
+                space.remove_free(&last);
+                self.cut(&mut space, last.start)?;
+                continue;
+            }
+            let Some(group) = self.frames.file.maps.zones().ilog2().checked_sub(1) else { return Ok(()) };
+            let first = self.frames.file.maps.group(group as usize);
+            let count = 2 << group;
+            // Zone 2^23, in a file of maximum length, would start beyond the last frame number.
+            let described = described_by(group as usize);
+            if u64::from(end) <= described {
+                self.frames.file.maps.set_group(group as usize, 0);
+                space.fixed.remove(&first);
+                self.forget_map_frames(first, count)?;
+                self.free_in(&mut space, u64::from(first) * u64::from(FRAME_UNITS), count * FRAME_UNITS)?;
+                continue;
+            }
+            // The group is at the end and describes only itself.
+            if first + count != end || u64::from(first) > described {
+                return Ok(());
+            }
+            self.fill_used_bits(first, described as FrameNo - first, 0)?; // less than `end`, as compared
+            self.cut(&mut space, first)?;
+            self.frames.file.maps.set_group(group as usize, 0);
+            space.fixed.remove(&first);
+        }
+    }
+}
+
+/// The first frame that a group of map frames describes.
+fn described_by(group: usize) -> u64 {
+    (1 << group) * u64::from(ZONE_FRAMES)
+}

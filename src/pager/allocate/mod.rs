@@ -1,0 +1,472 @@
+//! The allocator of the file: it gives out units, and writes in the map frames which are in use.
+//!
+//! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first with its bits, the second with
+//! its checksums (`file/map_frames.rs`). The bits of a frame are one `u64`. A map frame changes like any other frame.
+//!
+//! Not here: the lists of what is free (`space/`), room for values that go to the file at once (`values/`).
+
+pub(crate) mod compaction;
+mod kept;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::pager::file::map_frames::ZONE_FRAMES;
+use crate::pager::load::Frames;
+use crate::pager::pool::words::Bytes;
+use crate::pager::pool::{FrameNo, LARGE_PAGE_BYTES, SMALL_BYTES};
+use crate::pager::space::{ANY_USE, FRAME_UNITS, PASSED, SEALED, Space, best_fit, bits, new_links};
+pub(in crate::pager) use kept::Kept;
+use std::sync::atomic::Ordering::*;
+
+/// The allocator of the file of these frames.
+#[derive(Clone, Copy)]
+pub(crate) struct Allocator<'p> {
+    pub(in crate::pager) frames: &'p Frames,
+    pub(in crate::pager) kept: &'p Kept,
+}
+
+impl Allocator<'_> {
+    /// Allocates `len` units: within one frame if fewer than [`FRAME_UNITS`], else from the start of a frame on.
+    /// Returns the first unit's number.
+    pub(crate) fn allocate(self, len: u32) -> Result<u64> {
+        assert!(len > 0);
+        if len < FRAME_UNITS
+            && let Some(unit) = self.take_kept(len)
+        {
+            return Ok(unit);
+        }
+        let mut space = self.frames.space();
+        let frames = len.div_ceil(FRAME_UNITS);
+        // Two attempts, the second with the room of sealed windows.
+        for _ in 0..2 {
+            if len < FRAME_UNITS
+                && let Some(unit) = self.allocate_in_hole(&mut space, len)?
+            {
+                return Ok(unit);
+            }
+            if let Some(first) = space.take_run(frames) {
+                return self.use_run(&mut space, first, len);
+            }
+            if !self.unseal_for(&mut space, len) {
+                break;
+            }
+        }
+        let first = self.extend(&mut space, frames)?;
+        self.use_run(&mut space, first, len)
+    }
+
+    /// Marks `len` units from frame `first` on as used; returns the number of the first one.
+    pub(super) fn use_run(self, space: &mut Space, first: FrameNo, len: u32) -> Result<u64> {
+        let frames = len.div_ceil(FRAME_UNITS);
+        self.set_run_used(space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
+        Ok(u64::from(first) * u64::from(FRAME_UNITS))
+    }
+
+    fn allocate_in_hole(self, space: &mut Space, len: u32) -> Result<Option<u64>> {
+        // These lists are empty except during a compaction.
+        if let Some(frame) = space.lists[PASSED].find(len) {
+            return self.take_hole(space, frame, len).map(Some);
+        }
+        let mut found = space.lists[ANY_USE].find(len);
+        if found.is_none() && self.learn_zone(space)? {
+            // No known hole fits: scan one more zone, at most one per call.
+            found = space.lists[ANY_USE].find(len);
+        }
+        let Some(frame) = found else { return Ok(None) };
+        if space.compacting && space.runs.first().is_some_and(|first| first < frame) {
+            return Ok(None); // a free frame is nearer the start
+        }
+        self.take_hole(space, frame, len).map(Some)
+    }
+
+    /// Allocates `len` units in the smallest hole of `frame` that is large enough.
+    pub(in crate::pager) fn take_hole(self, space: &mut Space, frame: FrameNo, len: u32) -> Result<u64> {
+        let used = space.link(frame).used;
+        let start = best_fit(!used, len);
+        let used = used | bits(start, len);
+        self.set_used_bits(frame, used)?;
+        space.note_used(frame, used);
+        Ok(u64::from(frame) * u64::from(FRAME_UNITS) + u64::from(start))
+    }
+
+    /// Adds `count` adjacent frames at the end of the file. They are not yet marked as used.
+    pub(in crate::pager) fn extend(self, space: &mut Space, count: u32) -> Result<FrameNo> {
+        loop {
+            let first = self.frames.frame_count();
+            let end = u64::from(first) + u64::from(count);
+            if end > u64::from(FrameNo::MAX) {
+                return Err(Error::new(
+                    ErrorKind::DiskFull,
+                    format!("{}: a file holds at most 2^32 frames", self.frames.file.path.display()),
+                )
+                .with_hint("Rebuild the table with larger pages."));
+            }
+            let zones_mapped = self.frames.file.maps.zones();
+            let missing = end.div_ceil(u64::from(ZONE_FRAMES)) > u64::from(zones_mapped);
+            // Map frames first: zones from 2^k on need group k, which starts where the file ended at that moment.
+            let wanted = if missing { 2 * zones_mapped } else { count };
+            let end = first + wanted;
+            self.make_room(space, end)?;
+            if !missing {
+                self.frames.file.set_frame_count(end);
+                return Ok(first);
+            }
+            let group = zones_mapped.trailing_zeros() as usize;
+            for frame in first..end {
+                self.frames.write_fresh(frame)?.whole().fill(0..self.frames.frame_bytes(), 0);
+            }
+            self.frames.file.maps.set_group(group, first);
+            space.fixed.insert(first, wanted);
+            self.frames.file.set_frame_count(end);
+            self.set_run_used(space, first, wanted, FRAME_UNITS)?;
+        }
+    }
+
+    /// Reserves addresses and disk space up to frame `end`.
+    fn make_room(self, space: &mut Space, end: FrameNo) -> Result<()> {
+        self.frames.pool.reserve(u64::from(end) + 1)?;
+        if end > space.reserved_frames {
+            // Reserves a step ahead, so that reservations are rare, but only a sixteenth, so that little stays unused.
+            const STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
+            let frame_bytes = self.frames.frame_bytes() as u64;
+            let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
+            let target = (u64::from(end) + step).min(u64::from(FrameNo::MAX)) as FrameNo;
+            space.reserved_frames = self.frames.file.reserve_on_disk(end, target)?;
+        }
+        if !self.frames.has_cache_for(end) {
+            self.frames.pool.outgrow_cache(self.frames.cache_frames);
+        }
+        self.make_ready_ahead(space, end);
+        Ok(())
+    }
+
+    /// Populates memory beyond `end`, and the new frames before it, if the table is large enough for large pages.
+    fn make_ready_ahead(self, space: &mut Space, end: FrameNo) {
+        const AHEAD_BYTES: (u64, u64) = (4 << 20, 64 << 20);
+        if space.windows.has_open() {
+            return; // the next window would replace that memory
+        }
+        let frame_bytes = self.frames.frame_bytes() as u64;
+        let bytes = u64::from(end) * frame_bytes;
+        let ahead =
+            ((bytes / 256).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1) / frame_bytes) as FrameNo + space.expected_frames;
+        if bytes < SMALL_BYTES as u64 || u64::from(space.ready_frames) > u64::from(end) + u64::from(ahead - ahead / 4) {
+            return;
+        }
+        let new = space.ready_frames.max(self.frames.frame_count()).min(end)..end;
+        let to = end.saturating_add(ahead);
+        // Frames beyond the cache's limit would be evicted again.
+        if !self.frames.has_cache_for(to) || self.frames.pool.reserve(u64::from(to) + 1).is_err() {
+            return;
+        }
+        // Frames beyond the end first: the next overflow page is there, while the pages of a group of buckets are used
+        // one by one.
+        let behind = space.ready_frames.max(end)..to;
+        if self.frames.pool.make_ready(behind) && (new.is_empty() || self.frames.pool.make_ready(new)) {
+            space.ready_frames = to;
+            self.make_links_ahead(space, to / ZONE_FRAMES + 1);
+        }
+    }
+
+    /// Has links made in advance for the zones below `zones` that have none.
+    fn make_links_ahead(self, space: &Space, zones: u32) {
+        let spare = space.spare_links.clone();
+        let there = space.links.len() + spare.lock().expect("no panic while held").len();
+        let missing = (zones as usize).saturating_sub(there);
+        if missing > 0 {
+            self.frames.pool.run_ahead(move || {
+                for _ in 0..missing {
+                    // Made before the lock is taken: its memory may take milliseconds.
+                    let links = new_links();
+                    spare.lock().expect("no panic while held").push(links);
+                }
+            });
+        }
+    }
+
+    /// Marks the units of `count` frames from `first` on as used; of the last frame only the first `last_units`.
+    pub(in crate::pager) fn set_run_used(
+        self,
+        space: &mut Space,
+        first: FrameNo,
+        count: u32,
+        last_units: u32,
+    ) -> Result<()> {
+        self.fill_used_bits(first, count - 1, 0xFF)?;
+        let last = first + count - 1;
+        self.set_used_bits(last, bits(0, last_units))?;
+        space.note_used(last, bits(0, last_units));
+        Ok(())
+    }
+
+    /// Frees `len` units from `unit` on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if they are not in use: some page refers to space that it does not own. If the hole is
+    /// kept for this thread, this is detected only when it is freed for other threads, and then loses its space
+    /// (`kept.rs`).
+    pub(crate) fn free(self, unit: u64, len: u32) -> Result<()> {
+        if self.keep(unit, len) {
+            return Ok(());
+        }
+        self.free_in(&mut self.frames.space(), unit, len)
+    }
+
+    /// Frees an extent that the log refers to, once the next checkpoint begins.
+    pub(crate) fn free_at_checkpoint(self, unit: u64, len: u32) {
+        let mut space = self.frames.space();
+        space.quarantined.push((unit, len));
+        space.quarantined_units += u64::from(len);
+        if space.quarantined_units > self.quarantined_units_max() {
+            self.want_checkpoint(true);
+        }
+    }
+
+    /// The number of units that may wait for a checkpoint before one becomes due.
+    fn quarantined_units_max(self) -> u64 {
+        let bytes = self.frames.file.table_bytes();
+        (bytes / 16).max(1 << 20) / self.unit_bytes() as u64
+    }
+
+    /// Whether so much space waits for the next checkpoint that no more should be added.
+    pub(in crate::pager) fn has_full_quarantine(self, space: &Space) -> bool {
+        space.quarantined_units > 2 * self.quarantined_units_max()
+    }
+
+    /// Frees the units that wait for a checkpoint, which begins now. The caller keeps writers out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; the remaining units wait for the next checkpoint.
+    pub(in crate::pager) fn free_quarantined(self) -> Result<()> {
+        self.want_checkpoint(false);
+        let mut space = self.frames.space();
+        while let Some((unit, len)) = space.quarantined.pop() {
+            space.quarantined_units -= u64::from(len);
+            match self.free_in(&mut space, unit, len) {
+                // The file is damaged; the space is lost.
+                Err(e) if e.kind() == ErrorKind::Corrupt => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An upper bound of the map frames that change when quarantined units are freed.
+    pub(in crate::pager) fn maps_of_quarantined(self) -> u64 {
+        let zone_units = u64::from(ZONE_FRAMES * FRAME_UNITS);
+        self.frames.space().quarantined.iter().map(|&(_, len)| u64::from(len) / zone_units + 2).sum()
+    }
+
+    /// The extents that wait for a checkpoint: first unit, length.
+    pub(crate) fn quarantined(self) -> Vec<(u64, u32)> {
+        self.frames.space().quarantined.clone()
+    }
+
+    pub(super) fn free_in(self, space: &mut Space, unit: u64, len: u32) -> Result<()> {
+        let frames = len / FRAME_UNITS;
+        let first = unit / u64::from(FRAME_UNITS);
+        let end = unit + u64::from(len);
+        if end > u64::from(self.frames.frame_count()) * u64::from(FRAME_UNITS) {
+            return Err(self.frames.file.corrupt(format!("units {unit} to {end} are freed but are beyond the end")));
+        }
+        let first = first as FrameNo; // below frame_count, checked above
+        if space.has_fixed(first, (end.div_ceil(u64::from(FRAME_UNITS)) - u64::from(first)) as u32) {
+            return Err(self
+                .frames
+                .file
+                .corrupt(format!("units {unit} to {end} are freed but are primary pages or a map")));
+        }
+        if frames > 0 {
+            for frame in first..first + frames {
+                if self.used_bits(frame)? != u64::MAX {
+                    return Err(self
+                        .frames
+                        .file
+                        .corrupt(format!("frame {frame} is freed but not all of it is in use")));
+                }
+            }
+            self.fill_used_bits(first, frames, 0)?;
+            space.add_run(first, frames);
+        }
+        let left = len % FRAME_UNITS;
+        if left > 0 {
+            // A length below FRAME_UNITS is within one frame, at any unit; a longer one starts with a frame.
+            let start = if frames > 0 { 0 } else { (unit % u64::from(FRAME_UNITS)) as u32 };
+            self.free_within(space, first + frames, start, left)?;
+        }
+        Ok(())
+    }
+
+    fn free_within(self, space: &mut Space, frame: FrameNo, start: u32, len: u32) -> Result<()> {
+        let mask = if start + len <= FRAME_UNITS { bits(start, len) } else { 0 };
+        let used = self.used_bits(frame)?;
+        if mask == 0 || used & mask != mask {
+            return Err(self
+                .frames
+                .file
+                .corrupt(format!("frame {frame}: units {start} to {} are freed but not in use", start + len)));
+        }
+        let used = used & !mask;
+        self.set_used_bits(frame, used)?;
+        space.note_used(frame, used);
+        if used == 0 {
+            space.add_run(frame, 1);
+        }
+        Ok(())
+    }
+
+    /// Sets the bits of `count` frames to all used (0xFF) or all free (0), a zone at a time.
+    pub(super) fn fill_used_bits(self, first: FrameNo, count: u32, byte: u8) -> Result<()> {
+        let (mut at, end) = (first, first + count);
+        while at < end {
+            let zone = at / ZONE_FRAMES;
+            let stop = end.min((zone + 1) * ZONE_FRAMES);
+            let mut map = self.frames.write(self.frames.file.maps.of_zone(zone))?;
+            let start = (at % ZONE_FRAMES) as usize * 8;
+            map.whole().fill(start..start + (stop - at) as usize * 8, byte);
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// Adds the next unknown zone to the lists. Returns false if all are known.
+    pub(in crate::pager) fn learn_zone(self, space: &mut Space) -> Result<bool> {
+        let zone = space.zones_known;
+        let first = zone.saturating_mul(ZONE_FRAMES);
+        if first >= self.frames.frame_count() {
+            return Ok(false);
+        }
+        space.zones_known += 1;
+        let end = self.frames.frame_count().min(first.saturating_add(ZONE_FRAMES));
+        for frame in first..end {
+            if space.windows.has(frame) {
+                continue; // until it is closed
+            }
+            let used = self.used_bits(frame)?;
+            if used != u64::MAX && space.has_fixed(frame, 1) {
+                return Err(self.frames.file.corrupt(format!("frame {frame}: primary pages or a map, marked free")));
+            }
+            if used == 0 {
+                // A frame may already be in `runs` because it was freed since the open.
+                if space.runs.around(frame).is_none() && !space.windows.has_sealed_free(frame) {
+                    space.add_run(frame, 1);
+                }
+            } else {
+                space.note_used(frame, used);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds all free space to the lists for any use.
+    pub(super) fn learn_all(self, space: &mut Space) -> Result<()> {
+        self.free_kept_in(space)?;
+        while self.learn_zone(space)? {}
+        space.unseal_all();
+        Ok(())
+    }
+
+    /// Announces an allocation of `frames` frames, so that their memory is populated in advance.
+    pub(crate) fn expect_frames(self, frames: FrameNo) {
+        let mut space = self.frames.space();
+        space.expected_frames = frames;
+        self.make_ready_ahead(&mut space, self.frames.frame_count());
+    }
+
+    /// Declares frames fixed. [`unfix`](Self::unfix) reverts it.
+    pub(crate) fn fix(self, first: FrameNo, count: u32) {
+        self.frames.space().fixed.insert(first, count);
+    }
+
+    pub(crate) fn unfix(self, first: FrameNo) {
+        self.frames.space().fixed.remove(&first);
+    }
+
+    /// Whether this frame is the header, a map frame or part of a group of buckets.
+    #[cold]
+    pub(crate) fn is_fixed(self, frame: FrameNo) -> bool {
+        self.frames.space().has_fixed(frame, 1)
+    }
+
+    /// Cuts the file to end at frame `end`.
+    pub(in crate::pager) fn cut(self, space: &mut Space, end: FrameNo) -> Result<()> {
+        let old = self.frames.frame_count();
+        self.frames.file.stop_taking_values();
+        self.frames.cut_spilled(end)?;
+        self.frames.forget_sums(end, old)?;
+        for frame in end..old {
+            self.frames.pool.forget(frame);
+        }
+        self.frames.unmap_windows(end..old)?;
+        space.windows.cut(end);
+        self.frames.file.set_frame_count(end);
+        space.reserved_frames = space.reserved_frames.min(end);
+        space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));
+        Ok(())
+    }
+
+    /// Free units in the whole file. Reads every map frame.
+    pub(crate) fn free_units(self) -> Result<u64> {
+        let space = self.frames.space();
+        let mut free = self.kept.units() + space.quarantined_units;
+        for frame in 0..self.frames.frame_count() {
+            free += u64::from(self.used_bits(frame)?.count_zeros());
+        }
+        Ok(free)
+    }
+
+    /// Free bytes, as far as known without reading map frames. Exact in memory; for a file it includes only zones that
+    /// allocations have already scanned.
+    pub(crate) fn free_bytes_known(self) -> u64 {
+        let space = self.frames.space();
+        (space.free_units + space.quarantined_units + self.kept.units()) * self.unit_bytes() as u64
+    }
+
+    /// The bits of `frame`; a set bit is a used unit.
+    pub(crate) fn used_bits(self, frame: FrameNo) -> Result<u64> {
+        let map = self.frames.read(self.frames.file.maps.of_zone(frame / ZONE_FRAMES))?;
+        let at = (frame % ZONE_FRAMES) as usize * 8;
+        Ok(u64::from_le_bytes(map[at..at + 8].try_into().expect("8 bytes")))
+    }
+
+    fn set_used_bits(self, frame: FrameNo, used: u64) -> Result<()> {
+        let mut map = self.frames.write(self.frames.file.maps.of_zone(frame / ZONE_FRAMES))?;
+        let at = (frame % ZONE_FRAMES) as usize * 8;
+        map.whole().store(at, &used.to_le_bytes());
+        Ok(())
+    }
+
+    /// Sets whether so much room waits for a checkpoint that one is due.
+    fn want_checkpoint(self, due: bool) {
+        self.frames.checkpoint_due.store(due, Relaxed);
+    }
+
+    /// Bytes in a unit of allocation.
+    pub(in crate::pager) fn unit_bytes(self) -> usize {
+        self.frames.frame_bytes() / FRAME_UNITS as usize
+    }
+
+    /// Makes the room of one or more large pages of sealed windows available for any use, if `len` units fit there and
+    /// much of the table is free. Returns whether it did.
+    fn unseal_for(self, space: &mut Space, len: u32) -> bool {
+        if space.windows.sealed.is_empty() || !self.much_is_free(space) {
+            return false;
+        }
+        let frames = len.div_ceil(FRAME_UNITS);
+        let hole = if len < FRAME_UNITS { space.lists[SEALED].find(len) } else { None };
+        let Some(first) = hole.or_else(|| space.windows.sealed_runs.shortest(frames)) else { return false };
+        let large = self.large_page_frames();
+        space
+            .unseal(&(first - first % large..(first + frames).checked_next_multiple_of(large).unwrap_or(FrameNo::MAX)));
+        true
+    }
+
+    pub(in crate::pager) fn much_is_free(self, space: &Space) -> bool {
+        const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+        let bytes = self.frames.file.table_bytes();
+        space.free_units > (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64
+    }
+
+    pub(in crate::pager) fn large_page_frames(self) -> u32 {
+        (LARGE_PAGE_BYTES / self.frames.frame_bytes()) as u32
+    }
+}

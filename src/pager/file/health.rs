@@ -1,0 +1,69 @@
+//! Whether a handle may still write. A failed write or sync poisons it, because the state of the disk is then unknown.
+//!
+//! A checkpoint that finds no room on the disk does not poison the handle: nothing has changed. If the cache needs a
+//! checkpoint, no write begins before one has succeeded, so that memory stays bounded; each write tries again.
+
+use crate::planted::{Bug, planted};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+
+#[derive(Default)]
+pub(in crate::pager) struct Health {
+    state: AtomicU8,
+    reason: Mutex<String>,
+    /// The number of writes until a checkpoint that is due but could not begin is tried again.
+    countdown: AtomicU32,
+}
+
+const SOUND: u8 = 0;
+/// The cache needs a checkpoint, for which the disk has no room.
+const NO_ROOM: u8 = 1;
+const POISONED: u8 = 2;
+
+impl Health {
+    /// Makes the handle refuse all further writes. The first reason is kept.
+    pub(in crate::pager) fn poison(&self, reason: &str) {
+        if planted(Bug::NotPoisoned) {
+            return;
+        }
+        let mut kept = self.reason.lock().expect("no panic while held");
+        if self.state.swap(POISONED, AcqRel) != POISONED {
+            reason.clone_into(&mut kept);
+        }
+    }
+
+    #[inline]
+    pub(in crate::pager) fn is_sound(&self) -> bool {
+        self.state.load(Relaxed) == SOUND
+    }
+
+    #[inline]
+    pub(in crate::pager) fn is_poisoned(&self) -> bool {
+        self.state.load(Relaxed) == POISONED
+    }
+
+    pub(in crate::pager) fn reason(&self) -> String {
+        self.reason.lock().expect("no panic while held").clone()
+    }
+
+    /// Called if a checkpoint that is due could not begin.
+    pub(in crate::pager) fn put_off_checkpoint(&self, cache_needs_it: bool) {
+        // A failed attempt creates and removes a file, which takes as long as several hundred writes.
+        const WRITES: u32 = 10_000;
+        self.countdown.store(WRITES, Relaxed);
+        if cache_needs_it {
+            let _ = self.state.compare_exchange(SOUND, NO_ROOM, AcqRel, Relaxed);
+        }
+    }
+
+    /// Counts one write. Returns true if more writes must come before the next attempt.
+    pub(in crate::pager) fn counts_down(&self) -> bool {
+        self.countdown.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// Called when a checkpoint has begun, or the cache has room without one.
+    pub(in crate::pager) fn let_writes_begin(&self) {
+        self.countdown.store(0, Relaxed);
+        let _ = self.state.compare_exchange(NO_ROOM, SOUND, AcqRel, Relaxed);
+    }
+}

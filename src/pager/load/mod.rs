@@ -1,0 +1,223 @@
+//! The frames of a table: brought in from its file, checked, and moved out of a full cache.
+//!
+//! ```text
+//! read, write    latch a frame -> if it is not in memory: read it, compare its checksum -> evict others
+//! ```
+//!
+//! [`Frames`] also has the lock of the free space: a frame is spilled only while no other thread moves the end of the
+//! file.
+//!
+//! Not here: the memory of frames and their latches (`pool/`), the names and lengths of the file (`file/`).
+
+mod announce;
+mod around;
+mod check;
+mod evict;
+pub(super) mod spill;
+
+use crate::error::{Error, Result};
+use crate::own_line::OwnLine;
+use crate::pager::file::TableFile;
+use crate::pager::file::mapped_reads::MappedReads;
+use crate::pager::interleave;
+use crate::pager::pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
+use crate::pager::space::Space;
+use spill::Spilling;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+
+/// The frames of one table.
+pub(crate) struct Frames {
+    pub(super) pool: Pool,
+    pub(super) file: TableFile,
+    reads: MappedReads,
+    spilling: Spilling,
+    space: OwnLine<Mutex<Space>>,
+    /// The maximum number of resident frames.
+    pub(super) cache_frames: u64,
+    clock_hand: OwnLine<AtomicU32>,
+    /// Whether so much room waits for a checkpoint that one is due.
+    pub(super) checkpoint_due: AtomicBool,
+    pub(crate) counts: OwnLine<Counts>,
+}
+
+/// Counts since the pager was opened.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub frames_read: AtomicU64,
+    /// Frames that checkpoints wrote to their locations in the file.
+    pub frames_written: AtomicU64,
+    pub checkpoints: AtomicU64,
+}
+
+impl FrameSource for Frames {
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+        let Some((file, reads)) = self.file_of(frame) else {
+            return Ok(false);
+        };
+        let at = u64::from(frame) * self.frame_bytes() as u64;
+        // A reader uses `pread`: another process may be writing the file, and each frame needs further calls anyway.
+        let mapped = self.pool.has_buffers() && !self.file.read_only;
+        if !(mapped && reads.read(file, at, bytes)) {
+            file.read_at(bytes, at).map_err(|e| self.file.unread(file, frame, e))?;
+        }
+        self.counts.frames_read.fetch_add(1, Relaxed);
+        let checked = self.check_sum(frame, bytes);
+        if self.file.read_only {
+            // Must follow the read, and precede the report of a checksum mismatch as damage.
+            self.file.refuse_if_stale(file)?;
+        }
+        checked?;
+        Ok(true)
+    }
+
+    fn made_resident(&self) {
+        let resident = self.pool.resident.load(Relaxed);
+        if resident > self.cache_frames && self.file.handle.is_some() {
+            self.evict_some();
+        }
+    }
+}
+
+impl Frames {
+    /// The frames of `file`, of which the first `zones_known` zones have no free units.
+    pub(super) fn new(pool: Pool, file: TableFile, spilling: Spilling, cache_frames: u64, zones_known: u32) -> Frames {
+        Frames {
+            pool,
+            file,
+            reads: MappedReads::default(),
+            spilling,
+            space: OwnLine(Mutex::new(Space::new(zones_known))),
+            cache_frames,
+            clock_hand: OwnLine::default(),
+            checkpoint_due: AtomicBool::new(false),
+            counts: OwnLine::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.pool.frame_bytes()
+    }
+
+    /// The number of frames of the table, including free ones.
+    #[inline]
+    pub(super) fn frame_count(&self) -> FrameNo {
+        self.file.frame_count()
+    }
+
+    /// Latches a frame for reading.
+    #[inline]
+    pub(crate) fn read(&self, frame: FrameNo) -> Result<ReadGuard<'_>> {
+        self.pool.read(frame, self.pool.frame(frame), self)
+    }
+
+    /// [`read`](Self::read) of a frame whose place is known.
+    #[inline]
+    pub(crate) fn read_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<ReadGuard<'a>> {
+        self.pool.read(frame, place, self)
+    }
+
+    /// Latches a frame for changing.
+    #[inline]
+    pub(crate) fn write(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
+        self.pool.write(frame, self.pool.frame(frame), self)
+    }
+
+    /// Latches a frame whose old content is not needed: its bytes are unspecified.
+    pub(crate) fn write_fresh(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
+        self.pool.write_fresh(frame, self)
+    }
+
+    /// [`write`](Self::write) of a frame whose place is known.
+    #[inline(always)]
+    pub(crate) fn write_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<WriteGuard<'a>> {
+        self.pool.write(frame, place, self)
+    }
+
+    /// Latches a frame for changing; `None` if another thread holds a latch.
+    pub(crate) fn try_write(&self, frame: FrameNo) -> Result<Option<WriteGuard<'_>>> {
+        self.pool.try_write(frame, self)
+    }
+
+    pub(super) fn space(&self) -> MutexGuard<'_, Space> {
+        // The allocator calls no user code. After a panic in our own code its lists may lack a hole, which only loses
+        // space until the next open.
+        interleave::lock(&self.space)
+    }
+
+    /// Whether the cache can hold `frames` frames.
+    pub(super) fn has_cache_for(&self, frames: FrameNo) -> bool {
+        u64::from(frames) <= self.cache_frames
+    }
+
+    /// Called if a checkpoint that was due could not begin. If the cache needs it, no write begins before it succeeds;
+    /// otherwise it is put off.
+    pub(crate) fn put_off_checkpoint(&self) {
+        self.file.health.put_off_checkpoint(self.must_checkpoint());
+    }
+
+    /// Whether a checkpoint that is due must not be tried yet, since the last attempt failed and the cache has room.
+    pub(crate) fn has_put_off_checkpoint(&self) -> bool {
+        !self.must_checkpoint() && self.file.health.counts_down()
+    }
+
+    /// Called when the cache has room again.
+    pub(crate) fn let_writes_begin(&self) {
+        self.file.health.let_writes_begin();
+    }
+
+    /// Whether a checkpoint is due: more than `dirty_bytes_max` of frames are dirty, or those that cannot be spilled
+    /// take more than half of the cache.
+    #[inline]
+    pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
+        let most = dirty_bytes_max / self.frame_bytes() as u64;
+        let due = self.pool.pinned_count() > self.dirty_frames_max() || self.pool.dirty_count() > most;
+        (due || self.checkpoint_due.load(Relaxed)) && self.file.handle.is_some() && !self.file.read_only
+    }
+
+    /// Whether the cache has no room for more dirty frames.
+    pub(crate) fn must_checkpoint(&self) -> bool {
+        self.pool.pinned_count() > self.dirty_frames_max()
+    }
+
+    /// The maximum number of frames that are dirty and cannot be evicted: half of the cache. The other half still
+    /// serves reads and the next checkpoint.
+    pub(super) fn dirty_frames_max(&self) -> u64 {
+        self.cache_frames / 2
+    }
+
+    /// Whether the file and its log have all changes: nothing is dirty, and no checkpoint is in flight or failed.
+    pub(crate) fn is_clean(&self) -> bool {
+        // In this order: a checkpoint sets its number before its frames stop counting as dirty.
+        self.pool.dirty_count() == 0
+            && self.file.frozen_sequence.load(Acquire) == self.file.sequence.load(Acquire)
+            && self.file.checkpoint_frames.load(Acquire) > 0
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind) if a page of a value in the file could not be read or stored to: what was
+    /// just read or stored is not the value.
+    #[inline]
+    pub(crate) fn refuse_lost_pages(&self) -> Result<()> {
+        if self.pool.has_lost_pages() { Err(self.lost_pages_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn lost_pages_error(&self) -> Error {
+        let cause =
+            std::io::Error::other("a page of a value is lost: the disk is full or failing, or the file was cut");
+        let error = Error::io(&self.file.path, "use the values in", cause);
+        self.file.poison(error.message());
+        error
+    }
+
+    /// Called when `frames` are cut off the file.
+    pub(super) fn unmap_windows(&self, frames: Range<FrameNo>) -> Result<()> {
+        if self.pool.unmap_windows(frames) {
+            return Ok(());
+        }
+        Err(Error::io(&self.file.path, "unmap parts of", std::io::Error::last_os_error()))
+    }
+}

@@ -1,0 +1,201 @@
+//! Opening and creating: the parts of a pager are made here, in order.
+//!
+//! ```text
+//! resolve links -> open the file, take its lock -> install a complete journal -> header -> pool, frames, log
+//! ```
+//!
+//! Not here: the root, and the replay of the log (`table/open.rs`).
+
+use super::Pager;
+use super::allocate::Kept;
+use super::checkpoint::journal::{install, wait_installed};
+use super::file::create::{Create, open_to_read, open_to_write};
+use super::file::header::{FIRST_FRAMES, Header};
+use super::file::names::{refuse_other_names, resolve};
+use super::file::{TableFile, random::random_u64};
+use super::load::Frames;
+use super::load::spill::Spilling;
+use super::pool::Pool;
+use super::pool::words::Bytes;
+use super::values::through::Through;
+use super::wal::{Log, Safety};
+use crate::error::{Error, Result};
+use crate::io::atomic::make_unnamed;
+use crate::io::{File, Storage, forks, remove_if_empty};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to open a file.
+pub(crate) struct OpenOptions {
+    pub create: Create,
+    /// Before the umask is applied.
+    pub permissions_if_new: u32,
+    pub frame_bytes_if_new: usize,
+    /// A random one if `None`.
+    pub table_id_if_new: Option<u64>,
+    pub cache: CacheLimit,
+    pub read_only: bool,
+    /// Which failure a logged write survives; nothing is logged if `None`.
+    pub safety: Option<Safety>,
+    /// The bytes of a segment of the log; `None`: the length follows the size of the table.
+    pub log_bytes: Option<u64>,
+}
+
+/// How much memory the frames of a table with a file may take.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheLimit {
+    pub bytes: u64,
+    /// With fewer frames, one operation might not be able to hold all the frames it needs at once.
+    pub frames_min: u32,
+}
+
+impl CacheLimit {
+    pub(crate) const FRAMES_MIN: u32 = 64;
+
+    fn frames(self, frame_bytes: usize) -> u64 {
+        (self.bytes / frame_bytes as u64).max(self.frames_min.into())
+    }
+}
+
+impl Pager {
+    /// A pager for frames in memory only.
+    pub(crate) fn in_memory(frame_bytes: usize, storage: Arc<dyn Storage>) -> Result<Pager> {
+        let file = TableFile::new(storage, PathBuf::from("(memory)"), None, frame_bytes);
+        Self::start(Frames::new(Pool::new(frame_bytes, false)?, file, Spilling::default(), u64::MAX, 1), None)
+    }
+
+    /// A pager for frames in memory up to `cache`; the rest go to a temporary file without a name.
+    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache: CacheLimit) -> Result<Pager> {
+        let path = std::env::temp_dir().join("splitpoint");
+        let handle = make_unnamed(storage.as_ref(), &path)?;
+        let mut file = TableFile::new(storage, path, Some(handle), frame_bytes);
+        file.scratch = true;
+        let cache_frames = cache.frames(frame_bytes);
+        let pool = Pool::new(frame_bytes, true)?;
+        let pager = Self::start(Frames::new(pool, file, Spilling::in_temporary_file(), cache_frames, 1), None)?;
+        pager.frames.pool.unpin();
+        // Spilled frames have their checksums in this frame.
+        drop(pager.write(pager.frames.file.maps.of_zone(0) + 1)?);
+        Ok(pager)
+    }
+
+    /// A new table.
+    fn start(frames: Frames, log: Option<Log>) -> Result<Pager> {
+        frames.pool.reserve(u64::from(FIRST_FRAMES))?;
+        frames.file.reserve_on_disk(FIRST_FRAMES, FIRST_FRAMES)?;
+        let mut map = frames.write(frames.file.maps.of_zone(0))?;
+        map.whole().fill(0..8 * FIRST_FRAMES as usize, 0xFF);
+        drop(map);
+        Ok(Self::of(frames, log))
+    }
+
+    fn of(frames: Frames, log: Option<Log>) -> Pager {
+        // With Safety::Disk a write would wait for the sync of two files.
+        let logs = log.as_ref().is_some_and(|log| log.safety() == Some(Safety::Process));
+        let through = Through::new(logs && !frames.file.read_only && !frames.file.scratch);
+        let pager = Pager {
+            frames,
+            kept: Kept::default(),
+            through,
+            log,
+            checkpoint_lock: Arc::default(),
+            made: false,
+            forks: forks(),
+        };
+        let allocator = pager.allocator();
+        pager.fixed_frames().for_each(|(first, count)| allocator.fix(first, count));
+        pager
+    }
+
+    /// Opens the file at `path` and returns its root, or no root if the file is new. Installs a complete journal. A
+    /// new file is empty until its first checkpoint.
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        opening: OpenOptions,
+    ) -> Result<(Pager, Option<Vec<u8>>)> {
+        let path = &resolve(storage.as_ref(), path)?;
+        let (file, made) = if opening.read_only {
+            (open_to_read(storage.as_ref(), path)?, false)
+        } else {
+            open_to_write(storage.as_ref(), path, opening.create, opening.permissions_if_new)?
+        };
+        let file: Arc<dyn File> = file.into();
+        match Self::open_locked(storage.clone(), path, file.clone(), opening) {
+            Ok((pager, root)) => Ok((Pager { made, ..pager }, root)),
+            Err(e) => {
+                if made {
+                    remove_if_empty(storage.as_ref(), path, file.as_ref());
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Removes the file if this handle made it and it contains no table yet.
+    pub(crate) fn remove_if_unmade(&self) {
+        if let (true, Some(file)) = (self.made, &self.frames.file.handle) {
+            remove_if_empty(self.frames.file.storage.as_ref(), self.path(), file.as_ref());
+        }
+    }
+
+    /// Opens the content of the file. The file is locked unless it is only read.
+    fn open_locked(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        file: Arc<dyn File>,
+        opening: OpenOptions,
+    ) -> Result<(Pager, Option<Vec<u8>>)> {
+        let OpenOptions {
+            create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, ..
+        } = opening;
+        refuse_other_names(file.as_ref(), path, read_only)?;
+        if read_only {
+            wait_installed(storage.as_ref(), path, file.as_ref())?;
+        } else {
+            install(storage.as_ref(), path, file.as_ref())?;
+        }
+        // A file is empty if its creator did not complete the first checkpoint. A file that this call created may
+        // already contain a table: another process may have got the lock first, or a journal may have been left by a
+        // power loss.
+        let empty = file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
+        if !empty && create == Create::Always {
+            let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(Error::io(path, "create", there));
+        }
+        if empty && create != Create::Never {
+            let cache_frames = cache.frames(frame_bytes_if_new);
+            let pool = Pool::new(frame_bytes_if_new, true)?;
+            let table_id = table_id_if_new.unwrap_or_else(random_u64);
+            let log = Log::new(storage.clone(), path, file.clone(), table_id, 0, safety, log_bytes);
+            let mut file = TableFile::new(storage, path.to_owned(), Some(file), frame_bytes_if_new);
+            file.table_id = table_id;
+            let spilling = Spilling::of_file(true, safety.is_some());
+            let frames = Frames::new(pool, file, spilling, cache_frames, 1);
+            return Ok((Self::start(frames, Some(log))?, None));
+        }
+        let (header, root) = Header::read(path, file.as_ref())?;
+        let pool = Pool::new(header.frame_bytes, true)?;
+        let cache_frames = cache.frames(header.frame_bytes);
+        if u64::from(header.frame_count) > cache_frames {
+            pool.outgrow_cache(cache_frames);
+        }
+        pool.reserve(u64::from(header.frame_count) + 1)?;
+        // A reader replays the log of a dead writer, in memory only, and leaves the log of a live one alone.
+        let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
+        let spilling = if read_only { Spilling::default() } else { Spilling::of_file(false, safety.is_some()) };
+        if spilling.on {
+            pool.unpin();
+        }
+        let safety = safety.filter(|_| !read_only);
+        let log = replays.then(|| {
+            let (storage, file) = (storage.clone(), file.clone());
+            let table_bytes = u64::from(header.frame_count) * header.frame_bytes as u64;
+            let log = Log::new(storage, path, file, header.table_id, header.sequence, safety, log_bytes);
+            log.follow(table_bytes);
+            log
+        });
+        let file = TableFile::with_header(storage, path.to_owned(), file, read_only, &header);
+        Ok((Self::of(Frames::new(pool, file, spilling, cache_frames, 0), log), Some(root)))
+    }
+}

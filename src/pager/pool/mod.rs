@@ -1,0 +1,840 @@
+//! The buffer pool: frames at fixed addresses in a reserved range, each with a latch.
+//!
+//! Frame `n` has one computed address for as long as the table is open, resident or not, so no map from frames to
+//! memory is needed. Only a table that has outgrown its cache has one (`buffers.rs`). The range is reserved in
+//! segments, up to the table's end; an address takes one load from the segment table and an addition. Each frame has a
+//! state word (`state.rs`) with its latch.
+//!
+//! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
+//! **optimistically**, without a latch: note the version, copy the bytes, and discard the copy if the version has
+//! changed. Such a lookup writes nothing that other threads read. A single thread gains little, a twelfth for absent
+//! keys (docs/benchmarks.md, "What was tried"); many threads gain more. Waiting for a latch spins, then yields: latches
+//! are held only while one page is processed, never across a wait for another writer. The exception is a
+//! [`ValueRef`](crate::ValueRef) held by the user, see `refuse_to_wait_with_values`.
+//!
+//! Unsafe: only this file maps memory and makes slices of it; the guards are the safe interface. With the address range
+//! a lookup can compute a page's address, and cold frames can be evicted one by one.
+//!
+//! Not here: what a frame is used for, and when it is written to the file (`load/`, `checkpoint/`).
+#![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::own_line::OwnLine;
+use crate::pager::interleave;
+use mapping::Mapping;
+use populate::Populator;
+pub(crate) use state::FrozenFrame;
+use state::{Change, FrameState, Parity, Unused, Word};
+use std::cell::Cell;
+use std::ops::{Deref, Range};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+pub(crate) use values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
+use words::{Bytes, FrameBytes};
+
+mod buffers;
+mod discard;
+#[cfg(test)]
+mod life;
+pub(super) mod mapping;
+pub(crate) mod optimistic;
+pub(crate) mod part;
+mod populate;
+mod prefetch;
+pub(super) mod ranges;
+pub(crate) mod sink;
+mod spilled;
+mod state;
+pub(crate) mod thread_slot;
+mod values_held;
+mod window_pages;
+pub(crate) mod words;
+mod written;
+
+/// A large page: this many bytes of a file mapping are converted to plain memory together. Smaller in tests, so that
+/// their tables have windows.
+pub(super) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
+
+/// The smallest frame. A table with larger pages has frames of the page size.
+pub(crate) const FRAME_BYTES_MIN: usize = 4096;
+/// Largest frame.
+pub(crate) const FRAME_BYTES_MAX: usize = 65536;
+
+/// The number of a frame: the unit of I/O, latch, checksum and eviction.
+pub(crate) type FrameNo = u32;
+
+/// A segment of the address range. Small in tests, so that tests cross its borders.
+const SEGMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// Memory beyond this uses large pages; below it, a small table need not take 2 MiB for its first page.
+pub(crate) const SMALL_BYTES: usize = 4 << 20;
+/// The maximum number of segments of a table, for 2^48 bytes.
+const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
+
+/// The addresses of a segment's frames and their state words; null if the segment is not reserved.
+struct AddressSegment {
+    frames: AtomicPtr<u8>,
+    states: AtomicPtr<u8>,
+}
+
+thread_local! {
+    /// A buffer for the frame that is being loaded. Kept, since allocating zeroed memory costs as much as the copy.
+    static LOADED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// What `Pool::load` needs to fill a frame that is not resident.
+pub(crate) trait FrameSource {
+    /// Sets `bytes` to the frame's checked content in the file. Returns false if the frame is new and therefore zero.
+    fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool>;
+    /// Called when a frame has become resident or dirty; may evict others.
+    fn made_resident(&self);
+}
+
+/// A running count of the frames dirtied in the current epoch.
+#[derive(Default)]
+pub(crate) struct DirtyCount {
+    pub listed: usize,
+    /// Those below a given frame.
+    pub below: u64,
+}
+
+/// Frames, their latches and states.
+pub(crate) struct Pool {
+    /// A frame has 2^`frame_bits` bytes, a segment 2^`segment_bits` frames.
+    frame_bits: u32,
+    segment_bits: u32,
+    frame_bytes: usize,
+    /// The table of segments, as [`AddressSegment`]s.
+    table: Mapping,
+    /// Declared before the segments, so that its thread has ended when they are dropped.
+    ahead: Mutex<Option<Populator>>,
+    /// Declared before the segments, too.
+    windows: Mutex<window_pages::MappedWindows>,
+    /// Whether some windows are sealed.
+    has_sealed: AtomicBool,
+    segments: Mutex<Vec<Mapping>>,
+    /// Whether the cache has had room for the whole table so far.
+    large_pages: AtomicBool,
+    /// Set once the table is larger than the cache.
+    buffers: OnceLock<buffers::Buffers>,
+    /// Frames whose memory is to be given back.
+    unreturned: Mutex<Vec<FrameNo>>,
+    /// Whether dirty frames must reach a file.
+    tracked: bool,
+    /// Its parity selects the current dirty bit.
+    epoch: AtomicU32,
+    dirtied: OwnLine<Dirtied>,
+    /// Whether no dirty frame can be spilled at the moment.
+    pinned: AtomicBool,
+    /// Frames of the checkpoint that is being written.
+    frozen_count: AtomicU64,
+    /// Contents of frozen frames, saved by writers that changed them before the checkpoint copied them.
+    preserved: OwnLine<Mutex<Contents>>,
+    pub(crate) resident: OwnLine<AtomicU64>,
+    pub(crate) latch_waits: OwnLine<AtomicU64>,
+    pub(crate) evictions: OwnLine<AtomicU64>,
+}
+
+/// Frames and their bytes.
+type Contents = Vec<(FrameNo, Box<[u8]>)>;
+
+/// Frames for the next checkpoint.
+#[derive(Default)]
+struct Dirtied {
+    /// Frames dirtied in the even and odd epoch.
+    lists: [Mutex<Vec<FrameNo>>; 2],
+    /// Length of the current list.
+    count: AtomicU64,
+    /// How many of them cannot be spilled.
+    pinned_count: AtomicU64,
+}
+
+impl Pool {
+    /// A pool of frames of `frame_bytes`, a power of two. `tracked` means that there is a file, so dirty frames are
+    /// listed.
+    pub(crate) fn new(frame_bytes: usize, tracked: bool) -> Result<Pool> {
+        assert!(frame_bytes.is_power_of_two() && (FRAME_BYTES_MIN..=SEGMENT_BYTES).contains(&frame_bytes));
+        Ok(Pool {
+            frame_bits: frame_bytes.trailing_zeros(),
+            segment_bits: SEGMENT_BYTES.trailing_zeros() - frame_bytes.trailing_zeros(),
+            frame_bytes,
+            table: Mapping::new(SEGMENT_COUNT * size_of::<AddressSegment>())?,
+            ahead: Mutex::new(None),
+            windows: Mutex::default(),
+            has_sealed: AtomicBool::new(false),
+            segments: Mutex::new(Vec::new()),
+            large_pages: AtomicBool::new(true),
+            buffers: OnceLock::new(),
+            unreturned: Mutex::default(),
+            tracked,
+            epoch: AtomicU32::new(0),
+            dirtied: OwnLine::default(),
+            pinned: AtomicBool::new(true),
+            frozen_count: AtomicU64::new(0),
+            preserved: OwnLine::default(),
+            resident: OwnLine::default(),
+            latch_waits: OwnLine::default(),
+            evictions: OwnLine::default(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// The frame with byte `address` of the file, and the offset in that frame.
+    #[inline]
+    pub(crate) fn split(&self, address: u64) -> (FrameNo, usize) {
+        ((address >> self.frame_bits) as FrameNo, address as usize & (self.frame_bytes - 1))
+    }
+
+    #[inline]
+    fn segment(&self, index: usize) -> &AddressSegment {
+        assert!(index < SEGMENT_COUNT, "frame numbers are checked against the file's length before");
+        // SAFETY: the table has SEGMENT_COUNT entries (asserted above), zeroed by the kernel, which is a valid
+        // AddressSegment, and lives as long as the pool.
+        unsafe { &*self.table.start.cast::<AddressSegment>().add(index) }
+    }
+
+    /// Reserves addresses for all frames below `frame_count`.
+    pub(crate) fn reserve(&self, frame_count: u64) -> Result<()> {
+        let needed = frame_count.div_ceil(1 << self.segment_bits);
+        if needed > SEGMENT_COUNT as u64 {
+            return Err(Error::new(ErrorKind::OutOfMemory, "a table cannot be larger than 2^48 bytes"));
+        }
+        let mut segments = self.segments.lock().expect("no panic while held");
+        while (segments.len() as u64) < 2 * needed {
+            let index = segments.len() / 2;
+            // The states, followed by the numbers of buffers.
+            let states = Mapping::new((size_of::<FrameState>() + size_of::<AtomicU32>()) << self.segment_bits)?;
+            let data = Mapping::new(SEGMENT_BYTES)?;
+            if self.large_pages.load(Relaxed) {
+                data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
+            } else {
+                data.advise_small_pages();
+            }
+            // In this order: a thread that loads the second address also sees the first.
+            self.segment(index).states.store(states.start, Relaxed);
+            self.segment(index).frames.store(data.start, Release);
+            segments.extend([states, data]);
+        }
+        Ok(())
+    }
+
+    /// Asks the thread that populates memory to run `work`. Returns false if its queue is full.
+    pub(crate) fn run_ahead(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        self.ahead().as_ref().is_some_and(|ahead| ahead.run(Box::new(work)))
+    }
+
+    /// The thread that populates memory, started on first use.
+    fn ahead(&self) -> MutexGuard<'_, Option<Populator>> {
+        let mut ahead = self.ahead.lock().expect("no panic while held");
+        if ahead.is_none() {
+            *ahead = Populator::start();
+        }
+        ahead
+    }
+
+    /// Asks the thread that populates memory to populate reserved frames. Returns false if its queue is full.
+    pub(crate) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
+        let ahead = self.ahead();
+        let Some(ahead) = ahead.as_ref() else { return false };
+        self.parts_in_segments(frames).all(|part| {
+            let states = ptr::from_ref(self.state(part.start)).cast_mut().cast();
+            // SAFETY: the frames are of one segment, and so are their states; both are dropped after `ahead`, which is
+            // declared before them.
+            unsafe {
+                ahead.request(self.frame(part.start).address, part.len() << self.frame_bits)
+                    && ahead.request(states, part.len() * size_of::<FrameState>())
+            }
+        })
+    }
+
+    /// Asks that thread to populate an open window, if it has time; it adds the bytes that it populated to `count`.
+    pub(crate) fn make_window_ready(&self, frames: Range<FrameNo>, count: &Arc<AtomicUsize>) {
+        let ahead = self.ahead();
+        let Some(ahead) = ahead.as_ref() else { return };
+        for part in self.parts_in_segments(frames) {
+            let (start, bytes) = (self.frame(part.start).address, part.len() << self.frame_bits);
+            // SAFETY: as above.
+            unsafe { ahead.request_counted(start, bytes, Arc::clone(count)) };
+        }
+    }
+
+    /// Asks that thread to map the pages of sealed windows, if it has time.
+    fn make_readable(&self, frames: Range<FrameNo>) {
+        let ahead = self.ahead();
+        let Some(ahead) = ahead.as_ref() else { return };
+        for part in self.parts_in_segments(frames) {
+            // SAFETY: as above.
+            unsafe { ahead.request_to_read(self.frame(part.start).address, part.len() << self.frame_bits) };
+        }
+    }
+
+    /// `frames`, divided at segment boundaries.
+    fn parts_in_segments(&self, frames: Range<FrameNo>) -> impl Iterator<Item = Range<FrameNo>> {
+        let (segment_bits, mut first) = (self.segment_bits, frames.start);
+        std::iter::from_fn(move || {
+            let segment_end = (first | ((1 << segment_bits) - 1)).saturating_add(1);
+            let part = first..frames.end.min(segment_end);
+            first = part.end;
+            (!part.is_empty()).then_some(part)
+        })
+    }
+
+    #[inline]
+    fn state(&self, frame: FrameNo) -> &FrameState {
+        self.frame(frame).state
+    }
+
+    /// The place of `frame`: the addresses of its bytes and its state.
+    #[inline]
+    pub(crate) fn frame(&self, frame: FrameNo) -> FrameRef<'_> {
+        let segment = self.segment((frame >> self.segment_bits) as usize);
+        let (frames, states) = (segment.frames.load(Acquire), segment.states.load(Relaxed));
+        assert!(!frames.is_null(), "a frame beyond the reserved range");
+        let index = frame as usize & ((1 << self.segment_bits) - 1);
+        // SAFETY: a non-null entry is the start of SEGMENT_BYTES of memory, which is 1 << segment_bits frames, and
+        // `index` is below that.
+        let address = unsafe { frames.add(index << self.frame_bits) };
+        // SAFETY: the other pointer is the start of a mapping of as many state words; mappings live as long as the
+        // pool. Zero bytes are a valid FrameState.
+        let state = unsafe { &*states.cast::<FrameState>().add(index) };
+        FrameRef { state, address, bytes: self.frame_bytes() }
+    }
+
+    /// The frame with byte `address` of the file, the frame's place, and the offset in it.
+    #[inline]
+    pub(crate) fn place(&self, address: u64) -> (FrameNo, FrameRef<'_>, usize) {
+        let segment = self.segment((address / SEGMENT_BYTES as u64) as usize);
+        let (frames, states) = (segment.frames.load(Acquire), segment.states.load(Relaxed));
+        assert!(!frames.is_null(), "a frame beyond the reserved range");
+        let within = address as usize % SEGMENT_BYTES;
+        let start = within & (self.frame_bytes - 1);
+        // SAFETY: as in `frame`; the frame that has byte `within` of the segment begins `start` bytes before it.
+        let address_of_frame = unsafe { frames.add(within - start) };
+        // SAFETY: as in `frame`.
+        let state = unsafe { &*states.cast::<FrameState>().add(within >> self.frame_bits) };
+        let place = FrameRef { state, address: address_of_frame, bytes: self.frame_bytes };
+        ((address >> self.frame_bits) as FrameNo, place, start)
+    }
+
+    /// Whether any thread currently holds a latch of `frame`.
+    #[inline]
+    pub(crate) fn is_latched(&self, frame: FrameNo) -> bool {
+        self.frame(frame).is_latched()
+    }
+
+    /// Latches `frame`, which is at `place`, for reading. Loads it first if it is not resident.
+    #[inline]
+    pub(crate) fn read<'a>(
+        &'a self,
+        frame: FrameNo,
+        place: FrameRef<'a>,
+        source: &impl FrameSource,
+    ) -> Result<ReadGuard<'a>> {
+        let FrameRef { state, mut address, bytes } = place;
+        let now = state.look();
+        if !now.read_at_address().is_some_and(|next| state.replace_weak(now, next, Acquire)) {
+            address = self.read_slow(frame, state, source)?;
+        }
+        Ok(ReadGuard { state, address, bytes })
+    }
+
+    /// Latches `frame` for reading; loads it first if it is not resident. Returns the address of its bytes.
+    #[cold]
+    fn read_slow(&self, frame: FrameNo, state: &FrameState, source: &impl FrameSource) -> Result<*mut u8> {
+        let mut spins = Spins::new(self);
+        loop {
+            let now = state.look();
+            if now.shared().is_none() {
+                spins.wait()?;
+            } else if let Some(next) = now.read() {
+                if state.replace_weak(now, next, Acquire) {
+                    return Ok(self.bytes_of(frame, now));
+                }
+            } else {
+                drop(self.write_latch(frame, source)?); // loads it
+            }
+        }
+    }
+
+    /// Latches `frame`, which is at `place`, for changing. Loads it first if it is not resident. It counts as dirty
+    /// from here on.
+    #[inline(always)]
+    pub(crate) fn write<'a>(
+        &'a self,
+        frame: FrameNo,
+        place: FrameRef<'a>,
+        source: &impl FrameSource,
+    ) -> Result<WriteGuard<'a>> {
+        let FrameRef { state, mut address, bytes } = place;
+        let now = state.look();
+        if !now.write_at_address().is_some_and(|next| state.replace(now, next, Acquire)) {
+            address = self.write_slow(frame, source)?;
+        }
+        let latch = WriteGuard { state, address, bytes };
+        self.mark_dirty(frame, state);
+        Ok(latch)
+    }
+
+    /// Latches `frame` for changing; loads it first if it is not resident. Returns the address of its bytes. The caller
+    /// makes the guard: a result that contains a guard would be passed through memory on the fast path, too.
+    #[cold]
+    fn write_slow(&self, frame: FrameNo, source: &impl FrameSource) -> Result<*mut u8> {
+        let latch = self.write_latch(frame, source)?;
+        let address = latch.address;
+        std::mem::forget(latch);
+        Ok(address)
+    }
+
+    /// [`write`](Self::write), but returns `None` if another thread holds the latch.
+    pub(crate) fn try_write<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<Option<WriteGuard<'a>>> {
+        let state = self.state(frame);
+        let now = state.look();
+        if !now.exclusive().is_some_and(|next| state.replace(now, next.used(), Acquire)) {
+            return Ok(None);
+        }
+        let mut latch = self.write_guard(frame, state);
+        self.make_resident(frame, &mut latch, source)?;
+        self.mark_dirty(frame, latch.state);
+        Ok(Some(latch))
+    }
+
+    /// Latches a frame whose old content is not needed: its bytes are unspecified. They are read from a file only if a
+    /// checkpoint still needs them.
+    pub(crate) fn write_fresh(&self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
+        let mut latch = self.latch_to_replace(frame, true, source)?;
+        self.move_to_buffer(frame, &mut latch);
+        self.note_resident(latch.state);
+        self.mark_dirty(frame, latch.state);
+        Ok(latch)
+    }
+
+    /// Latches a frame exclusively, to replace either the `whole` frame or a part of a new frame. Loads it if its bytes
+    /// are still needed.
+    fn latch_to_replace(&self, frame: FrameNo, whole: bool, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
+        let mut latch = self.latch_exclusive(frame)?;
+        if !latch.state.load(Relaxed).may_be_replaced_unread(self.parity(), whole) {
+            self.make_resident(frame, &mut latch, source)?;
+        }
+        Ok(latch)
+    }
+
+    /// Notes that the bytes of a frame are in memory. The caller holds the exclusive latch.
+    fn note_resident(&self, state: &FrameState) {
+        let now = state.load(Relaxed);
+        if !now.is_resident() {
+            state.set_latched(now.loaded());
+            self.resident.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Latches a frame for a change that the checkpoint itself makes and writes. The frame does not count as dirty, and
+    /// is not evicted until [`in_file`](Self::in_file).
+    pub(crate) fn write_in_checkpoint<'a>(
+        &'a self,
+        frame: FrameNo,
+        source: &impl FrameSource,
+    ) -> Result<WriteGuard<'a>> {
+        let latch = self.write_latch(frame, source)?;
+        latch.state.set_latched(latch.state.load(Relaxed).changed_by_checkpoint());
+        Ok(latch)
+    }
+
+    /// The guard of an exclusive latch that the caller has taken.
+    fn write_guard<'a>(&self, frame: FrameNo, state: &'a FrameState) -> WriteGuard<'a> {
+        WriteGuard { state, address: self.bytes_of(frame, state.load(Relaxed)), bytes: self.frame_bytes() }
+    }
+
+    fn latch_exclusive(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
+        let state = self.state(frame);
+        let now = state.look();
+        if !now.exclusive().is_some_and(|next| state.replace(now, next.used(), Acquire)) {
+            self.latch_exclusive_slow(state)?;
+        }
+        Ok(self.write_guard(frame, state))
+    }
+
+    #[cold]
+    fn latch_exclusive_slow(&self, state: &FrameState) -> Result<()> {
+        let mut spins = Spins::new(self);
+        loop {
+            let now = state.look();
+            match now.exclusive() {
+                Some(next) if state.replace_weak(now, next.used(), Acquire) => return Ok(()),
+                Some(_) => {}
+                None => spins.wait()?,
+            }
+        }
+    }
+
+    fn write_latch<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
+        let mut latch = self.latch_exclusive(frame)?;
+        self.make_resident(frame, &mut latch, source)?;
+        Ok(latch)
+    }
+
+    #[inline]
+    fn make_resident(&self, frame: FrameNo, latch: &mut WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
+        if latch.state.load(Relaxed).is_resident() {
+            return Ok(());
+        }
+        self.make_resident_slow(frame, latch, source)
+    }
+
+    #[cold]
+    fn make_resident_slow(&self, frame: FrameNo, latch: &mut WriteGuard<'_>, source: &impl FrameSource) -> Result<()> {
+        if self.move_to_buffer(frame, latch) {
+            self.load_to_buffer(frame, latch, source)?;
+        } else {
+            // Loaded into other memory first, then copied in with atomic stores: another thread may be reading the old
+            // content optimistically.
+            let mut bytes = LOADED.try_with(Cell::take).unwrap_or_default();
+            bytes.resize(self.frame_bytes(), 0);
+            if source.load(frame, &mut bytes)? {
+                latch.whole().store(0, &bytes);
+            } else if latch.state.load(Relaxed).has_old_memory() {
+                latch.whole().fill(0..self.frame_bytes(), 0);
+            }
+            let _ = LOADED.try_with(|kept| kept.set(bytes));
+        }
+        self.note_resident(latch.state);
+        source.made_resident();
+        Ok(())
+    }
+
+    /// The frames of `frames` that are in memory.
+    pub(crate) fn residents(&self, frames: Range<FrameNo>) -> impl Iterator<Item = FrameNo> {
+        frames.filter(|&frame| self.state(frame).load(Relaxed).is_resident())
+    }
+
+    /// Whether the frame is in memory.
+    #[inline]
+    pub(crate) fn is_resident(&self, frame: FrameNo) -> bool {
+        self.state(frame).look().is_resident()
+    }
+
+    /// Makes a frame resident with its content in the file, unless it is resident or latched.
+    pub(crate) fn offer(&self, frame: FrameNo, bytes: &[u8]) -> bool {
+        let state = self.state(frame);
+        let now = state.look();
+        if !now.latch_absent().is_some_and(|next| state.replace(now, next.used(), Acquire)) {
+            return false;
+        }
+        let mut latch = self.write_guard(frame, state);
+        latch.whole().store(0, bytes);
+        self.note_resident(state);
+        true
+    }
+
+    /// The parity of the current epoch. It changes only while no writer is at work.
+    #[inline(always)]
+    fn parity(&self) -> Parity {
+        Parity::of(self.epoch.load(Acquire))
+    }
+
+    /// Called before the frame's bytes change: saves the content that a checkpoint froze, and lists the frame for the
+    /// next checkpoint. The caller holds the exclusive latch.
+    #[inline]
+    fn mark_dirty(&self, frame: FrameNo, state: &FrameState) {
+        if !self.tracked {
+            return;
+        }
+        let (now, parity) = (state.load(Relaxed), self.parity());
+        if now.is_to_be_dirtied(parity) {
+            self.mark_dirty_slow(frame, state, parity);
+        }
+    }
+
+    #[cold]
+    fn mark_dirty_slow(&self, frame: FrameNo, state: &FrameState, parity: Parity) {
+        self.own(frame);
+        self.apply(frame, state, state.load(Relaxed).dirtied(parity), parity);
+    }
+
+    /// Makes a transition to a dirty state. The caller holds the exclusive latch.
+    fn apply(&self, frame: FrameNo, state: &FrameState, change: Change, parity: Parity) {
+        let Change { next, preserve, list } = change;
+        if preserve {
+            let address = self.bytes_of(frame, state.load(Relaxed));
+            // SAFETY: the caller holds the exclusive latch, so the bytes do not change under this view.
+            let bytes = unsafe { std::slice::from_raw_parts(address, self.frame_bytes()) };
+            self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
+        }
+        state.set_latched(next);
+        if list {
+            self.list_for_checkpoint(frame, parity);
+        }
+    }
+
+    fn list_for_checkpoint(&self, frame: FrameNo, parity: Parity) {
+        self.dirtied.lists[parity.index()].lock().expect("no panic while held").push(frame);
+        self.dirtied.count.fetch_add(1, Relaxed);
+        if self.pinned.load(Relaxed) {
+            self.dirtied.pinned_count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Frames dirtied in the current epoch.
+    #[inline]
+    pub(crate) fn dirty_count(&self) -> u64 {
+        self.dirtied.count.load(Acquire)
+    }
+
+    /// Adds the frames dirtied since `count` to it, and those of them below `end`. The caller prevents a new epoch.
+    pub(crate) fn count_dirty(&self, count: &mut DirtyCount, end: FrameNo) {
+        // Few enough that a writer that dirties another frame waits only for some microseconds.
+        const AT_ONCE: usize = 1 << 15;
+        let parity = self.parity().index();
+        loop {
+            let list = self.dirtied.lists[parity].lock().expect("no panic while held");
+            let part = &list[count.listed..list.len().min(count.listed + AT_ONCE)];
+            if part.is_empty() {
+                return;
+            }
+            count.below += part.iter().filter(|&&frame| frame < end).count() as u64;
+            count.listed += part.len();
+        }
+    }
+
+    /// Starts a new epoch: the frames that are dirty now become frozen, and [`copy_frozen`](Self::copy_frozen) copies
+    /// them. The caller keeps writers out.
+    pub(crate) fn freeze(&self) -> Vec<FrameNo> {
+        let parity = self.parity().index();
+        debug_assert!(self.dirtied.lists[1 - parity].lock().expect("no panic while held").is_empty());
+        debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
+        let frozen = std::mem::take(&mut *self.dirtied.lists[parity].lock().expect("no panic while held"));
+        self.dirtied.count.store(0, Release);
+        self.dirtied.pinned_count.store(0, Relaxed);
+        self.frozen_count.store(frozen.len() as u64, Relaxed);
+        self.epoch.fetch_add(1, Release);
+        frozen
+    }
+
+    /// Copies a frozen frame's content, as it was when frozen, into `bytes` if it is in memory. From then on writers
+    /// may change the frame. It stays in memory until [`in_file`](Self::in_file) is called.
+    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
+        let (state, parity) = (self.state(frame), self.parity());
+        let latch = loop {
+            // Readers' latches are no obstacle: only a holder of the exclusive latch changes the frozen bits.
+            let now = state.look();
+            if now.shared().is_some_and(|next| state.replace_weak(now, next, Acquire)) {
+                break ReadGuard { state, address: self.bytes_of(frame, now), bytes: self.frame_bytes() };
+            }
+            yield_now();
+        };
+        let content = state.load(Relaxed).frozen_content(parity);
+        if matches!(content, FrozenFrame::InMemory | FrozenFrame::InFile) {
+            bytes.copy_from_slice(&latch);
+        }
+        state.set_copied(parity);
+        content
+    }
+
+    /// Unfreezes a frame that the checkpoint does not write, because it is beyond the new end of the file.
+    pub(crate) fn thaw(&self, frame: FrameNo) {
+        let parity = self.parity();
+        self.change_unwritten(frame, |now| now.thawed(parity));
+    }
+
+    /// Makes a transition that is blocked only by a writer.
+    fn change_unwritten(&self, frame: FrameNo, transition: impl Fn(Word) -> Option<Word>) {
+        let state = self.state(frame);
+        loop {
+            let now = state.look();
+            if transition(now).is_some_and(|next| state.replace_weak(now, next, Release)) {
+                return;
+            }
+            yield_now();
+        }
+    }
+
+    /// Takes the contents that writers saved before they changed a frozen frame.
+    pub(crate) fn take_preserved(&self) -> Contents {
+        std::mem::take(&mut *self.preserved.lock().expect("no panic while held"))
+    }
+
+    /// Notes that the file has this frame: it may be evicted unless it has changed since.
+    pub(crate) fn in_file(&self, frame: FrameNo) {
+        self.change_unwritten(frame, Word::in_file);
+    }
+
+    /// Notes that the file has all frozen frames.
+    pub(crate) fn all_in_file(&self) {
+        self.frozen_count.store(0, Relaxed);
+    }
+
+    /// Whether all but a sixteenth of the resident frames are dirty or frozen, so that they cannot be evicted.
+    pub(crate) fn is_mostly_dirty(&self) -> bool {
+        let resident = self.resident.load(Relaxed);
+        self.dirtied.count.load(Relaxed) + self.frozen_count.load(Relaxed) > resident - resident / 16
+    }
+
+    /// Frees the memory of one clean frame that was not used since the last call. Never waits.
+    pub(crate) fn evict(&self, frame: FrameNo) -> bool {
+        let state = self.state(frame);
+        let Some(latched) = self.latch_unused(state, Word::to_evict) else { return false };
+        self.release_absent(frame, state, latched.evicted());
+        true
+    }
+
+    /// Latches a frame that may lose its memory, unless it was used since the clock hand passed.
+    fn latch_unused(&self, state: &FrameState, wanted: impl Fn(Word) -> Option<Unused>) -> Option<Word> {
+        let now = state.look();
+        match wanted(now)? {
+            Unused::Latched(next) => state.replace(now, next, Acquire).then_some(next),
+            Unused::Spared(next) => {
+                let _ = state.replace(now, next, Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Frees the memory of a frame that is no longer in use. If a thread holds a latch, the memory stays, which is
+    /// harmless: the next user of the frame writes it first.
+    pub(crate) fn forget(&self, frame: FrameNo) {
+        if self.is_spilled(frame) {
+            self.change_unwritten(frame, Word::unspilled);
+        }
+        let state = self.state(frame);
+        let now = state.look();
+        let Some(next) = now.to_forget(self.parity()) else { return };
+        if !state.replace(now, next, Acquire) {
+            return;
+        }
+        if now.is_buffered() {
+            self.release_buffer(frame, state, next.forgotten());
+        } else {
+            self.return_memory(frame..frame + 1);
+            self.resident.fetch_sub(1, Relaxed);
+            state.set_and_release(next.forgotten());
+        }
+    }
+}
+
+fn yield_now() {
+    if !interleave::wait() {
+        std::thread::yield_now();
+    }
+}
+
+/// Waits for a latch: spins, then yields.
+struct Spins<'a> {
+    pool: &'a Pool,
+    count: u32,
+}
+
+impl Spins<'_> {
+    fn new(pool: &Pool) -> Spins<'_> {
+        Spins { pool, count: 0 }
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        const SPIN: u32 = 64;
+        const YIELD: u32 = 512;
+        self.count += 1;
+        if self.count == 1 {
+            self.pool.latch_waits.fetch_add(1, Relaxed);
+        }
+        if self.count == SPIN {
+            refuse_to_wait_with_values()?;
+        }
+        if interleave::wait() {
+            return Ok(());
+        }
+        match self.count {
+            0..SPIN => std::hint::spin_loop(),
+            SPIN..YIELD => std::thread::yield_now(),
+            _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+        }
+        Ok(())
+    }
+}
+
+/// A frame latched for reading.
+pub(crate) struct ReadGuard<'a> {
+    state: &'a FrameState,
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl Deref for ReadGuard<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `address` is the start of a frame of `bytes` bytes. The frame lives as long as the pool, which the
+        // borrowed state word keeps alive; while the shared latch is held no thread writes to it.
+        unsafe { std::slice::from_raw_parts(self.address, self.bytes) }
+    }
+}
+
+impl Drop for ReadGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.release_shared();
+    }
+}
+
+/// A frame latched for changing.
+pub(crate) struct WriteGuard<'a> {
+    state: &'a FrameState,
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl Deref for WriteGuard<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in ReadGuard; the exclusive latch keeps all other threads out.
+        unsafe { std::slice::from_raw_parts(self.address, self.bytes) }
+    }
+}
+
+impl WriteGuard<'_> {
+    /// The bytes of `range`, for changing. Its ends are multiples of 8.
+    #[inline]
+    pub(crate) fn part(&mut self, range: Range<usize>) -> FrameBytes<'_> {
+        assert!(
+            range.start <= range.end
+                && range.end <= self.bytes
+                && range.start.is_multiple_of(8)
+                && range.end.is_multiple_of(8)
+        );
+        // SAFETY: the range is in the frame (asserted), which lives as long as the pool; the exclusive latch keeps all
+        // other threads out except optimistic readers, which use atomic loads; `&mut self` makes this the only borrowed
+        // part of the frame.
+        unsafe { FrameBytes::new(self.address.add(range.start), range.end - range.start) }
+    }
+
+    /// The whole frame, for changing.
+    #[inline]
+    pub(crate) fn whole(&mut self) -> FrameBytes<'_> {
+        self.part(0..self.bytes)
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.release_exclusive();
+    }
+}
+
+/// The addresses of a frame and its state, computed once for a prefetch and the read after it.
+#[derive(Clone, Copy)]
+pub(crate) struct FrameRef<'a> {
+    state: &'a FrameState,
+    address: *mut u8,
+    bytes: usize,
+}
+
+impl<'a> FrameRef<'a> {
+    /// Whether any thread currently holds a latch of the frame.
+    #[inline]
+    pub(crate) fn is_latched(self) -> bool {
+        self.state.load(Relaxed).is_latched()
+    }
+}
