@@ -50,18 +50,22 @@ impl LatchedBucket<'_> {
         let limits = bucket.buckets.limits;
         let mut is_behind = false;
         if key.bytes.len() <= limits.key_inline_max {
-            match (page::find_quickly(bucket.page(), key.tag, key.bytes), &edit) {
-                (Quick::Unsure, _) => {}
-                (Quick::Absent, _) if bucket.buckets.may_be_behind(bucket.page(), key.tag) => is_behind = true,
-                (Quick::Absent, _) => return bucket.apply(key, None, edit),
-                (Quick::At(found), Edit::Append { tail, len_max }) => {
-                    let len = found.value_bytes + tail.len();
-                    let fits = len <= *len_max;
-                    if fits && page::append_quickly(&mut bucket.page_mut(), found, tail, limits.pair_inline_max) {
-                        return Ok(Some((Delta::of_tail(tail, tail.len() as i64), len)));
-                    }
+            match page::find_quickly(bucket.page(), key.tag, key.bytes) {
+                Quick::Absent if !bucket.buckets.may_be_behind(bucket.page(), key.tag) => {
+                    return bucket.apply(key, None, edit);
                 }
-                (Quick::At(found), _) => return bucket.apply(key, Some(PairLocation { overflow: None, found }), edit),
+                Quick::At(found) => match edit {
+                    Edit::Append { tail, len_max } => {
+                        let len = found.value_bytes + tail.len();
+                        let max = limits.pair_inline_max;
+                        if len <= len_max && page::append_quickly(&mut bucket.page_mut(), found, tail, max) {
+                            return Ok(Some((Delta::of_tail(tail, tail.len() as i64), len)));
+                        }
+                    }
+                    _ => return bucket.apply(key, Some(PairLocation { overflow: None, found }), edit),
+                },
+                Quick::Absent => is_behind = true,
+                Quick::Unsure => {}
             }
         }
         // Taken apart: copied as a whole, the answer would force those above into memory, too.

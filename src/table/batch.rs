@@ -168,7 +168,7 @@ impl Table {
             }
         }
         let delta = latched.make(&decoded)?;
-        let lsn = writer.log(record, None)?;
+        let lsn = writer.log(record)?;
         drop(latched);
         writer.leave(delta, decoded.len(), decoded.iter().filter(|change| change.is_removal()).count());
         Ok(Some(lsn))

@@ -185,7 +185,7 @@ impl Table {
                 let key = HashedKey::new(change.key_and_value_bytes().0, hash);
                 let mut bucket = self.buckets.latch(key, place)?;
                 if let Some((changed, answer)) = bucket.edit(key, change.edit(len_max(index)))? {
-                    *last = writer.log(change, None)?;
+                    *last = writer.log(change)?;
                     delta = delta + changed;
                     changes += 1;
                     removals += usize::from(change.is_removal());

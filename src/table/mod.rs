@@ -322,7 +322,7 @@ impl Table {
         let mut short = writer.put_together(record);
         let mut bucket = self.buckets.latch(key, address)?;
         let Some((delta, answer)) = bucket.edit(key, edit)? else { return Ok((None, self.position_seen())) };
-        let lsn = writer.log(record, short.as_mut())?;
+        let lsn = writer.log_last(record, short.as_mut())?;
         drop(bucket);
         writer.leave(delta, 1, usize::from(record.is_removal()));
         Ok((Some(answer), lsn))
@@ -348,7 +348,7 @@ impl Table {
                 let delta = self.buckets.clear_bucket(number).inspect_err(|e| self.pager.poison(e.message()))?;
                 writer.inside.count(delta, (0, 0), self.buckets.load());
             }
-            writer.log(WalRecord::Clear, None)?
+            writer.log(WalRecord::Clear)?
         };
         {
             let _inside = self.enter_anyway()?;

@@ -20,6 +20,7 @@ use crate::buckets::Delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pager::wal::{Log, Lsn, Room, Short};
 use crate::planted::{Bug, planted};
+use std::borrow::BorrowMut;
 
 /// A writer inside the gate, with room in the log for its record if changes are logged.
 pub(super) struct Writer<'t> {
@@ -119,16 +120,24 @@ impl<'t> Writer<'t> {
         log.put_together(kind, &body(key, rest, &mut Default::default()))
     }
 
-    /// Logs a change that was made, with what [`put_together`](Self::put_together) returned for it. The caller still
-    /// holds the latch of its bucket. An error poisons the handle: the change cannot be undone, but would be lost in a
-    /// crash.
+    /// Logs a change that was made. The caller still holds the latch of its bucket. An error poisons the handle: the
+    /// change cannot be undone, but would be lost in a crash.
     #[inline]
-    pub(super) fn log(&mut self, record: WalRecord<'_>, short: Option<&mut Short>) -> Result<Lsn> {
-        let (Some(log), Some(room)) = (self.table.pager.log(), self.room.take()) else { return Ok(0) };
-        let (kind, key, rest) = record.parts();
-        let (room, logged) = self.table.append_record(log, room, kind, key, rest, short);
-        self.room = Some(room);
-        logged
+    pub(super) fn log(&mut self, record: WalRecord<'_>) -> Result<Lsn> {
+        match (self.table.pager.log(), &mut self.room) {
+            (Some(log), Some(room)) => self.table.append_record(log, room, record.parts(), None),
+            _ => Ok(0),
+        }
+    }
+
+    /// [`log`](Self::log) for the last change of this writer, with what [`put_together`](Self::put_together) returned.
+    /// Takes the room out of the writer, which need not be kept in memory then: 15 instructions.
+    #[inline]
+    pub(super) fn log_last(&mut self, record: WalRecord<'_>, short: Option<&mut Short>) -> Result<Lsn> {
+        match (self.table.pager.log(), self.room.take()) {
+            (Some(log), Some(room)) => self.table.append_record(log, room, record.parts(), short),
+            _ => Ok(0),
+        }
     }
 
     /// Counts `changes` changes, `removals` of which removed a pair, splits or merges buckets if the load calls for it,
@@ -148,26 +157,22 @@ impl<'t> Writer<'t> {
 
 /// Log and wait.
 impl Table {
-    /// Takes the parts of a record, and moves the room in and out, so that neither is in memory until here.
     #[inline(never)]
     fn append_record<'t>(
         &self,
         log: &Log,
-        mut room: Room<'t>,
-        kind: u8,
-        key: Option<&[u8]>,
-        rest: &[u8],
+        mut room: impl BorrowMut<Room<'t>>,
+        (kind, key, rest): (u8, Option<&[u8]>, &[u8]),
         short: Option<&mut Short>,
-    ) -> (Room<'t>, Result<Lsn>) {
+    ) -> Result<Lsn> {
         if planted(Bug::RemovalUnlogged) && kind == REMOVE {
-            return (room, Ok(0));
+            return Ok(0);
         }
         let logged = match short {
-            Some(short) => log.append_short(&mut room, short),
-            None => log.append(&mut room, kind, &body(key, rest, &mut Default::default())),
+            Some(short) => log.append_short(room.borrow_mut(), short),
+            None => log.append(room.borrow_mut(), kind, &body(key, rest, &mut Default::default())),
         };
-        let logged = logged.inspect_err(|e| self.pager.poison(e.message()));
-        (room, logged)
+        logged.inspect_err(|e| self.pager.poison(e.message()))
     }
 
     /// Waits until the log up to `lsn` is as durable as the options ask.
