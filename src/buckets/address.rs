@@ -170,7 +170,7 @@ impl Buckets {
             drop(frame);
             (address, place) = self.find_bucket_again(hash);
         };
-        let mut bucket = LatchedBucket::new(self, frame, address.start);
+        let mut bucket = LatchedBucket::new(self, address.bucket, frame, address.start);
         bucket.bucket().init_if_empty(|| address.view.linear().level(address.bucket));
         Ok(bucket)
     }

@@ -16,12 +16,14 @@
 //! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting
 //! (`split.rs`).
 
+use super::edit::Edited;
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gathered::Gathered;
 use super::linear_hash::Buckets;
 use super::overflow::{NEW_OVERFLOW_GAP_MAX, OverflowPage};
 use super::page::{self, Damage, Found, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
+use crate::linear;
 use crate::pager::pool::WriteGuard;
 use crate::pager::pool::part::PartGuard;
 use crate::pager::words::FrameBytes;
@@ -38,6 +40,14 @@ pub(crate) struct Delta {
     /// How often a second overflow page was needed: then the table should grow whatever its load. An integer like the
     /// others: with a `bool`, the struct would be passed through memory.
     pub long_chains: i64,
+}
+
+impl Delta {
+    /// The change by an append of `tail` that added `bucket` bytes to records.
+    #[inline]
+    pub(super) fn of_tail(tail: &[u8], bucket: i64) -> Delta {
+        Delta { bucket, payload: tail.len() as i64, ..Delta::default() }
+    }
 }
 
 impl std::ops::Add for Delta {
@@ -78,20 +88,26 @@ impl<'a> HashedKey<'a> {
 /// The latch of a bucket, held for changing it.
 pub(crate) struct LatchedBucket<'t> {
     buckets: &'t Buckets,
+    number: linear::Bucket,
     pub primary: PartGuard<'t>,
 }
 
 impl<'t> LatchedBucket<'t> {
-    /// The bucket whose primary page is at `start` of `frame`.
+    /// Bucket `number`, whose primary page is at `start` of `frame`.
     #[inline(always)]
-    pub(crate) fn new(buckets: &'t Buckets, frame: WriteGuard<'t>, start: usize) -> LatchedBucket<'t> {
-        LatchedBucket { buckets, primary: PartGuard::new(frame, start, buckets.page_bytes) }
+    pub(crate) fn new(
+        buckets: &'t Buckets,
+        number: linear::Bucket,
+        frame: WriteGuard<'t>,
+        start: usize,
+    ) -> LatchedBucket<'t> {
+        LatchedBucket { buckets, number, primary: PartGuard::new(frame, start, buckets.page_bytes) }
     }
 
     /// The bucket. Code that changes it takes this instead of the latch, which then stays in registers.
     #[inline(always)]
     pub(crate) fn bucket(&mut self) -> Bucket<'_> {
-        Bucket { buckets: self.buckets, page: self.primary.bytes_mut() }
+        Bucket { buckets: self.buckets, number: self.number, page: self.primary.bytes_mut() }
     }
 
     #[inline]
@@ -103,6 +119,7 @@ impl<'t> LatchedBucket<'t> {
 /// A bucket whose latch is held for changing it.
 pub(crate) struct Bucket<'b> {
     pub buckets: &'b Buckets,
+    number: linear::Bucket,
     page: FrameBytes<'b>,
 }
 
@@ -207,13 +224,6 @@ impl Buckets {
     }
 }
 
-/// The totals' change and the new length of a value to which `tail` was appended in place.
-#[inline(always)]
-fn appended(found: Found, tail: &[u8], bucket: i64) -> (Delta, usize) {
-    let payload = tail.len() as i64;
-    (Delta { bucket, payload, ..Delta::default() }, found.value_bytes + tail.len())
-}
-
 #[cold]
 fn init(mut page: FrameBytes<'_>, level: u32) {
     page::init(&mut page, page::KIND_BUCKET, level);
@@ -234,7 +244,7 @@ impl Bucket<'_> {
     /// inlined path, too.
     #[inline(always)]
     fn for_call(&mut self) -> Bucket<'_> {
-        Bucket { buckets: self.buckets, page: self.page.whole() }
+        Bucket { buckets: self.buckets, number: self.number, page: self.page.whole() }
     }
 
     /// Initializes the primary page of a bucket that was always empty.
@@ -319,58 +329,21 @@ impl Bucket<'_> {
         Ok(Delta { payload: value_bytes - old_value_bytes as i64, ..replaced })
     }
 
-    /// Appends `tail` to the value of the record `found` in the primary page. Also returns the new length of the value.
-    #[inline(always)]
-    pub(super) fn append_here(&mut self, key: HashedKey<'_>, found: Found, tail: &[u8]) -> Result<(Delta, usize)> {
-        let pair_bytes_max = self.buckets.limits.pair_inline_max;
-        if page::append_quickly(&mut self.page_mut(), found, tail, pair_bytes_max) {
-            return Ok(appended(found, tail, tail.len() as i64));
-        }
-        // Taken apart, so that only the result of this call is in memory and the result of the fast path stays in
-        // registers.
-        let (delta, len) = self.for_call().append_again(key.bytes, key.hash, found.slot, tail)?;
-        Ok((delta, len))
-    }
-
-    /// [`append`](Self::append) to the record of a slot of the primary page, after the fast path declined. It reads the
-    /// record again, so that the fast path can keep it in registers.
-    #[inline(never)]
-    fn append_again(&mut self, key: &[u8], hash: u64, slot: usize, tail: &[u8]) -> Result<(Delta, usize)> {
-        let found = Found::at(self.page(), slot).map_err(|d| self.buckets.damaged(d))?;
-        self.append(HashedKey::new(key, hash), PairLocation { overflow: None, found }, tail)
-    }
-
-    /// Appends `tail` to the value at `location`. Also returns the new length of the value.
-    pub(crate) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
-        let pair_bytes_max = self.buckets.limits.pair_inline_max;
-        match self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))? {
-            Some(bucket) => Ok(appended(location.found, tail, bucket)),
-            None => self.append_moving(key.bytes, key.hash, location, tail),
-        }
-    }
-
-    /// Appends `tail` to the value of a key that is not in the primary page. Handles the usual case: the key is in the
-    /// first overflow page, which has room. Otherwise returns `None` and changes nothing.
-    pub(super) fn append_behind(&mut self, key: HashedKey<'_>, tail: &[u8]) -> Result<Option<(Delta, usize)>> {
-        let buckets = self.buckets;
-        let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(None) };
-        let mut page = buckets.write_overflow_here(overflow)?;
-        if page::kind(&page) != page::KIND_OVERFLOW || key.bytes.len() > buckets.limits.key_inline_max {
+    /// Appends `tail` to the value at `location`, unless it would be longer than `len_max`.
+    pub(super) fn append(&mut self, key: HashedKey<'_>, location: PairLocation, tail: &[u8], len_max: usize) -> Edited {
+        let (old_extent, old_len) = self.value_at(location)?;
+        let len = old_len + tail.len();
+        if len > len_max {
             return Ok(None);
         }
-        let found = page::find(&page, key.tag, key.bytes).map_err(|d| buckets.damaged(d))?;
-        let Some(found) = found else { return Ok(None) };
-        let done = page::append_quickly(&mut page.bytes_mut(), found, tail, buckets.limits.pair_inline_max);
-        Ok(done.then(|| appended(found, tail, tail.len() as i64)))
-    }
-
-    /// [`append`](Self::append) if the value is in an extent, or the record cannot grow in place.
-    fn append_moving(&mut self, key: &[u8], hash: u64, location: PairLocation, tail: &[u8]) -> Result<(Delta, usize)> {
-        let key = HashedKey::new(key, hash);
-        let (old_extent, old_value_bytes) = self.value_at(location)?;
-        let new_len = old_value_bytes + tail.len();
-        self.buckets.check_lengths(key.bytes, new_len)?;
-        let mut delta = match old_extent {
+        let pair_bytes_max = self.buckets.limits.pair_inline_max;
+        if let Some(bucket) =
+            self.change(location, |bytes| page::append_value(bytes, location.found, tail, pair_bytes_max))?
+        {
+            return Ok(Some((Delta::of_tail(tail, bucket), len)));
+        }
+        self.buckets.check_lengths(key.bytes, len)?;
+        let delta = match old_extent {
             Some(old) => {
                 let new = self.buckets.append_extent(&old, tail)?;
                 let form = if old.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
@@ -382,44 +355,45 @@ impl Bucket<'_> {
                     delta
                 }
             }
-            None => self.append_elsewhere(key, location, old_value_bytes, tail)?,
-        };
-        delta.payload = tail.len() as i64;
-        Ok((delta, new_len))
-    }
-
-    /// Appends `tail` to a value whose record cannot grow in place.
-    fn append_elsewhere(
-        &mut self,
-        key: HashedKey<'_>,
-        location: PairLocation,
-        old_value_bytes: usize,
-        tail: &[u8],
-    ) -> Result<Delta> {
-        let new_value_bytes = old_value_bytes + tail.len();
-        if !self.buckets.fits_inline(key.bytes, new_value_bytes) {
-            let old = self.value(location)?;
-            let new = self.new_extent(key, [&old, tail], grown_bytes(new_value_bytes as u64))?;
-            return self.replace_or_free(key, location, new);
-        }
-        const SHORT_BYTES: usize = 256;
-        let (mut short, mut long) = ([0; SHORT_BYTES], Vec::new());
-        let value = match short.get_mut(..new_value_bytes) {
-            Some(value) => value,
+            None if self.buckets.fits_inline(key.bytes, len) => {
+                // On the stack if it is short, since a full page makes this common.
+                const SHORT_BYTES: usize = 256;
+                let (mut short, mut long) = ([0; SHORT_BYTES], Vec::new());
+                if len > SHORT_BYTES {
+                    long.resize(len, 0);
+                }
+                let value = short.get_mut(..len).unwrap_or(&mut long);
+                value[old_len..].copy_from_slice(tail);
+                self.buckets.with_record(self.page(), location, |record| {
+                    value[..old_len].copy_from_slice(record.value);
+                    Ok(())
+                })?;
+                let record = |value| Record { form: INLINE, key: key.bytes, value };
+                self.relocate(key.tag, location, record(&value[..old_len]), record(value))?
+            }
             None => {
-                long.resize(new_value_bytes, 0);
-                &mut long[..]
+                let new = self.new_extent(key, [&self.value(location)?, tail], grown_bytes(len as u64))?;
+                self.replace_or_free(key, location, new)?
             }
         };
-        let (old, new) = value.split_at_mut(old_value_bytes);
-        self.buckets.with_record(self.page(), location, |record| {
-            old.copy_from_slice(record.value);
-            Ok(())
-        })?;
-        new.copy_from_slice(tail);
-        let value = &*value;
-        let old = Record { form: INLINE, key: key.bytes, value: &value[..old_value_bytes] };
-        self.relocate(key.tag, location, old, Record { form: INLINE, key: key.bytes, value })
+        Ok(Some((Delta { payload: tail.len() as i64, ..delta }, len)))
+    }
+
+    /// [`append`](Self::append) in the usual case of a key that is not in the primary page: it is in the first overflow
+    /// page, which has room. Otherwise returns `None` and changes nothing.
+    pub(super) fn append_behind(&mut self, key: HashedKey<'_>, tail: &[u8], len_max: usize) -> Edited {
+        let buckets = self.buckets;
+        let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(None) };
+        let mut page = buckets.write_overflow_here(overflow)?;
+        if page::kind(&page) != page::KIND_OVERFLOW || key.bytes.len() > buckets.limits.key_inline_max {
+            return Ok(None);
+        }
+        let found = page::find(&page, key.tag, key.bytes).map_err(|d| buckets.damaged(d))?;
+        let Some(found) = found else { return Ok(None) };
+        let len = found.value_bytes + tail.len();
+        let done =
+            len <= len_max && page::append_quickly(&mut page.bytes_mut(), found, tail, buckets.limits.pair_inline_max);
+        Ok(done.then(|| (Delta::of_tail(tail, tail.len() as i64), len)))
     }
 
     /// A copy of the value at `location`.
@@ -700,6 +674,7 @@ impl Bucket<'_> {
         }
         let filter = page::filter(self.page()) | page::filter_bits(tag);
         page::set_filter(&mut self.page_mut(), filter);
+        buckets.note_expected(self.number, self.page());
         Ok(long_chain)
     }
 

@@ -132,7 +132,7 @@ impl Buckets {
             return Ok(None);
         }
         let (frame, start) = self.location(number);
-        let bucket = LatchedBucket::new(self, self.pager.write(frame)?, start);
+        let bucket = LatchedBucket::new(self, number, self.pager.write(frame)?, start);
         Ok((page::kind(bucket.page()) != page::KIND_EMPTY).then_some(bucket))
     }
 

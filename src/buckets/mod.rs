@@ -166,7 +166,7 @@ impl Buckets {
             return Ok(Delta::default());
         }
         let (frame, start) = self.location(number);
-        LatchedBucket::new(self, self.pager.write(frame)?, start).bucket().clear()
+        LatchedBucket::new(self, number, self.pager.write(frame)?, start).bucket().clear()
     }
 
     /// Returns an error if a key or value is longer than a table can hold.

@@ -14,7 +14,7 @@
 //! Source: Seltzer & Yigit 1991, "The New Implementation". Not here: the arithmetic (`linear.rs`).
 
 use super::address::View;
-use super::bucket::{Delta, LatchedBucket};
+use super::bucket::LatchedBucket;
 use super::gathered::Workspace;
 use super::linear_hash::Buckets;
 use super::page;
@@ -27,36 +27,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, TryLockError};
 
 impl Buckets {
-    /// Splits or merges one bucket if the load calls for it. Gives up when another thread is changing the structure.
-    #[inline]
-    pub(crate) fn adjust(&self, delta: Delta) -> Result<()> {
-        self.adjust_after(delta.pairs < 0, delta.long_chains > 0)
-    }
-
-    /// Takes only the fields it needs of a delta, which then stays in registers.
+    /// Splits or merges up to `count_max` buckets, as long as the load calls for it. Gives up when another thread is
+    /// changing the structure.
     #[inline(never)]
-    fn adjust_after(&self, is_removal: bool, long_chain: bool) -> Result<()> {
-        if is_removal {
-            if self.wants_merge() {
-                self.merge()?;
-            }
-        } else if self.wants_split(long_chain) {
-            self.split()?;
-        }
-        Ok(())
-    }
-
-    /// [`adjust`](Self::adjust) after `count` changes: splits or merges at most that many buckets.
-    pub(crate) fn adjust_for(&self, mut delta: Delta, count: usize) -> Result<()> {
-        let wants_more =
-            |delta: Delta| if delta.pairs < 0 { self.wants_merge() } else { self.wants_split(delta.long_chains > 0) };
-        for _ in 0..count {
-            if !wants_more(delta) {
-                break;
-            }
-            self.adjust(delta)?;
+    pub(crate) fn adjust(&self, is_removal: bool, mut long_chain: bool, count_max: usize) -> Result<()> {
+        for _ in 0..count_max {
+            match is_removal {
+                true if self.wants_merge() => self.merge()?,
+                false if self.wants_split(long_chain) => self.split()?,
+                _ => break,
+            };
             // One split for a long chain, however many pages were added to it.
-            delta.long_chains = 0;
+            long_chain = false;
         }
         Ok(())
     }
@@ -99,7 +81,7 @@ impl Buckets {
             let Some(target) = self.pager.try_write(target_frame)? else { return Ok(false) };
             Some(target)
         };
-        let mut source = LatchedBucket::new(self, frame, source_start);
+        let mut source = LatchedBucket::new(self, number, frame, source_start);
         self.gather(source.page(), gathered)?;
         if planted(Bug::SplitFreesFirst) {
             self.free_overflow(gathered.overflow_pages());

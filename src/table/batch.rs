@@ -147,7 +147,6 @@ impl<'t> Batch<'t> {
                 break lsn;
             }
         };
-        table.checkpoint_if_due();
         table.wait_durable(lsn)
     }
 }
@@ -158,7 +157,7 @@ impl Table {
     fn commit_changes(&self, changes: &Changes, expected: &Expected) -> Result<Option<Lsn>> {
         let record = WalRecord::Batch(changes.bytes());
         let decoded = changes.decode();
-        let mut writer = self.enter_to(record)?;
+        let mut writer = self.enter_to_log(|| record.log_bytes())?;
         self.buckets.grow_for(changes.page_bytes(), changes.len() as u64);
         let keys = decoded.iter().filter_map(|change| change.key()).chain(expected.keys().map(Vec::as_slice));
         let mut latched = Latched::new(self, keys)?;
@@ -169,12 +168,9 @@ impl Table {
             }
         }
         let delta = latched.make(&decoded)?;
-        let lsn = self.log(&mut writer, record)?;
+        let lsn = writer.log(record)?;
         drop(latched);
-        let removals = decoded.iter().filter(|change| matches!(change, WalRecord::Remove { .. })).count();
-        writer.inside.count(delta, (decoded.len(), removals), self.buckets.load());
-        // If the table cannot grow or shrink now, a later write tries again.
-        let _ = self.buckets.adjust(delta);
+        writer.leave(delta, decoded.len(), decoded.iter().filter(|change| change.is_removal()).count());
         Ok(Some(lsn))
     }
 }
@@ -253,13 +249,8 @@ impl<'t> Latched<'t> {
         self.with_bucket(key, |bucket, place| {
             let before = place.map(|place| undo_of(bucket, key, place, matches!(change, WalRecord::Append { .. })));
             let before = before.transpose()?.unwrap_or(Undo::Remove(key));
-            let delta = match (change, place) {
-                (WalRecord::Put { value, .. }, place) => bucket.set(key, place, value)?,
-                (WalRecord::Append { tail, .. }, Some(place)) => bucket.append(key, place, tail)?.0,
-                (WalRecord::Append { tail, .. }, None) => bucket.set(key, None, tail)?,
-                (_, Some(place)) => bucket.remove(key, place)?,
-                (_, None) => return Ok(Delta::default()),
-            };
+            let edited = bucket.apply(key, place, change.edit(usize::MAX))?;
+            let Some((delta, _)) = edited else { return Ok(Delta::default()) };
             undo.push(before);
             Ok(delta)
         })
@@ -296,7 +287,7 @@ impl<'t> Latched<'t> {
         let (frame, start) = self.table.buckets.location(number);
         let slot = self.frames.get_mut(&frame).expect("all buckets of the batch are latched");
         let frame = slot.take().expect("given back each time");
-        let mut latched = LatchedBucket::new(&self.table.buckets, frame, start);
+        let mut latched = LatchedBucket::new(&self.table.buckets, number, frame, start);
         let mut bucket = latched.bucket();
         bucket.init_if_empty(|| self.buckets.level(number));
         let done = self.table.buckets.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));

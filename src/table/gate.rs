@@ -33,7 +33,7 @@ struct Slot {
     /// Changes made, and the number of them that removed a pair.
     changes: AtomicI64,
     removals: AtomicI64,
-    /// Whether the last change added a pair, so that the next one probably does, too.
+    /// Whether the last change added a pair.
     has_added: AtomicBool,
 }
 
@@ -185,20 +185,10 @@ impl WriterGuard<'_> {
         self.slot.is_shared
     }
 
-    /// Whether this thread's last change added a pair. Returns true only once per change.
-    #[inline(always)]
-    pub(super) fn take_added(&self) -> bool {
-        let added = self.slot.has_added.load(Relaxed);
-        if added {
-            self.slot.has_added.store(false, Relaxed);
-        }
-        added
-    }
-
-    /// Notes that this thread has added a pair.
-    #[inline(always)]
-    pub(super) fn note_added(&self) {
-        self.slot.has_added.store(true, Relaxed);
+    /// Whether this thread's last change added a pair, so that the next one probably does, too.
+    #[inline]
+    pub(super) fn has_added(&self) -> bool {
+        self.slot.has_added.load(Relaxed)
     }
 
     /// Counts `changes` changes, of which `removals` removed a pair. Returns true if it also added to `load`, which may
@@ -208,6 +198,7 @@ impl WriterGuard<'_> {
         let slot = self.slot;
         // No lossy cast: there are fewer changes than bytes of memory.
         let (changes, removals) = (changes as i64, removals as i64);
+        slot.has_added.store(delta.pairs > 0, Relaxed);
         let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs, changes];
         let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending, &slot.changes];
         let pending = if self.is_shared() {

@@ -1,13 +1,13 @@
-//! The handle: what a table consists of, and how a write enters it.
+//! The handle: what a table consists of.
 //!
 //! Other files implement the operations: open and replay (`open.rs`), reads and writes (`mod.rs`, `many.rs`,
-//! `batch.rs`), checkpoints (`checkpoint.rs`).
+//! `batch.rs`), how a write enters and leaves (`writer.rs`), checkpoints (`checkpoint.rs`).
 
-use super::gate::{Gate, WriterGuard};
+use super::gate::Gate;
 use super::options::Durability;
 use super::publish::Publisher;
 use crate::buckets::Buckets;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::hash::HashFunction;
 use crate::io::Access;
 use crate::pager::Pager;
@@ -48,42 +48,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Enters the gate.
-    #[inline(always)]
-    pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
-        if self.pager.is_read_only() && !self.replaying {
-            return Err(self.read_only_error());
-        }
-        self.pager.refuse_if_forked()?;
-        let inside = self.gate.enter()?;
-        if !self.pager.takes_writes() {
-            return self.enter_with_cache_room(inside);
-        }
-        Ok(inside)
-    }
-
-    /// Makes the checkpoint that the cache needs, for which the disk had no room when the last writer tried.
-    #[cold]
-    fn enter_with_cache_room<'t>(&'t self, inside: WriterGuard<'t>) -> Result<WriterGuard<'t>> {
-        drop(inside);
-        self.pager.refuse_if_poisoned()?;
-        self.make_cache_room()?;
-        self.enter_anyway()
-    }
-
-    /// Enters the gate to continue a change that has begun, even if the cache has no room for more.
-    pub(super) fn enter_anyway(&self) -> Result<WriterGuard<'_>> {
-        let inside = self.gate.enter()?;
-        self.pager.refuse_if_poisoned()?;
-        Ok(inside)
-    }
-
-    #[cold]
-    fn read_only_error(&self) -> Error {
-        Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
-            .with_hint("Open it for writing to change it.")
-    }
-
     /// The number of pairs. Free.
     pub fn len(&self) -> u64 {
         self.gate.totals().pairs

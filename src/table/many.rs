@@ -15,7 +15,6 @@
 use super::handle::Table;
 use super::wal_record::WalRecord;
 use crate::buckets::address::BucketAddress;
-use crate::buckets::edit::{Append, Edit, Remove, Set};
 use crate::buckets::{Buckets, Delta, HashedKey};
 use crate::error::Result;
 use crate::pager::pool::FrameRef;
@@ -81,8 +80,7 @@ impl Table {
             let (key, value) = &pairs[index];
             WalRecord::Put { key: key.as_ref(), value: value.as_ref() }
         };
-        let set_at = |index: usize, key| Set { key, value: pairs[index].1.as_ref() };
-        self.write_many(pairs.len(), put_at, set_at, |_, _| ())
+        self.write_many(pairs.len(), put_at, |_| usize::MAX, |_, _| ())
     }
 
     /// [`append`](Self::append) for each pair, in order. Returns the new length of each value. Faster than single
@@ -121,8 +119,7 @@ impl Table {
             let (key, tail) = &pairs[index];
             WalRecord::Append { key: key.as_ref(), tail: tail.as_ref() }
         };
-        let edit_at = |index: usize, key| Append { key, tail: pairs[index].1.as_ref(), len_max: len_max(index) };
-        self.write_many(pairs.len(), append_at, edit_at, take)
+        self.write_many(pairs.len(), append_at, len_max, take)
     }
 
     /// [`remove`](Self::remove) for each key, in order. Calls `take` with the index of each key and whether it was
@@ -133,21 +130,21 @@ impl Table {
     /// removed.
     pub fn remove_many_with(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, bool)) -> Result<()> {
         let remove_at = |index: usize| WalRecord::Remove { key: keys[index].as_ref() };
-        let edit_at = |_, key| Remove { key };
-        self.write_many(keys.len(), remove_at, edit_at, |index, removed| take(index, removed.is_some()))
+        self.write_many(keys.len(), remove_at, |_| usize::MAX, |index, removed| take(index, removed.is_some()))
     }
 
-    /// Makes the changes that `change_at` returns for each index below `count`, with the edits of `edit_at`, up to the
-    /// first error. Calls `take` with the answer of each, in order; `None` if an edit changed nothing.
-    fn write_many<'k, E: Edit<Answer: Copy>>(
+    /// Makes the changes of one pair each that `change_at` returns for each index below `count`, up to the first error.
+    /// An append makes no value longer than `len_max` returns. Calls `take` with the answer of each change, in order;
+    /// `None` if it changed nothing.
+    fn write_many<'k>(
         &self,
         count: usize,
         change_at: impl Fn(usize) -> WalRecord<'k>,
-        edit_at: impl Fn(usize, HashedKey<'k>) -> E,
-        take: impl FnMut(usize, Option<E::Answer>),
+        len_max: impl Fn(usize) -> usize,
+        take: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
         let mut last = 0;
-        let written = self.write_unsynced(count, change_at, edit_at, take, &mut last);
+        let written = self.write_many_unsynced(count, change_at, len_max, take, &mut last);
         // Also after an error: the pairs before it must be as durable as the caller may assume.
         self.wait_durable(last)?;
         written
@@ -155,43 +152,43 @@ impl Table {
 
     /// [`write_many`](Self::write_many) without waiting for the disk. Sets `last` to the log position of the last
     /// change.
-    pub(super) fn write_unsynced<'k, E: Edit<Answer: Copy>>(
+    pub(super) fn write_many_unsynced<'k>(
         &self,
         count: usize,
         change_at: impl Fn(usize) -> WalRecord<'k>,
-        edit_at: impl Fn(usize, HashedKey<'k>) -> E,
-        mut take: impl FnMut(usize, Option<E::Answer>),
+        len_max: impl Fn(usize) -> usize,
+        mut take: impl FnMut(usize, Option<usize>),
         last: &mut Lsn,
     ) -> Result<()> {
-        let Some(mut ahead) = Ahead::begin::<E>(&self.buckets, count, &change_at) else { return Ok(()) };
+        let Some(mut ahead) = Ahead::begin(&self.buckets, count, &change_at) else { return Ok(()) };
         let mut next = 0;
         while next < count {
             let first = next;
             let Run { end, log_bytes, alone } = self.run_from(first, count, &change_at)?;
             next = end;
             if alone {
-                ahead.take::<E>(first, count, &change_at);
+                ahead.take(first, count, &change_at);
                 let change = change_at(first);
                 let key = self.buckets.key(change.key_and_value_bytes().0);
-                let (answer, lsn) = self.write_alone(key, change, edit_at(first, key))?;
+                let (answer, lsn) = self.write_alone(key, change)?;
                 *last = lsn;
                 take(first, answer);
                 continue;
             }
-            let mut writer = self.enter_for(log_bytes)?;
+            let mut writer = self.enter_to_log(|| log_bytes)?;
             let (mut delta, mut changes, mut removals) = (Delta::default(), 0, 0);
             let mut answers = [None; RUN_MAX];
             let mut done = first;
             let written: Result<()> = (first..end).try_for_each(|index| {
                 let change = change_at(index);
-                let (hash, place) = ahead.take::<E>(index, count, &change_at);
+                let (hash, place) = ahead.take(index, count, &change_at);
                 let key = HashedKey::new(change.key_and_value_bytes().0, hash);
                 let mut bucket = self.buckets.latch(key, place)?;
-                if let Some((changed, answer)) = self.buckets.edit(&mut bucket, key, edit_at(index, key))? {
-                    *last = self.log(&mut writer, change)?;
+                if let Some((changed, answer)) = bucket.edit(key, change.edit(len_max(index)))? {
+                    *last = writer.log(change)?;
                     delta = delta + changed;
                     changes += 1;
-                    removals += usize::from(matches!(change, WalRecord::Remove { .. }));
+                    removals += usize::from(change.is_removal());
                     answers[index - first] = Some(answer);
                 } else {
                     *last = self.position_seen().max(*last);
@@ -199,38 +196,27 @@ impl Table {
                 done = index + 1;
                 Ok(())
             });
-            let load_changed = writer.inside.count(delta, (changes, removals), self.buckets.load());
-            // The pairs are stored. If the table cannot grow or shrink now, the next write tries again.
-            if load_changed || delta.long_chains > 0 {
-                let _ = self.buckets.adjust_for(delta, changes);
-            }
-            drop(writer);
-            self.checkpoint_if_due();
+            writer.leave(delta, changes, removals);
             (first..done).for_each(|index| take(index, answers[index - first]));
             written?;
         }
         Ok(())
     }
 
-    /// A put of a value that may be written through; its answer is not used. Other changes are made as usual.
-    fn write_alone<E: Edit<Answer: Copy>>(
-        &self,
-        key: HashedKey<'_>,
-        change: WalRecord<'_>,
-        edit: E,
-    ) -> Result<(Option<E::Answer>, Lsn)> {
+    /// A put of a value that may be written through; its answer is not used.
+    fn write_alone(&self, key: HashedKey<'_>, change: WalRecord<'_>) -> Result<(Option<usize>, Lsn)> {
         if let WalRecord::Put { value, .. } = change
             && let Some(lsn) = self.put_stored(key, value)?
         {
             return Ok((None, lsn));
         }
-        self.change_unsynced(key, change, edit)
+        self.write_unsynced(key, change, change.edit(usize::MAX))
     }
 
     /// The changes from `first` on that are made together: at least one. Fails if that one is not allowed.
     #[inline]
     fn run_from<'k>(&self, first: usize, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> Result<Run> {
-        let is_logged = self.is_logged();
+        let is_logged = self.log_in_use().is_some();
         let mut run = Run { end: first, log_bytes: 0, alone: false };
         while run.end < count.min(first + RUN_MAX) {
             let change = change_at(run.end);
@@ -281,36 +267,27 @@ const PLACES_AHEAD: usize = 8;
 
 impl<'t> Ahead<'t> {
     /// Starts fetching for the first changes; `None` if there is no change.
-    fn begin<'k, E: Edit>(
-        buckets: &'t Buckets,
-        count: usize,
-        change_at: impl Fn(usize) -> WalRecord<'k>,
-    ) -> Option<Ahead<'t>> {
+    fn begin<'k>(buckets: &'t Buckets, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> Option<Ahead<'t>> {
         let first = Self::fetch(buckets, (count > 0).then(|| change_at(0))?);
         let mut ahead = Ahead { buckets, places: [first; PAGES_AHEAD] };
         for index in 1..count.min(PAGES_AHEAD) {
             ahead.places[index] = Self::fetch(buckets, change_at(index));
         }
         for index in 0..count.min(PLACES_AHEAD) {
-            ahead.fetch_place::<E>(index, change_at(index));
+            ahead.fetch_place(index, change_at(index));
         }
         Some(ahead)
     }
 
     /// The hash and the place of change `index`. Starts fetching for later changes.
     #[inline(always)]
-    fn take<'k, E: Edit>(
-        &mut self,
-        index: usize,
-        count: usize,
-        change_at: impl Fn(usize) -> WalRecord<'k>,
-    ) -> (u64, Place<'t>) {
+    fn take<'k>(&mut self, index: usize, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> (u64, Place<'t>) {
         let place = self.places[index % PAGES_AHEAD];
         if index + PAGES_AHEAD < count {
             self.places[index % PAGES_AHEAD] = Self::fetch(self.buckets, change_at(index + PAGES_AHEAD));
         }
         if index + PLACES_AHEAD < count {
-            self.fetch_place::<E>(index + PLACES_AHEAD, change_at(index + PLACES_AHEAD));
+            self.fetch_place(index + PLACES_AHEAD, change_at(index + PLACES_AHEAD));
         }
         place
     }
@@ -322,9 +299,9 @@ impl<'t> Ahead<'t> {
     }
 
     #[inline(always)]
-    fn fetch_place<E: Edit>(&self, index: usize, change: WalRecord<'_>) {
+    fn fetch_place(&self, index: usize, change: WalRecord<'_>) {
         let (hash, (address, frame)) = self.places[index % PAGES_AHEAD];
-        if E::MOVES_RECORDS {
+        if !matches!(change, WalRecord::Put { .. }) {
             return self.buckets.prefetch_moved(hash, address, frame);
         }
         const HEAD_BYTES: usize = 2;

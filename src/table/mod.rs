@@ -38,9 +38,10 @@ mod stored;
 mod tests;
 mod usage;
 mod wal_record;
+mod writer;
 
 use crate::buckets::address::BucketAddress;
-use crate::buckets::edit::{Append, Edit, Remove, Set};
+use crate::buckets::edit::{Edit, EditFn};
 use crate::buckets::{Bucket, HashedKey, PairLocation, Scan, TableSurvey, ValueRef};
 #[cfg(doc)]
 use crate::error::ErrorKind;
@@ -57,7 +58,8 @@ pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
 use std::ops::ControlFlow;
 pub use usage::TableUsage;
-use wal_record::{WalRecord, Writer};
+use wal_record::WalRecord;
+use writer::Writer;
 
 impl Table {
     /// The value of `key`.
@@ -161,7 +163,8 @@ impl Table {
         if value.len() >= self.stored_bytes_min && self.put_stored(key, value)?.is_some() {
             return Ok(()); // with a log that waits for the disk, nothing is stored that way
         }
-        self.change(key, WalRecord::Put { key: key.bytes, value }, Set { key, value }).map(|_| ())
+        let put = WalRecord::Put { key: key.bytes, value };
+        self.write(key, put, Edit::Set(value)).map(drop)
     }
 
     /// Stores `value` under `key` and returns the earlier value.
@@ -172,11 +175,11 @@ impl Table {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
         let mut old = None;
-        let replace = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
+        let mut replace = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             old = location.map(|location| bucket.value(location)).transpose()?;
             bucket.set(key, location, value).map(Some)
         };
-        self.change(key, WalRecord::Put { key: key.bytes, value }, replace)?;
+        self.write_with(key, WalRecord::Put { key: key.bytes, value }, &mut replace)?;
         Ok(old)
     }
 
@@ -191,11 +194,11 @@ impl Table {
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
-        let insert = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match location {
+        let mut insert = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match location {
             Some(_) => Ok(None),
             None => bucket.set(key, None, value).map(Some),
         };
-        Ok(self.change(key, WalRecord::Put { key: key.bytes, value }, insert)?.is_some())
+        self.write_with(key, WalRecord::Put { key: key.bytes, value }, &mut insert)
     }
 
     /// Appends `tail` to the value of `key`; an absent key counts as an empty value. Returns the new length of the
@@ -210,8 +213,8 @@ impl Table {
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
         self.buckets.check_lengths(key, tail.len())?;
         let key = self.buckets.key(key);
-        let append = Append { key, tail, len_max: usize::MAX };
-        Ok(self.change(key, WalRecord::Append { key: key.bytes, tail }, append)?.unwrap_or_default())
+        let append = Edit::Append { tail, len_max: usize::MAX };
+        Ok(self.write(key, WalRecord::Append { key: key.bytes, tail }, append)?.unwrap_or_default())
     }
 
     /// Removes `key` and its value. Returns whether it was present.
@@ -222,7 +225,7 @@ impl Table {
     /// Those of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         let key = self.buckets.key(key);
-        Ok(self.change(key, WalRecord::Remove { key: key.bytes }, Remove { key })?.is_some())
+        Ok(self.write(key, WalRecord::Remove { key: key.bytes }, Edit::Remove)?.is_some())
     }
 
     /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` means an absent key. Returns
@@ -245,7 +248,7 @@ impl Table {
             None => WalRecord::Remove { key: key.bytes },
         };
         let mut equal = false;
-        let set_if_equal = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
+        let mut set_if_equal = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             equal = bucket.value_equals(location, expected)?;
             match (new, location) {
                 (Some(new), _) if equal => bucket.set(key, location, new).map(Some),
@@ -253,7 +256,7 @@ impl Table {
                 _ => Ok(None),
             }
         };
-        let (_, lsn) = self.change_unsynced(key, record, set_if_equal)?;
+        let (_, lsn) = self.write_unsynced(key, record, Edit::With(&mut set_if_equal))?;
         Ok((equal, lsn))
     }
 
@@ -275,62 +278,53 @@ impl Table {
         }
     }
 
-    /// Makes one write, which is as durable as the options ask when it returns. Returns `None` if `edit` changes
-    /// nothing, once the writes on which that answer depends are durable.
-    #[inline]
-    fn change<E: Edit>(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: E) -> Result<Option<E::Answer>> {
-        let (answer, lsn) = self.change_unsynced(key, record, edit)?;
+    /// Makes one write, which is as durable as the options ask when it returns. Returns the answer of `edit`; `None` if
+    /// it changes nothing, once the writes on which that depends are durable.
+    #[inline(always)]
+    fn write(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: Edit<'_>) -> Result<Option<usize>> {
+        let (answer, lsn) = self.write_unsynced(key, record, edit)?;
         self.wait_durable(lsn).map(|()| answer)
     }
 
-    /// The common part of all writes. Returns the answer of `edit`, and the log position that a durable answer waits
-    /// for.
-    #[inline]
-    fn change_unsynced<E: Edit>(
+    /// [`write`](Self::write) with a closure as the edit. Returns whether it changed anything.
+    #[inline(never)]
+    fn write_with(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: &mut EditFn<'_>) -> Result<bool> {
+        self.write(key, record, Edit::With(edit)).map(|answer| answer.is_some())
+    }
+
+    /// [`write`](Self::write) without waiting for the disk. Also returns the log position to wait for.
+    #[inline(always)]
+    fn write_unsynced(
         &self,
         key: HashedKey<'_>,
         record: WalRecord<'_>,
-        edit: E,
-    ) -> Result<(Option<E::Answer>, Lsn)> {
+        edit: Edit<'_>,
+    ) -> Result<(Option<usize>, Lsn)> {
         // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
-        let writer = self.enter_to(record)?;
-        if E::OFTEN_ADDS && writer.inside.take_added() {
+        let writer = self.enter_to_log(|| record.log_bytes())?;
+        if writer.inside.has_added() {
             self.buckets.prefetch_expected(address.0.bucket);
         }
-        self.change_inside(writer, key, address, record, edit)
+        self.write_inside(writer, key, address, record, edit)
     }
 
-    /// [`change_unsynced`](Self::change_unsynced) for a writer inside the gate with room in the log for `record`.
-    /// `address` is that of the bucket.
-    #[inline]
-    fn change_inside<E: Edit>(
+    /// [`write_unsynced`](Self::write_unsynced) by a writer that has entered. `address` is that of the bucket.
+    #[inline(always)]
+    fn write_inside(
         &self,
         mut writer: Writer<'_>,
         key: HashedKey<'_>,
         address: (BucketAddress, FrameRef<'_>),
         record: WalRecord<'_>,
-        edit: E,
-    ) -> Result<(Option<E::Answer>, Lsn)> {
-        let mut short = self.put_record_together(&writer, record);
-        let number = address.0.bucket;
+        edit: Edit<'_>,
+    ) -> Result<(Option<usize>, Lsn)> {
+        let mut short = writer.put_together(record);
         let mut bucket = self.buckets.latch(key, address)?;
-        let edited = self.buckets.edit(&mut bucket, key, edit)?;
-        let Some((delta, answer)) = edited else { return Ok((None, self.position_seen())) };
-        if E::OFTEN_ADDS && delta.pairs > 0 {
-            writer.inside.note_added();
-            self.buckets.note_expected(number, bucket.page());
-        }
-        let lsn = self.log_last(&mut writer, record, short.as_mut())?;
+        let Some((delta, answer)) = bucket.edit(key, edit)? else { return Ok((None, self.position_seen())) };
+        let lsn = writer.log_last(record, short.as_mut())?;
         drop(bucket);
-        let removals = usize::from(matches!(record, WalRecord::Remove { .. }));
-        let load_changed = writer.inside.count(delta, (1, removals), self.buckets.load());
-        // The pair is stored. If the table cannot grow or shrink now, the next write tries again.
-        if load_changed || delta.long_chains > 0 {
-            let _ = self.buckets.adjust(delta);
-        }
-        drop(writer);
-        self.checkpoint_if_due();
+        writer.leave(delta, 1, usize::from(record.is_removal()));
         Ok((Some(answer), lsn))
     }
 
@@ -348,13 +342,13 @@ impl Table {
     /// writes; the next open finds the table unchanged.
     pub fn clear(&self) -> Result<()> {
         let lsn = {
-            let (_alone, mut writer) = self.enter_alone_to(WalRecord::Clear)?;
+            let (_alone, mut writer) = self.enter_alone_to_log(WalRecord::Clear)?;
             for number in (0..=self.buckets.view().max_bucket()).rev() {
                 // A cleared bucket cannot be restored, and the log has no record of it yet.
                 let delta = self.buckets.clear_bucket(number).inspect_err(|e| self.pager.poison(e.message()))?;
                 writer.inside.count(delta, (0, 0), self.buckets.load());
             }
-            self.log(&mut writer, WalRecord::Clear)?
+            writer.log(WalRecord::Clear)?
         };
         {
             let _inside = self.enter_anyway()?;

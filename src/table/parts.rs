@@ -70,13 +70,13 @@ impl Table {
         }
         let key = self.buckets.key(key);
         let mut fits = false;
-        let write = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
+        let mut write = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             let Some(location) = location else { return Ok(None) };
             fits = bucket.write_part(key, location, at, part)?;
             Ok(fits.then(Delta::default))
         };
         // Only the log needs a complete record, and a table in memory has no log.
-        self.change(key, WalRecord::Put { key: key.bytes, value: part }, write)?;
+        self.write_with(key, WalRecord::Put { key: key.bytes, value: part }, &mut write)?;
         Ok(fits)
     }
 }

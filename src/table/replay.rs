@@ -16,9 +16,7 @@
 use super::handle::Table;
 use super::options::ReplayPlan;
 use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
-use crate::buckets::edit::{Append, Edit, Edited, Remove, Set};
-use crate::buckets::page::Found;
-use crate::buckets::{Bucket, HashedKey, KEY_LEN_MAX, PairLocation};
+use crate::buckets::KEY_LEN_MAX;
 use crate::error::{Error, Result};
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
@@ -217,8 +215,7 @@ impl Table {
     fn apply_part(&self, block: &Block, part: &[Change]) -> std::result::Result<(), Failed> {
         let mut done = 0;
         let changes: Vec<WalRecord<'_>> = part.iter().map(|change| change.of(block)).collect();
-        let edit_at = |index: usize, key| Redo::of(changes[index], key);
-        self.write_unsynced(part.len(), |index| changes[index], edit_at, |_, _| done += 1, &mut 0)
+        self.write_many_unsynced(part.len(), |index| changes[index], |_| usize::MAX, |_, _| done += 1, &mut 0)
             .map_err(|error| Failed { record: part[done].record, error })
     }
 
@@ -265,62 +262,6 @@ impl Change {
             Kind::Put => WalRecord::Put { key, value },
             Kind::Append => WalRecord::Append { key, tail: value },
             Kind::Remove => WalRecord::Remove { key },
-        }
-    }
-}
-
-/// An edit of any kind.
-enum Redo<'a> {
-    Set(Set<'a>),
-    Append(Append<'a>),
-    Remove(Remove<'a>),
-}
-
-impl<'a> Redo<'a> {
-    #[inline]
-    fn of(change: WalRecord<'a>, key: HashedKey<'a>) -> Redo<'a> {
-        match change {
-            WalRecord::Append { tail, .. } => Redo::Append(Append { key, tail, len_max: usize::MAX }),
-            WalRecord::Remove { .. } => Redo::Remove(Remove { key }),
-            WalRecord::Put { value, .. } => Redo::Set(Set { key, value }),
-            _ => unreachable!("a part has changes of one pair each"),
-        }
-    }
-}
-
-fn unanswered<A>(edited: Edited<A>) -> Edited<()> {
-    edited.map(|edited| edited.map(|(delta, _)| (delta, ())))
-}
-
-impl Edit for Redo<'_> {
-    type Answer = ();
-    // Most changes are puts.
-    const MOVES_RECORDS: bool = false;
-
-    #[inline(always)]
-    fn edit(self, bucket: &mut Bucket<'_>, location: Option<PairLocation>) -> Edited<()> {
-        match self {
-            Redo::Set(edit) => edit.edit(bucket, location),
-            Redo::Append(edit) => unanswered(edit.edit(bucket, location)),
-            Redo::Remove(edit) => edit.edit(bucket, location),
-        }
-    }
-
-    #[inline(always)]
-    fn edit_found(self, bucket: &mut Bucket<'_>, found: Found) -> Edited<()> {
-        match self {
-            Redo::Set(edit) => edit.edit_found(bucket, found),
-            Redo::Append(edit) => unanswered(edit.edit_found(bucket, found)),
-            Redo::Remove(edit) => edit.edit_found(bucket, found),
-        }
-    }
-
-    #[inline(always)]
-    fn edit_elsewhere(self, bucket: &mut Bucket<'_>, key: HashedKey<'_>, is_behind: bool) -> Edited<()> {
-        match self {
-            Redo::Set(edit) => edit.edit_elsewhere(bucket, key, is_behind),
-            Redo::Append(edit) => unanswered(edit.edit_elsewhere(bucket, key, is_behind)),
-            Redo::Remove(edit) => edit.edit_elsewhere(bucket, key, is_behind),
         }
     }
 }

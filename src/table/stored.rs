@@ -13,6 +13,7 @@
 
 use super::handle::Table;
 use super::wal_record::{Reference, WalRecord, encode_reference};
+use crate::buckets::edit::Edit;
 use crate::buckets::{Bucket, HashedKey, PairLocation};
 use crate::error::Result;
 use crate::pager::wal::Lsn;
@@ -26,18 +27,18 @@ impl Table {
             return Ok(None);
         }
         let address = self.buckets.prefetch_bucket(key.hash);
-        let mut reference = Reference::default();
-        let writer = self.enter_to(WalRecord::PutStored { key: key.bytes, reference: &reference })?;
+        let writer = self
+            .enter_to_log(|| WalRecord::PutStored { key: key.bytes, reference: &Reference::default() }.log_bytes())?;
         let Some((extent, stored)) = self.buckets.write_through(key.bytes, value)? else { return Ok(None) };
-        reference = encode_reference(stored);
+        let reference = encode_reference(stored);
         let record = WalRecord::PutStored { key: key.bytes, reference: &reference };
         let mut referred = false;
-        let set = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
+        let mut set = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             let delta = bucket.set_extent(key, location, &extent)?;
             referred = true;
             Ok(Some(delta))
         };
-        let put = self.change_inside(writer, key, address, record, set);
+        let put = self.write_inside(writer, key, address, record, Edit::With(&mut set));
         if !referred {
             self.buckets.free_extent(&extent);
         }

@@ -1,4 +1,4 @@
-//! The log's records of changes, and how recovery repeats the changes.
+//! The log's records of changes, and the changes they stand for.
 //!
 //! ```text
 //! put, append   kind, length of the key, key, value
@@ -9,26 +9,21 @@
 //! ```
 //!
 //! A record holds the requested change, not its effect on pages: splits, overflow pages and used space follow from it
-//! when it is replayed. It is appended under the latch of its bucket, after the change, so the order of the log is the
-//! order of each key's changes, and a failed change leaves no record. Its room is reserved before the change, so
-//! errors occur before anything changes.
+//! when it is replayed.
 //!
-//! Source: docs/architecture.md, "Log". Format: docs/format.md, "Write-ahead log". Not here: the framing of records
-//! (`pager/wal`).
+//! Source: docs/architecture.md, "Log". Format: docs/format.md, "Write-ahead log". Not here: when a record
+//! is logged (`writer.rs`), the framing of records (`pager/wal`).
 
-use super::gate::{ClosedGate, WriterGuard};
-use super::handle::Table;
-use crate::error::Result;
+use crate::buckets::edit::Edit;
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::StoredValue;
-use crate::pager::wal::{Log, Lsn, Room, Short, record_bytes};
-use crate::planted::{Bug, planted};
+use crate::pager::wal::record_bytes;
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
 // Kinds of records. On disk.
 const PUT: u8 = 1;
 const APPEND: u8 = 2;
-const REMOVE: u8 = 3;
+pub(super) const REMOVE: u8 = 3;
 const CLEAR: u8 = 4;
 pub(super) const BATCH: u8 = 5;
 const PUT_STORED: u8 = 6;
@@ -76,32 +71,23 @@ pub(super) fn decode_reference(bytes: &Reference) -> StoredValue {
 }
 
 impl<'a> WalRecord<'a> {
-    fn kind(self) -> u8 {
+    /// The kind, the key of a record that begins with its length, and the rest of the body.
+    #[inline]
+    pub(super) fn parts(self) -> (u8, Option<&'a [u8]>, &'a [u8]) {
         match self {
-            WalRecord::Put { .. } => PUT,
-            WalRecord::Append { .. } => APPEND,
-            WalRecord::Remove { .. } => REMOVE,
-            WalRecord::Clear => CLEAR,
-            WalRecord::Batch(_) => BATCH,
-            WalRecord::PutStored { .. } => PUT_STORED,
-        }
-    }
-
-    fn parts(self) -> (Option<&'a [u8]>, &'a [u8]) {
-        match self {
-            WalRecord::Put { key, value } => (Some(key), value),
-            WalRecord::Append { key, tail } => (Some(key), tail),
-            WalRecord::Remove { key } => (None, key),
-            WalRecord::Clear => (None, b""),
-            WalRecord::Batch(changes) => (None, changes),
-            WalRecord::PutStored { key, reference } => (Some(key), reference),
+            WalRecord::Put { key, value } => (PUT, Some(key), value),
+            WalRecord::Append { key, tail } => (APPEND, Some(key), tail),
+            WalRecord::Remove { key } => (REMOVE, None, key),
+            WalRecord::Clear => (CLEAR, None, b""),
+            WalRecord::Batch(changes) => (BATCH, None, changes),
+            WalRecord::PutStored { key, reference } => (PUT_STORED, Some(key), reference),
         }
     }
 
     /// The length of its record in the log.
     #[inline]
     pub(super) fn log_bytes(self) -> u64 {
-        let (key, rest) = self.parts();
+        let (_, key, rest) = self.parts();
         record_bytes(key.map_or(0, |key| varint_bytes(key.len() as u64) + key.len()) + rest.len())
     }
 
@@ -124,11 +110,26 @@ impl<'a> WalRecord<'a> {
         })
     }
 
+    /// The edit that makes this change of one pair. An append does not make its value longer than `len_max`.
+    #[inline(always)]
+    pub(super) fn edit(self, len_max: usize) -> Edit<'a> {
+        match self {
+            WalRecord::Put { value, .. } => Edit::Set(value),
+            WalRecord::Append { tail, .. } => Edit::Append { tail, len_max },
+            WalRecord::Remove { .. } => Edit::Remove,
+            _ => unreachable!("not a change of one pair, or its value is elsewhere"),
+        }
+    }
+
+    pub(super) fn is_removal(self) -> bool {
+        matches!(self, WalRecord::Remove { .. })
+    }
+
     /// The key, and the length of the value of this change.
     pub(super) fn key_and_value_bytes(self) -> (&'a [u8], usize) {
         match self.parts() {
-            (Some(key), value) => (key, value.len()),
-            (None, key) => (key, 0),
+            (_, Some(key), value) => (key, value.len()),
+            (_, None, key) => (key, 0),
         }
     }
 
@@ -154,10 +155,18 @@ impl<'a> WalRecord<'a> {
     }
 }
 
+/// The body of a record with these parts, see [`WalRecord::parts`]. `len` is for the length of the key.
+#[inline(always)]
+pub(super) fn body<'p>(key: Option<&'p [u8]>, rest: &'p [u8], len: &'p mut [u8; VARINT_BYTES_MAX]) -> [&'p [u8]; 3] {
+    let Some(key) = key else { return [b"", b"", rest] };
+    let n = put_varint(len, key.len() as u64);
+    [&len[..n], key, rest]
+}
+
 /// Appends a change to the encoding of a batch.
 pub(super) fn encode_in_batch(change: WalRecord<'_>, out: &mut Vec<u8>) {
-    let (key, rest) = change.parts();
-    out.push(change.kind());
+    let (kind, key, rest) = change.parts();
+    out.push(kind);
     for part in key.into_iter().chain([rest]) {
         let mut len = [0; VARINT_BYTES_MAX];
         let n = put_varint(&mut len, part.len() as u64);
@@ -186,183 +195,6 @@ pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<WalRecord<'_>>> {
         });
     }
     Some(changes)
-}
-
-/// A writer inside the gate, with room in the log for its change.
-pub(super) struct Writer<'t> {
-    /// First, so that it is dropped first: unused room must be returned before the writer leaves the gate. The next
-    /// segment begins once all writers have left, and relies on that.
-    room: Option<Room<'t>>,
-    pub inside: WriterGuard<'t>,
-}
-
-impl Table {
-    /// Lets in a writer that will make `change`.
-    #[inline(always)]
-    pub(super) fn enter_to(&self, change: WalRecord<'_>) -> Result<Writer<'_>> {
-        // Taken apart, so that only the result of the call is in memory and the result of the fast path stays in
-        // registers.
-        let (inside, room) = if self.log_in_use().is_none() {
-            (self.enter()?, None)
-        } else {
-            let Writer { room, inside } = self.enter_to_log(change.log_bytes())?;
-            (inside, room)
-        };
-        Ok(Writer { room, inside })
-    }
-
-    /// Lets in a writer whose records take `bytes` of the log.
-    #[inline]
-    pub(super) fn enter_for(&self, bytes: u64) -> Result<Writer<'_>> {
-        if self.is_logged() { self.enter_to_log(bytes) } else { Ok(Writer { room: None, inside: self.enter()? }) }
-    }
-
-    /// Whether changes are currently logged.
-    #[inline]
-    pub(super) fn is_logged(&self) -> bool {
-        self.log_in_use().is_some()
-    }
-
-    /// Lets in a writer whose record takes `bytes` of the log.
-    #[inline(never)]
-    fn enter_to_log(&self, bytes: u64) -> Result<Writer<'_>> {
-        loop {
-            let inside = self.enter()?;
-            let Some(log) = self.log_in_use() else { return Ok(Writer { inside, room: None }) };
-            if let Some(room) = log.reserve(bytes)? {
-                return Ok(Writer { inside, room: Some(room) });
-            }
-            drop(inside);
-            self.make_log_room(bytes)?;
-        }
-    }
-
-    /// [`enter_to`](Self::enter_to) with all other writers kept out. The caller drops the closed gate last.
-    pub(super) fn enter_alone_to(&self, change: WalRecord<'_>) -> Result<(ClosedGate<'_>, Writer<'_>)> {
-        loop {
-            drop(self.enter()?);
-            let alone = self.gate.close()?;
-            let inside = alone.enter();
-            let Some(log) = self.log_in_use() else { return Ok((alone, Writer { inside, room: None })) };
-            let bytes = change.log_bytes();
-            if let Some(room) = log.reserve(bytes)? {
-                return Ok((alone, Writer { inside, room: Some(room) }));
-            }
-            drop((inside, alone));
-            self.make_log_room(bytes)?;
-        }
-    }
-
-    #[inline]
-    fn log_in_use(&self) -> Option<&Log> {
-        self.pager.log().filter(|log| log.is_on() && !self.replaying)
-    }
-
-    /// Appends the record of a change to the log. The caller still holds the latch of its bucket.
-    #[inline]
-    pub(super) fn log(&self, writer: &mut Writer<'_>, change: WalRecord<'_>) -> Result<Lsn> {
-        match (self.pager.log(), &mut writer.room) {
-            (Some(log), Some(room)) => {
-                let (key, rest) = change.parts();
-                self.append_to(log, room, change.kind(), key, rest)
-            }
-            _ => Ok(0),
-        }
-    }
-
-    /// Assembles the record of a change if it is short. This is done before the bucket is latched: the processor does
-    /// it while the bucket is fetched from memory.
-    #[inline(always)]
-    pub(super) fn put_record_together(&self, writer: &Writer<'_>, change: WalRecord<'_>) -> Option<Short> {
-        let log = self.pager.log().filter(|_| writer.room.is_some())?;
-        let (key, rest) = change.parts();
-        match key {
-            Some(key) => {
-                let mut len = [0; VARINT_BYTES_MAX];
-                let n = put_varint(&mut len, key.len() as u64);
-                log.put_together(change.kind(), &[&len[..n], key, rest])
-            }
-            None => log.put_together(change.kind(), &[rest]),
-        }
-    }
-
-    /// [`log`](Self::log) for the last change of a writer, with the result of
-    /// [`put_record_together`](Self::put_record_together). Takes the room out of the writer, which need not be kept in
-    /// memory then.
-    #[inline]
-    pub(super) fn log_last(
-        &self,
-        writer: &mut Writer<'_>,
-        change: WalRecord<'_>,
-        short: Option<&mut Short>,
-    ) -> Result<Lsn> {
-        match (self.pager.log(), writer.room.take(), short) {
-            (Some(log), Some(room), Some(short)) => self.append_short(log, room, change.kind(), short),
-            (Some(log), Some(room), None) => {
-                let (key, rest) = change.parts();
-                self.append_last(log, room, change.kind(), key, rest)
-            }
-            _ => Ok(0),
-        }
-    }
-
-    #[inline(never)]
-    fn append_short(&self, log: &Log, mut room: Room<'_>, kind: u8, short: &mut Short) -> Result<Lsn> {
-        if planted(Bug::RemovalUnlogged) && kind == REMOVE {
-            return Ok(0);
-        }
-        // The change was made and cannot be undone, but would be lost in a crash.
-        log.append_short(&mut room, short).inspect_err(|e| self.pager.poison(e.message()))
-    }
-
-    #[inline(never)]
-    fn append_last(&self, log: &Log, mut room: Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
-        self.append_parts(log, &mut room, kind, key, rest)
-    }
-
-    /// Appends a record whose fields are passed one by one, so that they stay in registers until here.
-    #[inline(never)]
-    fn append_to(&self, log: &Log, room: &mut Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
-        self.append_parts(log, room, kind, key, rest)
-    }
-
-    #[inline(always)]
-    fn append_parts(&self, log: &Log, room: &mut Room<'_>, kind: u8, key: Option<&[u8]>, rest: &[u8]) -> Result<Lsn> {
-        if planted(Bug::RemovalUnlogged) && kind == REMOVE {
-            return Ok(0);
-        }
-        let appended = match key {
-            Some(key) => {
-                let mut len = [0; VARINT_BYTES_MAX];
-                let n = put_varint(&mut len, key.len() as u64);
-                log.append(room, kind, &[&len[..n], key, rest])
-            }
-            None => log.append(room, kind, &[rest]),
-        };
-        // The change was made and cannot be undone, but would be lost in a crash.
-        appended.inspect_err(|e| self.pager.poison(e.message()))
-    }
-
-    /// Waits until the log up to `lsn` is as durable as the options ask.
-    #[inline]
-    pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        if lsn == 0 { Ok(()) } else { self.sync_to(lsn) }
-    }
-
-    fn sync_to(&self, lsn: Lsn) -> Result<()> {
-        match self.pager.log().filter(|log| log.waits() && !planted(Bug::DoneBeforeSynced)) {
-            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(e.message())),
-            None => Ok(()),
-        }
-    }
-
-    /// The log position that an answer without a change must wait for: it depends on other threads' writes in the
-    /// bucket whose latch the caller holds. Their records were appended under that latch, so they end before this
-    /// position.
-    #[inline]
-    pub(super) fn position_seen(&self) -> Lsn {
-        self.log_in_use().filter(|log| log.waits()).map_or(0, Log::position)
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,198 @@
+//! Writers: how a write is admitted, what it puts in the log, and how it leaves.
+//!
+//! ```text
+//! enter   read-only? forked? -> the gate (gate.rs) -> poisoned? room in the cache? -> room in the log for the record
+//! log     the record, under the latch of the changed bucket
+//! leave   count the change -> split or merge if due -> leave the gate -> begin a checkpoint if due
+//! wait    until the record is as durable as the options ask
+//! ```
+//!
+//! Whatever can refuse a write does so in `enter`, before anything changes. A record is logged after its change, under
+//! the latch of its bucket, so the order of the log is the order of each key's changes, and a failed change leaves no
+//! record.
+//!
+//! Not here: the change itself (`buckets`), the bytes of records (`wal_record.rs`), checkpoints (`checkpoint.rs`).
+
+use super::gate::{ClosedGate, WriterGuard};
+use super::handle::Table;
+use super::wal_record::{REMOVE, WalRecord, body};
+use crate::buckets::Delta;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pager::wal::{Log, Lsn, Room, Short};
+use crate::planted::{Bug, planted};
+use std::borrow::BorrowMut;
+
+/// A writer inside the gate, with room in the log for its record if changes are logged.
+pub(super) struct Writer<'t> {
+    /// First, so that it is dropped first: unused room must be returned before the writer leaves the gate. The next
+    /// segment begins once all writers have left, and relies on that.
+    room: Option<Room<'t>>,
+    pub inside: WriterGuard<'t>,
+    table: &'t Table,
+}
+
+/// Enter.
+impl Table {
+    /// Lets in a writer that logs `log_bytes` bytes; this is not called if changes are not logged.
+    #[inline(always)]
+    pub(super) fn enter_to_log(&self, log_bytes: impl FnOnce() -> u64) -> Result<Writer<'_>> {
+        let (room, inside) = match self.log_in_use() {
+            None => (None, self.enter()?),
+            Some(_) => self.with_log_room(log_bytes(), || self.enter())?,
+        };
+        Ok(Writer { room, inside, table: self })
+    }
+
+    /// Lets in a writer of `record` and keeps all other writers out. The caller drops the closed gate last.
+    pub(super) fn enter_alone_to_log(&self, record: WalRecord<'_>) -> Result<(ClosedGate<'_>, Writer<'_>)> {
+        let (room, (inside, alone)) = self.with_log_room(record.log_bytes(), || {
+            drop(self.enter()?);
+            let alone = self.gate.close()?;
+            Ok((alone.enter(), alone))
+        })?;
+        Ok((alone, Writer { room, inside, table: self }))
+    }
+
+    /// Lets in a writer that logs nothing.
+    #[inline(always)]
+    pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
+        if self.pager.is_read_only() && !self.replaying {
+            return Err(self.read_only_error());
+        }
+        self.pager.refuse_if_forked()?;
+        let inside = self.gate.enter()?;
+        if !self.pager.takes_writes() {
+            return self.enter_with_cache_room(inside);
+        }
+        Ok(inside)
+    }
+
+    /// Makes the checkpoint that the cache needs, for which the disk had no room when the last writer tried.
+    #[cold]
+    fn enter_with_cache_room<'t>(&'t self, inside: WriterGuard<'t>) -> Result<WriterGuard<'t>> {
+        drop(inside);
+        self.pager.refuse_if_poisoned()?;
+        self.make_cache_room()?;
+        self.enter_anyway()
+    }
+
+    /// Lets in a writer to continue a change that has begun, even if the cache has no room for more.
+    pub(super) fn enter_anyway(&self) -> Result<WriterGuard<'_>> {
+        let inside = self.gate.enter()?;
+        self.pager.refuse_if_poisoned()?;
+        Ok(inside)
+    }
+
+    /// Calls `enter` until there is also room in the log for `bytes`. Returns no room if nothing is logged.
+    #[inline(never)]
+    fn with_log_room<W>(&self, bytes: u64, enter: impl Fn() -> Result<W>) -> Result<(Option<Room<'_>>, W)> {
+        loop {
+            let entered = enter()?;
+            let Some(log) = self.log_in_use() else { return Ok((None, entered)) };
+            if let Some(room) = log.reserve(bytes)? {
+                return Ok((Some(room), entered));
+            }
+            drop(entered);
+            self.make_log_room(bytes)?;
+        }
+    }
+
+    /// The log, if changes are currently logged.
+    #[inline]
+    pub(super) fn log_in_use(&self) -> Option<&Log> {
+        self.pager.log().filter(|log| log.is_on() && !self.replaying)
+    }
+
+    #[cold]
+    fn read_only_error(&self) -> Error {
+        Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
+            .with_hint("Open it for writing to change it.")
+    }
+}
+
+impl<'t> Writer<'t> {
+    /// Assembles a short record before the bucket is latched: the processor does it while the bucket is fetched from
+    /// memory. `None` for a long record, and if nothing is logged.
+    #[inline(always)]
+    pub(super) fn put_together(&self, record: WalRecord<'_>) -> Option<Short> {
+        let log = self.table.pager.log().filter(|_| self.room.is_some())?;
+        let (kind, key, rest) = record.parts();
+        log.put_together(kind, &body(key, rest, &mut Default::default()))
+    }
+
+    /// Logs a change that was made. The caller still holds the latch of its bucket. An error poisons the handle: the
+    /// change cannot be undone, but would be lost in a crash.
+    #[inline]
+    pub(super) fn log(&mut self, record: WalRecord<'_>) -> Result<Lsn> {
+        match (self.table.pager.log(), &mut self.room) {
+            (Some(log), Some(room)) => self.table.append_record(log, room, record.parts(), None),
+            _ => Ok(0),
+        }
+    }
+
+    /// [`log`](Self::log) for the last change of this writer, with what [`put_together`](Self::put_together) returned.
+    /// Takes the room out of the writer, which need not be kept in memory then: 15 instructions.
+    #[inline]
+    pub(super) fn log_last(&mut self, record: WalRecord<'_>, short: Option<&mut Short>) -> Result<Lsn> {
+        match (self.table.pager.log(), self.room.take()) {
+            (Some(log), Some(room)) => self.table.append_record(log, room, record.parts(), short),
+            _ => Ok(0),
+        }
+    }
+
+    /// Counts `changes` changes, `removals` of which removed a pair, splits or merges buckets if the load calls for it,
+    /// and leaves the gate.
+    #[inline(always)]
+    pub(super) fn leave(self, delta: Delta, changes: usize, removals: usize) {
+        let table = self.table;
+        let load_changed = self.inside.count(delta, (changes, removals), table.buckets.load());
+        // The pairs are stored. If the table cannot grow or shrink now, the next write tries again.
+        if load_changed || delta.long_chains > 0 {
+            let _ = table.buckets.adjust(delta.pairs < 0, delta.long_chains > 0, changes);
+        }
+        drop(self);
+        table.checkpoint_if_due();
+    }
+}
+
+/// Log and wait.
+impl Table {
+    #[inline(never)]
+    fn append_record<'t>(
+        &self,
+        log: &Log,
+        mut room: impl BorrowMut<Room<'t>>,
+        (kind, key, rest): (u8, Option<&[u8]>, &[u8]),
+        short: Option<&mut Short>,
+    ) -> Result<Lsn> {
+        if planted(Bug::RemovalUnlogged) && kind == REMOVE {
+            return Ok(0);
+        }
+        let logged = match short {
+            Some(short) => log.append_short(room.borrow_mut(), short),
+            None => log.append(room.borrow_mut(), kind, &body(key, rest, &mut Default::default())),
+        };
+        logged.inspect_err(|e| self.pager.poison(e.message()))
+    }
+
+    /// Waits until the log up to `lsn` is as durable as the options ask.
+    #[inline]
+    pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        if lsn == 0 { Ok(()) } else { self.sync_to(lsn) }
+    }
+
+    fn sync_to(&self, lsn: Lsn) -> Result<()> {
+        match self.pager.log().filter(|log| log.waits() && !planted(Bug::DoneBeforeSynced)) {
+            Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(e.message())),
+            None => Ok(()),
+        }
+    }
+
+    /// The log position that an answer without a change must wait for: it depends on other threads' writes in the
+    /// bucket whose latch the caller holds. Their records were appended under that latch, so they end before this
+    /// position.
+    #[inline]
+    pub(super) fn position_seen(&self) -> Lsn {
+        self.log_in_use().filter(|log| log.waits()).map_or(0, Log::position)
+    }
+}
