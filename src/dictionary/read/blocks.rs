@@ -54,7 +54,7 @@ fn find_in_block(format: &RecordFormat, bytes: &[u8], query: &Query<'_>) -> Resu
     let format = RecordFormat { record_bytes: format.layout.record_bytes().unwrap_or(0), ..*format };
     // The index knows how far into a page the record is, not how far into a block.
     let sought = Sought { pages: 0..1, at: At::Anywhere, query: Query { expected: None, ..*query } };
-    match search::find(&PageSource::of_block(&Copied::block(bytes)), &format, &sought) {
+    match search::find(PageSource::of_block(&Copied::block(bytes)), &format, &sought) {
         Outcome::Value(at, len) => Ok(Some(at.within as usize..(at.within + len) as usize)),
         Outcome::Absent => Ok(None),
         Outcome::Unavailable => Err("a record reaches beyond its block"),

@@ -101,7 +101,7 @@ impl DictionaryFile {
             && self.pages.are_ready(&sought.pages)
             && let Some(mapped) = self.pages.mapped(&sought.pages)
         {
-            return search::find(&mapped, &self.format, sought);
+            return search::find(mapped, &self.format, sought);
         }
         Outcome::Unavailable
     }
@@ -117,7 +117,7 @@ impl DictionaryFile {
 
     #[inline]
     fn give_found(&self, sought: &Sought<'_>, found: Outcome, wanted: &mut Wanted<'_>) -> Option<bool> {
-        wanted.take(&self.pages.mapped(&sought.pages)?, found)
+        wanted.take(self.pages.mapped(&sought.pages)?, found)
     }
 
     /// Searches pages that are not ready, and those that cannot be searched in place.
@@ -148,7 +148,7 @@ impl DictionaryFile {
         }
         let copied = self.pages.read(pages, scratch)?;
         let source = self.pages.source(&copied, pages);
-        let found = wanted.take(&source, search::find(&source, &self.format, sought));
+        let found = wanted.take(source, search::find(source, &self.format, sought));
         found.ok_or_else(|| self.pages.damaged(pages.start, "a record reaches beyond its pages"))
     }
 
@@ -173,7 +173,7 @@ impl DictionaryFile {
             && self.pages.are_ready(pages)
             && let Some(mapped) = self.pages.mapped(pages)
         {
-            search::approach(&mapped, &self.format, pages.start, spot, query);
+            search::approach(mapped, &self.format, pages.start, spot, query);
         }
     }
 
@@ -181,7 +181,7 @@ impl DictionaryFile {
     #[inline]
     pub fn touch(&self, sought: &Sought<'_>) {
         if let Some(mapped) = self.pages.mapped(&sought.pages) {
-            search::touch(&mapped, &self.format, sought);
+            search::touch(mapped, &self.format, sought);
         }
     }
 
@@ -193,7 +193,7 @@ impl DictionaryFile {
             && self.pages.are_ready(&sought.pages)
             && let Some(mapped) = self.pages.mapped(&sought.pages)
         {
-            search::touch_records(&mapped, &self.format, sought);
+            search::touch_records(mapped, &self.format, sought);
         }
     }
 

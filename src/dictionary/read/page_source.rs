@@ -26,7 +26,7 @@ pub(crate) struct Location {
     pub within: u64,
 }
 
-/// Several pages whose checksums were correct.
+/// Several pages whose checksums were correct. Small, and passed by value.
 pub(crate) struct PageSource<'p, W: Window + ?Sized> {
     pub window: &'p W,
     pub page_bytes: u64,
@@ -35,6 +35,14 @@ pub(crate) struct PageSource<'p, W: Window + ?Sized> {
     /// The end of the accessible part of the stream.
     pub end: u64,
 }
+
+impl<W: Window + ?Sized> Clone for PageSource<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Window + ?Sized> Copy for PageSource<'_, W> {}
 
 impl<'p> PageSource<'p, Copied<'p>> {
     /// The records of a block, which have one page for themselves.
@@ -119,6 +127,7 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
         Some(key)
     }
 
+    #[inline]
     pub fn has(&self, at: Location, bytes: &[u8]) -> Option<bool> {
         let mut equal = true;
         self.parts(at, bytes.len() as u64, |at, range| {
@@ -128,23 +137,37 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
         Some(equal)
     }
 
-    /// The number of bytes before the key, of the key and of the value of the record at `at`, if the lengths end
-    /// before the pages do.
+    /// The number of stream bytes in page `page`.
     #[inline]
-    pub fn lengths(&self, layout: Layout, at: Location) -> Option<Option<(u64, u64, u64)>> {
-        let mut bytes = [0; 16];
-        let there = self.left(at).min(record::HEAD_BYTES_MAX as u64) as usize;
+    pub fn body_of(&self, page: u64) -> u64 {
+        self.end.saturating_sub(page * self.body()).min(self.body())
+    }
+
+    /// The number of bytes before the key, of the key and of the value of the record of varying size at `at`, if the
+    /// lengths end before the pages do. Bytes after the stream count as zeros.
+    #[inline(always)] // 20 instructions for each record
+    pub fn lengths(&self, at: Location) -> Option<Option<(u64, u64, u64)>> {
         if at.within + 16 <= self.body() {
-            bytes = self.window.first_16(self.in_file(at))?;
-        } else {
-            self.copy(at, &mut bytes[..there])?;
+            let bytes = self.window.first_16(self.in_file(at))?;
+            if (bytes[0] | bytes[1]) < 0x80 {
+                // Each is a varint of one byte.
+                return Some(Some((2, bytes[0].into(), bytes[1].into())));
+            }
         }
-        let lengths = record::lengths(layout, &bytes[..there]);
+        self.long_lengths(at)
+    }
+
+    #[inline(never)]
+    fn long_lengths(&self, at: Location) -> Option<Option<(u64, u64, u64)>> {
+        let mut bytes = [0; record::HEAD_BYTES_MAX];
+        let there = self.left(at).min(bytes.len() as u64) as usize;
+        self.copy(at, &mut bytes[..there])?;
+        let lengths = record::lengths(Layout::Varied, &bytes[..there]);
         Some(lengths.map(|(head, key_len, value_len)| (head as u64, key_len as u64, value_len as u64)))
     }
 
     /// The location of the first record that begins with `key`, among `count` records of `bytes` each from `at` on.
-    #[inline]
+    #[inline(always)] // 55 instructions for each lookup
     pub fn find(&self, at: Location, count: u64, bytes: u64, key: &[u8]) -> Option<Option<Location>> {
         if count == 0 {
             return Some(None);

@@ -83,7 +83,7 @@ enum Seen {
 }
 
 struct Search<'s, W: Window + ?Sized> {
-    source: &'s PageSource<'s, W>,
+    source: PageSource<'s, W>,
     format: &'s RecordFormat,
     query: &'s Query<'s>,
 }
@@ -91,7 +91,7 @@ struct Search<'s, W: Window + ?Sized> {
 /// Searches the pages of `sought` in `source`. Records are not compressed.
 #[inline]
 pub(crate) fn find<W: Window + ?Sized>(
-    source: &PageSource<'_, W>,
+    source: PageSource<'_, W>,
     format: &RecordFormat,
     sought: &Sought<'_>,
 ) -> Outcome {
@@ -109,7 +109,7 @@ pub(crate) fn find<W: Window + ?Sized>(
 
 /// Prefetches what [`find`] accesses first into the processor's cache.
 #[inline]
-pub(crate) fn touch<W: Window + ?Sized>(source: &PageSource<'_, W>, format: &RecordFormat, sought: &Sought<'_>) {
+pub(crate) fn touch<W: Window + ?Sized>(source: PageSource<'_, W>, format: &RecordFormat, sought: &Sought<'_>) {
     let Sought { pages, at, query } = sought;
     let first = Location { page: pages.start, within: 0 };
     match at {
@@ -127,11 +127,7 @@ pub(crate) fn touch<W: Window + ?Sized>(source: &PageSource<'_, W>, format: &Rec
 
 /// Prefetches what [`find`] accesses after the head of a page: the records, of varying size, that it compares first.
 #[inline]
-pub(crate) fn touch_records<W: Window + ?Sized>(
-    source: &PageSource<'_, W>,
-    format: &RecordFormat,
-    sought: &Sought<'_>,
-) {
+pub(crate) fn touch_records<W: Window + ?Sized>(source: PageSource<'_, W>, format: &RecordFormat, sought: &Sought<'_>) {
     let search = Search { source, format, query: &sought.query };
     if let Some(starts) = source.starts(sought.pages.start) {
         search.touch(sought.pages.start, starts.list(), search.expected_start(&sought.pages, starts.list()));
@@ -142,7 +138,7 @@ pub(crate) fn touch_records<W: Window + ?Sized>(
 /// the new location into the processor's cache.
 #[inline]
 pub(crate) fn approach<W: Window + ?Sized>(
-    source: &PageSource<'_, W>,
+    source: PageSource<'_, W>,
     format: &RecordFormat,
     page: u64,
     spot: &mut Spot,
@@ -161,7 +157,7 @@ impl<W: Window + ?Sized> Search<'_, W> {
     /// Searches the `named` records, which have one size.
     #[inline]
     fn among_named(&self, page: u64, named: &Range<u64>) -> Option<Outcome> {
-        let (source, key, bytes) = (self.source, self.query.key, self.format.record_bytes);
+        let (source, key, bytes) = (&self.source, self.query.key, self.format.record_bytes);
         let first = source.forward(Location { page, within: 0 }, named.start.checked_sub(page * source.body())?);
         let found = match named.end - named.start {
             one if one == bytes => source.has(first, key)?.then_some(first),
@@ -257,7 +253,7 @@ impl<W: Window + ?Sized> Search<'_, W> {
     /// Searches the records of varying size that begin in `range` and lie entirely in it.
     #[inline(never)]
     fn among_varied(&self, range: &Range<u64>) -> Option<Outcome> {
-        let source = self.source;
+        let source = &self.source;
         source.touch_heads(range);
         self.touch_likely(range);
         for page in range.clone() {
@@ -269,7 +265,8 @@ impl<W: Window + ?Sized> Search<'_, W> {
             {
                 return Some(found);
             }
-            let Some((mut at, to)) = self.between(page, starts.list())? else { continue };
+            let body = source.body_of(page);
+            let Some((mut at, to)) = self.between(page, starts.list(), body)? else { continue };
             while at.page == page && at.within < to {
                 match self.see(at)? {
                     Seen::Sought(found) => return Some(found),
@@ -277,7 +274,7 @@ impl<W: Window + ?Sized> Search<'_, W> {
                     Seen::CutOff => break,
                 }
             }
-            if to < source.body() {
+            if to < body {
                 break;
             }
         }
@@ -313,10 +310,10 @@ impl<W: Window + ?Sized> Search<'_, W> {
     }
 
     /// Compares the key of the record at `at`.
-    #[inline]
+    #[inline(always)] // 20 instructions for each record
     fn see(&self, at: Location) -> Option<Seen> {
-        let (source, key) = (self.source, self.query.key);
-        let Some((head, key_len, value_len)) = source.lengths(self.format.layout, at)? else {
+        let (source, key) = (&self.source, self.query.key);
+        let Some((head, key_len, value_len)) = source.lengths(at)? else {
             return Some(Seen::CutOff);
         };
         let bytes = head + key_len + value_len;
@@ -344,11 +341,10 @@ impl<W: Window + ?Sized> Search<'_, W> {
         starts.get(number).copied()
     }
 
-    /// The range in `page` in which records with the position can begin: its first location, and the byte of the body
-    /// at which it ends.
+    /// The range in `page`, of `body` bytes, in which records with the position can begin: its first location, and the
+    /// byte at which it ends.
     #[inline]
-    fn between(&self, page: u64, starts: &[u16]) -> Option<Option<(Location, u64)>> {
-        let body = self.source.body();
+    fn between(&self, page: u64, starts: &[u16], body: u64) -> Option<Option<(Location, u64)>> {
         let at = |start: u16| Location { page, within: start.into() };
         let Some(first) = starts.first() else { return Some(None) };
         if !self.format.ordered || starts.len() <= FEW_STARTS {
@@ -371,8 +367,8 @@ impl<W: Window + ?Sized> Search<'_, W> {
 
     /// The position of the record at `at`, if its key ends before the pages do.
     fn position(&self, at: Location) -> Option<Option<u64>> {
-        let source = self.source;
-        let Some((head, key_len, _)) = source.lengths(self.format.layout, at)? else { return Some(None) };
+        let source = &self.source;
+        let Some((head, key_len, _)) = source.lengths(at)? else { return Some(None) };
         if head + key_len > source.left(at) {
             return Some(None);
         }

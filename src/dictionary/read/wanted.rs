@@ -37,7 +37,7 @@ impl Wanted<'_> {
 
     /// Takes what was `found` in `source`, and returns whether that is a value. `None` if the pages must be read.
     #[inline]
-    pub fn take<W: Window + ?Sized>(&mut self, source: &PageSource<'_, W>, found: Outcome) -> Option<bool> {
+    pub fn take<W: Window + ?Sized>(&mut self, source: PageSource<'_, W>, found: Outcome) -> Option<bool> {
         match (found, self) {
             (Outcome::Unavailable, _) => None,
             (Outcome::Absent, _) => Some(false),
