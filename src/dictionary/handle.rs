@@ -1,12 +1,13 @@
 //! An open dictionary: one file, or a directory of shards.
 //!
-//! Not here: a lookup in a file (`read/file.rs`), sizes (`stat.rs`), the full check (`verify.rs`).
+//! Not here: a lookup in a file (`read/lookup.rs`), sizes (`stat.rs`), the full check (`verify.rs`).
 
 use super::format::ends::damaged;
 use super::index::Index;
-use super::read::file::{Access, DictionaryFile, Wanted};
+use super::read::file::{Access, DictionaryFile};
 use super::read::long::ValueAt;
 use super::read::many::{self, Ordered, Owned, Passed};
+use super::read::wanted::Wanted;
 use super::read::within::{ALL, Within, inclusive};
 use super::run::Run;
 use super::shards::info::ShardInfo;
@@ -275,13 +276,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let file = self.file_of(key)?;
-        if file.has_long_values()
-            && let Some(long) = file.long_value(key)?
-        {
-            return long.read_into(value).map(|()| true);
-        }
-        file.find(key, &mut Wanted::Value(value))
+        self.file_of(key)?.find(key, &mut Wanted::Value(value))
     }
 
     /// Copies the value of `key` to the start of `buffer` and returns its length; `None` if the key is absent. If the
@@ -304,17 +299,8 @@ impl Dictionary {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_to(&self, key: &[u8], buffer: &mut [u8]) -> Result<Option<usize>> {
-        let file = self.file_of(key)?;
-        if file.has_long_values()
-            && let Some(long) = file.long_value(key)?
-        {
-            if long.len() <= buffer.len() {
-                long.read_to(buffer)?;
-            }
-            return Ok(Some(long.len()));
-        }
         let mut len = 0;
-        Ok(file.find(key, &mut Wanted::Copy(buffer, &mut len))?.then_some(len))
+        Ok(self.file_of(key)?.find(key, &mut Wanted::Copy(buffer, &mut len))?.then_some(len))
     }
 
     /// Whether the key is present. Costs what [`get`](Self::get) costs.
@@ -322,9 +308,7 @@ impl Dictionary {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        let file = self.file_of(key)?;
-        // So that a long value is not read just for this.
-        Ok(file.has_long_values() && file.long_value(key)?.is_some() || file.find(key, &mut Wanted::Presence)?)
+        self.file_of(key)?.find(key, &mut Wanted::Presence)
     }
 
     /// The number of pairs. Takes no reads.

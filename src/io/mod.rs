@@ -253,7 +253,6 @@ pub(crate) trait Window: Send + Sync {
 
 /// Consecutive records of equal size in a mapped file.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only mapped files of Linux are searched"))]
 pub(crate) struct Records {
     /// Where the first record begins.
     pub from: usize,

@@ -82,13 +82,7 @@ impl FarSources {
             FarSource::Rewritten => &self.rewritten,
         };
         let file = file.as_ref().expect("a reference comes with its source");
-        let mut stream = Stream::new(&file.pages, 0);
-        let (mut at, end) = (far.offset, far.offset + u64::from(len));
-        while at < end {
-            let to = end.min(at + COPY_BYTES as u64);
-            take(stream.bytes(at..to)?)?;
-            at = to;
-        }
-        Ok(())
+        let range = far.offset..far.offset + u64::from(len);
+        Stream::new(&file.pages, 0).pieces(range, |piece| take(piece).map(|()| true))
     }
 }

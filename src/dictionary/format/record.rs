@@ -27,13 +27,6 @@ pub(crate) fn parse(layout: Layout, bytes: &[u8]) -> Option<Record<'_>> {
     Some(Record { key, value, bytes: end })
 }
 
-/// The key of the record at the start of `bytes`, which may end before the value.
-#[inline]
-pub(crate) fn key(layout: Layout, bytes: &[u8]) -> Option<&[u8]> {
-    let (head, key_len, _) = lengths(layout, bytes)?;
-    bytes.get(head..head + key_len)
-}
-
 /// The number of bytes before the key, of the key, and of the value.
 #[inline]
 pub(crate) fn lengths(layout: Layout, bytes: &[u8]) -> Option<(usize, usize, usize)> {

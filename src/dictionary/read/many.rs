@@ -9,9 +9,9 @@
 //! Announced pages arrive without a wait, so from then on one page of each batch is probed before it is announced:
 //! whether it is in the system's cache.
 
-use super::file::{DictionaryFile, Sought, Wanted};
-use super::in_place::InPlace;
-use super::search::Query;
+use super::file::DictionaryFile;
+use super::search::{Outcome, Query, Sought};
+use super::wanted::Wanted;
 use crate::error::Result;
 use crate::io::has_waited;
 use std::collections::VecDeque;
@@ -29,8 +29,6 @@ const BATCHES_OF_DISK: usize = 4;
 const SORTED: usize = 4096;
 /// Fewer keys are sorted at a time if their values may exceed this in total.
 const SORTED_BYTES: usize = 64 << 20;
-/// Longer values are prefetched before they are copied; shorter ones are usually in the cache line of the key.
-const NEAR_VALUE_BYTES: u32 = 64;
 
 /// A lookup that waited and took longer than this waited for the disk.
 const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
@@ -233,7 +231,7 @@ struct Batch<'b> {
     asked: Vec<Asked>,
     positions: Vec<u64>,
     lookups: Vec<Lookup<'b>>,
-    found: Vec<InPlace>,
+    found: Vec<Outcome>,
     announced: bool,
 }
 
@@ -286,7 +284,7 @@ impl<'b> Batch<'b> {
         }
         for (number, found) in self.found.drain(..).enumerate() {
             let lookup = &self.lookups[number];
-            let start = matches!(found, InPlace::Elsewhere).then(Instant::now);
+            let start = matches!(found, Outcome::Unavailable).then(Instant::now);
             lookup.give(found, values)?;
             if !waits.for_disk() && start.is_some_and(|start| has_waited(start, DISK_WAIT_MIN)) {
                 waits.note_wait();
@@ -338,27 +336,7 @@ impl Lookup<'_> {
     }
 
     /// Passes on its value: the one that was `found` in place, or one from elsewhere.
-    fn give(&self, found: InPlace, values: &mut impl Values) -> Result<()> {
-        values.give(self.number, |value| {
-            if self.file.has_long_values()
-                && let Some(long) = self.file.long_value(self.sought.key())?
-            {
-                return long.read_into(value).map(|()| true);
-            }
-            self.file.give(&self.sought, found, &mut Wanted::Value(value))
-        })
-    }
-}
-
-impl DictionaryFile {
-    /// Prefetches the value that was found into the processor's cache, if it may be far from its key.
-    #[inline]
-    fn touch_value(&self, sought: &Sought<'_>, found: &InPlace) {
-        if let InPlace::Value(place, bytes) = found
-            && self.footer.value_len.1 > NEAR_VALUE_BYTES
-            && let Some(mapped) = self.pages.mapped(&sought.pages)
-        {
-            mapped.touch(*place, *bytes);
-        }
+    fn give(&self, found: Outcome, values: &mut impl Values) -> Result<()> {
+        values.give(self.number, |value| self.file.give(&self.sought, found, &mut Wanted::Value(value)))
     }
 }

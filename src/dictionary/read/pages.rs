@@ -9,7 +9,7 @@
 //! for walks over all of it.
 
 use super::checked::Checked;
-use super::mapped::Mapped;
+use super::page_source::{Copied, PageSource};
 use super::rest::Rest;
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::page;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 /// Bytes that a walk reads at a time.
 const WALK_BYTES: u64 = 1 << 20;
 
+/// Bytes of a value that are read at a time.
+const PIECE_BYTES: u64 = 1 << 20;
 /// A walk that reads at least this many bytes at a time announces the next ones.
 const ANNOUNCE_MIN: u64 = 16 << 10;
 /// The most bytes announced at a time.
@@ -35,11 +37,6 @@ const DISK_WAIT_MIN: Duration = Duration::from_micros(30);
 const CALLS_AFTER_WAIT: u32 = 64;
 /// A call that did not wait counts as several: the earlier delay may not have been the disk.
 const CALLS_FOR_QUICK: u32 = 4;
-
-/// Bytes prefetched at a time.
-const TOUCHED_BYTES_MAX: u64 = 1024;
-/// Pages whose heads are prefetched at a time.
-const TOUCHED_PAGES_MAX: usize = 2;
 
 /// The most pages copied out of a window at a time; more are read with one call.
 const WINDOW_PAGES_MAX: u64 = 8;
@@ -104,12 +101,12 @@ pub(crate) struct Scratch {
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Scratch {
-    /// Makes room for at least this many bytes of pages. Memory from an earlier lookup is kept, so no byte is zeroed
-    /// twice.
-    fn at_least(&mut self, bytes: usize) {
+    /// Room for this many bytes of pages. Memory from an earlier lookup is kept, so no byte is zeroed twice.
+    fn at_least(&mut self, bytes: usize) -> &mut [u8] {
         if self.pages.len() < bytes {
             self.pages.resize(bytes, 0);
         }
+        &mut self.pages[..bytes]
     }
 
     /// Frees the memory that one large record needed.
@@ -131,8 +128,6 @@ pub(crate) struct Piece<'p> {
     /// The starts of some of the cells in `bytes`, ascending, including the first cell that begins there. Empty in a
     /// layout without starts.
     pub starts: &'p [usize],
-    /// For records of one size: the range of bytes in which to search, if an index has named it.
-    pub records: Option<(usize, usize)>,
 }
 
 impl Pages {
@@ -204,12 +199,24 @@ impl Pages {
         self.can_be_ready(pages) && pages.clone().all(|page| self.checked.has(page))
     }
 
-    /// The window over `pages`, for accesses to those that are ready.
+    /// `pages` in the window, for accesses to those that are ready.
     #[inline]
-    pub fn mapped(&self, pages: &Range<u64>) -> Option<Mapped<'_>> {
+    pub fn mapped(&self, pages: &Range<u64>) -> Option<PageSource<'_, dyn Window>> {
+        Some(self.source(self.window.as_deref()?, pages))
+    }
+
+    /// `pages` in `window`, which has at least these.
+    #[inline]
+    pub fn source<'s, W: Window + ?Sized>(&self, window: &'s W, pages: &Range<u64>) -> PageSource<'s, W> {
         let end = (pages.end * self.body_bytes()).min(self.stream_bytes);
-        let window = self.window.as_deref()?;
-        Some(Mapped { window, page_bytes: self.page_bytes as u64, head: self.head as u64, end })
+        PageSource { window, page_bytes: self.page_bytes as u64, head: self.head as u64, end }
+    }
+
+    /// Reads `pages` with one call and checks them.
+    pub fn read<'s>(&self, pages: &Range<u64>, scratch: &'s mut Scratch) -> Result<Copied<'s>> {
+        let bytes = scratch.at_least((pages.end - pages.start) as usize * self.page_bytes);
+        self.read_pages(pages, bytes)?;
+        Ok(Copied::pages(bytes, (pages.start as usize + 1) * self.page_bytes))
     }
 
     /// Makes `pages` ready for access through the window, if they are mapped and few. Returns whether they are ready.
@@ -270,36 +277,6 @@ impl Pages {
         }
     }
 
-    /// Prefetches the bytes `range` of the body of page `page`, and of what follows in the file, into the processor's
-    /// cache. Does nothing if pages are not mapped.
-    #[inline]
-    pub fn touch(&self, page: u64, range: Range<u64>) {
-        let Some(window) = self.window.as_deref().filter(|_| page < self.count) else { return };
-        let at = (page as usize + 1) * self.page_bytes + self.head;
-        let end = range.end.min(range.start + TOUCHED_BYTES_MAX);
-        window.prefetch(at + range.start as usize..at + end as usize);
-    }
-
-    /// Prefetches the heads of `pages`, if they have starts, into the processor's cache. Does nothing if pages are not
-    /// mapped.
-    #[inline]
-    pub fn touch_heads(&self, pages: &Range<u64>) {
-        let Some(window) = self.window.as_deref().filter(|_| self.has_starts) else { return };
-        for page in pages.clone().take(TOUCHED_PAGES_MAX) {
-            let at = (page as usize + 1) * self.page_bytes;
-            window.prefetch(at..at + self.head);
-        }
-    }
-
-    /// Where cells begin in the body of page `page`, read through the window; `None` if the page must be read.
-    #[inline]
-    pub fn starts(&self, page: u64) -> Option<Starts> {
-        let window = self.window.as_ref().filter(|_| self.has_starts && self.checked.has(page))?;
-        let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
-        let copied = window.copy((page as usize + 1) * self.page_bytes, &mut head);
-        copied.then(|| Starts::of(&head, self.page_bytes - self.head))
-    }
-
     /// The number of pages of a mapped file that have been compared with their checksums.
     #[cfg(test)]
     pub fn checked_count(&self) -> u64 {
@@ -332,7 +309,7 @@ impl Pages {
             Some(last) if *last >= bytes.len() => scratch.starts.partition_point(|start| *start < bytes.len()),
             _ => scratch.starts.len(),
         };
-        Ok(Piece { offset, bytes, starts: &scratch.starts[..within], records: None })
+        Ok(Piece { offset, bytes, starts: &scratch.starts[..within] })
     }
 
     /// Joins the bodies of pages `range` in `scratch.pages`, after as many bytes as a page's head has.
@@ -482,33 +459,6 @@ impl Pages {
     }
 }
 
-/// Where cells begin in a page's body.
-pub(crate) struct Starts {
-    starts: [u16; page::START_COUNT],
-    count: usize,
-}
-
-impl Starts {
-    fn of(head: &[u8], body: usize) -> Starts {
-        let mut starts = Starts { starts: [0; page::START_COUNT], count: 0 };
-        let mut least = 0;
-        for number in 0..page::START_COUNT {
-            let Some(start) = page::start(head, number).filter(|start| *start < body) else { break };
-            // Below the bytes of a page, which are at most 65,536. A start that does not ascend is overwritten by the
-            // next.
-            starts.starts[starts.count] = start as u16;
-            starts.count += usize::from(start >= least);
-            least = least.max(start + 1);
-        }
-        starts
-    }
-
-    #[inline]
-    pub fn list(&self) -> &[u16] {
-        &self.starts[..self.count]
-    }
-}
-
 /// Reads the stream from any location on, with read-ahead.
 pub(crate) struct Stream<'p> {
     pages: &'p Pages,
@@ -552,6 +502,19 @@ impl<'p> Stream<'p> {
         }
         let at = self.pages.head + (from - self.window.start) as usize;
         Ok(&self.scratch.pages[at..at + (self.window.end - from) as usize])
+    }
+
+    /// Calls `take` with bytes `range` of the stream, piece by piece, until it returns `false`.
+    pub fn pieces(&mut self, range: Range<u64>, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let to = range.end.min(at + PIECE_BYTES);
+            if !take(self.bytes(at..to)?)? {
+                return Ok(());
+            }
+            at = to;
+        }
+        Ok(())
     }
 
     fn load(&mut self, range: &Range<u64>) -> Result<()> {

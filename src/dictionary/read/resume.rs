@@ -63,7 +63,7 @@ impl<'d> Resumed<'d> {
             }
             _ => {
                 let query = Query { key: &[], position: from, hash: &file.hash, expected: None };
-                Way::Walk(Box::new(part(file.narrow(query)?.start, 0)))
+                Way::Walk(Box::new(part(file.narrow(&query)?.start, 0)))
             }
         };
         Ok(Resumed { from, way })

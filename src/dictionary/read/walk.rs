@@ -3,7 +3,8 @@
 //! If records are in hash order this is one pass over the stream. If the index uses another order inside its chunks,
 //! each chunk is read whole and sorted, so memory is bounded by the largest chunk.
 
-use super::file::{CellKind, DictionaryFile};
+use super::cells::CellKind;
+use super::file::DictionaryFile;
 use super::pages::Stream;
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::{block, record};
