@@ -146,9 +146,8 @@ impl Pager {
         file: Arc<dyn File>,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
-        let OpenOptions {
-            create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, ..
-        } = opening;
+        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, .. } =
+            opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         if read_only {
             wait_installed(storage.as_ref(), path, file.as_ref())?;

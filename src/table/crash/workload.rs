@@ -580,7 +580,7 @@ impl<'w> Run<'w> {
         let op = self.workload.ops[number].clone();
         self.open()?;
         let syncs_log = self.workload.durability != Durability::None
-            && self.table.as_ref().is_some_and(|table| !table.pager.has_replayed_references());
+            && self.table.as_ref().is_some_and(|table| !table.pager.values().has_replayed_references());
         // It would wait for the checkpoint that this thread holds back.
         if self.held.is_some() && op.makes_checkpoint() && !(matches!(op, Op::Sync) && syncs_log) {
             return Ok(());
