@@ -1,7 +1,7 @@
 //! The pager: frames of one file, or of memory only. It latches, changes, evicts and writes them.
 //!
-//! Only the pager knows the pool, the maps of used space and the file. It knows nothing of pages and keys. In the
-//! header it stores the **root**, some bytes that its user chooses.
+//! It knows nothing of pages and keys. In the header it stores the **root**, some bytes that its user chooses. This
+//! file is its face; its parts are in rooms, of which none knows it (docs/architecture.md, "The pager's rooms").
 //!
 //! ```text
 //! frame 0: header | 1: used units of zone 0 | 2: checksums of zone 0 | 3 ...: whatever is allocated

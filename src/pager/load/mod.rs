@@ -184,7 +184,7 @@ impl Frames {
 
     /// The maximum number of frames that are dirty and cannot be evicted: half of the cache. The other half still
     /// serves reads and the next checkpoint.
-    pub(super) fn dirty_frames_max(&self) -> u64 {
+    fn dirty_frames_max(&self) -> u64 {
         self.cache_frames / 2
     }
 
