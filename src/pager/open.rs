@@ -25,6 +25,22 @@ use crate::io::{File, Storage, forks, remove_if_empty};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// How much memory the frames of a table with a file may take.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheLimit {
+    pub bytes: u64,
+    /// With fewer frames, one operation might not be able to hold all the frames it needs at once.
+    pub frames_min: u32,
+}
+
+impl CacheLimit {
+    pub(crate) const FRAMES_MIN: u32 = 64;
+
+    fn frames(self, frame_bytes: usize) -> u64 {
+        (self.bytes / frame_bytes as u64).max(self.frames_min.into())
+    }
+}
+
 /// How to open a file.
 pub(crate) struct OpenOptions {
     pub create: Create,
@@ -33,19 +49,12 @@ pub(crate) struct OpenOptions {
     pub frame_bytes_if_new: usize,
     /// A random one if `None`.
     pub table_id_if_new: Option<u64>,
-    pub cache_bytes: u64,
+    pub cache: CacheLimit,
     pub read_only: bool,
     /// Which failure a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
     /// The bytes of a segment of the log; `None`: the length follows the size of the table.
     pub log_bytes: Option<u64>,
-}
-
-/// The number of frames that a cache of `cache_bytes` holds.
-fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
-    // With fewer frames, one operation could not hold all the frames it needs at once.
-    const CACHE_FRAMES_MIN: u64 = 64;
-    (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
 }
 
 impl Pager {
@@ -55,13 +64,13 @@ impl Pager {
         Self::start(Frames::new(Pool::new(frame_bytes, false)?, file, Spilling::default(), u64::MAX, 1), None)
     }
 
-    /// A pager for frames in memory up to `cache_bytes`; the rest go to a temporary file without a name.
-    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache_bytes: u64) -> Result<Pager> {
+    /// A pager for frames in memory up to `cache`; the rest go to a temporary file without a name.
+    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache: CacheLimit) -> Result<Pager> {
         let path = std::env::temp_dir().join("splitpoint");
         let handle = make_unnamed(storage.as_ref(), &path)?;
         let mut file = TableFile::new(storage, path, Some(handle), frame_bytes);
         file.scratch = true;
-        let cache_frames = cache_frames(cache_bytes, frame_bytes);
+        let cache_frames = cache.frames(frame_bytes);
         let pool = Pool::new(frame_bytes, true)?;
         let pager = Self::start(Frames::new(pool, file, Spilling::in_temporary_file(), cache_frames, 1), None)?;
         pager.frames.pool.unpin();
@@ -137,9 +146,8 @@ impl Pager {
         file: Arc<dyn File>,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
-        let OpenOptions {
-            create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, log_bytes, ..
-        } = opening;
+        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, .. } =
+            opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         if read_only {
             wait_installed(storage.as_ref(), path, file.as_ref())?;
@@ -155,7 +163,7 @@ impl Pager {
             return Err(Error::io(path, "create", there));
         }
         if empty && create != Create::Never {
-            let cache_frames = cache_frames(cache_bytes, frame_bytes_if_new);
+            let cache_frames = cache.frames(frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
             let table_id = table_id_if_new.unwrap_or_else(random_u64);
             let log = Log::new(storage.clone(), path, file.clone(), table_id, 0, safety, log_bytes);
@@ -167,7 +175,7 @@ impl Pager {
         }
         let (header, root) = Header::read(path, file.as_ref())?;
         let pool = Pool::new(header.frame_bytes, true)?;
-        let cache_frames = cache_frames(cache_bytes, header.frame_bytes);
+        let cache_frames = cache.frames(header.frame_bytes);
         if u64::from(header.frame_count) > cache_frames {
             pool.outgrow_cache(cache_frames);
         }

@@ -158,9 +158,10 @@ impl TableFile {
     #[cold]
     pub(super) fn unread(&self, file: &dyn File, frame: FrameNo, e: std::io::Error) -> Error {
         if self.read_only
-            && let Err(stale) = self.refuse_if_stale(file)
+            && let Err(other) = self.refuse_if_stale(file)
+            && other.kind() != ErrorKind::Io
         {
-            return stale; // the checkpoint made the file shorter
+            return other; // a checkpoint made the file shorter, or the file was cut
         }
         if e.kind() == std::io::ErrorKind::UnexpectedEof && !self.read_only {
             let path = self.path.display();

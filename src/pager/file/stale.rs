@@ -19,14 +19,17 @@ impl TableFile {
     pub(in crate::pager) fn refuse_if_stale(&self, file: &dyn File) -> Result<()> {
         self.refuse_if_renamed(file)?;
         // A complete journal exists from before the first write in place until after the last one, that of the header.
-        let mut header = [0; HEADER_BYTES];
-        let changed = has_journal(self.storage.as_ref(), &self.path)?
-            || file.read_at(&mut header, 0).is_err()
-            || u64_at(&header, 16) != self.sequence.load(Relaxed);
-        if !changed {
-            return Ok(());
-        }
         let path = self.path.display();
+        if !has_journal(self.storage.as_ref(), &self.path)? {
+            let mut header = [0; HEADER_BYTES];
+            file.read_at(&mut header, 0).map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => self.corrupt("the header is gone: another program cut the file"),
+                _ => Error::io(&self.path, "read the header of", e),
+            })?;
+            if u64_at(&header, 16) == self.sequence.load(Relaxed) {
+                return Ok(());
+            }
+        }
         Err(Error::new(
             ErrorKind::Stale,
             format!("{path}: another process has written a checkpoint since this handle was opened for reading"),
