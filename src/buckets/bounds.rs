@@ -3,7 +3,7 @@
 //! A damaged file may contain anything, with matching checksums. Two structures at the same location are mostly
 //! harmless: both read nonsense. But a bucket whose overflow page is in its own frame would wait for its own latch. So
 //! the locations of groups and map frames are compared when a table is opened. From then on their frames are **fixed**:
-//! the allocator neither allocates nor frees them (`pager/space/`), and a thread that follows a reference does not
+//! the allocator neither allocates nor frees them (`pager/allocate/`), and a thread that follows a reference does not
 //! wait for the latch of a fixed frame. If no other thread holds the frame, the test costs one load.
 //!
 //! Not here: bounds against the file's length (`overflow.rs`, `extent.rs`), a full check (`verify.rs`).

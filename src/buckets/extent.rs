@@ -1,6 +1,6 @@
 //! Extents: values, and keys, too large for a page.
 //!
-//! An extent is a run of units (`pager/space/`): small ones share a frame with others, large ones start with a frame
+//! An extent is a run of units (`pager/allocate/`): small ones share a frame with others, large ones start with a frame
 //! and share their last one. A record refers to it with an [`Extent`]. Its content is the key, unless the record has
 //! the key, then the value. The capacity grows geometrically when a value is appended to, so most appends write only
 //! the tail.

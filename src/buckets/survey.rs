@@ -79,7 +79,7 @@ impl Buckets {
             fill_factor: self.fill.pairs,
             hash: self.hash.name().to_owned(),
             seed: self.hash.seed(),
-            memory_bytes: self.pager.memory_bytes(),
+            memory_bytes: self.pager.frames().memory_bytes(),
             splits: self.activity.splits(),
             merges: self.activity.merges(),
             ..TableSurvey::default()

@@ -1,7 +1,7 @@
 //! The pager: frames of one file, or of memory only. It latches, changes, evicts and writes them.
 //!
-//! Only the pager knows the pool, the maps of used space and the file. It knows nothing of pages and keys. In the
-//! header it stores the **root**, some bytes that its user chooses.
+//! It knows nothing of pages and keys. In the header it stores the **root**, some bytes that its user chooses. This
+//! file is its face; its parts are in rooms, of which none knows it (docs/architecture.md, "The pager's rooms").
 //!
 //! ```text
 //! frame 0: header | 1: used units of zone 0 | 2: checksums of zone 0 | 3 ...: whatever is allocated
@@ -50,7 +50,6 @@ pub(crate) use space::FRAME_UNITS;
 pub(crate) use space::windows::ValueRoom;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::*;
 use values::Values;
 pub(crate) use values::through::StoredValue;
 use values::through::Through;
@@ -212,11 +211,6 @@ impl Pager {
         self.frames.pool.dirty_count() > 0
     }
 
-    /// Bytes of resident frames.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.frames.pool.resident.load(Relaxed) * self.frame_bytes() as u64
-    }
-
     /// Lets the current segment of the log grow with the table.
     pub(crate) fn grow_log(&self) {
         if let Some(log) = &self.log {
@@ -272,6 +266,11 @@ impl Pager {
     /// Allocates room for a value of `bytes` bytes that goes to the file at once, see [`Values::allocate_through`].
     pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<ValueRoom>> {
         self.values().allocate_through(len, bytes)
+    }
+
+    /// Whether the replay put values again that no checkpoint has yet.
+    pub(crate) fn has_replayed_references(&self) -> bool {
+        self.values().has_replayed_references()
     }
 
     /// Whether the log may refer to bytes beyond the last checkpoint.

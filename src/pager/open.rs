@@ -25,22 +25,6 @@ use crate::io::{File, Storage, forks, remove_if_empty};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How to open a file.
-pub(crate) struct OpenOptions {
-    pub create: Create,
-    /// Before the umask is applied.
-    pub permissions_if_new: u32,
-    pub frame_bytes_if_new: usize,
-    /// A random one if `None`.
-    pub table_id_if_new: Option<u64>,
-    pub cache: CacheLimit,
-    pub read_only: bool,
-    /// Which failure a logged write survives; nothing is logged if `None`.
-    pub safety: Option<Safety>,
-    /// The bytes of a segment of the log; `None`: the length follows the size of the table.
-    pub log_bytes: Option<u64>,
-}
-
 /// How much memory the frames of a table with a file may take.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheLimit {
@@ -55,6 +39,22 @@ impl CacheLimit {
     fn frames(self, frame_bytes: usize) -> u64 {
         (self.bytes / frame_bytes as u64).max(self.frames_min.into())
     }
+}
+
+/// How to open a file.
+pub(crate) struct OpenOptions {
+    pub create: Create,
+    /// Before the umask is applied.
+    pub permissions_if_new: u32,
+    pub frame_bytes_if_new: usize,
+    /// A random one if `None`.
+    pub table_id_if_new: Option<u64>,
+    pub cache: CacheLimit,
+    pub read_only: bool,
+    /// Which failure a logged write survives; nothing is logged if `None`.
+    pub safety: Option<Safety>,
+    /// The bytes of a segment of the log; `None`: the length follows the size of the table.
+    pub log_bytes: Option<u64>,
 }
 
 impl Pager {

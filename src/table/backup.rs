@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue
-//! a file, read only       a copy, repeated if a checkpoint was written in the meantime (`pager/file/copy.rs`)
+//! a file, read only       a copy, repeated if a checkpoint was written in the meantime (`pager/checkpoint/copy.rs`)
 //! a table in memory       its pairs are put into a new table; writers wait
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! reader of the destination finds the old file or the complete new one. A backup is an ordinary table, and can be
 //! opened in place.
 //!
-//! Not here: copying a file that is being written (`pager/file/copy.rs`), checkpoints (`pager/checkpoint/`).
+//! Not here: copying a file that is being written (`pager/checkpoint/copy.rs`), checkpoints (`pager/checkpoint/`).
 
 use super::handle::Table;
 use super::options::{Durability, TableOptions};

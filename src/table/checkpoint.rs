@@ -42,7 +42,7 @@ impl Table {
         self.pager.file().refuse_if_cut()?;
         match self.pager.log().filter(|log| log.is_on()) {
             // The values that replayed records refer to may be only in the cache.
-            Some(_) if self.pager.values().has_replayed_references() => self.checkpoint(),
+            Some(_) if self.pager.has_replayed_references() => self.checkpoint(),
             Some(log) => {
                 self.pager.sync_through()?;
                 log.sync().inspect_err(|e| self.pager.poison(e.message()))

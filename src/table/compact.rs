@@ -12,7 +12,7 @@
 //! checkpoint and the log, so an interrupted compaction can be repeated.
 //!
 //! Source: the *service* of the uDatabase library; sliding compaction as in mark-compact collectors (Saunders 1974).
-//! Not here: the steps themselves (`buckets/compact.rs`), room (`pager/space/compaction.rs`).
+//! Not here: the steps themselves (`buckets/compact.rs`), room (`pager/allocate/compaction.rs`).
 
 use super::handle::Table;
 use crate::buckets::compact::{Movable, What};

@@ -172,7 +172,7 @@ impl TableCounters {
             payload_bytes: totals.payload_bytes,
             buckets: activity.bucket_count(),
             file_bytes: u64::from(pager.frame_count()) * pager.frame_bytes() as u64,
-            memory_bytes: pager.memory_bytes(),
+            memory_bytes: pager.frames().memory_bytes(),
             hits: lookups.hits,
             hit_pages: lookups.hit_pages,
             hit_keys: lookups.hit_keys,

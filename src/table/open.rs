@@ -184,7 +184,7 @@ impl Table {
         self.replayed = self.replay_log(log, plan)?;
         *self.closed.get_mut() = false;
         self.replaying = false;
-        if pager.values().has_replayed_references() && log.waits() {
+        if pager.has_replayed_references() && log.waits() {
             // The file may have the values only in the cache, and after the replay nothing refers to them there.
             self.checkpoint()?;
         } else if self.replayed == 0 || planted(Bug::ThroughAfterReplay) {

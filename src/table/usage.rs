@@ -27,7 +27,7 @@ impl Table {
     pub fn usage(&self) -> TableUsage {
         let frames_bytes = u64::from(self.pager.frame_count()) * self.pager.frame_bytes() as u64;
         let in_use = frames_bytes.saturating_sub(self.pager.allocator().free_bytes_known());
-        let used_bytes = in_use.min(self.pager.memory_bytes());
+        let used_bytes = in_use.min(self.pager.frames().memory_bytes());
         TableUsage { used_bytes, slack_bytes: self.buckets.slack_bytes().min(used_bytes) }
     }
 

@@ -55,7 +55,7 @@ impl Allocator<'_> {
     }
 
     /// Marks `len` units from frame `first` on as used; returns the number of the first one.
-    pub(super) fn use_run(self, space: &mut Space, first: FrameNo, len: u32) -> Result<u64> {
+    fn use_run(self, space: &mut Space, first: FrameNo, len: u32) -> Result<u64> {
         let frames = len.div_ceil(FRAME_UNITS);
         self.set_run_used(space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
         Ok(u64::from(first) * u64::from(FRAME_UNITS))
@@ -79,7 +79,7 @@ impl Allocator<'_> {
     }
 
     /// Allocates `len` units in the smallest hole of `frame` that is large enough.
-    pub(in crate::pager) fn take_hole(self, space: &mut Space, frame: FrameNo, len: u32) -> Result<u64> {
+    pub(super) fn take_hole(self, space: &mut Space, frame: FrameNo, len: u32) -> Result<u64> {
         let used = space.link(frame).used;
         let start = best_fit(!used, len);
         let used = used | bits(start, len);
@@ -184,13 +184,7 @@ impl Allocator<'_> {
     }
 
     /// Marks the units of `count` frames from `first` on as used; of the last frame only the first `last_units`.
-    pub(in crate::pager) fn set_run_used(
-        self,
-        space: &mut Space,
-        first: FrameNo,
-        count: u32,
-        last_units: u32,
-    ) -> Result<()> {
+    pub(super) fn set_run_used(self, space: &mut Space, first: FrameNo, count: u32, last_units: u32) -> Result<()> {
         self.fill_used_bits(first, count - 1, 0xFF)?;
         let last = first + count - 1;
         self.set_used_bits(last, bits(0, last_units))?;
@@ -228,7 +222,7 @@ impl Allocator<'_> {
     }
 
     /// Whether so much space waits for the next checkpoint that no more should be added.
-    pub(in crate::pager) fn has_full_quarantine(self, space: &Space) -> bool {
+    pub(super) fn has_full_quarantine(self, space: &Space) -> bool {
         space.quarantined_units > 2 * self.quarantined_units_max()
     }
 
@@ -236,7 +230,7 @@ impl Allocator<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Io`]; the remaining units wait for the next checkpoint.
-    pub(in crate::pager) fn free_quarantined(self) -> Result<()> {
+    pub(super) fn free_quarantined(self) -> Result<()> {
         self.want_checkpoint(false);
         let mut space = self.frames.space();
         while let Some((unit, len)) = space.quarantined.pop() {
@@ -251,7 +245,7 @@ impl Allocator<'_> {
     }
 
     /// An upper bound of the map frames that change when quarantined units are freed.
-    pub(in crate::pager) fn maps_of_quarantined(self) -> u64 {
+    pub(super) fn maps_of_quarantined(self) -> u64 {
         let zone_units = u64::from(ZONE_FRAMES * FRAME_UNITS);
         self.frames.space().quarantined.iter().map(|&(_, len)| u64::from(len) / zone_units + 2).sum()
     }
@@ -261,7 +255,7 @@ impl Allocator<'_> {
         self.frames.space().quarantined.clone()
     }
 
-    pub(super) fn free_in(self, space: &mut Space, unit: u64, len: u32) -> Result<()> {
+    fn free_in(self, space: &mut Space, unit: u64, len: u32) -> Result<()> {
         let frames = len / FRAME_UNITS;
         let first = unit / u64::from(FRAME_UNITS);
         let end = unit + u64::from(len);
@@ -315,7 +309,7 @@ impl Allocator<'_> {
     }
 
     /// Sets the bits of `count` frames to all used (0xFF) or all free (0), a zone at a time.
-    pub(super) fn fill_used_bits(self, first: FrameNo, count: u32, byte: u8) -> Result<()> {
+    fn fill_used_bits(self, first: FrameNo, count: u32, byte: u8) -> Result<()> {
         let (mut at, end) = (first, first + count);
         while at < end {
             let zone = at / ZONE_FRAMES;
@@ -329,7 +323,7 @@ impl Allocator<'_> {
     }
 
     /// Adds the next unknown zone to the lists. Returns false if all are known.
-    pub(in crate::pager) fn learn_zone(self, space: &mut Space) -> Result<bool> {
+    pub(super) fn learn_zone(self, space: &mut Space) -> Result<bool> {
         let zone = space.zones_known;
         let first = zone.saturating_mul(ZONE_FRAMES);
         if first >= self.frames.frame_count() {
@@ -358,7 +352,7 @@ impl Allocator<'_> {
     }
 
     /// Adds all free space to the lists for any use.
-    pub(super) fn learn_all(self, space: &mut Space) -> Result<()> {
+    fn learn_all(self, space: &mut Space) -> Result<()> {
         self.free_kept_in(space)?;
         while self.learn_zone(space)? {}
         space.unseal_all();
@@ -460,13 +454,13 @@ impl Allocator<'_> {
         true
     }
 
-    pub(in crate::pager) fn much_is_free(self, space: &Space) -> bool {
+    pub(super) fn much_is_free(self, space: &Space) -> bool {
         const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
         let bytes = self.frames.file.table_bytes();
         space.free_units > (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64
     }
 
-    pub(in crate::pager) fn large_page_frames(self) -> u32 {
+    pub(super) fn large_page_frames(self) -> u32 {
         (LARGE_PAGE_BYTES / self.frames.frame_bytes()) as u32
     }
 }

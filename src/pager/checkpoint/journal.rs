@@ -301,7 +301,7 @@ pub(crate) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
 }
 
 /// Waits up to 3 seconds for another process to finish writing a checkpoint in place.
-pub(crate) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+pub(in crate::pager) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     const WAIT: std::time::Duration = std::time::Duration::from_millis(20);
     const WAITS_MAX: usize = 150;
     for _ in 0..WAITS_MAX {
@@ -314,7 +314,7 @@ pub(crate) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File
 }
 
 /// Returns an error if a complete journal exists: the table's frames may then be from two checkpoints.
-pub(crate) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

@@ -42,7 +42,7 @@ pub(crate) struct CheckpointRoom {
 
 impl CheckpointRoom {
     /// Keeps the journal, for the checkpoint that begins now.
-    pub(in crate::pager) fn into_journal(mut self) -> Box<dyn File> {
+    pub(super) fn into_journal(mut self) -> Box<dyn File> {
         self.journal.take().expect("it is taken once")
     }
 }
@@ -77,12 +77,12 @@ impl Checkpointer<'_> {
     }
 
     /// Reserves more if frames were dirtied since. The caller keeps writers out, and frees quarantined units next.
-    pub(in crate::pager) fn complete_room(&self, room: &mut CheckpointRoom) -> Result<()> {
+    pub(super) fn complete_room(&self, room: &mut CheckpointRoom) -> Result<()> {
         self.reserve_journal(room, self.allocator.maps_of_quarantined())
     }
 
     /// The first frame that needs no journal, as it is not part of the last checkpoint.
-    pub(in crate::pager) fn direct_from(&self) -> FrameNo {
+    pub(super) fn direct_from(&self) -> FrameNo {
         let (cut, last) =
             (self.frames.file.file_frames.load(Acquire), self.frames.file.checkpoint_frames.load(Acquire));
         // If the file was cut, the last checkpoint still needs the frames beyond the cut. The very first checkpoint is

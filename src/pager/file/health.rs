@@ -38,7 +38,7 @@ impl Health {
     }
 
     #[inline]
-    pub(in crate::pager) fn is_poisoned(&self) -> bool {
+    pub(super) fn is_poisoned(&self) -> bool {
         self.state.load(Relaxed) == POISONED
     }
 

@@ -43,7 +43,7 @@ pub(in crate::pager) fn refuse_if_moved(file: &dyn File, path: &Path) -> Result<
 
 /// Fails if a file may have another name: a process that opens it by that name would look for another log and journal.
 /// A file that is open only for reading may be read by any name.
-pub(crate) fn refuse_other_names(file: &dyn File, path: &Path, read_only: bool) -> Result<()> {
+pub(in crate::pager) fn refuse_other_names(file: &dyn File, path: &Path, read_only: bool) -> Result<()> {
     let links = file.link_count().map_err(|e| Error::io(path, "count the links of", e))?;
     let mounted = || file.is_mounted_alone().map_err(|e| Error::io(path, "ask for the mount of", e));
     let (what, hint) = if links > 1 {

@@ -23,9 +23,7 @@ impl TableFile {
         if !has_journal(self.storage.as_ref(), &self.path)? {
             let mut header = [0; HEADER_BYTES];
             file.read_at(&mut header, 0).map_err(|e| match e.kind() {
-                std::io::ErrorKind::UnexpectedEof => {
-                    Error::corrupt_table(format!("{path}: the header is gone: another program cut the file"))
-                }
+                std::io::ErrorKind::UnexpectedEof => self.corrupt("the header is gone: another program cut the file"),
                 _ => Error::io(&self.path, "read the header of", e),
             })?;
             if u64_at(&header, 16) == self.sequence.load(Relaxed) {

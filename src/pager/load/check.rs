@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::*;
 
 impl Frames {
     /// Compares a frame read from the file with its checksum.
-    pub(in crate::pager) fn check_sum(&self, frame: FrameNo, bytes: &[u8]) -> Result<()> {
+    pub(super) fn check_sum(&self, frame: FrameNo, bytes: &[u8]) -> Result<()> {
         let (stored, computed) = if frame == 0 {
             (u32_at(bytes, HEADER_BYTES - 4), header_sum(&bytes[..HEADER_BYTES]))
         } else if self.file.maps.has_sums(frame) {

@@ -13,7 +13,7 @@ impl Frames {
     /// Advances the clock hand and evicts a few frames that were not used since it last passed. If nearly all frames
     /// are dirty it examines only a few, so the cache exceeds its limit until the checkpoint is complete.
     #[cold]
-    pub(in crate::pager) fn evict_some(&self) {
+    pub(super) fn evict_some(&self) {
         const EVICTED: u32 = 4;
         const PASSED: u32 = 4096;
         const PASSED_IF_DIRTY: u32 = 64;

@@ -152,6 +152,11 @@ impl Frames {
         u64::from(frames) <= self.cache_frames
     }
 
+    /// Bytes of resident frames.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.pool.resident.load(Relaxed) * self.frame_bytes() as u64
+    }
+
     /// Called if a checkpoint that was due could not begin. If the cache needs it, no write begins before it succeeds;
     /// otherwise it is put off.
     pub(crate) fn put_off_checkpoint(&self) {
@@ -184,7 +189,7 @@ impl Frames {
 
     /// The maximum number of frames that are dirty and cannot be evicted: half of the cache. The other half still
     /// serves reads and the next checkpoint.
-    pub(super) fn dirty_frames_max(&self) -> u64 {
+    fn dirty_frames_max(&self) -> u64 {
         self.cache_frames / 2
     }
 

@@ -40,7 +40,7 @@ impl Pool {
     /// Called when the table is larger than a cache of `frames` frames: from here on uses buffers, and no large pages
     /// elsewhere. With large pages the first change of any frame would take 2 MiB, which are freed only once all frames
     /// in them have been evicted.
-    pub(crate) fn outgrow_cache(&self, frames: u64) {
+    pub(in crate::pager) fn outgrow_cache(&self, frames: u64) {
         if !self.large_pages.load(Relaxed) {
             return;
         }

@@ -99,7 +99,7 @@ impl Mapping {
 
 impl Mapping {
     /// Asks for no large pages.
-    pub(in crate::pager) fn advise_small_pages(&self) {
+    pub(super) fn advise_small_pages(&self) {
         // SAFETY: advice about our own mapping; it changes no content.
         #[cfg(target_os = "linux")]
         unsafe {

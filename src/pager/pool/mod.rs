@@ -223,7 +223,7 @@ impl Pool {
     }
 
     /// Asks the thread that populates memory to run `work`. Returns false if its queue is full.
-    pub(crate) fn run_ahead(&self, work: impl FnOnce() + Send + 'static) -> bool {
+    pub(super) fn run_ahead(&self, work: impl FnOnce() + Send + 'static) -> bool {
         self.ahead().as_ref().is_some_and(|ahead| ahead.run(Box::new(work)))
     }
 
@@ -237,7 +237,7 @@ impl Pool {
     }
 
     /// Asks the thread that populates memory to populate reserved frames. Returns false if its queue is full.
-    pub(crate) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
+    pub(super) fn make_ready(&self, frames: Range<FrameNo>) -> bool {
         let ahead = self.ahead();
         let Some(ahead) = ahead.as_ref() else { return false };
         self.parts_in_segments(frames).all(|part| {
@@ -252,7 +252,7 @@ impl Pool {
     }
 
     /// Asks that thread to populate an open window, if it has time; it adds the bytes that it populated to `count`.
-    pub(crate) fn make_window_ready(&self, frames: Range<FrameNo>, count: &Arc<AtomicUsize>) {
+    pub(super) fn make_window_ready(&self, frames: Range<FrameNo>, count: &Arc<AtomicUsize>) {
         let ahead = self.ahead();
         let Some(ahead) = ahead.as_ref() else { return };
         for part in self.parts_in_segments(frames) {
@@ -433,7 +433,7 @@ impl Pool {
 
     /// Latches a frame for a change that the checkpoint itself makes and writes. The frame does not count as dirty, and
     /// is not evicted until [`in_file`](Self::in_file).
-    pub(crate) fn write_in_checkpoint<'a>(
+    pub(super) fn write_in_checkpoint<'a>(
         &'a self,
         frame: FrameNo,
         source: &impl FrameSource,
@@ -506,18 +506,18 @@ impl Pool {
     }
 
     /// The frames of `frames` that are in memory.
-    pub(crate) fn residents(&self, frames: Range<FrameNo>) -> impl Iterator<Item = FrameNo> {
+    pub(super) fn residents(&self, frames: Range<FrameNo>) -> impl Iterator<Item = FrameNo> {
         frames.filter(|&frame| self.state(frame).load(Relaxed).is_resident())
     }
 
     /// Whether the frame is in memory.
     #[inline]
-    pub(crate) fn is_resident(&self, frame: FrameNo) -> bool {
+    pub(super) fn is_resident(&self, frame: FrameNo) -> bool {
         self.state(frame).look().is_resident()
     }
 
     /// Makes a frame resident with its content in the file, unless it is resident or latched.
-    pub(crate) fn offer(&self, frame: FrameNo, bytes: &[u8]) -> bool {
+    pub(super) fn offer(&self, frame: FrameNo, bytes: &[u8]) -> bool {
         let state = self.state(frame);
         let now = state.look();
         if !now.latch_absent().is_some_and(|next| state.replace(now, next.used(), Acquire)) {
@@ -584,7 +584,7 @@ impl Pool {
     }
 
     /// Adds the frames dirtied since `count` to it, and those of them below `end`. The caller prevents a new epoch.
-    pub(crate) fn count_dirty(&self, count: &mut DirtyCount, end: FrameNo) {
+    pub(super) fn count_dirty(&self, count: &mut DirtyCount, end: FrameNo) {
         // Few enough that a writer that dirties another frame waits only for some microseconds.
         const AT_ONCE: usize = 1 << 15;
         let parity = self.parity().index();
@@ -615,7 +615,7 @@ impl Pool {
 
     /// Copies a frozen frame's content, as it was when frozen, into `bytes` if it is in memory. From then on writers
     /// may change the frame. It stays in memory until [`in_file`](Self::in_file) is called.
-    pub(crate) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
+    pub(super) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
         let (state, parity) = (self.state(frame), self.parity());
         let latch = loop {
             // Readers' latches are no obstacle: only a holder of the exclusive latch changes the frozen bits.
@@ -652,7 +652,7 @@ impl Pool {
     }
 
     /// Takes the contents that writers saved before they changed a frozen frame.
-    pub(crate) fn take_preserved(&self) -> Contents {
+    pub(super) fn take_preserved(&self) -> Contents {
         std::mem::take(&mut *self.preserved.lock().expect("no panic while held"))
     }
 
@@ -662,12 +662,12 @@ impl Pool {
     }
 
     /// Notes that the file has all frozen frames.
-    pub(crate) fn all_in_file(&self) {
+    pub(super) fn all_in_file(&self) {
         self.frozen_count.store(0, Relaxed);
     }
 
     /// Whether all but a sixteenth of the resident frames are dirty or frozen, so that they cannot be evicted.
-    pub(crate) fn is_mostly_dirty(&self) -> bool {
+    pub(super) fn is_mostly_dirty(&self) -> bool {
         let resident = self.resident.load(Relaxed);
         self.dirtied.count.load(Relaxed) + self.frozen_count.load(Relaxed) > resident - resident / 16
     }

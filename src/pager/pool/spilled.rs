@@ -9,23 +9,23 @@ use std::sync::atomic::Ordering::*;
 
 impl Pool {
     /// The number of dirty frames, not frozen ones, that cannot be spilled.
-    pub(crate) fn pinned_count(&self) -> u64 {
+    pub(in crate::pager) fn pinned_count(&self) -> u64 {
         self.dirtied.pinned_count.load(Relaxed)
     }
 
     /// Whether no dirty frame can be spilled at the moment.
-    pub(crate) fn is_pinned(&self) -> bool {
+    pub(in crate::pager) fn is_pinned(&self) -> bool {
         self.pinned.load(Relaxed)
     }
 
     /// From here on, no dirty frame can be spilled.
-    pub(crate) fn pin(&self) {
+    pub(in crate::pager) fn pin(&self) {
         self.pinned.store(true, Relaxed);
         self.dirtied.pinned_count.store(self.dirty_count(), Relaxed);
     }
 
     /// From here on, dirty frames can be spilled.
-    pub(crate) fn unpin(&self) {
+    pub(in crate::pager) fn unpin(&self) {
         self.pinned.store(false, Relaxed);
         self.dirtied.pinned_count.store(0, Relaxed);
     }
@@ -36,17 +36,17 @@ impl Pool {
     }
 
     /// Whether the shadow file has the bytes of this frame.
-    pub(crate) fn is_shadowed(&self, frame: FrameNo) -> bool {
+    pub(in crate::pager) fn is_shadowed(&self, frame: FrameNo) -> bool {
         self.state(frame).load(Relaxed).is_shadowed()
     }
 
     /// Whether a frame has changed since the last checkpoint.
-    pub(crate) fn is_dirty(&self, frame: FrameNo) -> bool {
+    pub(in crate::pager) fn is_dirty(&self, frame: FrameNo) -> bool {
         self.state(frame).load(Relaxed).is_dirty()
     }
 
     /// Latches a frame that is dirty, not frozen, and was not used since the last call. Never waits.
-    pub(crate) fn latch_to_spill(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
+    pub(in crate::pager) fn latch_to_spill(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
         let (state, parity) = (self.state(frame), self.parity());
         self.latch_unused(state, |now| now.to_spill(parity))?;
         Some(self.write_guard(frame, state))
@@ -54,7 +54,7 @@ impl Pool {
 
     /// Latches a resident frame for changing and prevents it from being spilled before the next checkpoint. Never
     /// waits, and loads nothing.
-    pub(crate) fn try_write_pinned(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
+    pub(in crate::pager) fn try_write_pinned(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
         let state = self.state(frame);
         let now = state.look();
         let next = now.exclusive().filter(|next| next.is_resident())?.used();
@@ -70,7 +70,7 @@ impl Pool {
     }
 
     /// Frees the memory of a frame whose bytes are at its location in the file or, if `shadowed`, in the shadow file.
-    pub(crate) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>, shadowed: bool) {
+    pub(in crate::pager) fn discard_spilled(&self, frame: FrameNo, latch: WriteGuard<'_>, shadowed: bool) {
         let state = latch.state;
         std::mem::forget(latch);
         self.release_absent(frame, state, state.load(Relaxed).spilled(shadowed));

@@ -51,7 +51,7 @@ impl MappedWindows {
 impl Pool {
     /// Maps frames that were never used over the file, which has zeros there. Returns false if that is not possible;
     /// the frames are then plain memory.
-    pub(crate) fn open_window(&self, frames: Range<FrameNo>, file: &dyn File) -> bool {
+    pub(in crate::pager) fn open_window(&self, frames: Range<FrameNo>, file: &dyn File) -> bool {
         if !self.frame_bytes.is_multiple_of(page_bytes()) {
             return false;
         }
@@ -93,7 +93,7 @@ impl Pool {
 
     /// Seals all open windows. Returns false if the system refuses; some may then still be open. The caller keeps
     /// writers out.
-    pub(crate) fn seal_windows(&self, file: &dyn File) -> bool {
+    pub(in crate::pager) fn seal_windows(&self, file: &dyn File) -> bool {
         let mut windows = self.windows.lock().expect("no panic while held");
         while let Some(frames) = windows.open.pop() {
             if !self.map_over(&frames, file, Over::Private) {
@@ -109,7 +109,7 @@ impl Pool {
 
     /// Makes `frames` plain memory, whatever they contain. The caller keeps all other threads away from them. Returns
     /// false if the system refuses.
-    pub(crate) fn unmap_windows(&self, frames: Range<FrameNo>) -> bool {
+    pub(in crate::pager) fn unmap_windows(&self, frames: Range<FrameNo>) -> bool {
         let mut windows = self.windows.lock().expect("no panic while held");
         let in_window = windows.open.iter().any(|open| open.start < frames.end && frames.start < open.end)
             || windows.sealed.overlap(&frames)
@@ -160,7 +160,7 @@ impl Pool {
 
     /// Whether a page of a window could not be provided, so that data read from it or stored there is lost.
     #[inline]
-    pub(crate) fn has_lost_pages(&self) -> bool {
+    pub(in crate::pager) fn has_lost_pages(&self) -> bool {
         had_faults() && self.has_lost_pages_of_windows()
     }
 

@@ -29,13 +29,13 @@ impl Pool {
     }
 
     /// Whether the log may refer to bytes of this frame in the file, since the last checkpoint began.
-    pub(crate) fn is_written_through(&self, frame: FrameNo) -> bool {
+    pub(in crate::pager) fn is_written_through(&self, frame: FrameNo) -> bool {
         self.state(frame).load(Relaxed).is_written_through(self.parity())
     }
 
     /// Notes that the file may differ from this frame, which is new since the last checkpoint. Does not wait for
     /// readers, so it cannot fail.
-    pub(crate) fn differs_from_file(&self, frame: FrameNo) {
+    pub(in crate::pager) fn differs_from_file(&self, frame: FrameNo) {
         let (state, parity) = (self.state(frame), self.parity());
         loop {
             let now = state.look();

@@ -106,7 +106,7 @@ impl ValueWindows {
     }
 
     /// Adds free frames, to `others` those that are not sealed.
-    pub(in crate::pager) fn add_sealed_free(&mut self, mut frames: Range<FrameNo>, others: &mut Runs) {
+    pub(super) fn add_sealed_free(&mut self, mut frames: Range<FrameNo>, others: &mut Runs) {
         while !frames.is_empty() {
             let (part, is_sealed) = self.sealed.first_part(frames.clone());
             frames.start = part.end;

@@ -120,7 +120,7 @@ impl Values<'_> {
 
     /// Gives up the window that is not in use yet, so that its frames need not be the file's pages. The caller keeps
     /// writers out.
-    pub(super) fn give_up_next_window(&self) -> Result<()> {
+    fn give_up_next_window(&self) -> Result<()> {
         let mut space = self.frames.space();
         let Some((first, count)) = space.windows.next.take() else { return Ok(()) };
         space.windows.open.remove(&first);
@@ -151,7 +151,7 @@ impl Values<'_> {
 
     /// Maps frames that are new and at the end of the file. Returns false if that is not possible or not useful; it is
     /// then not tried again.
-    pub(in crate::pager) fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
+    fn map_window(&self, frames: Range<FrameNo>) -> Result<bool> {
         if self.through.unmapped.load(Relaxed) {
             return Ok(false);
         }

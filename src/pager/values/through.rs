@@ -168,7 +168,7 @@ impl Values<'_> {
         self.through.closing.store(true, Relaxed);
     }
 
-    pub(in crate::pager) fn is_closing(&self) -> bool {
+    pub(super) fn is_closing(&self) -> bool {
         self.through.closing.load(Relaxed)
     }
 
