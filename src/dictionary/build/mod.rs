@@ -7,7 +7,7 @@
 //! intake.rs   pairs in any order -> sorters.rs, by a thread of its own if there are several -> sort/, one a file
 //! sort/       pairs in any order -> runs in hash order
 //! merge.rs    those and the records of an older file -> runs
-//! writer.rs   runs -> (reorder.rs) -> data.rs -> page_writer.rs, and filter_writer.rs; then the index, the footer, the name
+//! writer.rs   runs -> (reorder.rs) -> data.rs -> page_writer.rs, and filter_writer.rs; then index, footer, name
 //! ```
 //!
 //! Each uses those below it in this list; all of them are given the [`Plan`](plan::Plan).
