@@ -1,9 +1,8 @@
 //! Builds a dictionary: options, and pairs pushed in any order or in hash order.
 //!
 //! ```text
-//! DictionaryBuilder -> Build: push -> sort (build/sort) \
-//!                   -> OrderedBuild: push ---------------+-> file (build/writer.rs)
-//!                                                            or several shards (shards/target.rs)
+//! DictionaryBuilder -> Build: push -> one file (build/new_file.rs), or several shards (shards/new_shards.rs)
+//!                   -> OrderedBuild: push -> one file (build/writer.rs)
 //! ```
 //!
 //! Not here: changing a dictionary (`update.rs`).
@@ -11,6 +10,7 @@
 use super::build::far::FarSources;
 use super::build::intake::Intake;
 use super::build::memory::{Forecast, Shares};
+use super::build::new_file::NewFile;
 use super::build::plan::Plan;
 use super::build::progress::{Progress, ProgressCounter};
 use super::build::sort::duplicates::Duplicates;
@@ -19,8 +19,9 @@ use super::format::layout::Compression;
 use super::index::Index;
 use super::run::{RUN_BYTES, Run};
 use super::shards::manifest::Manifest;
+use super::shards::new_shards::NewShards;
 use super::shards::slots::SLOT_COUNT;
-use super::shards::target::Target;
+use super::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::atomic::AtomicFile;
@@ -202,8 +203,11 @@ impl DictionaryBuilder {
         self.plan.check(self.shards as usize)?;
         self.plan.check_temporary_directory()?;
         let target = match self.shards {
-            0 => Target::file(&self.plan, path)?,
-            shards => Target::directory(&self.plan, path, &Manifest::divided(shards, 0), None)?,
+            0 => Target::File(NewFile::begin(&self.plan, path)?),
+            shards => {
+                let divided = Manifest::divided(shards, 0);
+                Target::Shards(Box::new(NewShards::begin(&self.plan, path, &divided, None)?))
+            }
         };
         let mut plan = Plan { granted: Some(target.granted()), ..self.plan.started() };
         // A different number of shards distributes the pairs to different sorts.

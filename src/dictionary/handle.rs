@@ -1,6 +1,6 @@
 //! An open dictionary: one file, or a directory of shards.
 //!
-//! Not here: a lookup in a file (`read/lookup.rs`), sizes (`stat.rs`), the full check (`verify.rs`).
+//! Not here: a lookup in a file (`read/lookup.rs`), sizes (`stat.rs`), the full check (`verify/`).
 
 use super::format::ends::damaged;
 use super::index::Index;

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! build(pairs)   source -> hash -> sort (build/sort) -> pages, index, footer -> rename (build/writer.rs)
-//! get(key)       hash -> index (pages or rank) -> one read -> compare key -> value (read/file.rs)
+//! get(key)       hash -> index (pages or rank) -> one read -> compare key -> value (read/lookup.rs)
 //! update         old records + sorted batch -> merge in hash order (build/merge.rs) -> as a build
 //! ```
 //!
 //! The files; each uses only those below it:
 //!
 //! ```text
-//! update.rs, shard_job.rs, scan.rs, diff.rs, stat.rs, verify.rs     builder.rs, handle.rs     what users hold
+//! update.rs, shard_job.rs, scan.rs, diff.rs, stat.rs, verify/     builder.rs, handle.rs     what users hold
+//! target.rs  one file or several shards
 //! shards/    several files as one dictionary
 //! build/     one file from pairs      read/    one file, open
 //! index/     locates the record of a hash
@@ -35,6 +36,7 @@ mod scan;
 mod shard_job;
 mod shards;
 mod stat;
+mod target;
 #[cfg(test)]
 mod tests;
 mod update;

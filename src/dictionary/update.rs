@@ -4,13 +4,15 @@
 //! the index again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
 
 use super::build::intake::Intake;
+use super::build::new_file::NewFile;
 use super::build::plan::{Plan, access_at};
 use super::build::sort::duplicates::Duplicates;
 use super::builder::DictionaryBuilder;
 use super::diff::Change;
 use super::handle::{Dictionary, DictionaryOptions};
 use super::shards::manifest::Manifest;
-use super::shards::target::Target;
+use super::shards::new_shards::NewShards;
+use super::target::Target;
 use crate::error::Result;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,8 +69,11 @@ impl Update {
             let parts = dictionary.files.len();
             dictionary.files.iter().try_for_each(|file| builder.plan.check_memory_for(file, parts))?;
             let target = match &dictionary.manifest {
-                None => Target::file(&plan(old)?, new)?,
-                Some(manifest) => Target::directory(&plan(&Manifest::path(old))?, new, manifest, Some(old))?,
+                None => Target::File(NewFile::begin(&plan(old)?, new)?),
+                Some(manifest) => {
+                    let plan = plan(&Manifest::path(old))?;
+                    Target::Shards(Box::new(NewShards::begin(&plan, new, manifest, Some(old))?))
+                }
             };
             // Another update of the same files may have completed before the target was locked; then this one starts
             // from its result.
@@ -79,10 +84,10 @@ impl Update {
         let plan = Plan { duplicates: Duplicates::Last, granted: Some(target.granted()), ..builder.plan.clone() }
             .shaped_as(&old.files[0])
             .started();
-        if let Some(manifest) = &old.manifest
+        if let (Some(manifest), Target::Shards(shards)) = (&old.manifest, &mut target)
             && unchanged == Unchanged::Kept
         {
-            target.keep_unchanged(manifest, &old.files)?;
+            shards.keep_unchanged(manifest, &old.files)?;
         }
         let intake = target.intake(&plan)?;
         Ok(Update { old, plan, target, intake, count: 0 })

@@ -7,6 +7,7 @@
 
 mod circles;
 mod hazards;
+mod heads;
 mod words;
 
 use std::collections::BTreeSet;

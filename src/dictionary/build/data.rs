@@ -2,12 +2,12 @@
 //!
 //! Records come in the order in which they are stored. Each becomes a cell of the stream, or part of a compressed
 //! block. On the way pairs and bytes are counted, and the positions and ranks that the index needs are kept. Not here:
-//! pages (`pages.rs`), indexes (`index/`), which record comes next (`merge.rs`).
+//! pages (`page_writer.rs`), indexes (`index/`), which record comes next (`merge.rs`).
 
 use super::far::FarSources;
 use super::numbers::NumberList;
-use super::pages::{PageFirsts, PageWriter};
-use crate::dictionary::format::block::{self, Blocks};
+use super::page_writer::{PageFirsts, PageWriter};
+use crate::dictionary::format::block::{self, BlockWriter};
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::layout::{Compression, Layout};
 use crate::dictionary::format::{page, record};
@@ -47,7 +47,7 @@ impl Value<'_> {
 pub(crate) struct DataWriter {
     pages: PageWriter,
     layout: Layout,
-    blocks: Option<Blocks>,
+    blocks: Option<BlockWriter>,
     positions: Option<NumberList>,
     footer: Footer,
     far: FarSources,
@@ -70,7 +70,7 @@ impl DataWriter {
         Ok(DataWriter {
             pages: PageWriter::new(file, path, header.page_bytes, head, firsts)?,
             layout: header.layout,
-            blocks: (header.compression != Compression::None).then(|| Blocks::new(header.block_bytes)),
+            blocks: (header.compression != Compression::None).then(|| BlockWriter::new(header.block_bytes)),
             positions: numbers.positions,
             footer: Footer { key_len: (u32::MAX, 0), value_len: (u32::MAX, 0), ..Footer::default() },
             far,

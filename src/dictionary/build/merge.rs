@@ -42,7 +42,7 @@ pub(crate) fn write_merged(
         as_is: old.is_none() && !sorted.removals(),
         old: old.map(|old| WalkAhead::new(Arc::clone(old), ALL)).transpose()?,
         old_run: Cursor::default(),
-        batch: Batch::new(sorted, plan.place_names.clone()),
+        batch: SortedBatch::new(sorted, plan.place_names.clone()),
         batch_run: Cursor::default(),
     };
     let mut writer = FileWriter::new(plan, shares, output, layout, far)?;
@@ -72,14 +72,14 @@ fn expected_layout(old: Option<&Arc<DictionaryFile>>, sorted: &Sorted) -> Layout
 }
 
 /// The sorted batch, whose errors name places as the source does.
-pub(crate) struct Batch<'s> {
+pub(crate) struct SortedBatch<'s> {
     pub sorted: &'s mut Sorted,
     place_names: Option<PlaceNames>,
 }
 
-impl<'s> Batch<'s> {
+impl<'s> SortedBatch<'s> {
     pub fn new(sorted: &'s mut Sorted, place_names: Option<PlaceNames>) -> Self {
-        Batch { sorted, place_names }
+        SortedBatch { sorted, place_names }
     }
 
     /// Replaces the content of `run` with the next records; `false` at the end.
@@ -145,7 +145,7 @@ struct Merge<'s> {
     as_is: bool,
     old: Option<WalkAhead>,
     old_run: Cursor,
-    batch: Batch<'s>,
+    batch: SortedBatch<'s>,
     batch_run: Cursor,
 }
 

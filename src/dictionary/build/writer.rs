@@ -12,7 +12,7 @@
 
 use super::data::{DataWriter, IndexNumbers};
 use super::far::FarSources;
-use super::filter::FilterWriter;
+use super::filter_writer::FilterWriter;
 use super::memory::Shares;
 use super::numbers::NumberList;
 use super::plan::Plan;
@@ -22,7 +22,7 @@ use crate::dictionary::format::ends::{FileHeader, Footer, MAGIC, SECTION_ALIGN, 
 use crate::dictionary::format::layout::{Compression, Layout};
 use crate::dictionary::format::page;
 use crate::dictionary::index::Index;
-use crate::dictionary::index::page::{PageIndex, PageIndexOptions};
+use crate::dictionary::index::page_index::{PageIndex, PageIndexOptions};
 use crate::dictionary::index::trie::{self, PageShape};
 use crate::dictionary::read::file::{Access, DictionaryFile};
 use crate::dictionary::read::walk::Walk;

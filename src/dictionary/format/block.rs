@@ -95,7 +95,7 @@ pub(crate) fn unpack<'r>(
 }
 
 /// Collects records until they form a block.
-pub(crate) struct Blocks {
+pub(crate) struct BlockWriter {
     block_bytes: usize,
     raw: Vec<u8>,
     stored: Vec<u8>,
@@ -112,10 +112,10 @@ pub(crate) struct Packed<'b> {
     pub stored: &'b [u8],
 }
 
-impl Blocks {
+impl BlockWriter {
     pub fn new(block_bytes: u32) -> Self {
         let block_bytes = block_bytes as usize;
-        Blocks { block_bytes, raw: Vec::new(), stored: Vec::new(), records: 0, position: 0, rank: 0 }
+        BlockWriter { block_bytes, raw: Vec::new(), stored: Vec::new(), records: 0, position: 0, rank: 0 }
     }
 
     /// The size at which a block ends.

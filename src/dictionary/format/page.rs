@@ -14,7 +14,7 @@
 //! began.
 //!
 //! Source: cells across pages are from PaCHash (Kurpicz, Lehmann & Sanders 2023); the starts and the checksum are ours.
-//! Not here: which page to read (`index/page.rs`).
+//! Not here: which page to read (`index/page_index.rs`).
 
 use super::layout::{Compression, Layout};
 use crate::checksum::{crc32c, crc32c_append};

@@ -10,7 +10,7 @@ pub(crate) const HEAD_BYTES_MAX: usize = 10;
 
 /// A pair borrowed from some bytes, and how many of them it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record<'b> {
+pub(crate) struct StoredRecord<'b> {
     pub key: &'b [u8],
     pub value: &'b [u8],
     pub bytes: usize,
@@ -18,13 +18,13 @@ pub(crate) struct Record<'b> {
 
 /// The record at the start of `bytes`; `None` if they end too early.
 #[inline]
-pub(crate) fn parse(layout: Layout, bytes: &[u8]) -> Option<Record<'_>> {
+pub(crate) fn parse(layout: Layout, bytes: &[u8]) -> Option<StoredRecord<'_>> {
     let (head, key_len, value_len) = lengths(layout, bytes)?;
     // No overflow: varints here are below 2^35.
     let end = head + key_len + value_len;
     let record = bytes.get(head..end)?;
     let (key, value) = record.split_at(key_len);
-    Some(Record { key, value, bytes: end })
+    Some(StoredRecord { key, value, bytes: end })
 }
 
 /// The number of bytes before the key, of the key, and of the value.

@@ -18,7 +18,7 @@
 //! 10^8 values. For a deliberately skewed sequence it uses binary search, never a linear scan. Any words that
 //! [`EliasFano::open`] accepts are searched within bounds; if they are nonsense, so is the answer.
 //! Source: Elias 1974; Fano 1971; Vigna 2013, "Quasi-succinct indices"; the directory: Vigna 2008, "Broadword".
-//! Not here: what the numbers mean (`page.rs`); instructions that only some processors have (`popcnt.rs`).
+//! Not here: what the numbers mean (`page_index.rs`); instructions that only some processors have (`popcnt.rs`).
 
 use crate::error::{Error, Result};
 use std::hint::select_unpredictable;

@@ -13,7 +13,7 @@
 //! let one in 65,536 pass. Segments are independent, so a build of any size needs memory for only a few of them
 //! ([`SEGMENT_BUILD_BYTES`] each), and an update rebuilds them while it merges records.
 //! Source: Graf & Lemire 2022, Binary Fuse Filters: Fast and Smaller Than Xor Filters. Differs: segments in hash order.
-//! Not here: writing the section (`build/filter.rs`).
+//! Not here: writing the section (`build/filter_writer.rs`).
 
 /// Distinct positions per segment; the last segment has the rest.
 pub(crate) const SEGMENT_KEYS: usize = 1 << 16;

@@ -16,7 +16,7 @@
 pub(crate) mod chunk;
 pub(crate) mod elias_fano;
 pub(crate) mod filter;
-pub(crate) mod page;
+pub(crate) mod page_index;
 mod popcnt;
 pub(crate) mod trie;
 
@@ -27,7 +27,7 @@ use crate::io::View;
 pub use chunk::Effort;
 use chunk::{ChunkOptions, Chunks};
 use filter::Filter;
-use page::{Located, PageIndex};
+use page_index::{Located, PageIndex};
 use std::ops::Range;
 use std::sync::Arc;
 use trie::{PageShape, Trie, TrieOptions};
@@ -79,7 +79,7 @@ pub enum Index {
 impl Index {
     /// The default.
     pub fn page() -> Index {
-        Index::Page { bins_per_page: page::BINS_PER_PAGE }
+        Index::Page { bins_per_page: page_index::BINS_PER_PAGE }
     }
 
     /// Tries of 256 keys per bucket, Huffman codes up to 64, as in the paper's evaluation, and skip pointers from 64

@@ -11,7 +11,7 @@ use crate::dictionary::format::ends::{
 };
 use crate::dictionary::format::layout::Compression;
 use crate::dictionary::index::filter::{Filter, FilterBits};
-use crate::dictionary::index::page::PageIndex;
+use crate::dictionary::index::page_index::PageIndex;
 use crate::dictionary::index::{self, LoadedIndex, Words};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;

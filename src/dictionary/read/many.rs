@@ -156,7 +156,7 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     let sorted = (SORTED_BYTES / longest.max(1)).clamp(BATCH, SORTED);
     let mut order: Vec<(usize, usize)> = Vec::with_capacity(keys.len().min(sorted));
     let mut waits = Waits { quick_probes: files[0].pages.quick_probes.load(Relaxed) };
-    let (mut under_way, mut spare) = (VecDeque::new(), Vec::<Batch<'_>>::new());
+    let (mut under_way, mut spare) = (VecDeque::new(), Vec::<LookupBatch<'_>>::new());
     for from in (0..keys.len()).step_by(sorted) {
         let numbers = from..keys.len().min(from + sorted);
         values.begin(from);
@@ -227,7 +227,7 @@ struct Lookup<'b> {
 
 /// The lookups of a batch, and memory that is reused.
 #[derive(Default)]
-struct Batch<'b> {
+struct LookupBatch<'b> {
     asked: Vec<Asked>,
     positions: Vec<u64>,
     lookups: Vec<Lookup<'b>>,
@@ -235,7 +235,7 @@ struct Batch<'b> {
     announced: bool,
 }
 
-impl<'b> Batch<'b> {
+impl<'b> LookupBatch<'b> {
     /// Queries filters and indexes, and announces the pages if lookups wait for the disk.
     fn prepare<K: AsRef<[u8]>>(
         &mut self,

@@ -3,7 +3,7 @@
 //! ```text
 //! checked.rs      which pages were compared      rest.rs   a file's remaining pages, read and checked ahead
 //! page_source.rs  the bytes of some pages, mapped or copied
-//! pages.rs        reads pages with `pread` or from a mapping, checks them, joins them to pieces of the stream
+//! pages.rs        reads and checks pages, joins them to pieces of the stream
 //! record_format.rs, interpolation.rs   where a record is expected
 //! search.rs       a key in some pages            blocks.rs  a key in compressed blocks
 //! wanted.rs       what a lookup does with the value

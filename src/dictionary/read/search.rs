@@ -310,7 +310,7 @@ impl<W: Window + ?Sized> Search<'_, W> {
     }
 
     /// Compares the key of the record at `at`.
-    #[inline(always)] // 20 instructions for each record
+    #[inline(always)] // as `PageSource::lengths`
     fn see(&self, at: Location) -> Option<Seen> {
         let (source, key) = (&self.source, self.query.key);
         let Some((head, key_len, value_len)) = source.lengths(at)? else {

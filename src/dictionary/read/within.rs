@@ -86,13 +86,13 @@ impl<'d> Within<'d> {
 
 /// [`Within`] with a thread that reads and hashes runs ahead.
 pub(crate) struct WalkAhead {
-    ahead: Arc<Ahead>,
+    ahead: Arc<RunQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Runs that the thread has read and that have not been requested yet.
 #[derive(Default)]
-struct Ahead {
+struct RunQueue {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -109,7 +109,7 @@ struct Queue {
     closed: bool,
 }
 
-impl Ahead {
+impl RunQueue {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +134,7 @@ impl Ahead {
 
     fn read_all(&self, file: &DictionaryFile, positions: RangeInclusive<u64>) {
         // Runs however the thread ends: the user's hash function may panic.
-        struct AtEnd<'a>(&'a Ahead);
+        struct AtEnd<'a>(&'a RunQueue);
         impl Drop for AtEnd<'_> {
             fn drop(&mut self) {
                 self.0.lock().ended = true;
@@ -166,7 +166,7 @@ impl Ahead {
 impl WalkAhead {
     pub fn new(file: Arc<DictionaryFile>, positions: RangeInclusive<u64>) -> Result<Self> {
         let path = file.path.clone();
-        let ahead = Arc::new(Ahead::default());
+        let ahead = Arc::new(RunQueue::default());
         let of_thread = Arc::clone(&ahead);
         let thread = std::thread::Builder::new().name("dictionary walk".into());
         let thread = thread.spawn(move || of_thread.read_all(&file, positions));

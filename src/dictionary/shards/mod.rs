@@ -6,11 +6,11 @@
 //! users.spd/1-3.spd           shard 1, last changed in generation 3
 //! ```
 //!
-//! `slots.rs` (which slot a key has) < `manifest.rs` < `directory.rs` (replaces a manifest) < `target.rs` (what a build
-//! or update writes: one file, or several shards). `info.rs`: the public description of a shard.
+//! `slots.rs` (which slot a key has) < `manifest.rs` < `directory.rs` (replaces a manifest) < `new_shards.rs` (a
+//! build or update of several shards). `info.rs`: the public description of a shard.
 
 pub(crate) mod directory;
 pub(crate) mod info;
 pub(crate) mod manifest;
+pub(crate) mod new_shards;
 pub(crate) mod slots;
-pub(crate) mod target;

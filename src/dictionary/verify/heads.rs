@@ -1,6 +1,6 @@
 //! Compares where cells begin according to the heads of pages with where they actually begin.
 
-use super::pages::READ_BYTES;
+use super::page_faults::READ_BYTES;
 use crate::dictionary::format::page::{CHECKSUM_BYTES, START_COUNT, StartsWriter};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;

@@ -7,15 +7,15 @@
 //! Long values are only read as pages, 1 MiB at a time; the check of records skips them.
 //!
 //! ```text
-//! pages.rs     checksums     heads.rs   starts     counted.rs   sums, for the footer and the filter
-//! parallel.rs  both passes, parts in parallel: is anything wrong?
+//! page_faults.rs   checksums     heads.rs   starts     counted.rs   sums, for the footer and the filter
+//! parts.rs     both passes, parts in parallel: is anything wrong?
 //! mod.rs       where the faults are: the records in order, once more, with a name for each fault
 //! ```
 
 mod counted;
 mod heads;
-mod pages;
-mod parallel;
+mod page_faults;
+mod parts;
 
 use super::format::layout::Order;
 use super::handle::Dictionary;
@@ -27,7 +27,7 @@ use crate::error::{ErrorKind, Result, quote};
 use crate::fault::Fault;
 use counted::Counted;
 use heads::Heads;
-use parallel::{RecordPart, RecordSums, check_pages, check_records, fit_together, page_parts, record_parts, watched};
+use parts::{RecordPart, RecordSums, check_pages, check_records, fit_together, page_parts, record_parts, watched};
 use std::ops::{ControlFlow, Range};
 
 /// The most faults that are described; further ones are only counted.
@@ -82,7 +82,7 @@ impl Dictionary {
             let bytes_total = 2 * data_bytes;
             match progress(VerifyProgress { bytes: read_bytes.min(bytes_total), bytes_total }) {
                 ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(parallel::stopped()),
+                ControlFlow::Break(()) => Err(parts::stopped()),
             }
         };
         let threads = match threads {
@@ -132,9 +132,8 @@ impl Work {
             counts.push(of_file.len());
             parts.extend(of_file.into_iter().map(|pages| (check.file, pages)));
         }
-        let work = |(file, pages): (&DictionaryFile, Range<u64>), ticker: &parallel::Ticker<'_>| {
-            check_pages(file, pages, ticker)
-        };
+        let work =
+            |(file, pages): (&DictionaryFile, Range<u64>), ticker: &parts::Ticker<'_>| check_pages(file, pages, ticker);
         let mut done = watched(self.threads, parts, read, work)?.into_iter();
         for (check, count) in checks.iter_mut().zip(counts) {
             let of_file: Vec<_> = done.by_ref().take(count).collect();
@@ -142,7 +141,7 @@ impl Work {
                 let what = format!("checksum {stored:08x} is stored, {computed:08x} computed");
                 check.fault(format!("page {page}"), what);
             }
-            if pages::joined(&of_file) != check.file.footer.data_checksum && check.faults.is_empty() {
+            if page_faults::joined(&of_file) != check.file.footer.data_checksum && check.faults.is_empty() {
                 check.fault("footer", "the pages are not those it was written for");
             }
             check.pages_are_whole = check.faults.is_empty();
@@ -166,7 +165,7 @@ impl Work {
             counts.push(of_file.as_ref().map(Vec::len));
             parts.extend(of_file.into_iter().flatten().map(|part| (check, part)));
         }
-        let work = |(check, part): (&Check<'_>, RecordPart), ticker: &parallel::Ticker<'_>| {
+        let work = |(check, part): (&Check<'_>, RecordPart), ticker: &parts::Ticker<'_>| {
             check_records(check.file, check.shard, part, ticker)
         };
         let mut done = watched(self.threads, parts, read, work)?.into_iter();

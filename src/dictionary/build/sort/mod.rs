@@ -15,17 +15,17 @@
 //! Source: distribution sort, Knuth, The Art of Computer Programming 3, 5.2.5; an MSD radix sort whose first digit is
 //! on disk. Not here: where records come from, how they are used.
 
-mod ahead;
 pub(crate) mod alike;
-mod block;
 pub(crate) mod duplicates;
+mod external_merge;
 pub(crate) mod lengths;
-mod manifest;
-mod merge;
 mod piece;
-mod spill;
+mod saved;
+mod temporary;
+mod temporary_block;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use super::far::FarFile;
 use super::heap;
@@ -35,20 +35,20 @@ use crate::dictionary::run::{FAR_LEN_MIN, Far, Record};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, forked_since, forks};
 use crate::linear;
-use ahead::{Part, Start};
 use alike::Alike;
-use block::Block;
 use duplicates::Duplicates;
 use lengths::{Fixed, Lengths};
-use manifest::{FAN_OUT_BITS_MAX, Manifest, Snapshot};
 use piece::SortRules;
-use spill::{Extent, Job, Source, Writer};
+use saved::{FAN_OUT_BITS_MAX, SavedFile, Snapshot};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use temporary::{Extent, Job, Source, Writer};
+use temporary_block::Block;
+use workers::{Partition, Start};
 
-pub(crate) use ahead::Sorted;
-pub(crate) use manifest::Saved;
+pub(crate) use saved::Saved;
+pub(crate) use workers::Sorted;
 
 const FAN_OUT_BITS_MIN: u32 = 3;
 /// Blocks being filled take a quarter of the memory. Sealed ones take up to half of it before any go to disk; after
@@ -86,7 +86,7 @@ pub(crate) struct Sorter {
     held: u64,
     /// Created as soon as something goes to disk.
     writer: Option<Writer>,
-    manifest: Option<Manifest>,
+    manifest: Option<SavedFile>,
     /// The manifest has a checkpoint that a later sort can continue from.
     saved: bool,
     /// The process that sorts; see `io/forks.rs`.
@@ -292,10 +292,10 @@ impl Sorter {
                 let prefix = &self.options.temporary;
                 let storage = self.options.storage.as_ref();
                 let file = match self.manifest {
-                    Some(_) => spill::make_named(&self.options, &spill::far_name(prefix))?,
-                    None => spill::make_unnamed(storage, prefix)?,
+                    Some(_) => temporary::make_named(&self.options, &temporary::far_name(prefix))?,
+                    None => temporary::make_unnamed(storage, prefix)?,
                 };
-                none.insert(FarFile { file, path: spill::far_name(prefix).into(), bytes: 0 })
+                none.insert(FarFile { file, path: temporary::far_name(prefix).into(), bytes: 0 })
             }
         };
         far.push(value)
@@ -357,7 +357,7 @@ impl Sorter {
             all_fixed: self.in_fixed_blocks(),
         };
         let parts = std::mem::take(&mut self.parts);
-        let parts: Vec<Part> = parts.into_iter().enumerate().map(|(i, part)| self.to_sort(i, part)).collect();
+        let parts: Vec<Partition> = parts.into_iter().enumerate().map(|(i, part)| self.to_sort(i, part)).collect();
         let spilled = self.temporary_bytes(&parts);
         let start = Start {
             prefix: self.options.temporary.clone(),
@@ -378,16 +378,16 @@ impl Sorter {
         Sorted::start(Arc::clone(&self.options.storage), start)
     }
 
-    fn temporary_bytes(&self, parts: &[Part]) -> u64 {
-        let of_part = |part: &Part| {
+    fn temporary_bytes(&self, parts: &[Partition]) -> u64 {
+        let of_part = |part: &Partition| {
             let source = part.source.lock().expect("no other thread has it yet");
             source.as_ref().map_or(0, Source::file_bytes)
         };
         parts.iter().map(of_part).sum()
     }
 
-    fn to_sort(&self, number: usize, part: Distributed) -> Part {
-        let path: Arc<Path> = spill::part_name(&self.options.temporary, number).into();
+    fn to_sort(&self, number: usize, part: Distributed) -> Partition {
+        let path: Arc<Path> = temporary::part_name(&self.options.temporary, number).into();
         let mut extents = VecDeque::new();
         if let Some(file) = part.file {
             let first_from = part.first_from.unwrap_or(0);
@@ -398,7 +398,7 @@ impl Sorter {
             extents.retain(|extent| !extent.is_empty());
         }
         let source = Source { blocks: part.blocks, extents, path };
-        Part { source: Mutex::new(Some(source)), bytes: part.bytes, records: part.records }
+        Partition { source: Mutex::new(Some(source)), bytes: part.bytes, records: part.records }
     }
 
     /// Whether records are stored in blocks without lengths.
@@ -502,8 +502,8 @@ impl Sorter {
             None => {
                 let prefix = &self.options.temporary;
                 let file = match self.manifest {
-                    Some(_) => spill::make_named(&self.options, &spill::part_name(prefix, part))?,
-                    None => spill::make_unnamed(self.options.storage.as_ref(), prefix)?,
+                    Some(_) => temporary::make_named(&self.options, &temporary::part_name(prefix, part))?,
+                    None => temporary::make_unnamed(self.options.storage.as_ref(), prefix)?,
                 };
                 of_part.file.insert(file).clone()
             }
@@ -529,7 +529,7 @@ impl Sorter {
         }
         self.writer.as_ref().expect("just started").drain()?;
         for (i, part) in self.parts.iter_mut().enumerate().filter(|(_, part)| part.unsynced) {
-            let path = || spill::part_name(&self.options.temporary, i);
+            let path = || temporary::part_name(&self.options.temporary, i);
             let file = part.file.as_ref().expect("what was written has a file");
             file.sync().map_err(|e| Error::io(&path(), "sync the temporary file", e))?;
             part.unsynced = false;
@@ -556,13 +556,13 @@ impl Sorter {
     fn find_earlier(&mut self) -> Result<Vec<Saved>> {
         let prefix = self.options.temporary.clone();
         let Some(resume) = self.options.resume else {
-            self.discarded = manifest::remove_leftovers(self.options.storage.as_ref(), &prefix)?;
+            self.discarded = saved::remove_leftovers(self.options.storage.as_ref(), &prefix)?;
             return Ok(Vec::new());
         };
         // Depending on the option, blocks have places or not.
         let places = u64::from(self.options.duplicates == Duplicates::Error);
         let id = resume.rotate_left(1) ^ places;
-        let (manifest, saved) = Manifest::open(self.options.storage.as_ref(), &prefix, id)?;
+        let (manifest, saved) = SavedFile::open(self.options.storage.as_ref(), &prefix, id)?;
         self.options.share(manifest.file(), &prefix)?;
         self.manifest = Some(manifest);
         Ok(saved)
@@ -577,7 +577,7 @@ impl Sorter {
         (self.records, self.resumed) = (snapshot.records, snapshot.records);
         self.cut_to(&snapshot)?;
         if snapshot.far_bytes > 0 {
-            let path = spill::far_name(&self.options.temporary);
+            let path = temporary::far_name(&self.options.temporary);
             let fail = |e| Error::io(&path, "reopen the temporary file", e);
             let file: Arc<dyn File> = self.options.storage.open(&path, Mode::Write).map_err(fail)?.into();
             file.set_len(snapshot.far_bytes).map_err(fail)?;
@@ -600,7 +600,7 @@ impl Sorter {
         for (i, &(bytes, records)) in saved.snapshot.parts.iter().enumerate() {
             let mut part = Distributed { bytes, file_bytes: bytes, records, ..Distributed::default() };
             if bytes > 0 {
-                let path = spill::part_name(&self.options.temporary, i);
+                let path = temporary::part_name(&self.options.temporary, i);
                 let fail = |e| Error::io(&path, "reopen the temporary file", e);
                 let file: Arc<dyn File> = match self.options.storage.open(&path, Mode::Write) {
                     Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -613,7 +613,7 @@ impl Sorter {
             }
             parts.push(part);
         }
-        let far = spill::far_name(&self.options.temporary);
+        let far = temporary::far_name(&self.options.temporary);
         let far_bytes = match self.options.storage.open(&far, Mode::Read) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
             file => file.and_then(|file| file.len()).map_err(|e| Error::io(&far, "reopen the temporary file", e))?,
@@ -624,7 +624,7 @@ impl Sorter {
     /// Truncates files to the length in the checkpoint, and removes those that it does not have.
     fn cut_to(&self, snapshot: &Snapshot) -> Result<()> {
         for (i, (part, (bytes, _))) in self.parts.iter().zip(&snapshot.parts).enumerate() {
-            let path = spill::part_name(&self.options.temporary, i);
+            let path = temporary::part_name(&self.options.temporary, i);
             match &part.file {
                 Some(file) => file.set_len(*bytes).map_err(|e| Error::io(&path, "cut the temporary file", e)),
                 None => {
@@ -633,7 +633,7 @@ impl Sorter {
             }?;
         }
         if snapshot.far_bytes == 0 {
-            let path = spill::far_name(&self.options.temporary);
+            let path = temporary::far_name(&self.options.temporary);
             self.options.storage.remove(&path).map_err(|e| Error::io(&path, "remove the temporary file", e))?;
         }
         Ok(())

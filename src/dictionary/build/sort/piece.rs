@@ -7,11 +7,11 @@
 //! The counting pass leaves a few records per bucket, as hashes are uniform. A bucket with many records is sorted with
 //! a comparison sort. The insertion sort runs over all buckets at once: no record moves farther than its bucket.
 //!
-//! Not here: where the blocks come from (`ahead.rs`, `merge.rs`).
+//! Not here: where the blocks come from (`workers.rs`, `external_merge.rs`).
 
-use super::block::{self, At};
 use super::duplicates::{DuplicateKey, Duplicates, SortError};
 use super::lengths::Fixed;
+use super::temporary_block::{self, BlockAt};
 use crate::dictionary::run::{Run, Span, Spans};
 use crate::error::Error;
 use crate::error::ErrorKind;
@@ -46,7 +46,7 @@ impl SortRules {
 
     /// The memory that a sort of this size takes: what is freed after it, and what the run keeps.
     pub(super) fn need(&self, raw_bytes: u64, records: u64) -> (u64, u64) {
-        let entries = records * size_of::<Entry>() as u64 + (4 << bucket_bits(records));
+        let entries = records * size_of::<SortEntry>() as u64 + (4 << bucket_bits(records));
         let stay = records_stay(raw_bytes, records);
         let gathered = if stay { 0 } else { raw_bytes };
         let span = if self.run_lengths().is_some() && !stay { 0 } else { size_of::<Span>() as u64 };
@@ -60,21 +60,21 @@ fn records_stay(raw_bytes: u64, records: u64) -> bool {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Entry {
+struct SortEntry {
     r: u64,
-    at: At,
+    at: BlockAt,
 }
 
 /// Reusable buffers of a sort.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct SortScratch {
     /// The blocks to sort.
     pub raw: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<SortEntry>,
     starts: Vec<u32>,
 }
 
-impl Scratch {
+impl SortScratch {
     /// Called before blocks are read: takes the buffer of a run no longer needed, if it is the larger one.
     pub(super) fn take_buffer(&mut self, run: &mut Run) {
         if self.raw.capacity() < run.bytes.capacity() {
@@ -96,7 +96,7 @@ fn bucket_bits(records: u64) -> u32 {
 /// Sorts the blocks in `scratch.raw`, of partition `part`, into `run`. The places of its records go to `places` if they
 /// are wanted.
 pub(super) fn sort_piece(
-    scratch: &mut Scratch,
+    scratch: &mut SortScratch,
     (part, records): (usize, u64),
     rules: &SortRules,
     path: &Path,
@@ -106,7 +106,7 @@ pub(super) fn sort_piece(
     let stay = records_stay(scratch.raw.len() as u64, records);
     run.clear_for(if stay { None } else { rules.lengths_of_runs() });
     scatter(scratch, part, records, rules, path, run)?;
-    let Scratch { raw, entries, .. } = scratch;
+    let SortScratch { raw, entries, .. } = scratch;
     if entries.windows(2).any(|pair| pair[0].r == pair[1].r) {
         resolve_ties(entries, raw, rules)?;
     }
@@ -125,14 +125,14 @@ pub(super) fn sort_piece(
 
 /// Fills `entries`, sorted by position and then by the order of push.
 fn scatter(
-    scratch: &mut Scratch,
+    scratch: &mut SortScratch,
     part: usize,
     records: u64,
     rules: &SortRules,
     path: &Path,
     run: &mut Run,
 ) -> Result<(), SortError> {
-    let Scratch { raw, entries, starts } = scratch;
+    let SortScratch { raw, entries, starts } = scratch;
     let bits = bucket_bits(records);
     let bucket = |r: u64| ((r << rules.prefix_bits) >> 1 >> (63 - bits)) as usize;
     starts.clear();
@@ -140,7 +140,7 @@ fn scatter(
     let positions = &mut run.positions;
     positions.reserve_exact(records as usize);
     let mut stray = 0;
-    let walked = block::walk(raw, rules.fixed, |_, key| {
+    let walked = temporary_block::walk(raw, rules.fixed, |_, key| {
         let r = linear::Position::of(rules.hash.hash(key)).0;
         stray |= prefix(r, rules.prefix_bits) ^ part;
         starts[bucket(r)] += 1;
@@ -158,12 +158,12 @@ fn scatter(
         sum += std::mem::replace(start, sum);
     }
     entries.clear();
-    entries.resize(positions.len(), Entry::default());
+    entries.resize(positions.len(), SortEntry::default());
     let mut i = 0;
-    block::walk(raw, rules.fixed, |at, _| {
+    temporary_block::walk(raw, rules.fixed, |at, _| {
         let r = positions[i];
         let start = &mut starts[bucket(r)];
-        entries[*start as usize] = Entry { r, at };
+        entries[*start as usize] = SortEntry { r, at };
         *start += 1;
         i += 1;
     });
@@ -184,7 +184,7 @@ pub(super) fn prefix(r: u64, bits: u32) -> usize {
     (r >> (64 - bits)) as usize
 }
 
-fn insertion_sort(entries: &mut [Entry]) {
+fn insertion_sort(entries: &mut [SortEntry]) {
     for i in 1..entries.len() {
         let entry = entries[i];
         let mut j = i;
@@ -197,24 +197,24 @@ fn insertion_sort(entries: &mut [Entry]) {
 }
 
 /// Sorts each bucket; `ends` are the ends of the buckets.
-fn sort_buckets(entries: &mut [Entry], ends: &[u32]) {
+fn sort_buckets(entries: &mut [SortEntry], ends: &[u32]) {
     let mut start = 0;
     for &end in ends {
-        entries[start..end as usize].sort_unstable_by_key(|e| (e.r, block::offset(e.at)));
+        entries[start..end as usize].sort_unstable_by_key(|e| (e.r, temporary_block::offset(e.at)));
         start = end as usize;
     }
 }
 
 /// Sorts records of one position by key, and keeps one record per key.
-fn resolve_ties(entries: &mut Vec<Entry>, raw: &[u8], rules: &SortRules) -> Result<(), SortError> {
-    let key = |e: &Entry| block::record(raw, e.at, rules.fixed).key;
+fn resolve_ties(entries: &mut Vec<SortEntry>, raw: &[u8], rules: &SortRules) -> Result<(), SortError> {
+    let key = |e: &SortEntry| temporary_block::record(raw, e.at, rules.fixed).key;
     let (mut kept, mut start) = (0, 0);
     while start < entries.len() {
         let same = entries[start..].iter().take_while(|e| e.r == entries[start].r).count();
         let group = &mut entries[start..start + same];
         if same > 1 {
             group.sort_unstable_by(|a, b| {
-                key(a).cmp(key(b)).then_with(|| block::offset(a.at).cmp(&block::offset(b.at)))
+                key(a).cmp(key(b)).then_with(|| temporary_block::offset(a.at).cmp(&temporary_block::offset(b.at)))
             });
         }
         let first = kept;
@@ -238,31 +238,32 @@ fn resolve_ties(entries: &mut Vec<Entry>, raw: &[u8], rules: &SortRules) -> Resu
 }
 
 #[cold]
-fn duplicate(first: Entry, again: Entry, raw: &[u8], rules: &SortRules) -> SortError {
-    let key = block::record(raw, again.at, rules.fixed).key.to_vec();
+fn duplicate(first: SortEntry, again: SortEntry, raw: &[u8], rules: &SortRules) -> SortError {
+    let key = temporary_block::record(raw, again.at, rules.fixed).key.to_vec();
     let places = places_of(&[first, again], raw, rules);
     SortError::Duplicate(DuplicateKey { key, first_place: places[0], place: places[1] })
 }
 
 /// The places of the records of `entries`; 0 if places are not kept.
-fn places_of(entries: &[Entry], raw: &[u8], rules: &SortRules) -> Vec<u64> {
-    let all = block::places(raw).unwrap_or_default();
+fn places_of(entries: &[SortEntry], raw: &[u8], rules: &SortRules) -> Vec<u64> {
+    let all = temporary_block::places(raw).unwrap_or_default();
     let mut offsets = Vec::with_capacity(all.len());
-    block::walk(raw, rules.fixed, |at, _| offsets.push(block::offset(at)));
-    let place = |e: &Entry| offsets.binary_search(&block::offset(e.at)).ok().and_then(|i| all.get(i)).copied();
+    temporary_block::walk(raw, rules.fixed, |at, _| offsets.push(temporary_block::offset(at)));
+    let place =
+        |e: &SortEntry| offsets.binary_search(&temporary_block::offset(e.at)).ok().and_then(|i| all.get(i)).copied();
     entries.iter().map(|e| place(e).unwrap_or(0)).collect()
 }
 
 /// Moves the blocks to the run, with the location of each record in them.
-fn point(entries: &[Entry], raw: &mut Vec<u8>, rules: &SortRules, run: &mut Run) {
+fn point(entries: &[SortEntry], raw: &mut Vec<u8>, rules: &SortRules, run: &mut Run) {
     if let Spans::Varied(spans) = &mut run.spans {
         spans.reserve_exact(entries.len());
-        spans.extend(entries.iter().map(|e| block::span(raw, e.at, rules.fixed)));
+        spans.extend(entries.iter().map(|e| temporary_block::span(raw, e.at, rules.fixed)));
     }
     run.bytes = std::mem::take(raw);
 }
 
-fn gather(entries: &[Entry], raw: &[u8], rules: &SortRules, run: &mut Run) {
+fn gather(entries: &[SortEntry], raw: &[u8], rules: &SortRules, run: &mut Run) {
     match rules.run_lengths() {
         Some(fixed) => match fixed.stride() {
             // A copy of a length known at compile time is a move, not a call.
@@ -274,7 +275,7 @@ fn gather(entries: &[Entry], raw: &[u8], rules: &SortRules, run: &mut Run) {
             stride => {
                 run.bytes.reserve_exact(entries.len() * stride);
                 for e in entries {
-                    let start = block::offset(e.at);
+                    let start = temporary_block::offset(e.at);
                     run.bytes.extend_from_slice(&raw[start..start + stride]);
                 }
             }
@@ -284,15 +285,15 @@ fn gather(entries: &[Entry], raw: &[u8], rules: &SortRules, run: &mut Run) {
             if let Spans::Varied(spans) = &mut run.spans {
                 spans.reserve_exact(entries.len());
             }
-            entries.iter().for_each(|e| run.push_bytes(block::record(raw, e.at, rules.fixed)));
+            entries.iter().for_each(|e| run.push_bytes(temporary_block::record(raw, e.at, rules.fixed)));
         }
     }
 }
 
-fn gather_fixed<const N: usize>(entries: &[Entry], raw: &[u8], out: &mut Vec<u8>) {
+fn gather_fixed<const N: usize>(entries: &[SortEntry], raw: &[u8], out: &mut Vec<u8>) {
     out.reserve_exact(entries.len() * N);
     for e in entries {
-        let start = block::offset(e.at);
+        let start = temporary_block::offset(e.at);
         let record: &[u8; N] = raw[start..start + N].try_into().expect("N bytes");
         out.extend_from_slice(record);
     }

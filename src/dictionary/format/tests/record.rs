@@ -11,7 +11,7 @@ fn a_record_is_what_was_written_and_needs_all_its_bytes() {
     ] {
         let (head, head_bytes) = head(layout, key.len(), value.len());
         let bytes = [&head[..head_bytes], key, value].concat();
-        assert_eq!(parse(layout, &bytes), Some(Record { key, value, bytes: bytes.len() }));
+        assert_eq!(parse(layout, &bytes), Some(StoredRecord { key, value, bytes: bytes.len() }));
         if let Some(short) = bytes.len().checked_sub(1) {
             assert_eq!(parse(layout, &bytes[..short]), None);
         }

@@ -5,10 +5,10 @@
 //! number determines which chunks are tied.
 //!
 //! Memory: the section itself, and nine bytes per chunk.
-//! Not here: the search for seeds (`solve.rs`), the layout of a section (`layout.rs`).
+//! Not here: the search for seeds (`solve.rs`), the layout of a section (`section.rs`).
 
-use super::layout::{ESCAPE, HEAD_BITS, HEADER_WORDS, SEPARATOR_BITS, SectionHeader, SectionLayout, put_bits};
 use super::options::ChunkOptions;
+use super::section::{ESCAPE, HEAD_BITS, HEADER_WORDS, SEPARATOR_BITS, SectionHeader, SectionLayout, put_bits};
 use super::solve::Solved;
 
 /// The average number of keys in a bucket is at least this, and less than twice this.

@@ -12,8 +12,8 @@
 //! Not here: absent positions, which get an arbitrary rank.
 
 use super::build::separator;
-use super::layout::{ESCAPE, HEADER_WORDS, SEPARATOR_BITS, SectionLayout, window};
 use super::options::{ChunkOptions, key_of};
+use super::section::{ESCAPE, HEADER_WORDS, SEPARATOR_BITS, SectionLayout, window};
 use super::shape::{PREAMBLE, TreeShape};
 use std::ops::Range;
 

@@ -15,7 +15,7 @@
 //!
 //! A seed has too few bits of its own to always find a value that splits. But the 32 bits overlap, so changing the seed
 //! of an earlier node gives a later node other candidates. The search therefore goes forward and back over one string
-//! of bits (`search.rs`) until all nodes fit, and no offsets are stored. A chunk that contains equal positions, or
+//! of bits (`seeds.rs`) until all nodes fit, and no offsets are stored. A chunk that contains equal positions, or
 //! whose search takes too long, is an *escape*: it stays in hash order, and a lookup gets all its ranks.
 //!
 //! Cost: [`Effort`]; a lookup reads in two places, a table of n / 4096 entries and the chunk's 100 to 220 bytes.
@@ -24,10 +24,10 @@
 //! Not here: files, keys, records; a position that is not in the dictionary gets an arbitrary range within it.
 
 mod build;
-mod layout;
 mod locate;
 mod options;
-mod search;
+mod section;
+mod seeds;
 mod shape;
 mod solve;
 mod wide;

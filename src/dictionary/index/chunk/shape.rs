@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Budgets count 1/16 bits: node j of a level ends `(start + (j + 1) * step) / 16` bits below the top, rounded down.
-//! Not here: the search for seeds (`search.rs`), the descent with them (`locate.rs`).
+//! Not here: the search for seeds (`seeds.rs`), the descent with them (`locate.rs`).
 
 use std::ops::Range;
 

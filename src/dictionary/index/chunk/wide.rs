@@ -1,16 +1,16 @@
 //! The search with AVX2, if the processor has it: eight 32-bit products at once.
 //!
-//! [`Avx2`] is [`Portable`](search::Portable) with other instructions, and produces the same bits. Written as loops of
+//! [`Avx2`] is [`Portable`](seeds::Portable) with other instructions, and produces the same bits. Written as loops of
 //! eight, the compiler makes half of each loop scalar. The test `figures` measures the gain over the portable search,
 //! which uses SSE2.
 //!
 //! Unsafe: calls of functions for AVX2, after the processor was checked. An [`Avx2`] is the proof of that check.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions for AVX2 are called"))]
 
-use super::search;
+use super::seeds;
 use super::shape::TreeShape;
 
-/// Calls [`search::search`] with the widest instructions available.
+/// Calls [`seeds::search`] with the widest instructions available.
 pub(super) fn search(shape: &TreeShape, positions: &[u64], order: &mut Vec<u32>, tested_max: u64) -> Option<Vec<u64>> {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = Avx2::find() {
@@ -20,14 +20,14 @@ pub(super) fn search(shape: &TreeShape, positions: &[u64], order: &mut Vec<u32>,
     search_portable(shape, positions, order, tested_max)
 }
 
-/// Calls [`search::search`] with the instructions that every processor of the target has.
+/// Calls [`seeds::search`] with the instructions that every processor of the target has.
 pub(super) fn search_portable(
     shape: &TreeShape,
     positions: &[u64],
     order: &mut Vec<u32>,
     tested_max: u64,
 ) -> Option<Vec<u64>> {
-    search::search(search::Portable, shape, positions, order, tested_max)
+    seeds::search(seeds::Portable, shape, positions, order, tested_max)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -35,7 +35,7 @@ use avx2::{Avx2, search_avx2};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{TreeShape, search};
+    use super::{TreeShape, seeds};
     use std::arch::x86_64::*;
 
     /// A value exists only if the processor has AVX2, BMI1 and BMI2.
@@ -51,7 +51,7 @@ mod avx2 {
         }
     }
 
-    /// [`search::search`], all of it compiled for AVX2, so that the tests are inlined.
+    /// [`seeds::search`], all of it compiled for AVX2, so that the tests are inlined.
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     pub fn search_avx2(
         avx2: Avx2,
@@ -60,10 +60,10 @@ mod avx2 {
         order: &mut Vec<u32>,
         tested_max: u64,
     ) -> Option<Vec<u64>> {
-        search::search(avx2, shape, positions, order, tested_max)
+        seeds::search(avx2, shape, positions, order, tested_max)
     }
 
-    impl search::Tests for Avx2 {
+    impl seeds::Tests for Avx2 {
         #[inline(always)]
         fn permuting(self, keys: &[u32; 4], seed: u32) -> u8 {
             // SAFETY: the processor has AVX2, or there would be no `self`.

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::bits::Reader;
-use super::layout::{
+use super::section::{
     Blocks, HEADER_WORDS, MAGIC, PageShape, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE, check_layout,
 };
 use super::skip::Classes;

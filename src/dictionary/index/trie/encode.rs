@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::bits::{Backward, Forward};
 use super::code::gamma_number;
-use super::layout::{Blocks, HEADER_WORDS, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE};
+use super::section::{Blocks, HEADER_WORDS, MAGIC, PAIRS_MAX, SUPERBLOCK_HEAD, TrieLayout, TrieOptions, WIDE};
 use super::skip::Classes;
 use super::tables::Tables;
 
@@ -45,7 +45,7 @@ pub(crate) fn build(
         }
         encoder.fit(&sample, layout.bucket_bits);
     }
-    let mut builder = Builder::new(layout, encoder);
+    let mut builder = TrieBuilder::new(layout, encoder);
     for position in sample.into_iter().map(Ok).chain(positions) {
         builder.push(position?)?;
     }
@@ -57,7 +57,7 @@ fn refused(why: String) -> Error {
 }
 
 /// Collects buckets and superblocks.
-struct Builder {
+struct TrieBuilder {
     layout: TrieLayout,
     encoder: Encoder,
     /// Header and superblocks, followed by the tries.
@@ -73,11 +73,11 @@ struct Builder {
     ends: Vec<(u64, u64)>,
 }
 
-impl Builder {
-    fn new(layout: TrieLayout, encoder: Encoder) -> Builder {
+impl TrieBuilder {
+    fn new(layout: TrieLayout, encoder: Encoder) -> TrieBuilder {
         let words = Forward::behind(vec![0; layout.tries_at() as usize]);
         let (wide, keys, ends) = (Vec::new(), Vec::new(), Vec::new());
-        Builder { layout, encoder, words, wide, bucket: 0, keys, rank: 0, start: (0, 0), ends }
+        TrieBuilder { layout, encoder, words, wide, bucket: 0, keys, rank: 0, start: (0, 0), ends }
     }
 
     #[inline]

@@ -20,7 +20,8 @@
 //!   subtrie whose records are all in one page may be left out instead: then a lookup returns the page, or the two
 //!   pages whose border its record crosses.
 //!
-//! Cost: see the table that `tests.rs` prints: 2.51 bits per key and 0.6 us per lookup, or 2.63 bits and 0.2 to 0.3 us.
+//! Cost: see the table that `tests/mod.rs` prints: 2.51 bits per key and 0.6 us per lookup, or 2.63 bits and 0.2 to
+//! 0.3 us.
 //! A lookup reads in three or four places of the index. Hashes that share long prefixes make large buckets; without
 //! skip pointers, lookups in them take time linear in the bucket's size.
 //! Source: Lim, Andersen & Kaminsky 2013, sections 2.3 to 2.6. Added: skip pointers, wide superblocks, equal positions.
@@ -30,7 +31,7 @@ mod bits;
 mod code;
 mod decode;
 mod encode;
-mod layout;
+mod section;
 mod skip;
 mod tables;
 #[cfg(test)]
@@ -38,4 +39,4 @@ mod tests;
 
 pub(crate) use decode::Trie;
 pub(crate) use encode::build;
-pub(crate) use layout::{PageShape, TrieOptions};
+pub(crate) use section::{PageShape, TrieOptions};

@@ -13,7 +13,7 @@
 //!
 //! Cost: depends on [`WINDOW`], [`SMALL`] and [`TUPLE_MAX`]. The skip table has 2^WINDOW u16 per state, and good codes
 //! access all of it equally often, so what matters is which cache it fits in. Not part of the format. Measured by the
-//! table in `tests.rs`. Source: the paper decodes bit by bit; decoding with tables of window bits is folklore.
+//! table in `tests/mod.rs`. Source: the paper decodes bit by bit; decoding with tables of window bits is folklore.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -5,7 +5,7 @@ use super::duplicates::{DuplicateKey, SortError};
 use super::lengths::PutLengths;
 use super::*;
 use crate::dictionary::build::far::FarSources;
-use crate::dictionary::build::merge::Batch;
+use crate::dictionary::build::merge::SortedBatch;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
 use crate::dictionary::build::sorters::Sorters;
 use crate::dictionary::run::{Run, Spans};
@@ -433,7 +433,7 @@ fn a_damaged_manifest_or_a_short_file_starts_anew() {
     let damage: [fn(&Path); 3] = [
         |directory| {
             let mut bytes = std::fs::read(directory.join("o-sort")).unwrap();
-            bytes.chunks_mut(manifest::SLOT_BYTES).for_each(|slot| slot[20] ^= 1);
+            bytes.chunks_mut(saved::SLOT_BYTES).for_each(|slot| slot[20] ^= 1);
             std::fs::write(directory.join("o-sort"), bytes).unwrap();
         },
         |directory| std::fs::write(directory.join("o-sort-003"), [1]).unwrap(),
@@ -506,7 +506,7 @@ fn with_one_thread_one_run_is_in_memory() {
     push_all(&mut sorter, &fixed(60_000));
     let mut sorted = sorter.finish().unwrap();
     let (mut run, mut runs) = (Run::default(), 0);
-    let mut batch = Batch::new(&mut sorted, None);
+    let mut batch = SortedBatch::new(&mut sorted, None);
     while batch.next(&mut run).unwrap() {
         assert_eq!(batch.sorted.kept_runs(), 0, "one is kept while another is given out");
         runs += 1;
@@ -644,7 +644,7 @@ fn sort_in_a_process_of_its_own() {
     }
     let mut sorted = sorter.finish().unwrap();
     let (mut seen, mut last) = (0, 0);
-    let (mut runs, mut run) = (Batch::new(&mut sorted, None), Run::default());
+    let (mut runs, mut run) = (SortedBatch::new(&mut sorted, None), Run::default());
     while runs.next(&mut run).unwrap() {
         assert!(run.positions[0] > last && run.positions.is_sorted());
         (seen, last) = (seen + run.len(), run.positions[run.len() - 1]);

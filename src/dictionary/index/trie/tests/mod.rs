@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::code::Codes;
-use super::layout::HEADER_WORDS;
+use super::section::HEADER_WORDS;
 use super::{PageShape, Trie, TrieOptions, build};
 use crate::random::Random;
 
@@ -429,7 +429,7 @@ fn options_and_positions_that_are_wrong_are_refused() {
 
 #[test]
 fn buckets_have_as_many_keys_as_asked_for() {
-    let layout = |pairs| super::layout::TrieLayout::planned(&TrieOptions::default(), pairs);
+    let layout = |pairs| super::section::TrieLayout::planned(&TrieOptions::default(), pairs);
     assert_eq!(layout(1 << 24).bucket_bits, 16);
     assert_eq!(layout(1 << 24).superblock_bits, 6);
     assert_eq!(layout((1 << 24) * 14 / 10).bucket_bits, 16);

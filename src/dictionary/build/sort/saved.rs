@@ -12,7 +12,7 @@
 //! Not here: when a checkpoint is due, and which of the two a run continues from (`build/sorters.rs`).
 
 use super::lengths::{Fixed, Lengths};
-use super::spill::{far_name, name, part_name};
+use super::temporary::{far_name, name, part_name};
 use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, PRIVATE, Storage, open_locked};
@@ -64,7 +64,7 @@ impl Saved {
 }
 
 /// The locked manifest.
-pub(super) struct Manifest {
+pub(super) struct SavedFile {
     file: Box<dyn File>,
     path: PathBuf,
     prefix: PathBuf,
@@ -74,17 +74,17 @@ pub(super) struct Manifest {
     pub of_another: u64,
 }
 
-impl Manifest {
+impl SavedFile {
     /// Opens or creates the manifest and takes its lock. Also returns what was saved under the same identity, the last
     /// checkpoint first.
-    pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(Manifest, Vec<Saved>)> {
+    pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(SavedFile, Vec<Saved>)> {
         let path = name(prefix, "");
         let file = open_locked(storage, &path, PRIVATE).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
             let name = path.display();
             Error::new(ErrorKind::Locked, format!("{name}: another build of the same file is running"))
                 .with_hint("Wait until it is done.")
         })?;
-        let mut manifest = Manifest { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
+        let mut manifest = SavedFile { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
         let mut slots: Vec<(u64, Saved)> = manifest.read()?.iter().filter_map(|slot| parse(slot)).collect();
         slots.sort_by_key(|(_, saved)| std::cmp::Reverse(saved.sequence));
         let newest = slots.first().map(|(found, saved)| (*found, saved.sequence, saved.snapshot.records));
@@ -169,7 +169,7 @@ pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u
         Err(_) => return Ok(0),
         Ok(file) => drop(file),
     }
-    match Manifest::open(storage, prefix, 0) {
+    match SavedFile::open(storage, prefix, 0) {
         Ok((manifest, saved)) => {
             let records = manifest.of_another + saved.first().map_or(0, |saved| saved.snapshot.records);
             manifest.remove(storage).map(|()| records)

@@ -8,14 +8,14 @@
 //! Partitions are started in order, and each gets all its memory at the start. So the one to be returned next always
 //! gets its memory: those before it are finished and returned. With one thread there are no workers.
 //!
-//! Not here: the sort itself (`piece.rs`), partitions larger than memory (`merge.rs`).
+//! Not here: the sort itself (`piece.rs`), partitions larger than memory (`external_merge.rs`).
 
 use super::duplicates::SortError;
+use super::external_merge::{ExternalMerge, MergeSpace};
 use super::lengths::{Lengths, PutLengths};
-use super::manifest::Manifest;
-use super::merge::{Merge, MergeSpace};
-use super::piece::{Scratch, SortRules, sort_piece};
-use super::spill::Source;
+use super::piece::{SortRules, SortScratch, sort_piece};
+use super::saved::SavedFile;
+use super::temporary::Source;
 use crate::dictionary::build::far::FarFile;
 use crate::dictionary::build::heap;
 use crate::dictionary::build::progress::ProgressCounter;
@@ -29,7 +29,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// A partition to be sorted.
-pub(super) struct Part {
+pub(super) struct Partition {
     pub source: Mutex<Option<Source>>,
     pub bytes: u64,
     pub records: u64,
@@ -47,8 +47,8 @@ struct State {
     stop: bool,
 }
 
-struct Shared {
-    parts: Vec<Part>,
+struct SharedSort {
+    parts: Vec<Partition>,
     rules: SortRules,
     budget: u64,
     /// How many partitions workers may be ahead.
@@ -57,7 +57,7 @@ struct Shared {
     changed: Condvar,
 }
 
-impl Shared {
+impl SharedSort {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +77,7 @@ impl Shared {
     }
 
     /// Sorts a partition that fits.
-    fn sort(&self, part: usize, scratch: &mut Scratch, mut run: Run) -> Result<Run, SortError> {
+    fn sort(&self, part: usize, scratch: &mut SortScratch, mut run: Run) -> Result<Run, SortError> {
         let source = self.take_source(part);
         scratch.take_buffer(&mut run);
         let path = Arc::clone(&source.path);
@@ -94,7 +94,7 @@ impl Shared {
     }
 
     /// The partition that the worker sorts next, once there is memory for it; `None` at the end.
-    fn take_job(&self, scratch: &mut Scratch, held: &mut u64) -> Option<(usize, Run)> {
+    fn take_job(&self, scratch: &mut SortScratch, held: &mut u64) -> Option<(usize, Run)> {
         let mut state = self.lock();
         loop {
             while self.parts.get(state.next).is_some_and(|part| part.records == 0) || state.next < state.consumed {
@@ -123,7 +123,7 @@ impl Shared {
             // Memory kept for speed is needed now.
             let kept = *held + state.recycled.iter().map(|run| run.cost).sum::<u64>();
             if kept > 0 {
-                (*scratch, *held) = (Scratch::default(), 0);
+                (*scratch, *held) = (SortScratch::default(), 0);
                 state.recycled.clear();
                 state.used -= kept;
                 self.changed.notify_all();
@@ -134,7 +134,7 @@ impl Shared {
     }
 
     fn work(&self) {
-        let (mut scratch, mut held) = (Scratch::default(), 0);
+        let (mut scratch, mut held) = (SortScratch::default(), 0);
         while let Some((part, run)) = self.take_job(&mut scratch, &mut held) {
             // The user's hash function may panic; the panic is passed to the thread that requests the run.
             let outcome = catch_unwind(AssertUnwindSafe(|| self.sort(part, &mut scratch, run)));
@@ -151,10 +151,10 @@ pub(crate) struct Sorted {
     storage: Arc<dyn Storage>,
     prefix: PathBuf,
     progress: Arc<ProgressCounter>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
     threads: Vec<JoinHandle<()>>,
-    scratch: Scratch,
-    merge: Option<Merge>,
+    scratch: SortScratch,
+    merge: Option<ExternalMerge>,
     /// The bytes counted for the run that was returned last.
     given: u64,
     failed: bool,
@@ -162,7 +162,7 @@ pub(crate) struct Sorted {
     removals: bool,
     put_lengths: Lengths,
     temporary_bytes: u64,
-    manifest: Option<Manifest>,
+    manifest: Option<SavedFile>,
     /// Whether the manifest has a checkpoint.
     saved: bool,
     far: Option<FarFile>,
@@ -173,14 +173,14 @@ pub(super) struct Start {
     pub prefix: PathBuf,
     pub progress: Arc<ProgressCounter>,
     pub rules: SortRules,
-    pub parts: Vec<Part>,
+    pub parts: Vec<Partition>,
     pub budget: u64,
     pub threads: usize,
     pub records: u64,
     pub removals: bool,
     pub put_lengths: Lengths,
     pub temporary_bytes: u64,
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<SavedFile>,
     pub saved: bool,
     pub far: Option<FarFile>,
 }
@@ -191,14 +191,14 @@ impl Sorted {
         let Start { progress, temporary_bytes, manifest, saved, far, .. } = start;
         let state = Mutex::default();
         let window = 2 * threads + 1;
-        let shared = Arc::new(Shared { parts, rules, budget, window, state, changed: Condvar::new() });
+        let shared = Arc::new(SharedSort { parts, rules, budget, window, state, changed: Condvar::new() });
         let mut sorted = Sorted {
             storage,
             prefix,
             progress,
             shared,
             threads: Vec::new(),
-            scratch: Scratch::default(),
+            scratch: SortScratch::default(),
             merge: None,
             given: 0,
             failed: false,
@@ -298,7 +298,7 @@ impl Sorted {
                     progress: &self.progress,
                     budget: self.shared.budget,
                 };
-                let merge = Merge::new(space, &self.shared.rules, part, self.shared.take_source(part))?;
+                let merge = ExternalMerge::new(space, &self.shared.rules, part, self.shared.take_source(part))?;
                 self.temporary_bytes += merge.temporary_bytes;
                 self.merge = Some(merge);
                 continue;
@@ -327,7 +327,7 @@ impl Sorted {
 
     /// A merge uses all the memory: frees what was kept for speed.
     fn forget_buffers(&mut self) {
-        self.scratch = Scratch::default();
+        self.scratch = SortScratch::default();
         let mut state = self.shared.lock();
         let kept: u64 = state.recycled.drain(..).map(|run| run.cost).sum();
         // Without threads nothing is counted.

@@ -1,11 +1,11 @@
 //! Temporary files: their names, a thread that writes them, and reading their blocks back.
 //!
 //! A file has no name, so it disappears when it is closed, however the process ends. With resume the files of
-//! partitions have names, and `manifest.rs` removes them.
+//! partitions have names, and `saved.rs` removes them.
 //!
-//! Not here: what a block is (`block.rs`).
+//! Not here: what a block is (`temporary_block.rs`).
 
-use super::block::{self, BlockHeader, HEADER_BYTES};
+use super::temporary_block::{self, BlockHeader, HEADER_BYTES};
 use crate::dictionary::build::plan::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, PRIVATE, Storage, atomic};
@@ -60,7 +60,7 @@ pub(super) struct Job {
 }
 
 #[derive(Default)]
-struct Queue {
+struct WriteQueue {
     jobs: VecDeque<Job>,
     /// Bytes of the queued jobs and of the one being written.
     bytes: u64,
@@ -73,24 +73,24 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct SharedWrites {
+    queue: Mutex<WriteQueue>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl SharedWrites {
+    fn lock(&self) -> MutexGuard<'_, WriteQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+    fn wait<'a>(&self, queue: MutexGuard<'a, WriteQueue>) -> MutexGuard<'a, WriteQueue> {
         self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A thread that computes checksums and writes.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWrites>,
     thread: Option<JoinHandle<()>>,
     /// The most bytes that may be queued.
     limit: u64,
@@ -98,7 +98,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(prefix: &Path, limit: u64) -> Result<Writer> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedWrites::default());
         let (of_thread, prefix_of_thread) = (shared.clone(), prefix.to_owned());
         let thread = std::thread::Builder::new()
             .name("sort-write".to_owned())
@@ -133,7 +133,7 @@ impl Writer {
         Self::check(&mut queue)
     }
 
-    fn check(queue: &mut Queue) -> Result<()> {
+    fn check(queue: &mut WriteQueue) -> Result<()> {
         if !queue.failed {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Drop for Writer {
 }
 
 /// Keeps buffers that have been written, up to `limit` bytes together with queued ones: touching new memory takes time.
-fn write_all(shared: &Shared, prefix: &Path, limit: u64) {
+fn write_all(shared: &SharedWrites, prefix: &Path, limit: u64) {
     let mut queue = shared.lock();
     loop {
         if queue.ended || queue.failed {
@@ -167,7 +167,7 @@ fn write_all(shared: &Shared, prefix: &Path, limit: u64) {
         };
         let written = queue.written;
         drop(queue);
-        block::stamp(&mut job.block, job.part as u32, job.offset);
+        temporary_block::stamp(&mut job.block, job.part as u32, job.offset);
         let result = job.file.write_at(&job.block, job.offset);
         queue = shared.lock();
         queue.bytes -= job.block.len() as u64;
@@ -264,7 +264,7 @@ impl Extent {
     }
 
     fn verify(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let computed = block::checksum(bytes, self.number, offset);
+        let computed = temporary_block::checksum(bytes, self.number, offset);
         let stored = BlockHeader::parse(bytes).map_or(0, |header| header.checksum);
         if stored != computed {
             let what = format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}");

@@ -12,7 +12,7 @@
 //! is stored: computing it again costs less than writing and reading it.
 //!
 //! Temporary files are read only by the version that wrote them, so nothing here is a permanent format.
-//! Not here: which records go where (`mod.rs`), files (`spill.rs`).
+//! Not here: which records go where (`mod.rs`), files (`temporary.rs`).
 
 use super::lengths::Fixed;
 use crate::checksum::crc32c_append;
@@ -28,11 +28,11 @@ const PLACE_BYTES_MAX: usize = 10;
 const FAR: u64 = 1 << 33;
 const VARIED: u32 = 1;
 const PLACES: u32 = 2;
-/// Set in an [`At`] if no lengths precede the record.
+/// Set in an [`BlockAt`] if no lengths precede the record.
 const FIXED: u64 = 1 << 63;
 
 /// The location of a record in a buffer of blocks. Ascends in the order in which records were pushed.
-pub(super) type At = u64;
+pub(super) type BlockAt = u64;
 
 /// A block being filled.
 #[derive(Default)]
@@ -205,7 +205,7 @@ pub(super) fn walk_blocks(raw: &[u8], mut f: impl FnMut(&BlockHeader, usize) -> 
 
 /// Calls `f` for each record of `raw`, in the order in which they were pushed. `None` if the bytes are not records.
 #[inline]
-pub(super) fn walk(raw: &[u8], fixed: Option<Fixed>, mut f: impl FnMut(At, &[u8])) -> Option<()> {
+pub(super) fn walk(raw: &[u8], fixed: Option<Fixed>, mut f: impl FnMut(BlockAt, &[u8])) -> Option<()> {
     walk_blocks(raw, |header, start| {
         let from = start + HEADER_BYTES;
         let records = &raw[from..from + header.record_bytes];
@@ -256,7 +256,7 @@ fn varied(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
 
 /// The record at a location that [`walk`] passed to its callback.
 #[inline]
-pub(super) fn record(raw: &[u8], at: At, fixed: Option<Fixed>) -> Record<'_> {
+pub(super) fn record(raw: &[u8], at: BlockAt, fixed: Option<Fixed>) -> Record<'_> {
     let start = offset(at);
     if at & FIXED != 0 {
         let lengths = fixed.expect("walk compared the lengths");
@@ -268,7 +268,7 @@ pub(super) fn record(raw: &[u8], at: At, fixed: Option<Fixed>) -> Record<'_> {
 
 /// The span in `raw` of a record that [`walk`] passed to its callback.
 #[inline]
-pub(super) fn span(raw: &[u8], at: At, fixed: Option<Fixed>) -> Span {
+pub(super) fn span(raw: &[u8], at: BlockAt, fixed: Option<Fixed>) -> Span {
     let start = offset(at);
     if at & FIXED != 0 {
         let Fixed { key_len, value_len } = fixed.expect("walk compared the lengths");
@@ -280,7 +280,7 @@ pub(super) fn span(raw: &[u8], at: At, fixed: Option<Fixed>) -> Span {
 
 /// The offset at which the bytes of a record start.
 #[inline]
-pub(super) fn offset(at: At) -> usize {
+pub(super) fn offset(at: BlockAt) -> usize {
     (at & !FIXED) as usize
 }
 

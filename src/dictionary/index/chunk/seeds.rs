@@ -12,8 +12,8 @@
 //! The result depends only on the positions and the budgets, not on the machine: it uses integers, and a limit on steps
 //! rather than time. Not here: the record that the bits are stored in (`build.rs`), AVX2 instructions (`wide.rs`).
 
-use super::layout::put_bits;
 use super::options::key_of;
+use super::section::put_bits;
 use super::shape::{PREAMBLE, SIZE_LOG2_MAX, SIZE_LOG2_MIN, TreeShape};
 
 const SIZE_MAX: usize = 1 << SIZE_LOG2_MAX;

@@ -227,5 +227,5 @@ impl Scale {
 }
 
 #[cfg(test)]
-#[path = "tests/page.rs"]
+#[path = "tests/page_index.rs"]
 mod tests;

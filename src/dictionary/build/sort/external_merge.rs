@@ -10,10 +10,10 @@
 //!
 //! Not here: the sort of a piece (`piece.rs`).
 
-use super::block::{self, At, Block, BlockHeader};
 use super::duplicates::{DuplicateKey, Duplicates, SortError};
-use super::piece::{Scratch, SortRules, malformed, sort_piece};
-use super::spill::{Extent, Source, make_unnamed, name};
+use super::piece::{SortRules, SortScratch, malformed, sort_piece};
+use super::temporary::{Extent, Source, make_unnamed, name};
+use super::temporary_block::{self, Block, BlockAt, BlockHeader};
 use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::{Record, Run, Span};
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ pub(super) struct MergeSpace<'a> {
 }
 
 /// A merge whose result is taken run by run.
-pub(super) struct Merge {
+pub(super) struct ExternalMerge {
     heads: BinaryHeap<Head>,
     /// Records of one position, moved here from the end of the previous run.
     carry: Run,
@@ -46,14 +46,14 @@ pub(super) struct Merge {
     pub temporary_bytes: u64,
 }
 
-impl Merge {
+impl ExternalMerge {
     /// Sorts the records of partition `part` into runs, few enough for one merge.
     pub(super) fn new(
         space: MergeSpace<'_>,
         rules: &SortRules,
         part: usize,
         source: Source,
-    ) -> Result<Merge, SortError> {
+    ) -> Result<ExternalMerge, SortError> {
         let mut temporary_bytes = 0;
         let mut runs = sort_pieces(space, rules, part, source, &mut temporary_bytes)?;
         while runs.len() > 2 && runs.iter().map(|run| run.cost).sum::<u64>() > space.budget / 2 {
@@ -62,7 +62,7 @@ impl Merge {
         let mut carry = Run::default();
         carry.clear_for(rules.lengths_of_runs());
         let limit = (space.budget / 4) as usize;
-        Ok(Merge { heads: open(runs, rules)?, carry, limit, temporary_bytes })
+        Ok(ExternalMerge { heads: open(runs, rules)?, carry, limit, temporary_bytes })
     }
 
     /// Replaces the content of `run` with the next records, as many as fit in memory. `false` at the end.
@@ -113,7 +113,7 @@ fn sort_pieces(
     temporary_bytes: &mut u64,
 ) -> Result<Vec<SortedRun>, SortError> {
     let mut out = RunWriter::new(space, rules)?;
-    let (mut scratch, mut run, mut places) = (Scratch::default(), Run::default(), Vec::new());
+    let (mut scratch, mut run, mut places) = (SortScratch::default(), Run::default(), Vec::new());
     let mut runs = Vec::new();
     loop {
         space.progress.report()?;
@@ -248,7 +248,7 @@ impl<'a> RunWriter<'a> {
     fn flush(&mut self) -> Result<()> {
         self.progress.report()?;
         let mut bytes = self.block.seal(self.rules.run_lengths());
-        block::stamp(&mut bytes, FILE_NUMBER, self.at);
+        temporary_block::stamp(&mut bytes, FILE_NUMBER, self.at);
         let what = format!("write at byte {} of the temporary file", self.at);
         self.file.write_at(&bytes, self.at).map_err(|e| Error::io(&self.path, &what, e))?;
         self.at += bytes.len() as u64;
@@ -278,7 +278,7 @@ struct Head {
     /// The range of the key in `raw`.
     key: std::ops::Range<usize>,
     raw: Vec<u8>,
-    ats: Vec<At>,
+    ats: Vec<BlockAt>,
     places: Vec<u64>,
     next: usize,
     rest: Extent,
@@ -290,7 +290,7 @@ impl Head {
     }
 
     fn record(&self, rules: &SortRules) -> Record<'_> {
-        block::record(&self.raw, self.ats[self.next - 1], rules.fixed)
+        temporary_block::record(&self.raw, self.ats[self.next - 1], rules.fixed)
     }
 
     fn place(&self) -> u64 {
@@ -307,7 +307,7 @@ impl Head {
         }
         let at = self.ats[self.next];
         self.next += 1;
-        let key = block::record(&self.raw, at, rules.fixed).key;
+        let key = temporary_block::record(&self.raw, at, rules.fixed).key;
         self.r = linear::Position::of(rules.hash.hash(key)).0;
         let start = key.as_ptr() as usize - self.raw.as_ptr() as usize;
         self.key = start..start + key.len();
@@ -319,12 +319,12 @@ impl Head {
         self.rest.split(header.block_bytes as u64).read_all(&mut self.raw)?;
         (self.ats, self.next) = (Vec::with_capacity(header.records as usize), 0);
         let ats = &mut self.ats;
-        let walked = block::walk(&self.raw, rules.fixed, |at, _| ats.push(at));
+        let walked = temporary_block::walk(&self.raw, rules.fixed, |at, _| ats.push(at));
         if walked.is_none() || self.ats.is_empty() {
             return Err(malformed(&self.rest.path));
         }
         if rules.duplicates == Duplicates::Error {
-            self.places = block::places(&self.raw).ok_or_else(|| malformed(&self.rest.path))?;
+            self.places = temporary_block::places(&self.raw).ok_or_else(|| malformed(&self.rest.path))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@
 
 use super::counted::Counted;
 use super::heads::Heads;
-use super::pages::{PageSums, sum_pages};
+use super::page_faults::{PageSums, sum_pages};
 use crate::dictionary::build::parallel::in_parallel;
 use crate::dictionary::format::layout::Order;
 use crate::dictionary::read::file::DictionaryFile;

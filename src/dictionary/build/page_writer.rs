@@ -69,7 +69,7 @@ struct CellStart {
 }
 
 /// The totals when all pages are written.
-pub(crate) struct Written {
+pub(crate) struct WrittenPages {
     pub firsts: PageFirsts,
     pub pages: u64,
     pub stream_bytes: u64,
@@ -217,7 +217,7 @@ impl PageWriter {
     }
 
     /// Writes what is left and waits until everything is written (not synced).
-    pub fn finish(mut self) -> Result<Written> {
+    pub fn finish(mut self) -> Result<WrittenPages> {
         let pages = self.seal_pages();
         let offset = self.page * self.page_bytes as u64;
         let last = std::mem::take(&mut self.buffer);
@@ -225,7 +225,7 @@ impl PageWriter {
         self.output.finish()?;
         let pages = self.page - 1 + pages as u64;
         let (stream_bytes, data_checksum) = (self.stream_bytes, self.data_checksum);
-        Ok(Written { firsts: self.firsts, pages, stream_bytes, data_checksum })
+        Ok(WrittenPages { firsts: self.firsts, pages, stream_bytes, data_checksum })
     }
 }
 
@@ -315,5 +315,5 @@ impl Drop for Output {
 }
 
 #[cfg(test)]
-#[path = "tests/pages.rs"]
+#[path = "tests/page_writer.rs"]
 mod tests;
