@@ -176,7 +176,6 @@ impl Buckets {
     }
 
     #[cold]
-    #[inline(never)]
     fn find_bucket_again(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         self.prefetch_bucket(hash)
     }
@@ -191,7 +190,7 @@ impl Buckets {
 
     /// Prefetches header and slots of the page of the bucket of `hash`: the first step of batched writes, which may
     /// also add a slot after the last one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prefetch_head(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         let (address, frame) = self.place_of(hash);
         frame.prefetch_exactly(address.start, SLOTS_BYTES);
@@ -200,13 +199,13 @@ impl Buckets {
 
     /// Prefetches the usual length of header and slots in the page of the bucket of `hash`: the first step of batched
     /// lookups.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prefetch_slots(&self, hash: u64, usual: UsualPage) {
         let (address, frame) = self.place_of(hash);
         frame.prefetch_exactly(address.start, usual.head_bytes);
     }
 
-    #[inline(always)]
+    #[inline]
     fn place_of(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         let view = self.view();
         let bucket = view.linear().bucket_of(hash);

@@ -144,7 +144,7 @@ impl Buckets {
     }
 
     /// A key with its hash and tag.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> HashedKey<'a> {
         HashedKey::new(bytes, self.hash.hash_inlined(bytes))
     }

@@ -303,7 +303,7 @@ impl Table {
         // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
         let writer = self.enter_to_log(|| record.log_bytes())?;
-        if writer.inside.has_added() {
+        if matches!(edit, Edit::Set(_)) && writer.inside.take_added() {
             self.buckets.prefetch_expected(address.0.bucket);
         }
         self.write_inside(writer, key, address, record, edit)
