@@ -131,6 +131,8 @@ pub(crate) enum Bug {
     ThroughCutOff,
     /// A frame written through counts as in the file although it was changed in memory.
     ThroughTrusted,
+    /// Memory of a window that was returned counts as zero, although it is the file's.
+    WindowCountsAsZero,
     // Spilled frames (`pager/spill.rs`).
     /// A frozen frame that is not in memory is replaced, and the bytes of its new memory are preserved instead of its
     /// content.

@@ -90,6 +90,9 @@ impl Buckets {
     /// Trims the overflow pages and extents of a bucket to the units they need.
     pub(crate) fn trim_bucket(&self, number: linear::Bucket) -> Result<()> {
         let mut workspace = lock_without_values(&self.structure)?;
+        if !self.has_to_trim(number)? {
+            return Ok(());
+        }
         let Workspace { gathered, layouts: [layout, _], primaries } = &mut *workspace;
         let Some(mut bucket) = self.latch_numbered(number)? else { return Ok(()) };
         self.trim_extents(&mut bucket)?;
@@ -102,6 +105,25 @@ impl Buckets {
         self.note_expected(number, primaries);
         self.free_overflow(gathered.overflow_pages());
         Ok(())
+    }
+
+    /// Whether a bucket takes more units than it needs. Only reads, because a latch for writing makes the page dirty.
+    /// The caller holds the structure lock.
+    fn has_to_trim(&self, number: linear::Bucket) -> Result<bool> {
+        if number > self.view().max_bucket() {
+            return Ok(false);
+        }
+        let (frame, start) = self.location(number);
+        let frame = self.pager.read(frame)?;
+        let primary = &frame[start..start + self.page_bytes];
+        if page::kind(primary) == page::KIND_EMPTY {
+            return Ok(false);
+        }
+        let is_loose = |reference: &Reference| match reference {
+            Reference::ToExtent { extent, .. } => self.units_for(extent.content_bytes()) < extent.capacity,
+            Reference::ToPage { .. } => false,
+        };
+        Ok(!self.is_tight(primary)? || self.references(primary)?.iter().any(is_loose))
     }
 
     /// Latches a bucket that has a page. The caller holds the structure lock.

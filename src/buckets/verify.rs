@@ -179,7 +179,8 @@ impl Check<'_> {
             self.fault("map".into(), format!("{unmarked} units in use are marked free"));
         }
         if lost > 0 {
-            self.fault("map".into(), format!("{lost} units marked used belong to nothing; compaction frees them"));
+            let what = "units marked used belong to nothing; they only take space, and a dump loaded anew lacks them";
+            self.fault("map".into(), format!("{lost} {what}"));
         }
     }
 

@@ -116,6 +116,22 @@ pub(crate) enum Create {
     Always,
 }
 
+/// How much memory the frames of a table with a file may take.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheLimit {
+    pub bytes: u64,
+    /// With fewer frames, one operation might not be able to hold all the frames it needs at once.
+    pub frames_min: u32,
+}
+
+impl CacheLimit {
+    pub(crate) const FRAMES_MIN: u32 = 64;
+
+    fn frames(self, frame_bytes: usize) -> u64 {
+        (self.bytes / frame_bytes as u64).max(self.frames_min.into())
+    }
+}
+
 /// How to open a file.
 pub(crate) struct OpenOptions {
     pub create: Create,
@@ -124,7 +140,7 @@ pub(crate) struct OpenOptions {
     pub frame_bytes_if_new: usize,
     /// A random one if `None`.
     pub table_id_if_new: Option<u64>,
-    pub cache_bytes: u64,
+    pub cache: CacheLimit,
     pub read_only: bool,
     /// Which failure a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
@@ -216,9 +232,10 @@ impl Pager {
     #[cold]
     fn unread(&self, file: &dyn File, frame: FrameNo, e: std::io::Error) -> Error {
         if self.read_only
-            && let Err(stale) = self.refuse_if_stale(file)
+            && let Err(other) = self.refuse_if_stale(file)
+            && other.kind() != ErrorKind::Io
         {
-            return stale; // the checkpoint made the file shorter
+            return other; // a checkpoint made the file shorter, or the file was cut
         }
         if e.kind() == std::io::ErrorKind::UnexpectedEof && !self.read_only {
             let path = self.path.display();
@@ -233,22 +250,16 @@ impl Pager {
     }
 
     /// A pager for frames in memory up to `cache_bytes`; the rest go to a temporary file without a name.
-    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache_bytes: u64) -> Result<Pager> {
+    pub(crate) fn create_scratch(storage: Arc<dyn Storage>, frame_bytes: usize, cache: CacheLimit) -> Result<Pager> {
         let path = std::env::temp_dir().join("splitpoint");
         let file = make_unnamed(storage.as_ref(), &path)?;
-        let cache_frames = Self::cache_frames(cache_bytes, frame_bytes);
+        let cache_frames = cache.frames(frame_bytes);
         let mut pager = Self::start(Pool::new(frame_bytes, true)?, storage, path, Some(file), true, cache_frames)?;
         pager.spilling = Spilling::in_temporary_file();
         pager.pool.unpin();
         // Spilled frames have their checksums in this frame.
         drop(pager.write(pager.map_frame(0) + 1)?);
         Ok(pager)
-    }
-
-    fn cache_frames(cache_bytes: u64, frame_bytes: usize) -> u64 {
-        // With fewer frames, one operation could not hold all the frames it needs at once.
-        const CACHE_FRAMES_MIN: u64 = 64;
-        (cache_bytes / frame_bytes as u64).max(CACHE_FRAMES_MIN)
     }
 
     fn start(
@@ -339,9 +350,8 @@ impl Pager {
         file: Arc<dyn File>,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
-        let OpenOptions {
-            create, frame_bytes_if_new, table_id_if_new, cache_bytes, read_only, safety, log_bytes, ..
-        } = opening;
+        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, .. } =
+            opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         if read_only {
             checkpoint::wait_installed(storage.as_ref(), path, file.as_ref())?;
@@ -357,7 +367,7 @@ impl Pager {
             return Err(Error::io(path, "create", there));
         }
         if empty && create != Create::Never {
-            let cache_frames = Self::cache_frames(cache_bytes, frame_bytes_if_new);
+            let cache_frames = cache.frames(frame_bytes_if_new);
             let pool = Pool::new(frame_bytes_if_new, true)?;
             let start = Self::start(pool, storage.clone(), path.to_owned(), Some(file.clone()), false, cache_frames);
             let mut pager = start?;
@@ -368,7 +378,7 @@ impl Pager {
         }
         let (header, root) = Self::read_header(path, file.as_ref())?;
         let pool = Pool::new(header.frame_bytes, true)?;
-        let cache_frames = Self::cache_frames(cache_bytes, header.frame_bytes);
+        let cache_frames = cache.frames(header.frame_bytes);
         if u64::from(header.frame_count) > cache_frames {
             pool.outgrow_cache(cache_frames);
         }
@@ -589,14 +599,17 @@ impl Pager {
     fn refuse_if_stale(&self, file: &dyn File) -> Result<()> {
         self.refuse_if_renamed(file)?;
         // A complete journal exists from before the first write in place until after the last one, that of the header.
-        let mut header = [0; HEADER_BYTES];
-        let changed = checkpoint::has_journal(self.storage.as_ref(), &self.path)?
-            || file.read_at(&mut header, 0).is_err()
-            || u64_at(&header, 16) != self.sequence.load(Relaxed);
-        if !changed {
-            return Ok(());
-        }
         let path = self.path.display();
+        if !checkpoint::has_journal(self.storage.as_ref(), &self.path)? {
+            let mut header = [0; HEADER_BYTES];
+            file.read_at(&mut header, 0).map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => self.corrupt("the header is gone: another program cut the file"),
+                _ => Error::io(&self.path, "read the header of", e),
+            })?;
+            if u64_at(&header, 16) == self.sequence.load(Relaxed) {
+                return Ok(());
+            }
+        }
         Err(Error::new(
             ErrorKind::Stale,
             format!("{path}: another process has written a checkpoint since this handle was opened for reading"),

@@ -75,7 +75,7 @@ impl Table {
         let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
         let pager = match options.cache_bytes {
             None => Pager::in_memory(frame_bytes, options.storage.clone())?,
-            Some(bytes) => Pager::create_scratch(options.storage.clone(), frame_bytes, bytes)?,
+            Some(bytes) => Pager::create_scratch(options.storage.clone(), frame_bytes, options.cache_limit(bytes))?,
         };
         let mut table = Table::make(Arc::new(pager), &options)?;
         table.presize(&options)?;
@@ -84,7 +84,7 @@ impl Table {
 
     pub(super) fn open_with(options: TableOptions, path: &Path) -> Result<Table> {
         let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
-        let cache_bytes = options.cache_bytes.unwrap_or_else(default_cache_bytes);
+        let cache = options.cache_limit(options.cache_bytes.unwrap_or_else(default_cache_bytes));
         let create = if options.create_new {
             Create::Always
         } else if options.create && !options.read_only {
@@ -97,7 +97,7 @@ impl Table {
             permissions_if_new: options.permissions,
             frame_bytes_if_new: frame_bytes,
             table_id_if_new: options.table_id,
-            cache_bytes,
+            cache,
             read_only: options.read_only,
             safety: options.durability.safety(),
             log_bytes: options.log_bytes,

@@ -4,6 +4,7 @@ use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::{Disk, PERMISSIONS, Storage};
+use crate::pager::CacheLimit;
 use crate::pager::wal::{BlockLimits, Safety};
 use std::sync::Arc;
 
@@ -71,6 +72,7 @@ pub struct TableOptions {
     pub(super) fill_percent: u32,
     pub(super) expected_len: u64,
     pub(super) cache_bytes: Option<u64>,
+    pub(super) cache_frames_min: u32,
     pub(super) hash: Option<HashKind>,
     pub(crate) user_hash: Option<HashFunction>,
     pub(super) seed: Option<u64>,
@@ -103,6 +105,7 @@ impl TableOptions {
             fill_percent: 92,
             expected_len: 0,
             cache_bytes: None,
+            cache_frames_min: CacheLimit::FRAMES_MIN,
             hash: None,
             user_hash: None,
             seed: None,
@@ -271,6 +274,10 @@ impl TableOptions {
     }
 
     /// The hash function of a new table.
+    pub(super) fn cache_limit(&self, bytes: u64) -> CacheLimit {
+        CacheLimit { bytes, frames_min: self.cache_frames_min }
+    }
+
     pub(super) fn hash_function(&self) -> HashFunction {
         let seed = self.seed.unwrap_or_else(crate::pager::random_u64);
         self.user_hash.clone().unwrap_or_else(|| HashFunction::new(self.hash.unwrap_or(HashKind::DEFAULT), seed))

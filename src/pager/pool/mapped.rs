@@ -41,6 +41,13 @@ pub(super) struct Windows {
     guards: Vec<(FrameNo, Box<dyn MemoryGuard>)>,
 }
 
+impl Windows {
+    /// Whether the memory of a frame in no open window is the file's: returned to the kernel, it is not zero.
+    pub(super) fn is_file_memory(&self, frame: FrameNo) -> bool {
+        self.sealed.around(frame).is_some() || self.private.around(frame).is_some()
+    }
+}
+
 impl Pool {
     /// Maps frames that were never used over the file, which has zeros there. Returns false if that is not possible;
     /// the frames are then plain memory.

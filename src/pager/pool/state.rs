@@ -228,9 +228,11 @@ impl Word {
         Word(self.0.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED) | kept)
     }
 
-    /// The word of a frame that is not resident and whose memory is zero again, released.
-    pub(super) fn zeroed(self) -> Word {
-        Word(self.0 & !(WRITER | UNRETURNED))
+    /// The word of a frame that is not resident and whose memory was returned, released. `zero`: the memory is zero
+    /// again, which that of a window is not: it is the file's.
+    pub(super) fn returned(self, zero: bool) -> Word {
+        let old = if zero || planted(Bug::WindowCountsAsZero) { UNRETURNED } else { 0 };
+        Word(self.0 & !(WRITER | old))
     }
 
     /// Whether bytes of a frame may be replaced before the frame is in memory: all of them if `whole`, else a part of a

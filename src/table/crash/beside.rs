@@ -2,25 +2,28 @@
 //!
 //! ```text
 //! one thread   fills the table while a backup is held; killed: a log of several segments is there to be replayed
-//! writers      each changes its own keys, and syncs at times; one more holds a backup for a while
+//! writers      each changes its own keys, and syncs or compacts at times
+//! backup       one more thread makes one, and holds it for a while
 //! checkpoints  are written by threads of their own
 //!              -> the disk's calls, of all threads in one order -> a crash at any of them -> open
 //! ```
 //!
 //! After a crash the keys of each writer are in a state that its history allows (`workload.rs`), and where a change is
-//! there, so is every change of another that was acknowledged before it was begun: the log has one order.
+//! there, so is every change of another that was acknowledged before it was begun: the log has one order. The backup
+//! has such a state as well, from between its begin and its end.
 //!
 //! The threads are tasks of `shuttle`, which take turns at each call to the disk among other places
 //! (`pager/interleave.rs`), so a seed makes the same run each time. The table is opened after the crash by one thread.
 
-use super::workload::{Content, History, Op, Promise, Workload, writer_of};
+use super::workload::{COPY, Content, History, Op, Promise, Workload, writer_of};
 use super::{Done, OF_A_CRASH, check, content_of, each_crash, expect};
 use crate::io::simulated::{Crash, Event, Simulated, State};
 use crate::pager::interleave::{step, take_turns};
 use crate::pager::seed_random;
 use crate::random::Random;
-use crate::table::Table;
+use crate::table::{Backup, Table};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 const WRITERS: u8 = 3;
@@ -139,7 +142,7 @@ impl Case {
             let durable = history.bounds(u64::MAX, Crash::LoseUnsynced, promise).0;
             histories.push(Mutex::new(history.after_crash(k, durable, shown)));
         }
-        let failed = Mutex::new(None);
+        let (failed, copied) = (Mutex::new(None), Mutex::new(None));
         disk.slow(self.seed);
         shuttle::thread::scope(|scope| {
             for (own, workload) in self.writers.iter().enumerate() {
@@ -153,8 +156,10 @@ impl Case {
             }
             if !self.seed.is_multiple_of(3) {
                 scope.spawn(|| {
-                    if let Err(e) = hold_backup(&table) {
-                        locked(&failed).get_or_insert(format!("backup: {e}"));
+                    let begun = disk.calls();
+                    match make_backup(self.writers[0].backup(&disk), &table) {
+                        Ok(()) => *locked(&copied) = Some((begun, disk.calls())),
+                        Err(e) => drop(locked(&failed).get_or_insert(format!("backup: {e}"))),
                     }
                 });
             }
@@ -168,6 +173,15 @@ impl Case {
         drop(table);
         if let Some(e) = locked(&failed).take() {
             return Err(e);
+        }
+        if let Some((begun, ended)) = *locked(&copied) {
+            let found = by_writer(&self.writers[0].read(&disk, COPY).map_err(|e| format!("read the backup: {e}"))?);
+            for (own, (history, found)) in histories.iter().zip(&found).enumerate() {
+                let bounds = locked(history).bounds_between(begun, ended);
+                if locked(history).find(found, bounds).is_none() {
+                    return Err(format!("writer {own}: the backup has none of its states {bounds:?}"));
+                }
+            }
         }
         let histories = histories.into_iter().map(|history| history.into_inner().expect("no panic while held"));
         Ok(Ran { trace, histories: histories.collect(), splits, checkpoints })
@@ -202,14 +216,13 @@ impl Case {
     }
 }
 
-/// A backup without the copy: it prevents checkpoints, and the log can still be synced.
-fn hold_backup(table: &Table) -> crate::Result<()> {
-    let guard = table.pager.checkpoint_lock().acquire()?;
-    table.checkpoint_with(&guard)?;
-    let guard = guard.hold_long();
-    (0..300).for_each(|_| step());
-    drop(guard);
-    Ok(())
+/// A backup that takes its time: it prevents checkpoints, and the log can still be synced.
+fn make_backup(backup: Backup<'_>, table: &Table) -> crate::Result<()> {
+    let wait = |_, _| {
+        (0..100).for_each(|_| step());
+        ControlFlow::Continue(())
+    };
+    backup.progress(wait).save(table, COPY).map(drop)
 }
 
 fn in_turns(scheduler: impl Scheduler + 'static, case: &Arc<Case>) -> Result<Ran, String> {

@@ -52,18 +52,32 @@ struct Done {
 #[derive(Clone, Copy)]
 struct Depth {
     ops: usize,
+    /// A crash comes at one in this many of the calls that write bytes, and at each of the others, which are few.
+    every: usize,
     /// One crash in this many is followed by another at every call of the recovery.
     again_every: u64,
+    /// So is one in this many of the kills before a sync.
+    unsynced_every: usize,
     /// One crash in this many is followed by more operations and a crash at every call of those.
     further_every: u64,
     /// One call in this many fails in each way.
-    fault_every: u64,
-    /// Each call gets every kind of crash; otherwise the kinds that find most, and one of the others.
+    fault_every: usize,
+    /// Each call gets every kind of crash; otherwise the kinds that find most and one of the others, or one alone in a
+    /// recovery.
     all_kinds: bool,
 }
 
-const FAST: Depth = Depth { ops: 40, again_every: 61, further_every: 101, fault_every: 7, all_kinds: false };
-const SLOW: Depth = Depth { ops: 25, again_every: 1, further_every: 19, fault_every: 1, all_kinds: true };
+const FAST: Depth = Depth {
+    ops: 40,
+    every: 12,
+    again_every: 61,
+    unsynced_every: 2,
+    further_every: 301,
+    fault_every: 21,
+    all_kinds: false,
+};
+const SLOW: Depth =
+    Depth { ops: 25, every: 1, again_every: 1, unsynced_every: 1, further_every: 19, fault_every: 1, all_kinds: true };
 
 /// Calls `visit` with each state of the disk in which a process may have died: before each call of `trace` that
 /// changes anything, in the middle of each write, and at the end. A crash at another call leaves the state of the
@@ -72,12 +86,24 @@ fn each_crash(
     base: &State,
     trace: &[Event],
     random: &mut Random,
+    visit: impl FnMut(u64, &State) -> Result<(), String>,
+) -> Result<(), String> {
+    some_crashes(base, trace, 1, random, visit)
+}
+
+/// [`each_crash`], but only one in `every` of the calls that write bytes, which are most.
+fn some_crashes(
+    base: &State,
+    trace: &[Event],
+    every: usize,
+    random: &mut Random,
     mut visit: impl FnMut(u64, &State) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut state = base.clone();
     for (call, event) in trace.iter().enumerate() {
         let call = call as u64;
-        if event.changes() {
+        let writes_bytes = matches!(event, Event::Write { .. } | Event::Store { .. });
+        if event.changes() && (!writes_bytes || random.below(every) == 0) {
             visit(call, &state)?;
             if let Some(torn) = state.torn(call, event, random) {
                 visit(call, &torn)?;
@@ -135,10 +161,10 @@ fn crash_from(base: &State, workload: &Workload, seed: u64, depth: Depth, done: 
     let mut random = Random::new(&[seed, 3]);
     let mut torn_random = Random::new(&[seed, 4]);
     let trace = run.disk.trace();
-    each_crash(base, &trace, &mut torn_random, |call, state| {
+    some_crashes(base, &trace, depth.every, &mut torn_random, |call, state| {
         // A state that is complete in the cache and not yet on the disk may deceive a recovery.
         let unsynced = matches!(trace.get(call as usize), Some(Event::Sync(_) | Event::SyncNames(_)));
-        let one_more = random.pick(&[Crash::KeepAll, Crash::Prefix, Crash::Zeros]);
+        let one_more = random.pick(&[Crash::KeepAll, Crash::Prefix, Crash::Zeros, Crash::NamesBack]);
         let kinds = [Crash::Kill, Crash::LoseUnsynced, Crash::Mix, one_more];
         for crash in if depth.all_kinds { &Crash::ALL[..] } else { &kinds } {
             let crash = *crash;
@@ -146,9 +172,9 @@ fn crash_from(base: &State, workload: &Workload, seed: u64, depth: Depth, done: 
             done.crashes += 1;
             let left = state.survivors(crash, &mut random, &mut done.fired);
             let (found, recovery) = check_survivors(workload, &left, call, crash, &run.history, done).map_err(at)?;
-            if done.crashes.is_multiple_of(depth.again_every) || unsynced && crash == Crash::Kill {
-                let calls = 0..recovery.trace().len();
-                crash_again(workload, &left, &recovery, calls, &found, &mut random, done).map_err(at)?;
+            let deceives = unsynced && crash == Crash::Kill && random.below(depth.unsynced_every) == 0;
+            if deceives || done.crashes.is_multiple_of(depth.again_every) {
+                crash_again(workload, &left, &recovery.trace(), depth, &found, &mut random, done).map_err(at)?;
             }
             if done.crashes.is_multiple_of(depth.further_every) {
                 go_on(workload, &left, &found, depth, &mut random, done).map_err(at)?;
@@ -181,19 +207,21 @@ fn check_survivors(
     Ok((history.after_crash(k, durable, shown), disk))
 }
 
-/// Crashes at each call of a recovery.
+/// Crashes at the calls of a recovery.
 fn crash_again(
     workload: &Workload,
     base: &State,
-    recovery: &Simulated,
-    calls: Range<usize>,
+    recovery: &[Event],
+    depth: Depth,
     history: &History,
     random: &mut Random,
     done: &mut Done,
 ) -> Result<(), String> {
     let mut torn_random = Random::new(&[random.next()]);
-    each_crash(base, &recovery.trace()[calls], &mut torn_random, |call, state| {
-        for crash in [Crash::Kill, Crash::LoseUnsynced, Crash::Mix, Crash::Prefix] {
+    some_crashes(base, recovery, depth.every, &mut torn_random, |call, state| {
+        let kinds = [Crash::Kill, Crash::LoseUnsynced, Crash::Mix, Crash::Prefix];
+        let one = random.below(kinds.len());
+        for &crash in if depth.all_kinds { &kinds[..] } else { &kinds[one..=one] } {
             done.crashes += 1;
             let left = state.survivors(crash, random, &mut done.fired);
             check_survivors(workload, &left, call, crash, history, done)
@@ -223,7 +251,7 @@ fn go_on(
     );
     let run = run.finish()?;
     let mut torn_random = Random::new(&[random.next()]);
-    each_crash(base, &run.disk.trace(), &mut torn_random, |call, state| {
+    some_crashes(base, &run.disk.trace(), depth.every, &mut torn_random, |call, state| {
         let crash = random.pick(&Crash::ALL);
         done.crashes += 1;
         let left = state.survivors(crash, random, &mut done.fired);
@@ -249,14 +277,18 @@ fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Strin
         for &fault in faults {
             for lasting in [false, true] {
                 // Syncs and growth are few, and most depends on them.
-                if !matches!(event, Event::Sync(_) | Event::Reserve { .. })
-                    && random.below(depth.fault_every as usize) != 0
-                {
+                let every = match event {
+                    Event::Sync(_) => 1,
+                    Event::Reserve { .. } => depth.fault_every.div_ceil(8),
+                    _ => depth.fault_every,
+                };
+                if random.below(every) > 0 {
                     continue;
                 }
                 let plan = Plan { fault, at: call as u64, lasting };
                 done.faults += 1;
-                fail_once(&workload, plan, &mut random, done).map_err(|e| format!("seed {seed}, {plan:?}: {e}"))?;
+                fail_once(&workload, plan, depth, &mut random, done)
+                    .map_err(|e| format!("seed {seed}, {plan:?}: {e}"))?;
             }
         }
     }
@@ -265,7 +297,13 @@ fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Strin
 
 /// Runs the workload with a fault. A failed operation changed nothing or poisoned the handle, and the table opens
 /// again.
-fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Done) -> Result<(), String> {
+fn fail_once(
+    workload: &Workload,
+    plan: Plan,
+    depth: Depth,
+    random: &mut Random,
+    done: &mut Done,
+) -> Result<(), String> {
     let disk = Simulated::new(State::default());
     disk.plan(Some(plan));
     // An error while freeing units leaves them allocated to nothing, until a compaction.
@@ -293,7 +331,7 @@ fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Do
         if poisoned {
             done.poisoned += 1;
             disk.plan(None);
-            reopen_after_failure(&mut run, plan, random, done).map_err(at)?;
+            reopen_after_failure(&mut run, plan, depth, random, done).map_err(at)?;
         } else {
             done.undone += 1;
             if run.history.len() > commits {
@@ -302,7 +340,7 @@ fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Do
             let clears = matches!(workload.ops[number], Op::Clear);
             if works || clears {
                 disk.plan(None);
-                run.end_backup();
+                run.end_held().map_err(|e| at(e.to_string()))?;
                 let found = content_of(run.open().map_err(|e| at(e.to_string()))?, true).map_err(at)?;
                 if clears {
                     // Bucket by bucket: what was removed before the error is gone.
@@ -331,7 +369,13 @@ fn fail_once(workload: &Workload, plan: Plan, random: &mut Random, done: &mut Do
 }
 
 /// After the handle is poisoned: the table opens again, and a power loss in the meantime leaves a permitted state too.
-fn reopen_after_failure(run: &mut Run<'_>, plan: Plan, random: &mut Random, done: &mut Done) -> Result<(), String> {
+fn reopen_after_failure(
+    run: &mut Run<'_>,
+    plan: Plan,
+    depth: Depth,
+    random: &mut Random,
+    done: &mut Done,
+) -> Result<(), String> {
     run.give_up();
     let (disk, workload) = (run.disk.clone(), run.workload);
     let mut promise = Promise::of(workload.durability);
@@ -351,7 +395,7 @@ fn reopen_after_failure(run: &mut Run<'_>, plan: Plan, random: &mut Random, done
     // shown").
     let unforgotten = plan.lasting && disk.tally().of(Fired::SyncFailed) > 0;
     if !unforgotten {
-        crash_again(workload, &base, &disk, calls, &left, random, done)?;
+        crash_again(workload, &base, &disk.trace()[calls], depth, &left, random, done)?;
     }
     run.history.cut(k, disk.calls());
     Ok(())
@@ -359,7 +403,8 @@ fn reopen_after_failure(run: &mut Run<'_>, plan: Plan, random: &mut Random, done
 
 /// Kills the process at a call, and compares the disk with a replay of that many calls, which [`each_crash`] uses.
 fn die(seed: u64, done: &mut Done) -> Result<(), String> {
-    let workload = Workload::new(seed, FAST.ops);
+    // Backups have other temporary names in each run.
+    let workload = Workload::new(seed, FAST.ops).without_backups();
     let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
     let trace = run.disk.trace();
     let mut random = Random::new(&[seed, 6]);

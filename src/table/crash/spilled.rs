@@ -113,7 +113,7 @@ fn crash_beside_checkpoint() -> Result<(), String> {
     let disk = Simulated::new(State::default());
     let table = open(&disk);
     change_to(&table, 0..3000);
-    let guard = table.pager.checkpoint_lock().acquire().unwrap();
+    let guard = table.pager.checkpoint_lock().acquire().unwrap().hold_long();
     let frozen = table.freeze_frames(0).unwrap();
     // Few enough that no further checkpoint is due, for which this thread would wait.
     const CHANGED: u32 = 3010;

@@ -8,14 +8,18 @@
 use crate::error::Error;
 use crate::hash::HashKind;
 use crate::io::simulated::{Crash, Simulated};
-use crate::pager::{CheckpointGuard, seed_random};
+use crate::io::{Mode, Storage};
+use crate::pager::{CheckpointGuard, Frozen, seed_random};
 use crate::random::Random;
-use crate::table::{Durability, Table, TableOptions};
+use crate::table::{Backup, Durability, Table, TableOptions};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The file, on the simulated disk.
 pub(super) const PATH: &str = "/disk/t.spt";
+/// Where backups go.
+pub(super) const COPY: &str = "/disk/copy.spt";
 
 pub(super) type Content = BTreeMap<Vec<u8>, Arc<[u8]>>;
 
@@ -49,6 +53,11 @@ pub(super) enum Op {
     /// segment.
     BackupBegins,
     BackupEnds,
+    /// A checkpoint is frozen here, and written only where it ends: all between is done beside it.
+    CheckpointBegins,
+    CheckpointEnds,
+    /// A complete backup.
+    Backup,
 }
 
 /// A table's options and operations.
@@ -78,6 +87,7 @@ impl Workload {
         let durability = [Durability::Sync, Durability::Os, Durability::None][(seed % 3) as usize];
         // Small pages and caches, so that everything overflows, splits and is read again.
         let mut options = TableOptions::new().page_bytes(512).seed(1).cache_bytes(1).durability(durability);
+        options.cache_frames_min = 16;
         // Where the log is short, checkpoints; otherwise a table that spills.
         if let Some(bytes) = Random::new(&[seed, 11]).pick(&[None, Some(1), Some(100_000)]) {
             options = options.log_bytes(bytes);
@@ -106,8 +116,16 @@ impl Workload {
         // be written.
         let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
+        // More than the cache holds, some of it in the shadow file by now, is frozen; its extents are changed, freed
+        // and used again before the checkpoint copies them.
+        let largest = if seed % 7 == 6 { 1 << 20 } else { 120_000 };
+        let filled = (0..5).map(|key| Op::Put(key, across_a_limit(&mut random)));
+        let filled: Vec<Op> = filled.chain([Op::Put(5, largest), Op::Put(6, 30_000), Op::CheckpointBegins]).collect();
+        let changed = (0..8).map(|_| Op::random(&mut random, 0, 7, 60, true)).filter(|op| !op.makes_checkpoint());
+        let changed: Vec<Op> = [Op::Remove(5)].into_iter().chain(changed).collect();
+        let beside = filled.into_iter().chain(changed).chain([Op::CheckpointEnds, Op::Backup]);
         let start = random.below(len + 1);
-        ops.splice(start..start, large.into_iter().chain(cut).chain(over).chain(backup));
+        ops.splice(start..start, large.into_iter().chain(cut).chain(over).chain(backup).chain(beside));
         let stores = (seed / 3).is_multiple_of(2);
         Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, stores, ops }
     }
@@ -133,11 +151,12 @@ impl Workload {
             let key = key(&mut random);
             let bytes = random.pick(&[30, 30, 1000, 20_000, 44_000, 70_000]);
             let bytes = bytes + random.below(bytes);
-            match random.below(10) {
-                0 => Op::Sync,
-                1 => Op::Remove(key),
-                2 => Op::Append(key, bytes),
-                3 | 4 => Op::Batch(key, bytes),
+            match random.below(24) {
+                0 => Op::Compact,
+                1..3 => Op::Sync,
+                3..6 => Op::Remove(key),
+                6..9 => Op::Append(key, bytes),
+                9..13 => Op::Batch(key, bytes),
                 _ => Op::Put(key, bytes),
             }
         };
@@ -158,7 +177,10 @@ impl Workload {
     /// For a log that has no slot for more than one segment.
     pub(super) fn without_backups(mut self) -> Workload {
         self.backups = false;
-        self.ops.retain(|op| !matches!(op, Op::BackupBegins | Op::BackupEnds));
+        let needs_more = |op: &Op| {
+            matches!(op, Op::BackupBegins | Op::BackupEnds | Op::CheckpointBegins | Op::CheckpointEnds | Op::Backup)
+        };
+        self.ops.retain(|op| !needs_more(op));
         self
     }
 
@@ -177,7 +199,25 @@ impl Workload {
         self.open_as(disk, |_| {})
     }
 
+    /// The content of a table that is opened for reading beside its writer, on a copy of the disk where nothing fails.
+    pub(super) fn read(&self, disk: &Simulated, path: &str) -> Result<Content, Error> {
+        let copy = Simulated::new(disk.state());
+        let writer = copy.open(Path::new(path), Mode::Write).expect("a simulated disk opens what it has");
+        assert!(writer.lock().expect("a lock never fails"));
+        let table = self.options_as(&copy, |options| options.read_only = true).open(path)?;
+        table.scan().map(|pair| pair.map(|(key, value)| (key, value.into()))).collect()
+    }
+
+    /// Backups to the same disk.
+    pub(super) fn backup(&self, disk: &Simulated) -> Backup<'static> {
+        Backup::new().overwrite(true).options(self.options_as(disk, |_| {}))
+    }
+
     fn open_as(&self, disk: &Simulated, change: impl FnOnce(&mut TableOptions)) -> Result<Table, Error> {
+        self.options_as(disk, change).open(PATH)
+    }
+
+    fn options_as(&self, disk: &Simulated, change: impl FnOnce(&mut TableOptions)) -> TableOptions {
         disk.let_map(self.maps);
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
@@ -185,7 +225,7 @@ impl Workload {
             options.stored_bytes_min = usize::MAX;
         }
         change(&mut options);
-        options.open(PATH)
+        options
     }
 
     /// Bytes that no other step writes.
@@ -242,7 +282,8 @@ impl Workload {
                 content.clear();
                 changes
             }
-            Op::Sync | Op::Compact | Op::Reopen | Op::BackupBegins | Op::BackupEnds => false,
+            Op::Sync | Op::Compact | Op::Reopen | Op::Backup => false,
+            Op::BackupBegins | Op::BackupEnds | Op::CheckpointBegins | Op::CheckpointEnds => false,
         }
     }
 
@@ -266,7 +307,7 @@ impl Workload {
             Op::Sync => table.sync(),
             Op::Compact => table.compact(),
             Op::Clear => table.clear(),
-            Op::Reopen | Op::BackupBegins | Op::BackupEnds => unreachable!("a run does these"),
+            _ => unreachable!("a run does these"),
         }
     }
 }
@@ -276,11 +317,25 @@ fn key(n: u8) -> Vec<u8> {
     if n % 8 == 7 { vec![n; 70 + usize::from(n)] } else { format!("key-{n}").into_bytes() }
 }
 
+/// A length at which the layout of a value changes, or near it: a page, what is written through by a call, a frame,
+/// a piece of the log, a large page.
+fn across_a_limit(random: &mut Random) -> usize {
+    let limit = random.pick(&[256, 512, 600, 4096, 8192, 16 << 10, 32 << 10, 64 << 10, 128 << 10]);
+    limit - 60 + random.below(120)
+}
+
 impl Op {
+    /// Whether it waits for a checkpoint.
+    fn makes_checkpoint(&self) -> bool {
+        matches!(self, Op::Sync | Op::Compact | Op::Reopen | Op::Backup)
+    }
+
     fn random(random: &mut Random, step: usize, keys: usize, large: usize, grow: bool) -> Op {
         // Mostly one after another: chance alone would rarely add or remove all of them.
         let key = if random.percent(25) { random.below(keys) } else { step % keys } as u8;
-        let len = if random.percent(large) {
+        let len = if random.percent(large / 2) {
+            across_a_limit(random)
+        } else if random.percent(large) {
             5000 + random.below(20_000)
         } else if random.percent(15) {
             100 + random.below(1500)
@@ -291,6 +346,7 @@ impl Op {
             0..5 => Op::Sync,
             5..9 => Op::Reopen,
             9..11 => Op::Compact,
+            11 if grow => Op::Backup,
             11..14 if !grow => Op::Compact,
             14 if !grow => Op::Clear,
             11..18 => Op::Append(key, len),
@@ -413,6 +469,11 @@ impl History {
         (first, last)
     }
 
+    /// The states that may have been there between two calls: first and last.
+    pub(super) fn bounds_between(&self, begun: u64, ended: u64) -> (usize, usize) {
+        (self.done_before(begun), self.commits.iter().take_while(|c| c.begun <= ended).count())
+    }
+
     /// The number of this state, the last if there are several.
     pub(super) fn find(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
         (first..=last).rev().find(|&k| **self.state(k) == *content)
@@ -449,12 +510,21 @@ impl History {
     }
 }
 
+/// The checkpoint lock, held.
+struct Held {
+    guard: CheckpointGuard,
+    /// A checkpoint that is not yet written.
+    frozen: Option<Frozen>,
+    /// The number of its state.
+    state: usize,
+}
+
 /// A running workload.
 pub(super) struct Run<'w> {
     pub workload: &'w Workload,
     pub disk: Simulated,
-    /// Prevents checkpoints while held; dropped before the table.
-    backup: Option<CheckpointGuard>,
+    /// Prevents checkpoints; dropped before the table.
+    held: Option<Held>,
     /// `None` after a failed open.
     pub table: Option<Table>,
     pub history: History,
@@ -466,7 +536,7 @@ impl<'w> Run<'w> {
     pub(super) fn new(workload: &'w Workload, disk: Simulated, table: Option<Table>, history: History) -> Run<'w> {
         // Equal salts in each run of a seed; different ones after a crash.
         seed_random(Random::new(&[workload.seed, 7, u64::from(table.is_some())]).next());
-        Run { workload, disk, backup: None, table, history, splits: 0, merges: 0 }
+        Run { workload, disk, held: None, table, history, splits: 0, merges: 0 }
     }
 
     /// Opens the table if it is closed.
@@ -477,15 +547,24 @@ impl<'w> Run<'w> {
         Ok(self.table.as_ref().expect("just opened"))
     }
 
-    /// Allows checkpoints and `verify` again.
-    pub(super) fn end_backup(&mut self) {
-        self.backup = None;
+    /// Writes the checkpoint that was begun, if any, and allows others and `verify` again.
+    pub(super) fn end_held(&mut self) -> Result<(), Error> {
+        let Some(Held { guard, frozen, state }) = self.held.take() else { return Ok(()) };
+        let Some(table) = &self.table else { return Ok(()) };
+        if let Some(frozen) = frozen {
+            table.pager.write_frozen(frozen)?;
+            self.history.durable_to(state, self.disk.calls());
+        }
+        let found = self.workload.read(&self.disk, PATH)?;
+        assert!(found == **self.history.state(state), "seed {}: another checkpoint", self.workload.seed);
+        drop(guard);
+        Ok(())
     }
 
     /// Drops the handle without closing it.
     pub(super) fn give_up(&mut self) {
         self.count_splits();
-        self.end_backup();
+        self.held = None;
         self.table = None;
     }
 
@@ -500,8 +579,10 @@ impl<'w> Run<'w> {
     pub(super) fn step(&mut self, number: usize) -> Result<(), Error> {
         let op = self.workload.ops[number].clone();
         self.open()?;
-        // Without a log a sync is a checkpoint, for which it would wait until the backup ends.
-        if matches!(op, Op::Sync) && self.backup.is_some() && self.workload.durability == Durability::None {
+        let syncs_log = self.workload.durability != Durability::None
+            && self.table.as_ref().is_some_and(|table| !table.pager.has_replayed_references());
+        // It would wait for the checkpoint that this thread holds back.
+        if self.held.is_some() && op.makes_checkpoint() && !(matches!(op, Op::Sync) && syncs_log) {
             return Ok(());
         }
         let mut after = Content::clone(self.history.now());
@@ -515,7 +596,7 @@ impl<'w> Run<'w> {
         if changes {
             self.history.acknowledge(calls);
         }
-        if matches!(op, Op::Sync | Op::Compact | Op::Reopen | Op::BackupBegins) {
+        if matches!(op, Op::Sync | Op::Compact | Op::Reopen | Op::BackupBegins | Op::Backup) {
             self.history.all_durable(calls);
         }
         if let Op::Reopen = op {
@@ -534,11 +615,20 @@ impl<'w> Run<'w> {
             Op::BackupBegins => {
                 let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
                 table.checkpoint_with(&guard)?;
-                self.backup = Some(guard);
+                self.held = Some(Held { guard, frozen: None, state: self.history.len() });
                 Ok(())
             }
-            Op::BackupEnds => {
-                self.backup = None;
+            Op::CheckpointBegins => {
+                let guard = table.pager.checkpoint_lock().acquire()?.hold_long();
+                let frozen = Some(table.freeze_frames(0)?);
+                self.held = Some(Held { guard, frozen, state: self.history.len() });
+                Ok(())
+            }
+            Op::BackupEnds | Op::CheckpointEnds => self.end_held(),
+            Op::Backup => {
+                self.workload.backup(&self.disk).save(table, COPY)?;
+                let found = self.workload.read(&self.disk, COPY)?;
+                assert!(found == **self.history.now(), "seed {}, op {number}: another backup", self.workload.seed);
                 Ok(())
             }
             _ => self.workload.apply_to_table(number, op, table),

@@ -181,3 +181,29 @@ fn values_of_three_quarters_of_a_frame_close_up_after_others_were_removed() {
         }
     });
 }
+
+#[test]
+fn a_second_compaction_writes_almost_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = TableOptions::new().seed(1).open(directory.path().join("t.spt")).unwrap();
+    for i in 0..20_000u32 {
+        table.put(&i.to_le_bytes(), &vec![7; if i % 100 == 0 { 5000 } else { 100 }]).unwrap();
+    }
+    (0..20_000u32).step_by(2).for_each(|i| assert!(table.remove(&i.to_le_bytes()).unwrap()));
+    table.compact().unwrap();
+    let (written, frames) = (table.counters().frames_written, table.usage().used_bytes / 4096);
+    table.compact().unwrap();
+    let again = table.counters().frames_written - written;
+    assert!(again <= frames / 50, "{again} of {frames} frames");
+}
+
+#[test]
+fn units_that_belong_to_nothing_are_a_fault_that_compaction_is_not_said_to_mend() {
+    let table = TableOptions::new().seed(1).in_memory().unwrap();
+    table.put(b"key", b"value").unwrap();
+    table.pager.allocate(1).unwrap();
+    let faults = || table.verify().unwrap().into_iter().map(|fault| fault.what).collect::<Vec<_>>();
+    assert!(faults()[0].contains("1 units marked used belong to nothing; they only take space"), "{:?}", faults());
+    table.compact().unwrap();
+    assert_eq!(faults().len(), 1);
+}

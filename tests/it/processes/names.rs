@@ -368,6 +368,24 @@ fn a_directory_renamed_while_its_table_is_open_takes_all_of_the_table_along() {
 }
 
 #[test]
+fn a_reader_of_a_table_that_was_cut_is_not_told_of_a_checkpoint() {
+    for bytes in [0, 100, 8192] {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("t.spt");
+        let table = Table::open(&path).unwrap();
+        (0..20_000).for_each(|i| table.put(&key(i), b"v").unwrap());
+        table.close().unwrap();
+        let reader = TableOptions::new().read_only(true).open(&path).unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(bytes).unwrap();
+        let errors: Vec<_> = (0..20_000).filter_map(|i| reader.get(&key(i)).err()).collect();
+        assert!(!errors.is_empty());
+        for error in errors {
+            assert_ne!(error.kind(), ErrorKind::Stale, "{bytes}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_reader_of_a_renamed_table_is_stale() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name);

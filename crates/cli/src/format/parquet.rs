@@ -9,12 +9,12 @@
 //!
 //! Writing collects row groups of [`GROUP_BYTES`].
 
-use super::columns::{Columns, Picked, PickedValue};
+use super::columns::{self, Columns, Picked, PickedValue};
 use super::parquet_text::Kind;
 use super::tsv::quoted;
 use super::{BadRow, Pair, Row, Scratch, Source, jsonl};
 use crate::failure::{Failure, Result};
-use parquet::basic::{Compression, Type as PhysicalType};
+use parquet::basic::{Compression, ConvertedType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType};
 use parquet::errors::ParquetError;
@@ -85,6 +85,7 @@ impl Parquet {
         let file = guarded(&name, || SerializedFileReader::new(file))?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let names: Vec<_> = schema.columns().iter().map(|column| column.path().string()).collect();
+        refuse_groups(&name, schema.root_schema(), &names, columns)?;
         let picked = columns.pick(&name, &names)?;
         let mut columns = Vec::new();
         for index in &picked.key {
@@ -195,6 +196,41 @@ impl Parquet {
             }
         })
     }
+}
+
+/// Refuses a list, a map or a struct that the user names as a column: it has columns, and is none.
+fn refuse_groups(file: &str, root: &Type, names: &[String], columns: &Columns) -> Result<()> {
+    let key = columns.key.iter().map(|column| ("--key", column));
+    for (option, column) in key.chain(columns.value.iter().map(|column| ("--value", column))) {
+        let columns::Column::Name(name) = column else { continue };
+        let Some(group) = group_called(root, name).filter(|_| !names.contains(name)) else { continue };
+        let info = group.get_basic_info();
+        let what = match info.converted_type() {
+            ConvertedType::LIST => "a list",
+            ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE => "a map",
+            _ if info.has_repetition() && info.repetition() == Repetition::REPEATED => "a list",
+            _ => "a struct",
+        };
+        let help = match what {
+            "a struct" => {
+                let fields =
+                    group.get_fields().iter().map(|field| quoted(format!("{name}.{}", field.name()).as_bytes()));
+                format!("its fields are {}", fields.collect::<Vec<_>>().join(", "))
+            }
+            _ => "only the JSON of all columns but the key, without --value, has it".to_owned(),
+        };
+        let name = quoted(name.as_bytes());
+        return Err(Failure::usage(format_args!("{file}: {option}: {name} is {what} and no single column; {help}")));
+    }
+    Ok(())
+}
+
+/// The list, map or struct with this path.
+fn group_called<'t>(group: &'t Type, path: &str) -> Option<&'t Type> {
+    group.get_fields().iter().filter(|field| field.is_group()).find_map(|field| {
+        let rest = path.strip_prefix(field.name())?;
+        if rest.is_empty() { Some(&**field) } else { group_called(field, rest.strip_prefix('.')?) }
+    })
 }
 
 /// The members of the JSON object, in the order of the file; those that are columns are added to `columns`.
@@ -712,6 +748,27 @@ mod tests {
         ];
         let file = file(schema, Compression::UNCOMPRESSED, &columns);
         assert_eq!(rows(&file, "s.a", None).unwrap(), ["x {\"n\":1,\"s\":{\"b\":7}}", "column s.a is null"]);
+    }
+
+    #[test]
+    fn a_list_a_map_or_a_struct_named_as_a_column_is_refused_as_what_it_is() {
+        let schema = "message m { REQUIRED INT32 id; OPTIONAL group tags (LIST) { REPEATED group list { REQUIRED INT32 \
+                      element; } } OPTIONAL group s { REQUIRED INT32 a; OPTIONAL group m (MAP) { REPEATED group \
+                      key_value { REQUIRED INT32 key; REQUIRED INT32 value; } } } }";
+        let column = || column::<Int32Type>(&[], None);
+        let file = file(schema, Compression::UNCOMPRESSED, &[column(), column(), column(), column(), column()]);
+        for (name, what) in [
+            ("tags", "is a list and no single column; only the JSON of all columns"),
+            ("tags.list", "is a list and"),
+            ("s.m", "is a map and"),
+            ("s", "is a struct and no single column; its fields are \\\"s.a\\\", \\\"s.m\\\""),
+        ] {
+            for (key, value) in [("id", name), (name, "id")] {
+                let refused = rows(&file, key, Some(value)).unwrap_err();
+                assert!(refused.contains(what), "{name}: {refused}");
+            }
+        }
+        assert!(rows(&file, "id", Some("t")).unwrap_err().contains("no column"));
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! A ZIP archive: each file is a pair of its path and its contents, both unchanged.
 //!
 //! It is read from its end, by the `zip` crate, so it must be a file. An entry that is encrypted, damaged, or
-//! compressed by another method than deflate is a bad row, after which the next file is read.
+//! compressed by another method than deflate is a bad row, after which the next file is read. Of several entries with
+//! one name the crate gives the last; each of the others is a bad row.
 
 use super::tar::LeftOut;
 use super::{BadRow, Row, Scratch, Source, tsv};
 use crate::failure::{Failure, Result};
 use crate::number::count_of;
 use splitpoint::ErrorKind;
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -20,6 +22,8 @@ pub struct Zip {
     file_bytes: u64,
     /// The next entry.
     next: usize,
+    /// The names of entries that a later one replaces.
+    replaced: Vec<Vec<u8>>,
     number: u64,
     row_bytes_max: u64,
     scratch: Scratch,
@@ -45,11 +49,14 @@ impl Zip {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
         let file_bytes = file.metadata().map_err(|error| Failure::io(&name, &error))?.len();
+        let directory = file.try_clone().map_err(|error| Failure::io(&name, &error))?;
         let archive = ZipArchive::new(BufReader::new(file)).map_err(|error| {
             Failure::of_kind(ErrorKind::Corrupt, format_args!("{name}: cannot be read as a ZIP archive: {error}"))
         })?;
+        let replaced = replaced(&mut BufReader::new(directory), archive.central_directory_start(), archive.len())
+            .map_err(|error| Failure::io(&name, &error))?;
         let (scratch, left_out) = (Scratch::default(), LeftOut::default());
-        Ok(Self { archive, name, file_bytes, next: 0, number: 0, row_bytes_max, scratch, left_out })
+        Ok(Self { archive, name, file_bytes, replaced, next: 0, number: 0, row_bytes_max, scratch, left_out })
     }
 
     /// Reads the entry `index`; `None` if it has no contents.
@@ -80,6 +87,44 @@ impl Zip {
     }
 }
 
+/// The names of entries that a later one replaces, where the directory at `start` has more than `readable`.
+fn replaced(file: &mut (impl Read + Seek), start: u64, readable: usize) -> io::Result<Vec<Vec<u8>>> {
+    let mut replaced = Vec::new();
+    let mut entries = 0usize;
+    each_name(file, start, |_| entries += 1)?;
+    if entries > readable {
+        let mut names = HashSet::new();
+        each_name(file, start, |name| {
+            if !name.ends_with(b"/")
+                && let Some(name) = names.replace(name)
+            {
+                replaced.push(name);
+            }
+        })?;
+    }
+    Ok(replaced)
+}
+
+/// Walks the directory at `start` as far as it is whole.
+fn each_name(file: &mut (impl Read + Seek), start: u64, mut visit: impl FnMut(Vec<u8>)) -> io::Result<()> {
+    file.seek(SeekFrom::Start(start))?;
+    let mut entry = [0; 46];
+    loop {
+        match file.read_exact(&mut entry) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            read => read?,
+        }
+        if !entry.starts_with(b"PK\x01\x02") {
+            return Ok(());
+        }
+        let bytes_at = |at: usize| u64::from(u16::from_le_bytes([entry[at], entry[at + 1]]));
+        let mut name = Vec::new();
+        file.take(bytes_at(28)).read_to_end(&mut name)?;
+        io::copy(&mut file.take(bytes_at(30) + bytes_at(32)), &mut io::sink())?;
+        visit(name);
+    }
+}
+
 fn what(error: &ZipError) -> String {
     match error {
         ZipError::UnsupportedArchive(what) => format!("cannot be read: {what}"),
@@ -89,6 +134,12 @@ fn what(error: &ZipError) -> String {
 
 impl Source for Zip {
     fn next_row(&mut self) -> Result<Row<'_>> {
+        if let Some(name) = self.replaced.pop() {
+            self.number += 1;
+            let place = format!("{}: pair {}", self.name, self.number);
+            let what = format!("{} is there again later in the archive; only the last is read", tsv::quoted(&name));
+            return Ok(Row::Bad(BadRow { place, what, goes_on: true }));
+        }
         loop {
             if self.next == self.archive.len() {
                 return Ok(Row::End);
@@ -123,5 +174,56 @@ impl Source for Zip {
 
     fn note(&self) -> Option<String> {
         self.left_out.note()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Cursor, Write};
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    /// The rows of an archive of these files, whose names have the same length and no contents contain.
+    fn rows(files: &[(&str, &str)], names: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<String> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, contents) in files {
+            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+            writer.write_all(contents.as_bytes()).unwrap();
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), names(writer.finish().unwrap().into_inner())).unwrap();
+        let mut zip = Zip::open(file.path(), 1 << 20).unwrap_or_else(|failure| panic!("{failure:?}"));
+        let mut rows = Vec::new();
+        loop {
+            match zip.next_row().unwrap_or_else(|failure| panic!("{failure:?}")) {
+                Row::Pair(pair, _) => {
+                    rows.push(format!("\"{} {}\"", pair.key.escape_ascii(), pair.value.escape_ascii()))
+                }
+                Row::Bad(bad) => rows.push(bad.what),
+                Row::Interrupted | Row::End => return rows,
+            }
+        }
+    }
+
+    /// The writer refuses equal names, so they are made equal afterwards.
+    fn renamed(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
+        let at: Vec<_> = memchr::memmem::find_iter(&bytes, from).collect();
+        at.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
+        bytes
+    }
+
+    #[test]
+    fn an_entry_that_a_later_one_replaces_is_a_bad_row() {
+        let files = [("one", "1"), ("two", "2"), ("six", "6")];
+        assert_eq!(rows(&files, |bytes| bytes), ["\"one 1\"", "\"two 2\"", "\"six 6\""]);
+        let replaced = "\"one\" is there again later in the archive; only the last is read";
+        let mut found = rows(&files, |bytes| renamed(bytes, b"six", b"one"));
+        found.sort();
+        assert_eq!(found, ["\"one 6\"", replaced, "\"two 2\""]);
+        // What precedes an archive, as in one that extracts itself, moves its directory.
+        let mut found = rows(&files, |bytes| [b"#!".to_vec(), renamed(bytes, b"six", b"one")].concat());
+        found.sort();
+        assert_eq!(found, ["\"one 6\"", replaced, "\"two 2\""]);
     }
 }

@@ -179,13 +179,15 @@ fn every_command_works_or_is_refused_where_no_more_threads_can_be_started() {
     prepare(place.path());
     // What starts many threads only from a size on.
     let rows: String = (0..40_000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
-    fs::write(place.path().join("rows.tsv"), rows).unwrap();
-    run_well(place.path(), &["load", "t.spt", "rows.tsv"]);
+    fs::write(place.path().join("many.tsv"), rows).unwrap();
+    run_well(place.path(), &["load", "t.spt", "many.tsv"]);
     run_well(place.path(), &["freeze", "t.spt", "t.spd"]);
+    // Studies of all schemes, among the cases, keep the few rows.
     let more = [
-        "dict build rows.tsv b.spd --threads 4",
+        "load n.spt many.tsv",
+        "dict build many.tsv b.spd --threads 4",
         "dict check t.spd --threads 4",
-        "lab hash rows.tsv --threads 3 --no-speed",
+        "lab hash many.tsv --threads 3 --no-speed",
     ];
     // Creating and answering is done in any case.
     let always = [
