@@ -175,7 +175,6 @@ impl Buckets {
         }
     }
 
-    #[inline(never)] // writes that do not need it stay short
     fn prefetch_numbered(&self, bucket: linear::Bucket) {
         let Some(unit) = self.expected.unit(bucket) else { return };
         // It was within the file when it was noted, and the addresses of frames stay reserved.

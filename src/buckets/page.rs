@@ -263,7 +263,6 @@ pub fn record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
     Ok(Record { form, key, value })
 }
 
-#[inline(never)]
 fn long_record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
     let (record, bytes) = record_and_bytes(raw, 0)?;
     if bytes == raw.len() { Ok(record) } else { Err(RECORDS_OVERLAP) }
@@ -425,7 +424,6 @@ pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> 
 }
 
 /// [`find`] for any page.
-#[inline(never)]
 fn find_among(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
     find_head_among(page, tag, |offset, head| has_key(page, offset, head, key))
 }
@@ -567,7 +565,6 @@ pub fn replace_found(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]
     Ok(same && replace_value(page, found, form, value)?.is_some())
 }
 
-#[inline(never)]
 fn replace_other(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) -> Result<Option<i64>, Damage> {
     // The resized record ends at the same byte and its key may move: save it first.
     let key = found.record(page).key.to_vec();
