@@ -258,7 +258,14 @@ impl Bucket<'_> {
     #[inline(always)]
     pub(crate) fn set(&mut self, key: HashedKey<'_>, location: Option<PairLocation>, value: &[u8]) -> Result<Delta> {
         match location {
-            None => self.insert_new(key, value),
+            None => {
+                let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
+                    self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
+                } else {
+                    self.for_call().insert_large(key.bytes, key.hash, value)?
+                };
+                Ok(Delta { pairs: 1, payload: (key.bytes.len() + value.len()) as i64, ..delta })
+            }
             Some(PairLocation { overflow: None, found })
                 if found.form == INLINE && found.value_bytes == value.len() =>
             {
@@ -478,17 +485,6 @@ impl Bucket<'_> {
             value,
             room_bytes + if big_key { key.bytes.len() as u64 } else { 0 },
         )
-    }
-
-    /// Adds a pair whose key is absent.
-    #[inline(always)]
-    fn insert_new(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
-        let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
-            self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
-        } else {
-            self.for_call().insert_large(key.bytes, key.hash, value)?
-        };
-        Ok(Delta { pairs: 1, payload: (key.bytes.len() + value.len()) as i64, ..delta })
     }
 
     fn insert_large(&mut self, key: &[u8], hash: u64, value: &[u8]) -> Result<Delta> {

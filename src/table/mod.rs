@@ -1,8 +1,8 @@
 //! The table: what users hold. It adds durability, batches and backups to the buckets.
 //!
 //! ```text
-//! put(k, v)   enter the gate -> latch and change the bucket -> append to the log under the latch -> count
-//!             -> split or merge
+//! put(k, v)   enter -> latch the bucket -> change it -> log the change, under the latch -> leave: count it, and
+//!             split or merge if due                                                  (writer.rs, buckets/edit.rs)
 //! get(k)      Buckets::get: no gate, no log
 //! open        Pager::open installs a complete journal -> replay the log with put, append, remove (open.rs)
 //! ```
