@@ -154,7 +154,8 @@ impl Buckets {
         }
     }
 
-    /// Latches the bucket of `key` for a change. The address is what [`prefetch_bucket`](Self::prefetch_bucket) returned.
+    /// Latches the bucket of `key` for a change. The address is what [`prefetch_bucket`](Self::prefetch_bucket)
+    /// returned.
     #[inline(always)]
     pub(crate) fn latch<'t>(
         &'t self,

@@ -16,7 +16,6 @@
 //! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting
 //! (`split.rs`).
 
-use super::edit::Edited;
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gathered::Gathered;
 use super::linear_hash::Buckets;
@@ -41,6 +40,9 @@ pub(crate) struct Delta {
     /// others: with a `bool`, the struct would be passed through memory.
     pub long_chains: i64,
 }
+
+/// The change of the totals, and the new length of a value that was appended to; `None` if nothing changed.
+pub(crate) type Edited = Result<Option<(Delta, usize)>>;
 
 impl Delta {
     /// The change by an append of `tail` that added `bucket` bytes to records.

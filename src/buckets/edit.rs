@@ -7,7 +7,7 @@
 //!
 //! Not here: how a bucket changes (`bucket.rs`), the gate and the log (`table`).
 
-use super::bucket::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
+use super::bucket::{Bucket, Delta, Edited, HashedKey, LatchedBucket, PairLocation};
 use super::page::{self, Found, Quick};
 use crate::error::Result;
 
@@ -24,9 +24,6 @@ pub(crate) enum Edit<'a> {
 }
 
 pub(crate) type EditFn<'a> = dyn FnMut(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>> + 'a;
-
-/// The change of the totals, and the new length of a value that was appended to; `None` if nothing changed.
-pub(crate) type Edited = Result<Option<(Delta, usize)>>;
 
 /// What [`LatchedBucket::edit`] knows of the location of a key.
 enum Searched {
