@@ -6,7 +6,7 @@
 //!
 //! Source: docs/architecture.md, "Page addressing".
 
-use super::bucket::LatchedBucket;
+use super::bucket::{HashedKey, LatchedBucket};
 use super::linear_hash::Buckets;
 use super::{page, root};
 use crate::error::{Error, ErrorKind, Result};
@@ -154,21 +154,21 @@ impl Buckets {
         }
     }
 
-    /// Latches the bucket of `hash` for a change. `address` and `place` are recent results for that bucket.
+    /// Latches the bucket of `key` for a change. The address is what [`prefetch_bucket`](Self::prefetch_bucket)
+    /// returned.
     #[inline(always)]
-    pub(super) fn write_bucket<'t>(
+    pub(crate) fn latch<'t>(
         &'t self,
-        hash: u64,
-        mut address: BucketAddress,
-        mut place: FrameRef<'t>,
+        key: HashedKey<'_>,
+        (mut address, mut place): (BucketAddress, FrameRef<'t>),
     ) -> Result<LatchedBucket<'t>> {
         let frame = loop {
             let frame = self.pager.write_at(address.frame, place)?;
-            if self.still_holds(address.view, hash, address.bucket) {
+            if self.still_holds(address.view, key.hash, address.bucket) {
                 break frame;
             }
             drop(frame);
-            (address, place) = self.find_bucket_again(hash);
+            (address, place) = self.find_bucket_again(key.hash);
         };
         let mut bucket = LatchedBucket::new(self, address.bucket, frame, address.start);
         bucket.bucket().init_if_empty(|| address.view.linear().level(address.bucket));
@@ -176,7 +176,6 @@ impl Buckets {
     }
 
     #[cold]
-    #[inline(never)]
     fn find_bucket_again(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         self.prefetch_bucket(hash)
     }
@@ -191,7 +190,7 @@ impl Buckets {
 
     /// Prefetches header and slots of the page of the bucket of `hash`: the first step of batched writes, which may
     /// also add a slot after the last one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prefetch_head(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         let (address, frame) = self.place_of(hash);
         frame.prefetch_exactly(address.start, SLOTS_BYTES);
@@ -200,13 +199,13 @@ impl Buckets {
 
     /// Prefetches the usual length of header and slots in the page of the bucket of `hash`: the first step of batched
     /// lookups.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prefetch_slots(&self, hash: u64, usual: UsualPage) {
         let (address, frame) = self.place_of(hash);
         frame.prefetch_exactly(address.start, usual.head_bytes);
     }
 
-    #[inline(always)]
+    #[inline]
     fn place_of(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
         let view = self.view();
         let bucket = view.linear().bucket_of(hash);

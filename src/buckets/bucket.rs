@@ -16,7 +16,6 @@
 //! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting
 //! (`split.rs`).
 
-use super::edit::Edited;
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gathered::Gathered;
 use super::linear_hash::Buckets;
@@ -41,6 +40,9 @@ pub(crate) struct Delta {
     /// others: with a `bool`, the struct would be passed through memory.
     pub long_chains: i64,
 }
+
+/// The change of the totals, and the new length of a value that was appended to; `None` if nothing changed.
+pub(crate) type Edited = Result<Option<(Delta, usize)>>;
 
 impl Delta {
     /// The change by an append of `tail` that added `bucket` bytes to records.
@@ -94,7 +96,7 @@ pub(crate) struct LatchedBucket<'t> {
 
 impl<'t> LatchedBucket<'t> {
     /// Bucket `number`, whose primary page is at `start` of `frame`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new(
         buckets: &'t Buckets,
         number: linear::Bucket,
@@ -105,7 +107,7 @@ impl<'t> LatchedBucket<'t> {
     }
 
     /// The bucket. Code that changes it takes this instead of the latch, which then stays in registers.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bucket(&mut self) -> Bucket<'_> {
         Bucket { buckets: self.buckets, number: self.number, page: self.primary.bytes_mut() }
     }
@@ -134,7 +136,7 @@ impl Buckets {
     }
 
     /// Whether the overflow pages of a bucket may have a key of this tag. The primary page has none.
-    #[inline(always)]
+    #[inline]
     pub(super) fn may_be_behind(&self, primary: &[u8], tag: u16) -> bool {
         let bits = page::filter_bits(tag);
         page::next(primary) != 0 && page::filter(primary) & bits == bits
@@ -205,7 +207,6 @@ impl Buckets {
     }
 
     /// The extent of the pair at `location`. The pair must have one.
-    #[inline(never)]
     fn extent_at(&self, primary: &[u8], location: PairLocation) -> Result<Extent> {
         self.with_record(primary, location, |record| self.parse_extent(record))
     }
@@ -242,13 +243,13 @@ impl Bucket<'_> {
 
     /// Reborrows the bucket for an out-of-line call. Passing `self`'s own address would force it into memory on the
     /// inlined path, too.
-    #[inline(always)]
+    #[inline]
     fn for_call(&mut self) -> Bucket<'_> {
         Bucket { buckets: self.buckets, number: self.number, page: self.page.whole() }
     }
 
     /// Initializes the primary page of a bucket that was always empty.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn init_if_empty(&mut self, level: impl FnOnce() -> u32) {
         if page::kind(self.page()) == page::KIND_EMPTY {
             init(self.page_mut(), level());
@@ -259,7 +260,14 @@ impl Bucket<'_> {
     #[inline(always)]
     pub(crate) fn set(&mut self, key: HashedKey<'_>, location: Option<PairLocation>, value: &[u8]) -> Result<Delta> {
         match location {
-            None => self.insert_new(key, value),
+            None => {
+                let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
+                    self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
+                } else {
+                    self.for_call().insert_large(key.bytes, key.hash, value)?
+                };
+                Ok(Delta { pairs: 1, payload: (key.bytes.len() + value.len()) as i64, ..delta })
+            }
             Some(PairLocation { overflow: None, found })
                 if found.form == INLINE && found.value_bytes == value.len() =>
             {
@@ -481,18 +489,6 @@ impl Bucket<'_> {
         )
     }
 
-    /// Adds a pair whose key is absent.
-    #[inline(always)]
-    fn insert_new(&mut self, key: HashedKey<'_>, value: &[u8]) -> Result<Delta> {
-        let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
-            self.add(key.tag, Record { form: INLINE, key: key.bytes, value })?
-        } else {
-            self.for_call().insert_large(key.bytes, key.hash, value)?
-        };
-        Ok(Delta { pairs: 1, payload: (key.bytes.len() + value.len()) as i64, ..delta })
-    }
-
-    #[inline(never)]
     fn insert_large(&mut self, key: &[u8], hash: u64, value: &[u8]) -> Result<Delta> {
         let key = HashedKey::new(key, hash);
         let extent = self.new_extent(key, [value, b""], 0)?;
@@ -553,7 +549,7 @@ impl Bucket<'_> {
     }
 
     /// Applies `edit` to the page at `location`.
-    #[inline(always)]
+    #[inline]
     fn change<R>(
         &mut self,
         location: PairLocation,
@@ -580,7 +576,6 @@ impl Bucket<'_> {
         }
     }
 
-    #[inline(never)]
     fn take_out_of(&mut self, overflow: OverflowPage, found: Found) -> Result<usize> {
         let buckets = self.buckets;
         let mut page = buckets.write_overflow(overflow)?;
@@ -622,7 +617,6 @@ impl Bucket<'_> {
     }
 
     /// Moves the records of a lone overflow page into the primary page once they fit.
-    #[inline(never)]
     fn absorb_overflow(&mut self) -> Result<()> {
         let buckets = self.buckets;
         let Some(overflow) = buckets.parse_overflow(page::next(self.page()))? else { return Ok(()) };

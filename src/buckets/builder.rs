@@ -19,7 +19,7 @@ impl<'p> Builder<'p> {
     }
 
     /// Adds a record. Returns false, with nothing changed, if it does not fit.
-    #[inline(always)]
+    #[inline]
     pub fn add(&mut self, tag: u16, raw: &[u8]) -> bool {
         if self.heap_start - self.slots_end < raw.len() + SLOT_BYTES {
             return false;
@@ -45,7 +45,7 @@ impl<'p> Builder<'p> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn add_same_by(
         &mut self,
         page: &[u8],
@@ -115,7 +115,7 @@ pub fn copy_record(from: &[u8], to: &mut [u8]) {
 }
 
 /// Copies the first and the last `N` bytes. Returns false, with nothing copied, if these do not cover the record.
-#[inline(always)]
+#[inline]
 fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
     let (Some(&first), Some(&last), true) = (from.first_chunk::<N>(), from.last_chunk::<N>(), to.len() <= 2 * N) else {
         return false;

@@ -7,8 +7,8 @@
 //!
 //! Not here: how a bucket changes (`bucket.rs`), the gate and the log (`table`).
 
-use super::bucket::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
-use super::page::{self, Quick};
+use super::bucket::{Bucket, Delta, Edited, HashedKey, LatchedBucket, PairLocation};
+use super::page::{self, Found, Quick};
 use crate::error::Result;
 
 /// What a write does to the pair of its key.
@@ -25,8 +25,14 @@ pub(crate) enum Edit<'a> {
 
 pub(crate) type EditFn<'a> = dyn FnMut(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>> + 'a;
 
-/// The change of the totals, and the new length of a value that was appended to; `None` if nothing changed.
-pub(crate) type Edited = Result<Option<(Delta, usize)>>;
+/// What [`LatchedBucket::edit`] knows of the location of a key.
+enum Searched {
+    No,
+    /// In this slot of the primary page.
+    At(usize),
+    /// In an overflow page, or absent.
+    NotInPrimary,
+}
 
 impl Edit<'_> {
     /// Reborrows the edit for an out-of-line call: the address of the edit itself would force it into memory on the
@@ -48,7 +54,7 @@ impl LatchedBucket<'_> {
     pub(crate) fn edit(&mut self, key: HashedKey<'_>, mut edit: Edit<'_>) -> Edited {
         let mut bucket = self.bucket();
         let limits = bucket.buckets.limits;
-        let mut is_behind = false;
+        let mut searched = Searched::No;
         if key.bytes.len() <= limits.key_inline_max {
             match page::find_quickly(bucket.page(), key.tag, key.bytes) {
                 Quick::Absent if !bucket.buckets.may_be_behind(bucket.page(), key.tag) => {
@@ -61,36 +67,41 @@ impl LatchedBucket<'_> {
                         if len <= len_max && page::append_quickly(&mut bucket.page_mut(), found, tail, max) {
                             return Ok(Some((Delta::of_tail(tail, tail.len() as i64), len)));
                         }
+                        searched = Searched::At(found.slot);
                     }
                     _ => return bucket.apply(key, Some(PairLocation { overflow: None, found }), edit),
                 },
-                Quick::Absent => is_behind = true,
+                Quick::Absent => searched = Searched::NotInPrimary,
                 Quick::Unsure => {}
             }
         }
         // Taken apart: copied as a whole, the answer would force those above into memory, too.
-        let elsewhere = self.bucket().edit_elsewhere(key.bytes, key.hash, is_behind, edit.for_call())?;
+        let elsewhere = self.bucket().edit_elsewhere(key.bytes, key.hash, searched, edit.for_call())?;
         let Some((delta, len)) = elsewhere else { return Ok(None) };
         Ok(Some((delta, len)))
     }
 }
 
 impl Bucket<'_> {
-    /// Applies `edit` to the pair of a key that [`LatchedBucket::edit`] did not find; it is in an overflow page, or
-    /// absent, if `is_behind`.
+    /// Applies `edit` to the pair of a key in all cases that [`LatchedBucket::edit`] leaves.
     #[inline(never)]
-    fn edit_elsewhere(&mut self, key: &[u8], hash: u64, is_behind: bool, edit: Edit<'_>) -> Edited {
+    fn edit_elsewhere(&mut self, key: &[u8], hash: u64, searched: Searched, edit: Edit<'_>) -> Edited {
         let key = HashedKey::new(key, hash);
-        if !is_behind {
-            let location = self.buckets.locate(self.page(), key)?;
-            return self.apply(key, location, edit);
-        }
-        if let Edit::Append { tail, len_max } = edit
-            && let Some(appended) = self.append_behind(key, tail, len_max)?
-        {
-            return Ok(Some(appended));
-        }
-        let location = self.buckets.locate_behind(self.page(), key.bytes, hash)?;
+        let location = match searched {
+            Searched::No => self.buckets.locate(self.page(), key)?,
+            Searched::At(slot) => {
+                let found = Found::at(self.page(), slot).map_err(|d| self.buckets.damaged(d))?;
+                Some(PairLocation { overflow: None, found })
+            }
+            Searched::NotInPrimary => {
+                if let Edit::Append { tail, len_max } = edit
+                    && let Some(appended) = self.append_behind(key, tail, len_max)?
+                {
+                    return Ok(Some(appended));
+                }
+                self.buckets.locate_behind(self.page(), key.bytes, hash)?
+            }
+        };
         self.apply(key, location, edit)
     }
 

@@ -31,7 +31,7 @@ pub(super) struct ExpectedPages([Doubling; (u32::BITS - FIRST_BITS) as usize]);
 
 impl ExpectedPages {
     /// Whether `bucket` may have a number.
-    #[inline(always)]
+    #[inline]
     pub(super) fn has(bucket: linear::Bucket) -> bool {
         bucket >> FIRST_BITS != 0
     }
@@ -74,7 +74,6 @@ impl ExpectedPages {
 
 /// Allocates `count` numbers, or none if memory runs out. Their memory becomes resident as they are noted.
 #[cold]
-#[inline(never)]
 fn new_numbers(doubling: &Doubling, count: usize) -> &[AtomicU32] {
     doubling.get_or_init(|| bytemuck::allocation::try_zeroed_slice_box(count).unwrap_or_default())
 }

@@ -84,7 +84,6 @@ impl Layout {
     }
 
     /// Adds a record that does not fit the primary page.
-    #[inline(never)]
     pub(super) fn add_over(&mut self, place: Place) {
         self.filter |= filter_bits(place.tag);
         self.over.push(place);

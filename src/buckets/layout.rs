@@ -35,7 +35,7 @@ impl Buckets {
     }
 
     /// The hash of a record's key.
-    #[inline(always)]
+    #[inline]
     pub(super) fn record_hash(&self, record: Record<'_>) -> Result<u64> {
         if record.form != PAIR_IN_EXTENT {
             return Ok(self.hash.hash_inlined(record.key));
@@ -50,7 +50,7 @@ impl Buckets {
     }
 
     /// Calls `visit` with each gathered record, its bytes and its location.
-    #[inline(always)]
+    #[inline]
     pub(super) fn each_record(
         &self,
         gathered: &Gathered,
@@ -68,7 +68,7 @@ impl Buckets {
 
     /// Calls `visit` with the records of some slots of a page, their bytes, tags and offsets. The first record ends at
     /// `end`. Returns the offset of the last one.
-    #[inline(always)]
+    #[inline]
     fn each_of(
         &self,
         page: &[u8],
@@ -147,7 +147,6 @@ impl Buckets {
     }
 
     /// Which records move, one bit for each. Also returns the offset of the last one.
-    #[inline(never)]
     fn moving(&self, batch: &Batch<'_>, split: linear::Split) -> Result<(u64, usize)> {
         let note = |moves: u64, hash: u64| moves >> 1 | split.moved(hash) << (u64::BITS - 1);
         let mut moves = 0;
@@ -246,7 +245,6 @@ impl Batch<'_> {
 
     /// Adds the records whose bits are set in `which` to a page, and those that do not fit to the layout's overflow
     /// records.
-    #[inline(never)]
     fn add_to<'b>(&self, mut page: Builder<'b>, mut which: u64, layout: &mut Layout) -> Builder<'b> {
         if self.same_bytes > 0 {
             which = page.add_same(self.page, self.slots, self.end, self.same_bytes, which);

@@ -53,7 +53,6 @@ impl Buckets {
         }
     }
 
-    #[inline(never)]
     fn get_to_latched(&self, key: HashedKey<'_>, buffer: &mut [u8]) -> Result<Option<usize>> {
         let mut value = Vec::new();
         // A value that does not fit is not read.

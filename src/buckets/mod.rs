@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lookup   hash -> address -> optimistic read of the page (optimistic.rs); else latch the frame, locate -> value
-//! change   hash -> address -> latch the frame -> Bucket::set, append or remove (bucket.rs) -> adjust (split.rs)
+//! change   hash -> address -> latch the frame -> edit (edit.rs, bucket.rs) -> adjust (split.rs)
 //! ```
 //!
 //! [`View`], one atomic number, says how many buckets exist. A thread that has latched a bucket compares the view
@@ -43,7 +43,7 @@ use crate::error::{Error, ErrorKind, Result, quote};
 use crate::hash::HashFunction;
 use crate::linear;
 use crate::own_line::OwnLine;
-use crate::pager::pool::{FrameNo, FrameRef};
+use crate::pager::pool::FrameNo;
 use crate::pager::{FRAME_UNITS, Pager};
 pub(crate) use activity::Activity;
 #[cfg(test)]
@@ -144,19 +144,9 @@ impl Buckets {
     }
 
     /// A key with its hash and tag.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> HashedKey<'a> {
         HashedKey::new(bytes, self.hash.hash_inlined(bytes))
-    }
-
-    /// Latches the bucket of `key` for a change. `at` is what [`prefetch_bucket`](Self::prefetch_bucket) returned.
-    #[inline(always)] // and the parts of `change_unsynced` below: their results stay in registers
-    pub(crate) fn latch<'t>(
-        &'t self,
-        key: HashedKey<'_>,
-        at: (address::BucketAddress, FrameRef<'t>),
-    ) -> Result<LatchedBucket<'t>> {
-        self.write_bucket(key.hash, at.0, at.1)
     }
 
     /// Removes all pairs of one bucket.

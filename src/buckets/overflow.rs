@@ -69,7 +69,7 @@ impl Buckets {
         Ok((frame, range))
     }
 
-    #[inline(always)] // its result stays in registers where half of the puts need it
+    #[inline(always)]
     pub(super) fn write_overflow_here(&self, overflow: OverflowPage) -> Result<PartGuard<'_>> {
         let (frame, range) = self.overflow_range(overflow);
         let place = self.place_apart(frame, &range)?;
@@ -81,7 +81,7 @@ impl Buckets {
     }
 
     /// The place of a frame with an overflow page; prefetches the page. Fails if its latch could wait forever.
-    #[inline(always)]
+    #[inline]
     fn place_apart(&self, frame: FrameNo, range: &std::ops::Range<usize>) -> Result<FrameRef<'_>> {
         let place = self.pager.pool().frame(frame);
         place.prefetch(range.start, PREFETCHED_BYTES);
@@ -168,14 +168,13 @@ impl Buckets {
 /// Where overflow pages are expected.
 impl Buckets {
     /// Prefetches the overflow page that `bucket` is expected to have.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prefetch_expected(&self, bucket: linear::Bucket) {
         if ExpectedPages::has(bucket) {
             self.prefetch_numbered(bucket);
         }
     }
 
-    #[inline(never)] // writes that do not need it stay short
     fn prefetch_numbered(&self, bucket: linear::Bucket) {
         let Some(unit) = self.expected.unit(bucket) else { return };
         // It was within the file when it was noted, and the addresses of frames stay reserved.
@@ -191,7 +190,6 @@ impl Buckets {
         }
     }
 
-    #[inline(never)]
     fn note_next(&self, bucket: linear::Bucket, next: u64) {
         let unit = self.parse_overflow(next).ok().flatten().map_or(0, |overflow| overflow.unit);
         self.expected.note(bucket, unit, || !self.pager.pool().has_buffers());

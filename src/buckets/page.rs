@@ -92,12 +92,12 @@ impl Record<'_> {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn u16_at(page: &[u8], at: usize) -> usize {
     usize::from(u16::from_le_bytes(page[at..at + 2].try_into().expect("2 bytes")))
 }
 
-#[inline(always)]
+#[inline]
 fn u64_at(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"))
 }
@@ -158,13 +158,13 @@ pub fn level(page: &[u8]) -> u32 {
 }
 
 /// The number of pairs in the page.
-#[inline(always)]
+#[inline]
 pub fn slot_count(page: &[u8]) -> usize {
     u16_at(page, 2)
 }
 
 /// Bytes of all records.
-#[inline(always)]
+#[inline]
 pub fn heap_bytes(page: &[u8]) -> usize {
     u16_at(page, 4)
 }
@@ -192,7 +192,7 @@ pub fn set_filter(page: &mut impl Bytes, filter: u64) {
 }
 
 /// Bytes of slots and records: what counts towards the load.
-#[inline(always)]
+#[inline]
 pub fn used_bytes(page: &[u8]) -> usize {
     slot_count(page) * SLOT_BYTES + heap_bytes(page)
 }
@@ -208,13 +208,13 @@ pub fn capacity(page_bytes: usize) -> usize {
     page_bytes - HEADER_BYTES
 }
 
-#[inline(always)]
+#[inline]
 fn slot(page: &[u8], index: usize) -> (u16, usize) {
     let at = HEADER_BYTES + index * SLOT_BYTES;
     (u16_at(page, at) as u16, u16_at(page, at + 2))
 }
 
-#[inline(always)]
+#[inline]
 fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
     // Offsets are below the page size and so below 65536.
     let slot = u32::from(tag) | (offset as u32) << 16;
@@ -243,7 +243,7 @@ pub fn record_at(page: &[u8], offset: usize) -> Result<Record<'_>, Damage> {
 }
 
 /// The record at `offset`, and its bytes in the heap.
-#[inline(always)]
+#[inline]
 pub fn record_and_bytes(page: &[u8], offset: usize) -> Result<(Record<'_>, usize), Damage> {
     let RecordHead { form, head_bytes, key_bytes, value_bytes } = head_at(page, offset)?;
     let (key, value) = page[offset + head_bytes..][..key_bytes + value_bytes].split_at(key_bytes);
@@ -251,7 +251,7 @@ pub fn record_and_bytes(page: &[u8], offset: usize) -> Result<(Record<'_>, usize
 }
 
 /// The record that fills all of `raw`.
-#[inline(always)]
+#[inline]
 pub fn record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
     let Some((lengths, rest)) = raw.split_first_chunk() else { return Err(RECORDS_OVERLAP) };
     let lengths = u16::from_le_bytes(*lengths);
@@ -263,7 +263,6 @@ pub fn record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
     Ok(Record { form, key, value })
 }
 
-#[inline(never)]
 fn long_record_of(raw: &[u8]) -> Result<Record<'_>, Damage> {
     let (record, bytes) = record_and_bytes(raw, 0)?;
     if bytes == raw.len() { Ok(record) } else { Err(RECORDS_OVERLAP) }
@@ -340,7 +339,7 @@ impl Found {
     }
 
     /// Bytes of the record in the heap.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&self) -> usize {
         self.head_bytes + self.key_bytes + self.value_bytes
     }
@@ -425,7 +424,6 @@ pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> 
 }
 
 /// [`find`] for any page.
-#[inline(never)]
 fn find_among(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
     find_head_among(page, tag, |offset, head| has_key(page, offset, head, key))
 }
@@ -478,7 +476,7 @@ fn matches_in(slots: &[u8], base: usize, tag: u16) -> Matches {
 }
 
 /// Runs of eight slots, by number; the first begins [`RUN_STARTS_BEFORE`] bytes before its first slot.
-#[inline(always)]
+#[inline]
 fn eights_of<const BYTES: usize>(runs: &[u8; BYTES]) -> impl Fn(usize) -> [u128; 2] {
     let fours = runs.as_chunks::<16>().0;
     let four = move |index: usize| u128::from_le_bytes(fours[index]);
@@ -567,7 +565,6 @@ pub fn replace_found(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]
     Ok(same && replace_value(page, found, form, value)?.is_some())
 }
 
-#[inline(never)]
 fn replace_other(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) -> Result<Option<i64>, Damage> {
     // The resized record ends at the same byte and its key may move: save it first.
     let key = found.record(page).key.to_vec();

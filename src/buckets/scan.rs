@@ -175,7 +175,6 @@ impl Scan<'_> {
     }
 
     /// Advances to the next pair if it is a longer one or has an extent, else to the next bucket.
-    #[inline(never)]
     fn next_other(&mut self) -> Result<Other> {
         loop {
             let at = self.at as usize;
@@ -201,13 +200,11 @@ impl Scan<'_> {
     }
 
     /// The key of the pair that [`next_other`](Self::next_other) advanced to.
-    #[inline(never)]
     fn other_key(&self) -> &[u8] {
         self.other_pair().0
     }
 
     /// The value of that pair.
-    #[inline(never)]
     fn other_value(&self) -> &[u8] {
         self.other_pair().1
     }
@@ -241,7 +238,6 @@ impl Scan<'_> {
     }
 
     /// Copies the next bucket. Returns false after the last.
-    #[inline(never)]
     fn next_bucket(&mut self) -> Result<bool> {
         let Some(from) = self.position else { return Ok(false) };
         (self.from, self.at) = (from, 0);

@@ -29,7 +29,6 @@ use std::sync::{MutexGuard, TryLockError};
 impl Buckets {
     /// Splits or merges up to `count_max` buckets, as long as the load calls for it. Gives up when another thread is
     /// changing the structure.
-    #[inline(never)]
     pub(crate) fn adjust(&self, is_removal: bool, mut long_chain: bool, count_max: usize) -> Result<()> {
         for _ in 0..count_max {
             match is_removal {

@@ -33,7 +33,7 @@ struct Slot {
     /// Changes made, and the number of them that removed a pair.
     changes: AtomicI64,
     removals: AtomicI64,
-    /// Whether the last change added a pair.
+    /// Whether a change added a pair since this was last asked.
     has_added: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ impl Gate {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn enter_slot(&self, number: usize) -> WriterGuard<'_> {
         let slot = &self.slots.0[number % SLOT_COUNT];
         slot.inside.fetch_add(1, SeqCst);
@@ -185,10 +185,14 @@ impl WriterGuard<'_> {
         self.slot.is_shared
     }
 
-    /// Whether this thread's last change added a pair, so that the next one probably does, too.
+    /// Whether this thread has added a pair since the last call, so that its next change probably adds one, too.
     #[inline]
-    pub(super) fn has_added(&self) -> bool {
-        self.slot.has_added.load(Relaxed)
+    pub(super) fn take_added(&self) -> bool {
+        let added = self.slot.has_added.load(Relaxed);
+        if added {
+            self.slot.has_added.store(false, Relaxed);
+        }
+        added
     }
 
     /// Counts `changes` changes, of which `removals` removed a pair. Returns true if it also added to `load`, which may
@@ -198,7 +202,9 @@ impl WriterGuard<'_> {
         let slot = self.slot;
         // No lossy cast: there are fewer changes than bytes of memory.
         let (changes, removals) = (changes as i64, removals as i64);
-        slot.has_added.store(delta.pairs > 0, Relaxed);
+        if delta.pairs > 0 {
+            slot.has_added.store(true, Relaxed);
+        }
         let numbers = [delta.pairs, delta.payload, delta.bucket, delta.pairs, changes];
         let counters = [&slot.pairs, &slot.payload_bytes, &slot.bucket_bytes, &slot.pairs_pending, &slot.changes];
         let pending = if self.is_shared() {

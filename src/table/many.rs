@@ -280,7 +280,7 @@ impl<'t> Ahead<'t> {
     }
 
     /// The hash and the place of change `index`. Starts fetching for later changes.
-    #[inline(always)]
+    #[inline]
     fn take<'k>(&mut self, index: usize, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> (u64, Place<'t>) {
         let place = self.places[index % PAGES_AHEAD];
         if index + PAGES_AHEAD < count {
@@ -292,13 +292,13 @@ impl<'t> Ahead<'t> {
         place
     }
 
-    #[inline(always)]
+    #[inline]
     fn fetch(buckets: &'t Buckets, change: WalRecord<'_>) -> (u64, Place<'t>) {
         let hash = buckets.key(change.key_and_value_bytes().0).hash;
         (hash, buckets.prefetch_head(hash))
     }
 
-    #[inline(always)]
+    #[inline]
     fn fetch_place(&self, index: usize, change: WalRecord<'_>) {
         let (hash, (address, frame)) = self.places[index % PAGES_AHEAD];
         if !matches!(change, WalRecord::Put { .. }) {

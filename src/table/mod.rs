@@ -1,8 +1,8 @@
 //! The table: what users hold. It adds durability, batches and backups to the buckets.
 //!
 //! ```text
-//! put(k, v)   enter the gate -> latch and change the bucket -> append to the log under the latch -> count
-//!             -> split or merge
+//! put(k, v)   enter -> latch the bucket -> change it -> log the change, under the latch -> leave: count it, and
+//!             split or merge if due                                                  (writer.rs, buckets/edit.rs)
 //! get(k)      Buckets::get: no gate, no log
 //! open        Pager::open installs a complete journal -> replay the log with put, append, remove (open.rs)
 //! ```
@@ -303,7 +303,7 @@ impl Table {
         // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
         let writer = self.enter_to_log(|| record.log_bytes())?;
-        if writer.inside.has_added() {
+        if matches!(edit, Edit::Set(_)) && writer.inside.take_added() {
             self.buckets.prefetch_expected(address.0.bucket);
         }
         self.write_inside(writer, key, address, record, edit)

@@ -21,7 +21,6 @@ use crate::pager::wal::Lsn;
 impl Table {
     /// Puts a value by writing its bytes to the file at once. Returns `None`, with nothing changed, if that is not
     /// allowed.
-    #[inline(never)]
     pub(super) fn put_stored(&self, key: HashedKey<'_>, value: &[u8]) -> Result<Option<Lsn>> {
         if !self.pager.values().writes_this_through(value.len()) || self.replaying {
             return Ok(None);
