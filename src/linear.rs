@@ -19,7 +19,7 @@
 //!
 //! Source: Litwin 1980, "Linear Hashing"; Larson 1988, "Dynamic Hash Tables"; Seltzer & Yigit 1991, "dynahash" and "The
 //! New Implementation". Differs: tables also shrink, by reverse splits; large generations are allocated in phases.
-//! Not here: pages, keys, and when to split (`table/split.rs`).
+//! Not here: pages, keys, and when to split (`buckets/split.rs`).
 //!
 //! # Examples
 //!

@@ -7,8 +7,8 @@
 //! faults: call n fails --> an error and the old one, or the new one; the same after a power loss
 //! ```
 //!
-//! The disk: io/simulated.rs. Memory is small, so that the sort uses its files. Its threads call the disk in any order,
-//! and each crash follows the order that actually occurred.
+//! The disk: io/simulated/mod.rs. Memory is small, so that the sort uses its files. Its threads call the disk in any
+//! order, and each crash follows the order that actually occurred.
 
 use super::model::Model;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;

@@ -1,7 +1,7 @@
 //! Crash tests: after any crash, an open finds one of the permitted states.
 //!
 //! ```text
-//! workload --> calls to the disk 0, 1, 2, ...     the disk at each call is replayed (io/simulated.rs)
+//! workload --> calls to the disk 0, 1, 2, ...     the disk at each call is replayed (io/simulated/mod.rs)
 //!              crash at call n -> survivors -> open -> content is state k of the history, first <= k <= last
 //!                                 calls of the open -> crash again -> open -> state k again
 //!                                 more operations -> crash again -> open -> one of their states

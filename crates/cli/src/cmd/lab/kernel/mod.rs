@@ -1,7 +1,7 @@
 //! `lab kernel`: repeats the paper on Linux's hash tables, on the user's own tree or trace.
 //!
 //! Here: arguments, the source of the trace, and the order of work. Not here: the report as text and JSON
-//! (`report.rs`) and as a page (`../page/kernel.rs`).
+//! (`report.rs`) and as a page (`cmd/lab/page/kernel.rs`).
 //! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000).
 
 pub mod report;

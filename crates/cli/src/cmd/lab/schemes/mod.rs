@@ -1,8 +1,8 @@
 //! `lab schemes`: inserts the user's keys into models of the access methods of the 1991 paper and of Splitpoint's
 //! table.
 //!
-//! `splitpoint_lab::schemes` has the models; `text.rs` prints the table for a terminal, `../page/schemes.rs` draws the
-//! plots.
+//! `splitpoint_lab::schemes` has the models; `text.rs` prints the table for a terminal, `cmd/lab/page/schemes.rs` draws
+//! the plots.
 
 pub mod text;
 
