@@ -4,8 +4,8 @@
 //! answer is a constant `false`, and the compiler removes the question. In tests each thread has its own answer, so a
 //! planted bug affects no other test.
 //!
-//! Which test finds which bug after how many runs: `table/crash/planted.rs`, `table/interleavings.rs`; results:
-//! docs/testing.md, "Planted bugs".
+//! Which test finds which bug after how many runs: `table/tests/crash/planted.rs`, `table/tests/interleavings.rs`;
+//! results: docs/testing.md, "Planted bugs".
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,25 +10,17 @@
 //! Source: Seltzer & Yigit 1991. Not here: pages and buckets (`buckets`), frames, the log's bytes, the journal
 //! (`pager`).
 
-#[cfg(test)]
-mod answers;
 mod backup;
 mod batch;
 mod changes;
 mod checkpoint;
 mod compact;
 mod counters;
-#[cfg(test)]
-mod crash;
 mod deferred;
 mod gate;
 mod handle;
-#[cfg(test)]
-mod interleavings;
 mod many;
 mod open;
-#[cfg(test)]
-mod openings;
 mod options;
 mod parts;
 mod publish;

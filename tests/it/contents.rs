@@ -6,8 +6,8 @@
 //! of its changes: at least those that had ended when the checkpoint began, at most those that had begun when it was
 //! complete.
 //!
-//! Not here: what a power loss leaves (`crates/torture`, `src/table/crash`), orders of steps
-//! (`src/table/interleavings.rs`).
+//! Not here: what a power loss leaves (`crates/torture`, `src/table/tests/crash`), orders of steps
+//! (`src/table/tests/interleavings.rs`).
 
 use splitpoint::{Backup, Durability, ErrorKind, Table, TableOptions};
 use std::collections::HashMap;

@@ -12,7 +12,7 @@
 //! Each case that found a bug is a test of its own below.
 //!
 //! Not here: damaged logs (`corruption/log.rs`) and dictionaries (`corruption/dictionary.rs`), what a table says of
-//! damage in a sentence (`foreign.rs`), crashes (`src/table/tests.rs`).
+//! damage in a sentence (`foreign.rs`), crashes (`src/table/tests/mod.rs`).
 
 mod dictionary;
 mod log;

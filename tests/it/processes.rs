@@ -11,7 +11,7 @@
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
 //!
-//! What a power loss leaves no process can show: that is the simulated disk's, `src/table/crash/`.
+//! What a power loss leaves no process can show: that is the simulated disk's, `src/table/tests/crash/`.
 
 mod dictionaries;
 mod full_disk;

@@ -1,6 +1,6 @@
 //! What a crash leaves, opened again: the copy of a table's files, made while it is open, is what `kill -9` leaves.
 //!
-//! Power loss, torn writes and errors of the disk are tested with a simulated disk, `src/table/crash/mod.rs`.
+//! Power loss, torn writes and errors of the disk are tested with a simulated disk, `src/table/tests/crash/mod.rs`.
 
 use splitpoint::{Backup, Durability, ErrorKind, PublishedCounters, Table, TableOptions};
 use std::ops::ControlFlow;

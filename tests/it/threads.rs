@@ -2,7 +2,7 @@
 //!
 //! Few keys, so that threads meet; tiny pages and a pair a bucket, so that what they meet at splits and merges; one
 //! thread makes the table grow, shrink and move all the time. Orders that are hard to meet by chance are tried on
-//! purpose in `src/table/interleavings.rs`.
+//! purpose in `src/table/tests/interleavings.rs`.
 
 use crate::history::{Call, Op, Value, check};
 use splitpoint::{Table, TableOptions};

@@ -8,7 +8,7 @@
 //! splits and meets. A scan goes on through all of it, a few pairs at a time: a key that was there all along is given
 //! once.
 //!
-//! Source: `src/table/tests.rs`, which draws such operations by chance. Not here: threads, faults of the disk.
+//! Source: `src/table/tests/mod.rs`, which draws such operations by chance. Not here: threads, faults of the disk.
 
 use super::directory;
 use super::input::Input;

@@ -23,7 +23,7 @@
 //! Bugs that consist of a missing call or an ignored error are planted here ([`Inner::leaves_out`]), so the library's
 //! code needs no test hooks for them.
 //!
-//! Not here: what must hold after a crash (`table/crash`), what this cannot show (docs/testing.md, "The simulated
+//! Not here: what must hold after a crash (`table/tests/crash`), what this cannot show (docs/testing.md, "The simulated
 //! disk").
 
 mod room;

@@ -8,7 +8,7 @@
 //! file must equal the last complete checkpoint, once its complete journal is installed, and must have what the log
 //! refers to.
 //!
-//! Not here: how the steps are implemented (`pool/mod.rs`, `pager/`); `table/interleavings.rs` and
+//! Not here: how the steps are implemented (`pool/mod.rs`, `pager/`); `table/tests/interleavings.rs` and
 //! `tests/it/contents.rs` run those.
 
 use super::state::{Change, FrozenFrame, Parity, Unused, Word};

@@ -9,12 +9,12 @@
 //!
 //! Keys are hashed to their first byte, so that a scenario knows which bucket each is in.
 
-use super::{Durability, Table, TableOptions};
 use crate::error::ErrorKind;
 use crate::io::simulated::{Crash, Simulated, State, Tally};
 use crate::pager::interleave::{crowd, step, take_turns};
 use crate::planted::{Bug, tests::with};
 use crate::random::Random;
+use crate::table::{Durability, Table, TableOptions};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::ops::ControlFlow;

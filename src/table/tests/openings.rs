@@ -3,10 +3,10 @@
 //! They use real files, with a hook between the calls. Every crash at every call, on a simulated disk: `crash/`.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
-use super::{Table, TableOptions};
 use crate::error::ErrorKind;
 use crate::io::simulated::{Fault, Plan, Simulated, State};
 use crate::io::{Disk, File, Mode, Storage};
+use crate::table::{Table, TableOptions};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,14 @@
 //! Tests the table against a model: a BTreeMap and its last durable copy.
 #![allow(clippy::disallowed_methods, reason = "tests look at the file from outside")]
 
+mod answers;
 mod checkpoints;
 mod compaction;
 mod counters;
+mod crash;
 mod cut;
+mod interleavings;
+mod openings;
 mod replay;
 mod windows;
 

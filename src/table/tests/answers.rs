@@ -5,11 +5,11 @@
 //! lets them pass.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
-use super::{Durability, Table, TableOptions};
 use crate::error::ErrorKind;
 use crate::io::simulated::{Crash, Fault, Plan, Simulated, State, Tally};
 use crate::io::{File, Mapped, Mode, Storage};
 use crate::random::Random;
+use crate::table::{Durability, Table, TableOptions};
 use std::io::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::*};
