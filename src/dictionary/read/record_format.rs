@@ -72,7 +72,7 @@ impl RecordFormat {
     }
 
     /// Which part of the body of the first of `pages` pages, or beyond its end, probably has the record that is
-    /// `expected` there ([`Query::expected`]).
+    /// `expected` there (see `Query` in `search.rs`).
     #[inline]
     pub fn likely_part(&self, expected: u64, pages: u64, body_bytes: u64) -> Range<u64> {
         let bytes = self.likely_bytes;
@@ -85,7 +85,7 @@ impl RecordFormat {
         at.saturating_sub(bytes)..(at + bytes / 4).min(body_bytes)
     }
 
-    /// The number within a piece of the record of one size that is `expected` there ([`Query::expected`]).
+    /// The number within a piece of the record of one size that is `expected` there (see `Query` in `search.rs`).
     #[inline]
     pub fn expected_number(&self, expected: u64) -> u64 {
         ((u128::from(expected) * u128::from(self.per_page)) >> 48) as u64
