@@ -14,7 +14,7 @@
 //! pattern.rs      patterns of KEYS, SCAN, PSUBSCRIBE
 //! ```
 //!
-//! Which commands run together, and in which order: `resp/session.rs`.
+//! Which commands run together, and in which order: `resp/session/`.
 
 mod bits;
 pub mod call;
