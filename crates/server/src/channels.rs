@@ -2,7 +2,7 @@
 
 use crate::clients::Client;
 use crate::command::pattern::matches;
-use crate::resp::reply;
+use crate::command::reply;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

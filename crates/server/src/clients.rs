@@ -1,6 +1,6 @@
 //! The connected clients: CLIENT LIST, CLIENT KILL, and messages that other clients send them.
 
-use crate::resp::Version;
+use crate::command::reply::Version;
 use atomic_waker::AtomicWaker;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};

@@ -1,6 +1,6 @@
 //! Counters and latencies: one set per thread of the event loop, added up on request.
 
-use crate::command::table::{COMMANDS, Id};
+use crate::command::spec::{COMMANDS, Id};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Latencies are counted by powers of two of nanoseconds, up to 2^(BUCKETS - 1).

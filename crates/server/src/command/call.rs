@@ -1,10 +1,29 @@
 //! A request as its command sees it: the arguments, the buffer for the reply, the reasons to refuse.
 
+use super::reply::Version;
 use crate::keyspace::{Attributes, Exclusive, KeySpace, Shared, SpaceError};
-use crate::resp::Version;
-use crate::resp::parse::Span;
 use std::borrow::Cow;
 use std::ops::Range;
+
+/// A part of a request, by its offset from the request's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    pub(crate) fn of(range: Range<usize>) -> Span {
+        // Requests are shorter than 4 GiB: `ParseLimits::request_bytes`.
+        Span { start: range.start as u32, len: (range.end - range.start) as u32 }
+    }
+
+    /// Its bytes in the request.
+    #[inline]
+    pub fn bytes<'a>(&self, request: &'a [u8]) -> &'a [u8] {
+        &request[self.start as usize..self.start as usize + self.len as usize]
+    }
+}
 
 /// The arguments of a request, its name first.
 #[derive(Clone, Copy)]
@@ -103,6 +122,34 @@ impl Refusal {
     pub fn about(before: &str, part: &[u8], after: &str) -> Refusal {
         let part = part.split(|&b| b == 0).next().unwrap_or_default();
         Refusal::Text([before.as_bytes(), part, after.as_bytes()].concat().into())
+    }
+
+    /// The refusal of an unknown command.
+    pub fn unknown(args: &Args<'_>) -> Refusal {
+        const SHOWN_MAX: usize = 128;
+        // Up to the first zero byte, as Redis shows them.
+        let cut = |bytes: &'_ [u8], max: usize| {
+            let bytes = bytes.split(|&b| b == 0).next().unwrap_or_default();
+            bytes[..bytes.len().min(max)].to_vec()
+        };
+        let mut shown = Vec::new();
+        for argument in args.from(1) {
+            if shown.len() >= SHOWN_MAX {
+                break;
+            }
+            let argument = cut(argument, SHOWN_MAX - shown.len());
+            shown.extend([b"'".as_slice(), &argument, b"' "].concat());
+        }
+        let name = cut(args.at(0), SHOWN_MAX);
+        let parts = [b"ERR unknown command '".as_slice(), &name, b"', with args beginning with: ", &shown];
+        Refusal::Text(parts.concat().into())
+    }
+
+    /// The refusal of a subcommand that is unknown or has the wrong number of arguments.
+    pub(crate) fn unknown_subcommand(args: &Args<'_>, command: &str) -> Refusal {
+        let name = args.get(1).unwrap_or_default();
+        let before = "ERR unknown subcommand or wrong number of arguments for '";
+        Refusal::about(before, &name[..name.len().min(128)], &format!("'. Try {command} HELP."))
     }
 
     /// The text of the error reply.

@@ -1,11 +1,11 @@
 //! Commands on keys, independent of their values.
 
-use super::call::{Call, NO_SUCH_KEY, Outcome, SYNTAX, Turn};
+use super::call::{Call, NO_SUCH_KEY, Outcome, Refusal, SYNTAX, Turn};
 use super::number::parse_integer;
 use super::pattern::matches;
+use super::reply;
 use super::strings::integer;
 use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, now_ms};
-use crate::resp::reply;
 use std::collections::HashSet;
 
 /// DEL key ..., UNLINK key ...
@@ -183,7 +183,7 @@ pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     }
     let known = ["encoding", "refcount", "idletime", "freq"].iter().any(|word| args.is(1, word));
     if !known || args.len() != 3 {
-        return Err(super::unknown_subcommand(&args, "OBJECT"));
+        return Err(Refusal::unknown_subcommand(&args, "OBJECT"));
     }
     if args.is(1, "freq") && turn.contains(call.database, args.at(2))? {
         return Err(

@@ -1,9 +1,9 @@
 //! Commands that set or report when keys expire.
 
 use super::call::{Call, Outcome, Refusal, Turn};
+use super::reply;
 use super::strings::integer;
 use crate::keyspace::{Attributes, Exclusive};
-use crate::resp::reply;
 
 /// Whether a command counts seconds or milliseconds, and from when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

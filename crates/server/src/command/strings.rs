@@ -2,8 +2,8 @@
 
 use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
 use super::number::{Decimal, parse_integer};
+use super::reply;
 use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
-use crate::resp::reply;
 use std::ops::Range;
 
 /// The number of keys that are looked up together.

@@ -5,7 +5,7 @@
 
 use super::{DATABASE, MEMCACHED_VERSION};
 use crate::command::info;
-use crate::command::table::Id;
+use crate::command::spec::Id;
 use crate::keyspace::now_ms;
 use crate::server::Server;
 use std::fmt::Write;
