@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::foreign::ForeignLog;
 use crate::keyspace::{KeySpace, now_ms};
-use crate::memcached::Memcached;
+use crate::memcached::state::Memcached;
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::syncer::Syncer;
