@@ -42,7 +42,7 @@ pub(crate) fn can_begin(byte: u8) -> bool {
 
 /// When such a client was last logged.
 #[derive(Default)]
-pub struct ForeignLog(AtomicU64);
+pub(crate) struct ForeignLog(AtomicU64);
 
 impl ForeignLog {
     /// Logs that a client was disconnected, at most once a minute: a web page can make a browser connect in a loop.

@@ -16,7 +16,7 @@ const SWEEP_TIME: Duration = Duration::from_millis(25);
 ///
 /// # Errors
 /// Those of starting a thread.
-pub fn start(server: Weak<Server>) -> std::io::Result<()> {
+pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
     let run = move || {
         let mut cursor = SweepCursor::default();
         let mut ticks = 0u64;

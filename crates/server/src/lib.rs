@@ -12,31 +12,31 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 
-pub mod channels;
-pub mod clients;
-pub mod command;
-pub mod connection;
-pub mod dictionary;
-pub mod figures;
+mod channels;
+mod clients;
+mod command;
+mod connection;
+mod dictionary;
+mod figures;
 mod foreign;
-pub mod housekeeping;
-pub mod http;
+mod housekeeping;
+mod http;
 pub mod keyspace;
 pub mod memcached;
-pub mod options;
+mod options;
 mod planted;
 pub mod resp;
-pub mod run;
+mod run;
 pub mod server;
 pub mod session;
 pub mod settings;
 mod size;
-pub mod slow_log;
-pub mod syncer;
+mod slow_log;
+mod syncer;
 mod systemd;
 mod threads;
-pub mod tls;
-pub mod watcher;
+mod tls;
+mod watcher;
 
 pub use options::{Options, ServeError};
 pub use run::run;

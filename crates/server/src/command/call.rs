@@ -27,66 +27,61 @@ impl Span {
 
 /// The arguments of a request, its name first.
 #[derive(Clone, Copy)]
-pub struct Args<'a> {
+pub(crate) struct Args<'a> {
     /// The bytes that the spans refer to.
-    pub request: &'a [u8],
+    pub(crate) request: &'a [u8],
     /// The location of each argument.
-    pub spans: &'a [Span],
+    pub(crate) spans: &'a [Span],
 }
 
 impl<'a> Args<'a> {
     /// The number of arguments, the name included.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.spans.len()
-    }
-
-    /// Whether there are no arguments, not even a name.
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
     }
 
     /// The argument at `index`. The caller has checked the command's arity, so it exists.
     #[inline]
-    pub fn at(&self, index: usize) -> &'a [u8] {
+    pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.spans[index].bytes(self.request)
     }
 
     /// The argument at `index`, if there is one.
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| span.bytes(self.request))
     }
 
     /// The arguments from `index` on.
-    pub fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+    pub(crate) fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let request = self.request;
         self.spans[index.min(self.spans.len())..].iter().map(move |span| span.bytes(request))
     }
 
     /// Whether the argument at `index` is this word, ignoring case.
-    pub fn is(&self, index: usize, word: &str) -> bool {
+    pub(crate) fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
 }
 
 /// One execution of a command.
-pub struct Call<'c, 'a> {
+pub(crate) struct Call<'c, 'a> {
     /// Its arguments.
-    pub args: Args<'a>,
+    pub(crate) args: Args<'a>,
     /// The database it works on.
-    pub database: usize,
+    pub(crate) database: usize,
     /// The protocol version of the reply.
-    pub version: Version,
+    pub(crate) version: Version,
     /// The buffer for the reply.
-    pub out: &'c mut Vec<u8>,
+    pub(crate) out: &'c mut Vec<u8>,
     /// The longest value, in bytes.
-    pub value_bytes_max: usize,
+    pub(crate) value_bytes_max: usize,
     /// The longest reply of a command that returns many values, in bytes.
-    pub reply_bytes_max: usize,
+    pub(crate) reply_bytes_max: usize,
 }
 
 /// Why a command was refused: the text of the error reply.
 #[derive(Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// This text, which begins with the error code. It may quote bytes of the request, so it need not be UTF-8.
     Text(Cow<'static, [u8]>),
     /// The error of the key space.
@@ -119,13 +114,13 @@ impl From<String> for Refusal {
 
 impl Refusal {
     /// A text that quotes `part` of the request, up to its first zero byte as Redis does.
-    pub fn about(before: &str, part: &[u8], after: &str) -> Refusal {
+    pub(crate) fn about(before: &str, part: &[u8], after: &str) -> Refusal {
         let part = part.split(|&b| b == 0).next().unwrap_or_default();
         Refusal::Text([before.as_bytes(), part, after.as_bytes()].concat().into())
     }
 
     /// The refusal of an unknown command.
-    pub fn unknown(args: &Args<'_>) -> Refusal {
+    pub(crate) fn unknown(args: &Args<'_>) -> Refusal {
         const SHOWN_MAX: usize = 128;
         // Up to the first zero byte, as Redis shows them.
         let cut = |bytes: &'_ [u8], max: usize| {
@@ -153,7 +148,7 @@ impl Refusal {
     }
 
     /// The text of the error reply.
-    pub fn text(&self) -> Cow<'static, [u8]> {
+    pub(crate) fn text(&self) -> Cow<'static, [u8]> {
         let owned = |text: String| Cow::Owned(text.into_bytes());
         match self {
             Refusal::Text(text) => text.clone(),
@@ -174,7 +169,7 @@ impl Refusal {
 }
 
 /// The result of a command. An error becomes an error reply that replaces whatever the command wrote.
-pub type Outcome = Result<(), Refusal>;
+pub(crate) type Outcome = Result<(), Refusal>;
 
 pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -186,7 +181,7 @@ pub(crate) const REPLY_TOO_LONG: &str = "ERR the reply would be longer than a re
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// Entry to the key space for a lookup: shared with other threads, or exclusive.
-pub enum Turn<'t, 'k> {
+pub(crate) enum Turn<'t, 'k> {
     /// Shared with other threads.
     Shared(&'t Shared<'k>),
     /// Exclusive.
@@ -195,7 +190,7 @@ pub enum Turn<'t, 'k> {
 
 impl Turn<'_, '_> {
     /// The time that decides what has expired.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         match self {
             Turn::Shared(shared) => shared.now_ms(),
             Turn::Alone(alone) => alone.now_ms(),
@@ -203,7 +198,7 @@ impl Turn<'_, '_> {
     }
 
     /// The key space.
-    pub fn space(&self) -> &KeySpace {
+    pub(crate) fn space(&self) -> &KeySpace {
         match self {
             Turn::Shared(shared) => shared.space(),
             Turn::Alone(alone) => alone.space(),
@@ -214,7 +209,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn get_many(
+    pub(crate) fn get_many(
         &mut self,
         database: usize,
         keys: &[&[u8]],
@@ -230,7 +225,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn with_value(
+    pub(crate) fn with_value(
         &mut self,
         database: usize,
         key: &[u8],
@@ -243,7 +238,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
+    pub(crate) fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
         Ok(self.value_len(database, key)?.is_some())
     }
 
@@ -251,7 +246,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
+    pub(crate) fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
         match self {
             Turn::Shared(shared) => shared.value_len(database, key),
             Turn::Alone(alone) => alone.value_len(database, key),
@@ -262,7 +257,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn get_part(
+    pub(crate) fn get_part(
         &mut self,
         database: usize,
         key: &[u8],
@@ -279,7 +274,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes, SpaceError> {
+    pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes, SpaceError> {
         match self {
             Turn::Shared(shared) => Ok(shared.attributes(database, key)?.unwrap_or_default()),
             Turn::Alone(alone) => alone.attributes(database, key),

@@ -29,7 +29,7 @@
 //! Which commands run together, and in which order: `resp/session/`.
 
 mod bits;
-pub mod call;
+pub(crate) mod call;
 mod client;
 pub(crate) mod cluster;
 mod config;
@@ -38,14 +38,14 @@ pub(crate) mod dispatch;
 mod dump;
 pub(crate) mod info;
 mod introspect;
-pub mod keys;
-pub mod lifetime;
-pub mod number;
-pub mod pattern;
+pub(crate) mod keys;
+pub(crate) mod lifetime;
+pub(crate) mod number;
+pub(crate) mod pattern;
 mod pubsub;
 pub(crate) mod reply;
 pub(crate) mod spec;
 pub(crate) mod state;
 pub(crate) mod stats;
-pub mod strings;
+pub(crate) mod strings;
 mod table;

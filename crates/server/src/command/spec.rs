@@ -7,14 +7,14 @@ use super::table::rows;
 
 /// Properties of a command that COMMAND INFO reports, and properties that decide how it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(u32);
+pub(crate) struct Flags(u32);
 
 macro_rules! flags {
     ($($name:ident = $bit:literal $text:literal),* $(,)?) => {
         impl Flags {
-            $(#[doc = concat!("`", $text, "`")] pub const $name: Flags = Flags(1 << $bit);)*
+            $(#[doc = concat!("`", $text, "`")] pub(crate) const $name: Flags = Flags(1 << $bit);)*
             /// The names of the flags that COMMAND INFO reports.
-            pub fn names(self) -> impl Iterator<Item = &'static str> {
+            pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
                 let all = [$((Flags::$name, $text)),*];
                 all.into_iter().filter(move |(flag, name)| self.has(*flag) && !name.is_empty()).map(|(_, name)| name)
             }
@@ -44,7 +44,7 @@ flags! {
 
 impl Flags {
     /// Whether all of `other` are set.
-    pub const fn has(self, other: Flags) -> bool {
+    pub(crate) const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
@@ -55,36 +55,36 @@ impl Flags {
 
 /// Which arguments are keys: the first, the last (negative: from the end), and the step; all 0 if there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys {
+pub(crate) struct Keys {
     /// Index of the first key.
-    pub first: i32,
+    pub(crate) first: i32,
     /// Index of the last one; negative: from the end.
-    pub last: i32,
+    pub(crate) last: i32,
     /// Distance between keys.
-    pub step: i32,
+    pub(crate) step: i32,
 }
 
 /// A command.
 #[derive(Debug)]
-pub struct Spec {
+pub(crate) struct Spec {
     /// Its identity, for dispatch and counters.
-    pub id: Id,
+    pub(crate) id: Id,
     /// Its name, in lower case.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Number of arguments, the name included; a negative number is the minimum.
-    pub arity: i32,
+    pub(crate) arity: i32,
     /// Its properties.
-    pub flags: Flags,
+    pub(crate) flags: Flags,
     /// Its keys.
-    pub keys: Keys,
+    pub(crate) keys: Keys,
     /// Its group in the documentation.
-    pub group: &'static str,
+    pub(crate) group: &'static str,
     /// The version of Redis that introduced it.
-    pub since: &'static str,
+    pub(crate) since: &'static str,
     /// The syntax of its arguments.
-    pub syntax: &'static str,
+    pub(crate) syntax: &'static str,
     /// What it does.
-    pub summary: &'static str,
+    pub(crate) summary: &'static str,
 }
 
 macro_rules! specs {
@@ -93,10 +93,10 @@ macro_rules! specs {
         /// Which command.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Id { $($id),* }
+        pub(crate) enum Id { $($id),* }
 
         /// All commands, in the order of their groups.
-        pub const COMMANDS: &[Spec] = &[$(Spec {
+        pub(crate) const COMMANDS: &[Spec] = &[$(Spec {
             id: Id::$id,
             name: $name,
             arity: $arity,
@@ -150,14 +150,14 @@ const SUBCOMMANDS: [(Id, Subcommands); 9] = [
 
 /// Whether `count` arguments, the names included, satisfy `arity`.
 #[inline]
-pub fn fits(arity: i32, count: usize) -> bool {
+pub(crate) fn fits(arity: i32, count: usize) -> bool {
     let (count, arity) = (i64::try_from(count).unwrap_or(i64::MAX), i64::from(arity));
     if arity >= 0 { count == arity } else { count >= -arity }
 }
 
 impl Spec {
     /// Tips of COMMAND INFO: they tell cluster clients to send a command to all nodes and combine the replies.
-    pub fn tips(&self) -> &'static [&'static str] {
+    pub(crate) fn tips(&self) -> &'static [&'static str] {
         match self.id {
             Id::MGet => &["request_policy:multi_shard"],
             Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
@@ -177,7 +177,7 @@ impl Spec {
 
     /// Whether a request of `count` arguments, the name included, has the right number.
     #[inline]
-    pub fn accepts(&self, count: usize) -> bool {
+    pub(crate) fn accepts(&self, count: usize) -> bool {
         if self.id == Id::Append {
             return matches!(count, 3 | 5);
         }
@@ -190,7 +190,7 @@ impl Spec {
     /// # Errors
     /// That the command has no such subcommand.
     #[inline]
-    pub fn subcommand(&self, args: &Args<'_>) -> Result<Option<(&'static str, i32)>, Refusal> {
+    pub(crate) fn subcommand(&self, args: &Args<'_>) -> Result<Option<(&'static str, i32)>, Refusal> {
         let Some(&(_, known)) = SUBCOMMANDS.iter().find(|(id, _)| *id == self.id) else { return Ok(None) };
         let Some(given) = args.get(1) else { return Ok(None) };
         let found = known.iter().find(|(name, _)| given.eq_ignore_ascii_case(name.as_bytes()));
@@ -203,7 +203,7 @@ impl Spec {
     /// The number of keys of a request of `count` arguments if it can share one call of the table with other requests;
     /// else `None`.
     #[inline]
-    pub fn run_keys(&self, count: usize) -> Option<usize> {
+    pub(crate) fn run_keys(&self, count: usize) -> Option<usize> {
         if self.flags.has(Flags::RUN_OF_KEYS) {
             return (count > 1).then(|| count - 1);
         }
@@ -212,7 +212,7 @@ impl Spec {
     }
 
     /// Indices of the keys in a request of `count` arguments.
-    pub fn key_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn key_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let Keys { first, last, step } = self.keys;
         // OBJECT HELP has no key at the index where OBJECT ENCODING has one.
         let last = if last < 0 { count as i64 + i64::from(last) } else { i64::from(last).min(count as i64 - 1) };
@@ -222,7 +222,7 @@ impl Spec {
 }
 
 /// A hash table from names, ignoring case, to commands: open addressing, hashed by a product of the name's bytes.
-pub struct Names {
+pub(crate) struct Names {
     places: [u8; PLACES],
 }
 
@@ -231,7 +231,7 @@ const EMPTY: u8 = u8::MAX;
 
 impl Names {
     /// The one table.
-    pub fn get() -> &'static Names {
+    pub(crate) fn get() -> &'static Names {
         static NAMES: std::sync::OnceLock<Names> = std::sync::OnceLock::new();
         NAMES.get_or_init(|| {
             let mut names = Names { places: [EMPTY; PLACES] };
@@ -248,7 +248,7 @@ impl Names {
 
     /// The command of this name.
     #[inline]
-    pub fn find(&self, name: &[u8]) -> Option<&'static Spec> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Spec> {
         let mut place = place_of(name);
         loop {
             let index = self.places[place];

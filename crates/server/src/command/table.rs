@@ -3,7 +3,7 @@
 //!
 //! The rows are a macro, because two files read them: `spec.rs` takes what is known about each command, which handlers
 //! may use; `dispatch.rs` takes the functions. So they drive lookup, the check of the number of arguments, dispatch,
-//! batching, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the list in docs/server.md, which a test compares with them.
+//! batching, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the list in docs/server.md, which a test compares.
 //!
 //! To add a command, add a row here and its function in the file of its group.
 

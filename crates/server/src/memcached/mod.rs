@@ -22,7 +22,7 @@
 
 mod activity;
 mod classic;
-pub mod dump;
+pub(crate) mod dump;
 mod meta;
 mod number;
 pub mod request;
@@ -33,7 +33,7 @@ mod stats;
 mod tests;
 
 /// The version of memcached whose behavior clients can expect.
-pub const MEMCACHED_VERSION: &str = "1.6.18";
+pub(crate) const MEMCACHED_VERSION: &str = "1.6.18";
 
 /// The database that memcached clients see.
 const DATABASE: usize = 0;

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 /// The state that all memcached connections share.
 #[derive(Default)]
-pub struct Memcached {
+pub(crate) struct Memcached {
     /// When to remove all keys (`flush_all` with a delay), Unix time in milliseconds; 0: never.
     pub(super) flush_at_ms: AtomicU64,
     /// The TCP port, for `stats settings`.
-    pub port: AtomicU64,
+    pub(crate) port: AtomicU64,
     pub(super) outcomes: Outcomes,
     /// Created when a client first asks for times of use.
     pub(super) activity: OnceLock<Activity>,
@@ -20,7 +20,7 @@ pub struct Memcached {
 
 impl Memcached {
     /// Removes all keys if a delayed `flush_all` is due. Waits for other threads.
-    pub fn flush_if_due(&self, space: &KeySpace) {
+    pub(crate) fn flush_if_due(&self, space: &KeySpace) {
         let at = self.flush_at_ms.load(Relaxed);
         if at == 0 || at > now_ms() || self.flush_at_ms.compare_exchange(at, 0, Relaxed, Relaxed).is_err() {
             return;
