@@ -3,10 +3,14 @@
 //! ```text
 //! run ── options, listeners, threads, signals
 //!  └─ connection ── session (a trait: one per protocol)     bytes in, bytes out
-//!      └─ resp::session ── resp::parse, command::*          requests of one read become batches
-//!          └─ keyspace ── splitpoint::Table                 values, lifetimes, transactions, eviction
-//!              └─ dictionary ── splitpoint::Dictionary      or read-only, as a node of a cluster
+//!      └─ resp, memcached ── parse, batches                 requests of one read become batches
+//!          └─ command ── dispatch, handlers, state          what requests mean
+//!              └─ server ── clients, figures, settings      what all connections share
+//!                  └─ keyspace ── splitpoint::Table         values, lifetimes, transactions, eviction
+//!                      └─ dictionary                        or read-only, as a node of a cluster
 //! ```
+//!
+//! `command::{call, reply, spec}` are below `server`, which counts and logs commands.
 //!
 //! docs/architecture.md, "Server", follows one read through all of it. Operating it: docs/server.md.
 

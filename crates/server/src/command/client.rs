@@ -11,8 +11,7 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-const HELP: [&str; 27] = [
-    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+const HELP: [&str; 24] = [
     "GETNAME",
     "    Return the name of the current connection.",
     "ID",
@@ -37,8 +36,6 @@ const HELP: [&str; 27] = [
     "    Assign the name <name> to the current connection.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Accepted; no command of this server blocks.",
-    "HELP",
-    "    Print this help.",
 ];
 
 /// CLIENT subcommand ...
@@ -94,10 +91,7 @@ pub(crate) fn client(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
             }
             reply::integer(out, 0);
         }
-        (b"help", 2) => {
-            reply::array(out, HELP.len());
-            HELP.iter().for_each(|line| reply::simple(out, line));
-        }
+        (b"help", 2) => reply::help(out, "CLIENT", &HELP),
         _ => return Err(Refusal::unknown_subcommand(&args, "CLIENT")),
     }
     Ok(())

@@ -109,7 +109,6 @@ pub(super) fn cluster(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         ) => return Err(BY_FILE.into()),
         (b"help", 2) => {
             let lines = [
-                "CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "COUNTKEYSINSLOT <slot>",
                 "    Return the number of keys in <slot>, where it is known.",
                 "INFO",
@@ -127,11 +126,8 @@ pub(super) fn cluster(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
                 "    Return information about slot range mappings and the nodes associated with them.",
                 "SLOTS",
                 "    Return information about slots range mappings.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "CLUSTER", &lines);
         }
         _ => return Err(Refusal::unknown_subcommand(&args, "CLUSTER")),
     }

@@ -154,18 +154,14 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         (b"rewrite", 2) => return Err("ERR The server is running without a config file".into()),
         (b"help", 2) => {
             let lines = [
-                "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "GET <pattern>",
                 "    Return parameters matching the glob-like <pattern> and their values.",
                 "SET <directive> <value>",
                 "    Set the configuration <directive> to <value>.",
                 "RESETSTAT",
                 "    Reset statistics reported by the INFO command.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "CONFIG", &lines);
         }
         _ => return Err(Refusal::unknown_subcommand(&args, "CONFIG")),
     }

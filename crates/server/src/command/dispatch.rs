@@ -54,7 +54,7 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
     if transaction.refused {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    if transaction.is_across_slots() {
+    if transaction.is_across_slots {
         return Err(cluster::CROSS_SLOT.into());
     }
     if changed {
@@ -62,7 +62,7 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
         return Ok(());
     }
     if transaction.commands().any(|(spec, _)| spec.flags.has(Flags::DENYOOM)) {
-        alone.make_room(transaction.bytes())?;
+        alone.make_room(transaction.bytes.len())?;
     }
     alone.begin();
     let (start, reply_bytes_max) = (out.len(), session.server.settings.request_bytes.load(Relaxed));

@@ -1,7 +1,6 @@
-//! Commands about the server: COMMAND, CONFIG, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
+//! Commands about the server: COMMAND, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
 
 use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
-use super::keys;
 use super::number::parse_integer;
 use super::pattern::matches;
 use super::reply::{self, Version};
@@ -94,7 +93,6 @@ pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
         }
         (b"help", 2) => {
             let lines = [
-                "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CAT [<category>]",
                 "    List all commands that belong to <category>, or all command categories.",
                 "LIST",
@@ -103,11 +101,8 @@ pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
                 "    List all the registered usernames.",
                 "WHOAMI",
                 "    Return the current connection username.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "ACL", &lines);
         }
         _ => return Err(Refusal::unknown_subcommand(&args, "ACL")),
     }
@@ -150,7 +145,6 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         (b"getkeys", 3..) => return get_keys(args, out),
         (b"help", 2) => {
             let lines = [
-                "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "(no subcommand)",
                 "    Return details about all commands.",
                 "COUNT",
@@ -163,11 +157,8 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
                 "    Return details about commands.",
                 "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <group>)]",
                 "    Return names of commands.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "COMMAND", &lines);
         }
         _ => return Err(Refusal::unknown_subcommand(&args, "COMMAND")),
     }
@@ -244,15 +235,8 @@ pub(super) fn debug(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8
         return Ok(());
     }
     if args.len() == 2 && args.is(1, "help") {
-        let lines = [
-            "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-            "SLEEP <seconds>",
-            "    Let this connection wait; others go on.",
-            "HELP",
-            "    Print this help.",
-        ];
-        reply::array(out, lines.len());
-        lines.iter().for_each(|line| reply::simple(out, line));
+        let lines = ["SLEEP <seconds>", "    Let this connection wait; others go on."];
+        reply::help(out, "DEBUG", &lines);
         return Ok(());
     }
     Err(Refusal::unknown_subcommand(&args, "DEBUG"))
@@ -342,16 +326,9 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         return Ok(());
     }
     if args.is(1, "help") && args.len() == 2 {
-        return keys::help(
-            call,
-            &[
-                "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "USAGE <key> [SAMPLES <count>]",
-                "    Return memory in bytes used by <key> and its value.",
-                "HELP",
-                "    Print this help.",
-            ],
-        );
+        let lines = ["USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value."];
+        reply::help(call.out, "MEMORY", &lines);
+        return Ok(());
     }
     Err(Refusal::unknown_subcommand(&args, "MEMORY"))
 }
@@ -389,18 +366,14 @@ pub(super) fn slow_log(session: &mut SessionState, args: Args<'_>, out: &mut Vec
         }
         (b"help", 2) => {
             let lines = [
-                "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "GET [<count>]",
                 "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
                 "LEN",
                 "    Return the length of the slowlog.",
                 "RESET",
                 "    Reset the slowlog.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "SLOWLOG", &lines);
         }
         _ => return Err(Refusal::unknown_subcommand(&args, "SLOWLOG")),
     }
@@ -429,16 +402,12 @@ pub(super) fn latency(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         }
         (b"help", 2) => {
             let lines = [
-                "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "HISTOGRAM [COMMAND ...]",
                 "    Return a cumulative distribution of commands latency in histogram format.",
                 "RESET",
                 "    Forget the histograms.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "LATENCY", &lines);
         }
         _ => return Err(Refusal::unknown_subcommand(&args, "LATENCY")),
     }

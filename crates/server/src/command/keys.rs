@@ -170,16 +170,14 @@ pub(crate) fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
     let args = call.args;
     if args.is(1, "help") {
         let lines = [
-            "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "ENCODING <key>",
             "    Return the kind of internal representation used in order to store the value",
             "    associated with a <key>.",
             "REFCOUNT <key>",
             "    Return 1.",
-            "HELP",
-            "    Print this help.",
         ];
-        return help(call, &lines);
+        reply::help(call.out, "OBJECT", &lines);
+        return Ok(());
     }
     let known = ["encoding", "refcount", "idletime", "freq"].iter().any(|word| args.is(1, word));
     if !known || args.len() != 3 {
@@ -213,13 +211,6 @@ fn encoding_of(value: &[u8], len: usize) -> &'static str {
         0..=EMBEDDED_MAX => "embstr",
         _ => "raw",
     }
-}
-
-/// The reply to HELP: lines.
-pub(crate) fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Outcome {
-    reply::array(call.out, lines.len());
-    lines.iter().for_each(|line| reply::simple(call.out, line));
-    Ok(())
 }
 
 /// FLUSHDB, FLUSHALL [ASYNC | SYNC]: both modes do the same here.

@@ -75,18 +75,14 @@ pub(super) fn ask(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
         (b"shardchannels", 2 | 3) | (b"shardnumsub", 2) => reply::array(out, 0),
         (b"help", 2) => {
             let lines = [
-                "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CHANNELS [<pattern>]",
                 "    Return the currently active channels matching a <pattern> (default: '*').",
                 "NUMPAT",
                 "    Return number of subscriptions to patterns.",
                 "NUMSUB [<channel> ...]",
                 "    Return the number of subscribers for the specified channels.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "PUBSUB", &lines);
         }
         _ => return Err(Refusal::unknown_subcommand(&args, "PUBSUB")),
     }

@@ -105,6 +105,13 @@ pub(crate) fn array(out: &mut Vec<u8>, len: usize) {
     number(out, b'*', len);
 }
 
+/// The reply to HELP of a command with these subcommands, each with what it does.
+pub(crate) fn help(out: &mut Vec<u8>, command: &str, subcommands: &[&str]) {
+    array(out, subcommands.len() + 3);
+    simple(out, &format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    subcommands.iter().chain(&["HELP", "    Print this help."]).for_each(|line| simple(out, line));
+}
+
 /// The head of a map of `len` pairs: in RESP2 an array of twice as many.
 pub(crate) fn map(out: &mut Vec<u8>, len: usize, version: Version) {
     match version {

@@ -87,14 +87,14 @@ impl SessionState {
 /// Commands between MULTI and EXEC.
 #[derive(Default)]
 pub(crate) struct Transaction {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     spans: Vec<Span>,
     commands: Vec<(&'static Spec, usize)>,
     /// Whether a command was refused, so that EXEC will be refused.
     pub(crate) refused: bool,
     /// In a cluster: the slot of the keys so far, and whether the keys have several slots.
     slot: Option<u16>,
-    is_across_slots: bool,
+    pub(super) is_across_slots: bool,
 }
 
 impl Transaction {
@@ -119,16 +119,6 @@ impl Transaction {
     /// The number of queued commands.
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
-    }
-
-    /// The number of bytes of their arguments.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Whether their keys have several slots of a cluster.
-    pub(crate) fn is_across_slots(&self) -> bool {
-        self.is_across_slots
     }
 
     /// The queued commands, in order.
