@@ -185,6 +185,31 @@ fn files_of_a_folder_do_not_import_each_other_in_circles() {
     none(breaches);
 }
 
+/// The layers of the server, the lowest first. The folders of one do not know each other.
+const SERVER: [&[&str]; 4] = [&["dictionary"], &["keyspace"], &["command"], &["resp", "memcached", "http"]];
+
+#[test]
+fn folders_of_the_server_import_only_those_of_lower_layers() {
+    let folder = |path: &str| Some(path.strip_prefix("crates/server/src/")?.split_once('/')?.0.to_owned());
+    let layer = |folder: &str| SERVER.iter().position(|layer| layer.contains(&folder));
+    let files: Vec<File> = rust_files().filter(|file| folder(&file.path).is_some()).collect();
+    let (mut breaches, mut arrows) = (Vec::new(), 0);
+    for (file, others) in imports(&files) {
+        let Some((own, height)) = folder(&file).and_then(|own| layer(&own).map(|height| (own, height))) else {
+            continue;
+        };
+        for other in others.iter().filter_map(|other| folder(other)).filter(|other| *other != own) {
+            let Some(other_height) = layer(&other) else { continue };
+            arrows += 1;
+            if other_height >= height {
+                breaches.push(format!("{file}: imports from {other}, which is not below"));
+            }
+        }
+    }
+    assert!(arrows > 20, "only {arrows} imports seen");
+    none(breaches);
+}
+
 /// The room of a file of the pager: a folder, or a file beside them. `None` for the face, which knows all rooms.
 fn room(path: &str) -> Option<&str> {
     let inside = path.strip_prefix("src/pager/")?;
