@@ -2,7 +2,7 @@
 
 use crate::clients::Client;
 use crate::command::pattern::matches;
-use crate::resp::reply;
+use crate::command::reply;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -10,7 +10,7 @@ type Subscribers = HashMap<Vec<u8>, Vec<Arc<Client>>>;
 
 /// All subscriptions of all clients, by channel and by pattern.
 #[derive(Default)]
-pub struct Channels(RwLock<Both>);
+pub(crate) struct Channels(RwLock<Both>);
 
 #[derive(Default)]
 struct Both {
@@ -28,7 +28,7 @@ impl Channels {
     }
 
     /// Adds a subscription.
-    pub fn subscribe(&self, client: &Arc<Client>, name: &[u8], pattern: bool) {
+    pub(crate) fn subscribe(&self, client: &Arc<Client>, name: &[u8], pattern: bool) {
         if client.note_subscription(name, pattern, true) {
             let mut both = self.write();
             let names = if pattern { &mut both.patterns } else { &mut both.channels };
@@ -37,7 +37,7 @@ impl Channels {
     }
 
     /// Ends a subscription.
-    pub fn unsubscribe(&self, client: &Arc<Client>, name: &[u8], pattern: bool) {
+    pub(crate) fn unsubscribe(&self, client: &Arc<Client>, name: &[u8], pattern: bool) {
         if client.note_subscription(name, pattern, false) {
             let mut both = self.write();
             let names = if pattern { &mut both.patterns } else { &mut both.channels };
@@ -51,7 +51,7 @@ impl Channels {
     }
 
     /// Ends all subscriptions of a client.
-    pub fn unsubscribe_all(&self, client: &Arc<Client>) {
+    pub(crate) fn unsubscribe_all(&self, client: &Arc<Client>) {
         for pattern in [false, true] {
             for name in client.subscribed(pattern) {
                 self.unsubscribe(client, &name, pattern);
@@ -60,7 +60,7 @@ impl Channels {
     }
 
     /// Queues a message for every subscriber. Returns the number of subscribers.
-    pub fn publish(&self, channel: &[u8], message: &[u8], bytes_max: usize) -> u64 {
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8], bytes_max: usize) -> u64 {
         let both = self.read();
         let mut receivers = 0;
         for client in both.channels.get(channel).into_iter().flatten() {
@@ -83,18 +83,18 @@ impl Channels {
     }
 
     /// The channels that have subscribers and match `pattern`; all of them for `None`.
-    pub fn names(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
+    pub(crate) fn names(&self, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let both = self.read();
         both.channels.keys().filter(|name| pattern.is_none_or(|pattern| matches(pattern, name))).cloned().collect()
     }
 
     /// The number of subscribers of a channel.
-    pub fn subscribers(&self, channel: &[u8]) -> usize {
+    pub(crate) fn subscribers(&self, channel: &[u8]) -> usize {
         self.read().channels.get(channel).map_or(0, Vec::len)
     }
 
     /// The number of patterns with subscribers.
-    pub fn pattern_count(&self) -> usize {
+    pub(crate) fn pattern_count(&self) -> usize {
         self.read().patterns.len()
     }
 }

@@ -1,6 +1,6 @@
 //! The connected clients: CLIENT LIST, CLIENT KILL, and messages that other clients send them.
 
-use crate::resp::Version;
+use crate::command::reply::Version;
 use atomic_waker::AtomicWaker;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
@@ -10,35 +10,35 @@ use std::time::{Duration, Instant};
 /// One connection, as other connections see it.
 pub struct Client {
     /// A number that no other connection of this run has; later connections have larger ones.
-    pub id: u64,
+    pub(crate) id: u64,
     /// The client's address: `ip:port` or a path.
-    pub address: String,
+    pub(crate) address: String,
     /// The server's address that the client connected to.
-    pub local_address: String,
+    pub(crate) local_address: String,
     /// When it connected.
-    pub since: Instant,
+    pub(crate) since: Instant,
     /// When it sent its last request, in seconds of the server's clock.
-    pub active_s: AtomicU64,
+    pub(crate) active_s: AtomicU64,
     /// Whether a request is being executed or its reply being sent.
-    pub busy: AtomicBool,
+    pub(crate) busy: AtomicBool,
     /// The index of its last command in the table of commands.
-    pub last_command: AtomicU8,
+    pub(crate) last_command: AtomicU8,
     /// The database it has selected.
-    pub database: AtomicU8,
+    pub(crate) database: AtomicU8,
     /// Whether it speaks RESP3.
-    pub resp3: AtomicBool,
+    pub(crate) resp3: AtomicBool,
     /// Commands queued by MULTI, plus one; 0 outside.
-    pub queued: AtomicUsize,
+    pub(crate) queued: AtomicUsize,
     /// The number of keys it watches.
-    pub watched: AtomicUsize,
+    pub(crate) watched: AtomicUsize,
     /// Bytes of replies that are not sent yet.
-    pub output_bytes: AtomicUsize,
+    pub(crate) output_bytes: AtomicUsize,
     /// Bytes of requests that are received but not executed yet.
-    pub input_bytes: AtomicUsize,
+    pub(crate) input_bytes: AtomicUsize,
     /// Set to end the connection; its task must then be woken.
     killed: AtomicBool,
     /// The task of the connection.
-    pub waker: AtomicWaker,
+    pub(crate) waker: AtomicWaker,
     subscriptions: AtomicUsize,
     pushed: AtomicBool,
     inner: Mutex<Inner>,
@@ -61,44 +61,44 @@ impl Client {
     }
 
     /// Its name (CLIENT SETNAME).
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.lock().name.clone()
     }
 
     /// Sets its name.
-    pub fn set_name(&self, name: String) {
+    pub(crate) fn set_name(&self, name: String) {
         self.lock().name = name;
     }
 
     /// The name and version of its library (CLIENT SETINFO).
-    pub fn library(&self) -> (String, String) {
+    pub(crate) fn library(&self) -> (String, String) {
         self.lock().library.clone()
     }
 
     /// Changes the name and version of its library.
-    pub fn set_library(&self, change: impl FnOnce(&mut (String, String))) {
+    pub(crate) fn set_library(&self, change: impl FnOnce(&mut (String, String))) {
         change(&mut self.lock().library);
     }
 
     /// The number of channels and patterns it has subscribed to.
     #[inline]
-    pub fn subscriptions(&self) -> usize {
+    pub(crate) fn subscriptions(&self) -> usize {
         self.subscriptions.load(Relaxed)
     }
 
     /// The number of channels and the number of patterns it has subscribed to.
-    pub fn subscription_counts(&self) -> (usize, usize) {
+    pub(crate) fn subscription_counts(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.channels.len(), inner.patterns.len())
     }
 
     /// Bytes of the names of its channels and patterns.
-    pub fn subscribed_bytes(&self) -> usize {
+    pub(crate) fn subscribed_bytes(&self) -> usize {
         self.lock().subscribed_bytes
     }
 
     /// Adds `name` to its channels (or patterns) or removes it. Returns whether that changed anything.
-    pub fn note_subscription(&self, name: &[u8], pattern: bool, add: bool) -> bool {
+    pub(crate) fn note_subscription(&self, name: &[u8], pattern: bool, add: bool) -> bool {
         let mut inner = self.lock();
         let names = if pattern { &mut inner.patterns } else { &mut inner.channels };
         let changed = if add { names.insert(name.to_vec()) } else { names.remove(name) };
@@ -112,18 +112,18 @@ impl Client {
     }
 
     /// Its channels, or with `pattern` its patterns.
-    pub fn subscribed(&self, pattern: bool) -> Vec<Vec<u8>> {
+    pub(crate) fn subscribed(&self, pattern: bool) -> Vec<Vec<u8>> {
         let inner = self.lock();
         if pattern { inner.patterns.iter().cloned().collect() } else { inner.channels.iter().cloned().collect() }
     }
 
     /// The protocol version it speaks.
-    pub fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         if self.resp3.load(Relaxed) { Version::Resp3 } else { Version::Resp2 }
     }
 
     /// Queues a message for it and wakes it. Ends the connection if too many bytes of messages are unread.
-    pub fn push(&self, bytes_max: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn push(&self, bytes_max: usize, write: impl FnOnce(&mut Vec<u8>)) {
         {
             let mut inner = self.lock();
             write(&mut inner.pushes);
@@ -138,7 +138,7 @@ impl Client {
 
     /// Appends the queued messages to `out`.
     #[inline]
-    pub fn take_pushes(&self, out: &mut Vec<u8>) {
+    pub(crate) fn take_pushes(&self, out: &mut Vec<u8>) {
         // A load is cheaper than a swap, and there is seldom a message.
         if self.has_pushes() && self.pushed.swap(false, Acquire) {
             out.append(&mut self.lock().pushes);
@@ -147,19 +147,19 @@ impl Client {
 
     /// Whether messages are queued.
     #[inline]
-    pub fn has_pushes(&self) -> bool {
+    pub(crate) fn has_pushes(&self) -> bool {
         self.pushed.load(Acquire)
     }
 
     /// Ends the connection.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.killed.store(true, Relaxed);
         self.waker.wake();
     }
 
     /// Whether the connection is to end.
     #[inline]
-    pub fn is_killed(&self) -> bool {
+    pub(crate) fn is_killed(&self) -> bool {
         self.killed.load(Relaxed)
     }
 }
@@ -171,13 +171,13 @@ pub struct Clients {
     /// CLIENT PAUSE: when it ends, and whether it applies to all commands or only to writes.
     paused: Mutex<(Instant, bool)>,
     /// The number of clients for which there are file descriptors.
-    pub descriptors_max: AtomicUsize,
+    pub(crate) descriptors_max: AtomicUsize,
     count: AtomicUsize,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     /// Connections accepted.
-    pub accepted: AtomicU64,
+    pub(crate) accepted: AtomicU64,
     /// Connections refused because there were too many.
-    pub refused: AtomicU64,
+    pub(crate) refused: AtomicU64,
 }
 
 impl Default for Clients {
@@ -234,19 +234,19 @@ impl Clients {
     }
 
     /// Pauses writes, or with `all` every command, for this long (CLIENT PAUSE). Zero ends the pause.
-    pub fn set_pause(&self, time: Duration, all: bool) {
+    pub(crate) fn set_pause(&self, time: Duration, all: bool) {
         *self.paused.lock().unwrap_or_else(|e| e.into_inner()) = (Instant::now() + time, all);
         self.is_paused.store(!time.is_zero(), Relaxed);
     }
 
     /// Whether a pause is in force.
     #[inline]
-    pub fn are_paused(&self) -> bool {
+    pub(crate) fn are_paused(&self) -> bool {
         self.is_paused.load(Relaxed)
     }
 
     /// How long a command must wait before it asks again; `None` if it may run now.
-    pub fn pause(&self, writes: bool) -> Option<Duration> {
+    pub(crate) fn pause(&self, writes: bool) -> Option<Duration> {
         /// The longest wait between two checks, since CLIENT UNPAUSE may end the pause early.
         const AT_ONCE: Duration = Duration::from_millis(10);
         if !self.are_paused() {
@@ -261,24 +261,24 @@ impl Clients {
     }
 
     /// Removes a connection that has ended.
-    pub fn remove(&self, id: u64) {
+    pub(crate) fn remove(&self, id: u64) {
         let mut all = self.lock();
         all.remove(&id);
         self.count.store(all.len(), Relaxed);
     }
 
     /// All connections, in the order of their numbers.
-    pub fn all(&self) -> Vec<Arc<Client>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.lock().values().cloned().collect()
     }
 
     /// The number of connections.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count.load(Relaxed)
     }
 
     /// Whether no client is connected.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

@@ -109,7 +109,7 @@ impl Kept {
 }
 
 /// Serves a connection until it ends.
-pub async fn serve<T, S>(stream: T, session: S, server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>)
+pub(crate) async fn serve<T, S>(stream: T, session: S, server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
     S: Session,

@@ -1,39 +1,39 @@
 //! Counters and latencies: one set per thread of the event loop, added up on request.
 
-use crate::command::table::{COMMANDS, Id};
+use crate::command::spec::{COMMANDS, Id};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Latencies are counted by powers of two of nanoseconds, up to 2^(BUCKETS - 1).
-pub const BUCKETS: usize = 40;
+pub(crate) const BUCKETS: usize = 40;
 
 /// The counters of one thread.
 pub struct Figures {
     /// Keys that lookups found.
-    pub hits: AtomicU64,
+    pub(crate) hits: AtomicU64,
     /// Keys that lookups did not find.
-    pub misses: AtomicU64,
+    pub(crate) misses: AtomicU64,
     /// Error replies.
-    pub errors: AtomicU64,
+    pub(crate) errors: AtomicU64,
     /// Bytes received.
-    pub bytes_in: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
     /// Bytes sent.
-    pub bytes_out: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
     /// Socket reads that returned requests.
-    pub reads: AtomicU64,
+    pub(crate) reads: AtomicU64,
     commands: Vec<CommandFigures>,
 }
 
 /// The counters of one command.
 #[derive(Default)]
-pub struct CommandFigures {
+pub(crate) struct CommandFigures {
     /// The number of calls.
-    pub calls: AtomicU64,
+    pub(crate) calls: AtomicU64,
     /// Their total time.
-    pub nanos: AtomicU64,
+    pub(crate) nanos: AtomicU64,
     /// Calls that were refused before they were executed, for example because of their arguments.
-    pub rejected: AtomicU64,
+    pub(crate) rejected: AtomicU64,
     /// Calls that were executed and failed.
-    pub failed: AtomicU64,
+    pub(crate) failed: AtomicU64,
     buckets: Buckets,
 }
 
@@ -62,7 +62,7 @@ impl Default for Figures {
 impl Figures {
     /// Counts `calls` calls of a command that took `nanos` together; each is counted with an equal share.
     #[inline]
-    pub fn note(&self, id: Id, calls: u64, nanos: u64) {
+    pub(crate) fn note(&self, id: Id, calls: u64, nanos: u64) {
         let figures = &self.commands[id as usize];
         figures.calls.fetch_add(calls, Relaxed);
         figures.nanos.fetch_add(nanos, Relaxed);
@@ -72,24 +72,24 @@ impl Figures {
     }
 
     /// The counters of a command.
-    pub fn of(&self, id: Id) -> &CommandFigures {
+    pub(crate) fn of(&self, id: Id) -> &CommandFigures {
         &self.commands[id as usize]
     }
 
     /// The number of calls of all commands.
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.commands.iter().map(|figures| figures.calls.load(Relaxed)).sum()
     }
 }
 
 impl CommandFigures {
     /// The number of calls that took less than 2^`bucket` nanoseconds but at least half of that.
-    pub fn bucket(&self, bucket: usize) -> u64 {
+    pub(crate) fn bucket(&self, bucket: usize) -> u64 {
         self.buckets.0[bucket].load(Relaxed)
     }
 
     /// Sets all counters to 0.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.calls.store(0, Relaxed);
         [&self.nanos, &self.rejected, &self.failed].iter().for_each(|counter| counter.store(0, Relaxed));
         self.buckets.0.iter().for_each(|bucket| bucket.store(0, Relaxed));

@@ -7,8 +7,8 @@
 //! any header.
 
 use crate::clients::Client;
-use crate::server::Server;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::Instant;
 
 /// HTTP methods that are not commands of Redis or memcached.
 const METHODS: [&str; 8] = ["post", "put", "head", "options", "connect", "trace", "patch", "pri"];
@@ -42,15 +42,15 @@ pub(crate) fn can_begin(byte: u8) -> bool {
 
 /// When such a client was last logged.
 #[derive(Default)]
-pub struct ForeignLog(AtomicU64);
+pub(crate) struct ForeignLog(AtomicU64);
 
 impl ForeignLog {
     /// Logs that a client was disconnected, at most once a minute: a web page can make a browser connect in a loop.
-    pub(crate) fn note(server: &Server, client: &Client, what: &str) {
+    pub(crate) fn note(&self, server_started: Instant, client: &Client, what: &str) {
         const EVERY_S: u64 = 60;
-        let now_s = server.started.elapsed().as_secs() + EVERY_S;
-        let last_s = server.foreign.0.load(Relaxed);
-        if now_s - last_s >= EVERY_S && server.foreign.0.compare_exchange(last_s, now_s, Relaxed, Relaxed).is_ok() {
+        let now_s = server_started.elapsed().as_secs() + EVERY_S;
+        let last_s = self.0.load(Relaxed);
+        if now_s - last_s >= EVERY_S && self.0.compare_exchange(last_s, now_s, Relaxed, Relaxed).is_ok() {
             tracing::warn!(address = %client.address, "closed a connection that sent {what}");
         }
     }

@@ -2,7 +2,6 @@
 //! shrinks files.
 
 use crate::keyspace::SweepCursor;
-use crate::memcached::Memcached;
 use crate::server::Server;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::*;
@@ -17,7 +16,7 @@ const SWEEP_TIME: Duration = Duration::from_millis(25);
 ///
 /// # Errors
 /// Those of starting a thread.
-pub fn start(server: Weak<Server>) -> std::io::Result<()> {
+pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
     let run = move || {
         let mut cursor = SweepCursor::default();
         let mut ticks = 0u64;
@@ -25,7 +24,7 @@ pub fn start(server: Weak<Server>) -> std::io::Result<()> {
             std::thread::sleep(TICK);
             let Some(server) = server.upgrade() else { return };
             sweep(&server, &mut cursor);
-            Memcached::flush_if_due(&server);
+            server.memcached.flush_if_due(&server.space);
             server.compact_cleared();
             ticks += 1;
             if ticks.is_multiple_of(10) {

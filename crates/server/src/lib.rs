@@ -3,40 +3,44 @@
 //! ```text
 //! run ── options, listeners, threads, signals
 //!  └─ connection ── session (a trait: one per protocol)     bytes in, bytes out
-//!      └─ resp::session ── resp::parse, command::*          requests of one read become batches
-//!          └─ keyspace ── splitpoint::Table                 values, lifetimes, transactions, eviction
-//!              └─ dictionary ── splitpoint::Dictionary      or read-only, as a node of a cluster
+//!      └─ resp, memcached ── parse, batches                 requests of one read become batches
+//!          └─ command ── dispatch, handlers, state          what requests mean
+//!              └─ server ── clients, figures, settings      what all connections share
+//!                  └─ keyspace ── splitpoint::Table         values, lifetimes, transactions, eviction
+//!                      └─ dictionary                        or read-only, as a node of a cluster
 //! ```
+//!
+//! `command::{call, reply, spec}` are below `server`, which counts and logs commands.
 //!
 //! docs/architecture.md, "Server", follows one read through all of it. Operating it: docs/server.md.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 
-pub mod channels;
-pub mod clients;
-pub mod command;
-pub mod connection;
-pub mod dictionary;
-pub mod figures;
+mod channels;
+mod clients;
+mod command;
+mod connection;
+mod dictionary;
+mod figures;
 mod foreign;
-pub mod housekeeping;
-pub mod http;
+mod housekeeping;
+mod http;
 pub mod keyspace;
 pub mod memcached;
-pub mod options;
+mod options;
 mod planted;
 pub mod resp;
-pub mod run;
+mod run;
 pub mod server;
 pub mod session;
 pub mod settings;
 mod size;
-pub mod slow_log;
-pub mod syncer;
+mod slow_log;
+mod syncer;
 mod systemd;
 mod threads;
-pub mod tls;
-pub mod watcher;
+mod tls;
+mod watcher;
 
 pub use options::{Options, ServeError};
 pub use run::run;

@@ -10,131 +10,131 @@ use std::path::PathBuf;
 pub struct Options {
     /// Table file with the keys; without it they are only in memory [created if absent]
     #[arg(long, env = "SPLITPOINT_FILE", value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
 
     /// Dictionary to serve, read-only, instead of a table: a directory of shards, or one file
     #[arg(long, env = "SPLITPOINT_DICT", value_name = "PATH")]
-    pub dict: Option<PathBuf>,
+    pub(crate) dict: Option<PathBuf>,
 
     /// With --dict: TOML file with the slots of each node of a cluster; read again at SIGHUP
     #[arg(long, env = "SPLITPOINT_CLUSTER_TOPOLOGY", value_name = "FILE")]
-    pub cluster_topology: Option<PathBuf>,
+    pub(crate) cluster_topology: Option<PathBuf>,
 
     /// With --dict: address at which clients reach this node, if not that of --resp
     #[arg(long, env = "SPLITPOINT_ANNOUNCE", value_name = "HOST:PORT")]
-    pub announce: Option<String>,
+    pub(crate) announce: Option<String>,
 
     /// Address for Redis clients, or `none` [default: 127.0.0.1:6379]
     #[arg(long, env = "SPLITPOINT_RESP", value_name = "HOST:PORT")]
-    pub resp: Option<String>,
+    pub(crate) resp: Option<String>,
 
     /// Address for Redis clients that use TLS; needs --tls-cert and --tls-key
     #[arg(long, env = "SPLITPOINT_RESP_TLS", value_name = "HOST:PORT")]
-    pub resp_tls: Option<String>,
+    pub(crate) resp_tls: Option<String>,
 
     /// PEM file with the certificate chain; read again at SIGHUP
     #[arg(long, env = "SPLITPOINT_TLS_CERT", value_name = "FILE")]
-    pub tls_cert: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
 
     /// PEM file with the certificate's private key
     #[arg(long, env = "SPLITPOINT_TLS_KEY", value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
 
     /// Address for memcached clients, such as 127.0.0.1:11211 [default: none]
     #[arg(long, env = "SPLITPOINT_MEMCACHED", value_name = "HOST:PORT")]
-    pub memcached: Option<String>,
+    pub(crate) memcached: Option<String>,
 
     /// Address for memcached clients that use TLS; needs --tls-cert and --tls-key
     #[arg(long, env = "SPLITPOINT_MEMCACHED_TLS", value_name = "HOST:PORT")]
-    pub memcached_tls: Option<String>,
+    pub(crate) memcached_tls: Option<String>,
 
     /// Address of the status page and of metrics, such as 127.0.0.1:8080 [default: none]
     #[arg(long, env = "SPLITPOINT_HTTP", value_name = "HOST:PORT")]
-    pub http: Option<String>,
+    pub(crate) http: Option<String>,
 
     /// Address of the status page and of metrics over HTTPS; needs --tls-cert and --tls-key
     #[arg(long, env = "SPLITPOINT_HTTP_TLS", value_name = "HOST:PORT")]
-    pub http_tls: Option<String>,
+    pub(crate) http_tls: Option<String>,
 
     /// Unix socket for Redis clients
     #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
-    pub unix: Option<PathBuf>,
+    pub(crate) unix: Option<PathBuf>,
 
     /// With --file: what answered writes survive: `none` a normal shutdown only, `os` a kill, `sync` a power loss
     /// [default: os]
     #[arg(long, env = "SPLITPOINT_DURABILITY", value_enum)]
-    pub durability: Option<DurabilityOption>,
+    pub(crate) durability: Option<DurabilityOption>,
 
     /// Memory limit for the tables, such as 4G [default: none]
     #[arg(long, env = "SPLITPOINT_MAX_MEMORY", value_name = "SIZE")]
-    pub max_memory: Option<String>,
+    pub(crate) max_memory: Option<String>,
 
     /// What to do at that limit [default: noeviction]
     #[arg(long, env = "SPLITPOINT_EVICTION", value_enum)]
-    pub eviction: Option<EvictionOption>,
+    pub(crate) eviction: Option<EvictionOption>,
 
     /// With --file: size of its page cache in memory [default: half of the machine's memory]
     #[arg(long, env = "SPLITPOINT_CACHE", value_name = "SIZE")]
-    pub cache: Option<String>,
+    pub(crate) cache: Option<String>,
 
     /// Number of keys to expect: the table starts with room for them
     #[arg(long, env = "SPLITPOINT_EXPECTED_KEYS", value_name = "N")]
-    pub expected_keys: Option<u64>,
+    pub(crate) expected_keys: Option<u64>,
 
     /// Threads that serve connections [default: one per processor]
     #[arg(long, env = "SPLITPOINT_THREADS", value_name = "N")]
-    pub threads: Option<usize>,
+    pub(crate) threads: Option<usize>,
 
     /// File with the password that clients must give with AUTH
     #[arg(long, env = "SPLITPOINT_PASSWORD_FILE", value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
+    pub(crate) password_file: Option<PathBuf>,
 
     /// Allow listening without a password on addresses that other machines can reach
     #[arg(long, env = "SPLITPOINT_UNPROTECTED")]
-    pub unprotected: bool,
+    pub(crate) unprotected: bool,
 
     /// Most connections at a time [default: 10000]
     #[arg(long, env = "SPLITPOINT_MAX_CLIENTS", value_name = "N")]
-    pub max_clients: Option<usize>,
+    pub(crate) max_clients: Option<usize>,
 
     /// Close connections that are idle for this many seconds; 0: never [default: 0]
     #[arg(long, env = "SPLITPOINT_IDLE_TIMEOUT", value_name = "SECONDS")]
-    pub idle_timeout: Option<u64>,
+    pub(crate) idle_timeout: Option<u64>,
 
     /// Close connections that read none of their replies for this many seconds [default: 60]
     #[arg(long, env = "SPLITPOINT_STALL_TIMEOUT", value_name = "SECONDS")]
-    pub stall_timeout: Option<u64>,
+    pub(crate) stall_timeout: Option<u64>,
 
     /// Longest request, and most bytes that a transaction may queue [default: 1G]
     #[arg(long, env = "SPLITPOINT_MAX_REQUEST", value_name = "SIZE")]
-    pub max_request: Option<String>,
+    pub(crate) max_request: Option<String>,
 
     /// Most bytes of unread messages for a client [default: 32M]
     #[arg(long, env = "SPLITPOINT_MAX_UNREAD", value_name = "SIZE")]
-    pub max_unread: Option<String>,
+    pub(crate) max_unread: Option<String>,
 
     /// Longest value and argument [default: 512M]
     #[arg(long, env = "SPLITPOINT_MAX_VALUE", value_name = "SIZE")]
-    pub max_value: Option<String>,
+    pub(crate) max_value: Option<String>,
 
     /// Log as text or as JSON, one object per line [default: text]
     #[arg(long, env = "SPLITPOINT_LOG_FORMAT", value_enum)]
-    pub log_format: Option<LogFormat>,
+    pub(crate) log_format: Option<LogFormat>,
 
     /// Least important messages to log: error, warn, info, debug or trace [default: info]
     #[arg(long, env = "SPLITPOINT_LOG_LEVEL", value_name = "LEVEL")]
-    pub log_level: Option<String>,
+    pub(crate) log_level: Option<String>,
 
     /// TOML file with these options, under their long names
     #[arg(long, env = "SPLITPOINT_CONFIG", value_name = "FILE")]
     #[serde(skip)]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Which failures an answered write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DurabilityOption {
+pub(crate) enum DurabilityOption {
     /// A normal shutdown only.
     None,
     /// Any end of the process, including a kill.
@@ -147,7 +147,7 @@ pub enum DurabilityOption {
 /// What to do at the memory limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum EvictionOption {
+pub(crate) enum EvictionOption {
     /// Refuse writes.
     #[default]
     Noeviction,
@@ -170,7 +170,7 @@ impl From<EvictionOption> for Eviction {
 /// How messages are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     #[default]
     Text,
@@ -214,7 +214,7 @@ impl Options {
     ///
     /// # Errors
     /// The file cannot be read, or contains an unknown option.
-    pub fn with_file(self) -> Result<Options, ServeError> {
+    pub(crate) fn with_file(self) -> Result<Options, ServeError> {
         let Some(path) = &self.config else { return Ok(self) };
         let text = std::fs::read_to_string(path).map_err(|error| ServeError::io(path.display(), &error))?;
         let file: Options =
@@ -257,7 +257,7 @@ impl Options {
     ///
     /// # Errors
     /// Names the options and the contradiction.
-    pub fn check(&self) -> Result<(), ServeError> {
+    pub(crate) fn check(&self) -> Result<(), ServeError> {
         let refuse = |option: &str, why: &str| Err(ServeError::usage(format!("{option}: {why}")));
         if self.dict.is_none() {
             let needs_dict =

@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::foreign::ForeignLog;
 use crate::keyspace::{KeySpace, now_ms};
-use crate::memcached::Memcached;
+use crate::memcached::state::Memcached;
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::syncer::Syncer;
@@ -22,45 +22,45 @@ pub struct Server {
     /// The keys and values.
     pub space: Arc<KeySpace>,
     /// Limits and the password.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// Who is connected.
     pub clients: Clients,
     /// The state that memcached connections share.
-    pub memcached: Memcached,
+    pub(crate) memcached: Memcached,
     /// Subscriptions to published messages.
-    pub channels: Channels,
+    pub(crate) channels: Channels,
     /// Requests that took long.
-    pub slow_log: SlowLog,
+    pub(crate) slow_log: SlowLog,
     /// When a client that speaks another protocol was last logged.
     pub(crate) foreign: ForeignLog,
     /// Makes writes durable before they are answered (`--durability sync`).
-    pub syncer: Option<Syncer>,
+    pub(crate) syncer: Option<Syncer>,
     /// The threads for requests that may block.
     pub(crate) threads: Threads,
     /// Whether lookups may have to read a file, so that all work belongs on threads that may block.
-    pub may_read_disk: AtomicBool,
+    pub(crate) may_read_disk: AtomicBool,
     /// Seconds since the start, updated periodically, so that reading it costs nothing.
-    pub clock_s: AtomicU64,
+    pub(crate) clock_s: AtomicU64,
     /// Permits to use a thread that may block.
-    pub waiting: tokio::sync::Semaphore,
+    pub(crate) waiting: tokio::sync::Semaphore,
     /// When the server started.
-    pub started: Instant,
+    pub(crate) started: Instant,
     /// Forty hexadecimal digits by which clients identify this run.
-    pub run_id: String,
+    pub(crate) run_id: String,
     /// The TCP port of RESP, for INFO.
-    pub port: AtomicU64,
+    pub(crate) port: AtomicU64,
     /// Whether a checkpoint of BGSAVE is running.
-    pub saving: AtomicBool,
+    pub(crate) saving: AtomicBool,
     /// Whether the last checkpoint failed.
-    pub save_failed: AtomicBool,
+    pub(crate) save_failed: AtomicBool,
     /// Checkpoints of SAVE and BGSAVE since the start.
-    pub saves: AtomicU64,
+    pub(crate) saves: AtomicU64,
     /// The most memory in use that was recorded.
     memory_peak: AtomicU64,
     /// When the last checkpoint was complete, Unix time in seconds.
-    pub saved_at_s: AtomicU64,
+    pub(crate) saved_at_s: AtomicU64,
     /// Notified to shut the server down.
-    pub shutdown: tokio::sync::Notify,
+    pub(crate) shutdown: tokio::sync::Notify,
     figures: Mutex<Vec<Arc<Figures>>>,
 }
 
@@ -96,19 +96,19 @@ impl Server {
     }
 
     /// Records the memory in use; returns the most recorded so far.
-    pub fn note_memory_peak(&self, used: u64) -> u64 {
+    pub(crate) fn note_memory_peak(&self, used: u64) -> u64 {
         self.memory_peak.fetch_max(used, Relaxed).max(used)
     }
 
     /// Compacts the files whose keys were all removed. Waits for the disk.
-    pub fn compact_cleared(&self) {
+    pub(crate) fn compact_cleared(&self) {
         if let Err(error) = self.space.compact_cleared() {
             tracing::warn!(%error, "a file without keys could not be made smaller");
         }
     }
 
     /// The most clients at a time: the setting, limited by the file descriptors.
-    pub fn clients_max(&self) -> usize {
+    pub(crate) fn clients_max(&self) -> usize {
         self.settings.clients.load(Relaxed).min(self.clients.descriptors_max.load(Relaxed))
     }
 
@@ -120,12 +120,12 @@ impl Server {
     }
 
     /// The counters of all threads.
-    pub fn figures(&self) -> Vec<Arc<Figures>> {
+    pub(crate) fn figures(&self) -> Vec<Arc<Figures>> {
         self.figures.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// The sum of one counter over all threads.
-    pub fn total(&self, part: impl Fn(&Figures) -> &AtomicU64) -> u64 {
+    pub(crate) fn total(&self, part: impl Fn(&Figures) -> &AtomicU64) -> u64 {
         self.figures().iter().map(|figures| part(figures).load(Relaxed)).sum()
     }
 
@@ -133,7 +133,7 @@ impl Server {
     ///
     /// # Errors
     /// Those of [`KeySpace::checkpoint`].
-    pub fn save(&self) -> splitpoint::Result<bool> {
+    pub(crate) fn save(&self) -> splitpoint::Result<bool> {
         if self.saving.swap(true, Acquire) {
             return Ok(false);
         }

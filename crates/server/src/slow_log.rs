@@ -11,30 +11,30 @@ const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
 /// The slow log.
-pub struct SlowLog {
+pub(crate) struct SlowLog {
     /// Requests that took at least this long are kept; `u64::MAX` keeps none.
-    pub threshold_us: AtomicU64,
+    pub(crate) threshold_us: AtomicU64,
     /// The most requests kept.
-    pub len_max: AtomicUsize,
+    pub(crate) len_max: AtomicUsize,
     next_id: AtomicU64,
     entries: Mutex<VecDeque<SlowRequest>>,
 }
 
 /// A request that took long.
 #[derive(Clone, Debug)]
-pub struct SlowRequest {
+pub(crate) struct SlowRequest {
     /// A number that increases from one request to the next.
-    pub id: u64,
+    pub(crate) id: u64,
     /// When it ended, Unix time.
-    pub at_s: u64,
+    pub(crate) at_s: u64,
     /// How long it took.
-    pub duration_us: u64,
+    pub(crate) duration_us: u64,
     /// Its arguments, shortened.
-    pub args: Vec<Vec<u8>>,
+    pub(crate) args: Vec<Vec<u8>>,
     /// The client's address.
-    pub address: String,
+    pub(crate) address: String,
     /// The client's name.
-    pub client_name: String,
+    pub(crate) client_name: String,
 }
 
 impl Default for SlowLog {
@@ -51,7 +51,7 @@ impl Default for SlowLog {
 impl SlowLog {
     /// Adds a request.
     #[cold]
-    pub fn add(&self, args: &Args<'_>, duration_us: u64, client: &Client) {
+    pub(crate) fn add(&self, args: &Args<'_>, duration_us: u64, client: &Client) {
         let mut kept: Vec<Vec<u8>> = args.from(0).take(ARGS_MAX).map(cut).collect();
         if args.len() > ARGS_MAX {
             kept[ARGS_MAX - 1] = format!("... ({} more arguments)", args.len() - ARGS_MAX + 1).into_bytes();
@@ -70,22 +70,17 @@ impl SlowLog {
     }
 
     /// The last `count` requests, the latest first.
-    pub fn latest(&self, count: usize) -> Vec<SlowRequest> {
+    pub(crate) fn latest(&self, count: usize) -> Vec<SlowRequest> {
         self.lock().iter().take(count).cloned().collect()
     }
 
     /// The number of requests kept.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether none is kept.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Removes all requests.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 

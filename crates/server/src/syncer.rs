@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 type Waiter = oneshot::Sender<Result<(), String>>;
 
 /// The handle of the syncing thread.
-pub struct Syncer(Mutex<Sender<Waiter>>);
+pub(crate) struct Syncer(Mutex<Sender<Waiter>>);
 
 impl Syncer {
     /// Starts the thread. It ends when the syncer is dropped.
-    pub fn start(space: Arc<KeySpace>) -> Syncer {
+    pub(crate) fn start(space: Arc<KeySpace>) -> Syncer {
         let (sender, receiver) = channel();
         let run = move || run(&space, &receiver);
         // Without the thread every `synced` fails, and clients get an error.
@@ -30,7 +30,7 @@ impl Syncer {
     ///
     /// # Errors
     /// A message for the client.
-    pub async fn synced(&self) -> Result<(), String> {
+    pub(crate) async fn synced(&self) -> Result<(), String> {
         let (sender, receiver) = oneshot::channel();
         // If the thread has ended, the sender is dropped, and so the receiver fails.
         let _ = self.0.lock().unwrap_or_else(|e| e.into_inner()).send(sender);

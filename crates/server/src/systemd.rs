@@ -5,7 +5,7 @@
 use std::os::unix::net::UnixDatagram;
 
 /// Reports a state, such as `READY=1`, to systemd; does nothing under another supervisor.
-pub fn notify(state: &str) {
+pub(crate) fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&path, state) {
         tracing::warn!(%error, state, "systemd was not notified");
@@ -13,7 +13,7 @@ pub fn notify(state: &str) {
 }
 
 /// Names of the sockets that systemd passes (`FileDescriptorName=`), in their order.
-pub fn socket_names() -> Vec<String> {
+pub(crate) fn socket_names() -> Vec<String> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     names.split(':').map(str::to_owned).collect()
 }

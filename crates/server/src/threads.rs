@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A pool of threads, and the queue of their jobs.
-pub struct Threads {
+pub(crate) struct Threads {
     shared: Arc<Shared>,
     most: usize,
 }
@@ -45,7 +45,7 @@ impl Default for Threads {
 
 impl Threads {
     /// Runs `job` on a thread of the pool, or on the calling thread if the pool has no thread.
-    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         self.run_or_start(Box::new(job), |shared| {
             Builder::new().name("waiting".into()).spawn(move || shared.work()).map(drop)
         });

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 
 /// The TLS configuration of a listener; `None` for plain TCP.
-pub type Security = Option<Arc<Tls>>;
+pub(crate) type Security = Option<Arc<Tls>>;
 
 #[cfg(feature = "tls")]
-pub use with_rustls::Tls;
+pub(crate) use with_rustls::Tls;
 
 /// The TLS configuration, in a build without TLS.
 #[cfg(not(feature = "tls"))]
-pub enum Tls {}
+pub(crate) enum Tls {}
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
@@ -23,7 +23,7 @@ impl Tls {
     ///
     /// # Errors
     /// This build has no TLS.
-    pub fn load(_certificate: &Path, _key: &Path) -> Result<Tls, ServeError> {
+    pub(crate) fn load(_certificate: &Path, _key: &Path) -> Result<Tls, ServeError> {
         Err(ServeError::usage("TLS: this program was built without it"))
     }
 
@@ -31,12 +31,12 @@ impl Tls {
     ///
     /// # Errors
     /// None.
-    pub fn reload(&self) -> Result<(), ServeError> {
+    pub(crate) fn reload(&self) -> Result<(), ServeError> {
         match *self {}
     }
 
     /// Never called, because the type has no values.
-    pub async fn handshake(&self, _stream: TcpStream) -> Option<TcpStream> {
+    pub(crate) async fn handshake(&self, _stream: TcpStream) -> Option<TcpStream> {
         match *self {}
     }
 }
@@ -58,7 +58,7 @@ mod with_rustls {
     const HANDSHAKE: Duration = Duration::from_secs(10);
 
     /// A certificate chain and its key.
-    pub struct Tls {
+    pub(crate) struct Tls {
         certificate: PathBuf,
         key: PathBuf,
         config: RwLock<Arc<ServerConfig>>,
@@ -69,7 +69,7 @@ mod with_rustls {
         ///
         /// # Errors
         /// A file cannot be read, or the certificate and the key do not match.
-        pub fn load(certificate: &Path, key: &Path) -> Result<Tls, ServeError> {
+        pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Tls, ServeError> {
             let config = RwLock::new(read(certificate, key)?);
             Ok(Tls { certificate: certificate.into(), key: key.into(), config })
         }
@@ -78,14 +78,14 @@ mod with_rustls {
         ///
         /// # Errors
         /// Those of [`load`](Self::load); then the old ones stay in use.
-        pub fn reload(&self) -> Result<(), ServeError> {
+        pub(crate) fn reload(&self) -> Result<(), ServeError> {
             let config = read(&self.certificate, &self.key)?;
             *self.config.write().unwrap_or_else(|e| e.into_inner()) = config;
             Ok(())
         }
 
         /// Does the TLS handshake. `None` if it fails or takes too long.
-        pub async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        pub(crate) async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
             let config = self.config.read().unwrap_or_else(|e| e.into_inner()).clone();
             match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await {
                 Ok(Ok(stream)) => Some(stream),

@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Those of starting a thread.
-pub fn start(server: Weak<Server>) -> std::io::Result<()> {
+pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
     let run = move || {
         let mut read_topology = false;
         loop {

@@ -4,9 +4,9 @@
 //! range.
 
 use super::call::{Call, NOT_AN_INTEGER, Outcome, Refusal, SYNTAX, Turn};
+use super::reply;
 use super::strings::{integer, range_of};
 use crate::keyspace::{Exclusive, Lifetime};
-use crate::resp::reply;
 
 const BAD_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 const BAD_BIT: &str = "ERR bit is not an integer or out of range";

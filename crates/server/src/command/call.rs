@@ -1,73 +1,87 @@
 //! A request as its command sees it: the arguments, the buffer for the reply, the reasons to refuse.
 
+use super::reply::Version;
 use crate::keyspace::{Attributes, Exclusive, KeySpace, Shared, SpaceError};
-use crate::resp::Version;
-use crate::resp::parse::Span;
 use std::borrow::Cow;
 use std::ops::Range;
 
+/// A part of a request, by its offset from the request's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    pub(crate) fn of(range: Range<usize>) -> Span {
+        // Requests are shorter than 4 GiB: `ParseLimits::request_bytes`.
+        Span { start: range.start as u32, len: (range.end - range.start) as u32 }
+    }
+
+    /// Its bytes in the request.
+    #[inline]
+    pub fn bytes<'a>(&self, request: &'a [u8]) -> &'a [u8] {
+        &request[self.start as usize..self.start as usize + self.len as usize]
+    }
+}
+
 /// The arguments of a request, its name first.
 #[derive(Clone, Copy)]
-pub struct Args<'a> {
+pub(crate) struct Args<'a> {
     /// The bytes that the spans refer to.
-    pub request: &'a [u8],
+    pub(crate) request: &'a [u8],
     /// The location of each argument.
-    pub spans: &'a [Span],
+    pub(crate) spans: &'a [Span],
 }
 
 impl<'a> Args<'a> {
     /// The number of arguments, the name included.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.spans.len()
-    }
-
-    /// Whether there are no arguments, not even a name.
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
     }
 
     /// The argument at `index`. The caller has checked the command's arity, so it exists.
     #[inline]
-    pub fn at(&self, index: usize) -> &'a [u8] {
+    pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.spans[index].bytes(self.request)
     }
 
     /// The argument at `index`, if there is one.
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| span.bytes(self.request))
     }
 
     /// The arguments from `index` on.
-    pub fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+    pub(crate) fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let request = self.request;
         self.spans[index.min(self.spans.len())..].iter().map(move |span| span.bytes(request))
     }
 
     /// Whether the argument at `index` is this word, ignoring case.
-    pub fn is(&self, index: usize, word: &str) -> bool {
+    pub(crate) fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
 }
 
 /// One execution of a command.
-pub struct Call<'c, 'a> {
+pub(crate) struct Call<'c, 'a> {
     /// Its arguments.
-    pub args: Args<'a>,
+    pub(crate) args: Args<'a>,
     /// The database it works on.
-    pub database: usize,
+    pub(crate) database: usize,
     /// The protocol version of the reply.
-    pub version: Version,
+    pub(crate) version: Version,
     /// The buffer for the reply.
-    pub out: &'c mut Vec<u8>,
+    pub(crate) out: &'c mut Vec<u8>,
     /// The longest value, in bytes.
-    pub value_bytes_max: usize,
+    pub(crate) value_bytes_max: usize,
     /// The longest reply of a command that returns many values, in bytes.
-    pub reply_bytes_max: usize,
+    pub(crate) reply_bytes_max: usize,
 }
 
 /// Why a command was refused: the text of the error reply.
 #[derive(Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// This text, which begins with the error code. It may quote bytes of the request, so it need not be UTF-8.
     Text(Cow<'static, [u8]>),
     /// The error of the key space.
@@ -100,13 +114,41 @@ impl From<String> for Refusal {
 
 impl Refusal {
     /// A text that quotes `part` of the request, up to its first zero byte as Redis does.
-    pub fn about(before: &str, part: &[u8], after: &str) -> Refusal {
+    pub(crate) fn about(before: &str, part: &[u8], after: &str) -> Refusal {
         let part = part.split(|&b| b == 0).next().unwrap_or_default();
         Refusal::Text([before.as_bytes(), part, after.as_bytes()].concat().into())
     }
 
+    /// The refusal of an unknown command.
+    pub(crate) fn unknown(args: &Args<'_>) -> Refusal {
+        const SHOWN_MAX: usize = 128;
+        // Up to the first zero byte, as Redis shows them.
+        let cut = |bytes: &'_ [u8], max: usize| {
+            let bytes = bytes.split(|&b| b == 0).next().unwrap_or_default();
+            bytes[..bytes.len().min(max)].to_vec()
+        };
+        let mut shown = Vec::new();
+        for argument in args.from(1) {
+            if shown.len() >= SHOWN_MAX {
+                break;
+            }
+            let argument = cut(argument, SHOWN_MAX - shown.len());
+            shown.extend([b"'".as_slice(), &argument, b"' "].concat());
+        }
+        let name = cut(args.at(0), SHOWN_MAX);
+        let parts = [b"ERR unknown command '".as_slice(), &name, b"', with args beginning with: ", &shown];
+        Refusal::Text(parts.concat().into())
+    }
+
+    /// The refusal of a subcommand that is unknown or has the wrong number of arguments.
+    pub(crate) fn unknown_subcommand(args: &Args<'_>, command: &str) -> Refusal {
+        let name = args.get(1).unwrap_or_default();
+        let before = "ERR unknown subcommand or wrong number of arguments for '";
+        Refusal::about(before, &name[..name.len().min(128)], &format!("'. Try {command} HELP."))
+    }
+
     /// The text of the error reply.
-    pub fn text(&self) -> Cow<'static, [u8]> {
+    pub(crate) fn text(&self) -> Cow<'static, [u8]> {
         let owned = |text: String| Cow::Owned(text.into_bytes());
         match self {
             Refusal::Text(text) => text.clone(),
@@ -127,7 +169,7 @@ impl Refusal {
 }
 
 /// The result of a command. An error becomes an error reply that replaces whatever the command wrote.
-pub type Outcome = Result<(), Refusal>;
+pub(crate) type Outcome = Result<(), Refusal>;
 
 pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -139,7 +181,7 @@ pub(crate) const REPLY_TOO_LONG: &str = "ERR the reply would be longer than a re
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// Entry to the key space for a lookup: shared with other threads, or exclusive.
-pub enum Turn<'t, 'k> {
+pub(crate) enum Turn<'t, 'k> {
     /// Shared with other threads.
     Shared(&'t Shared<'k>),
     /// Exclusive.
@@ -148,7 +190,7 @@ pub enum Turn<'t, 'k> {
 
 impl Turn<'_, '_> {
     /// The time that decides what has expired.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         match self {
             Turn::Shared(shared) => shared.now_ms(),
             Turn::Alone(alone) => alone.now_ms(),
@@ -156,7 +198,7 @@ impl Turn<'_, '_> {
     }
 
     /// The key space.
-    pub fn space(&self) -> &KeySpace {
+    pub(crate) fn space(&self) -> &KeySpace {
         match self {
             Turn::Shared(shared) => shared.space(),
             Turn::Alone(alone) => alone.space(),
@@ -167,7 +209,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn get_many(
+    pub(crate) fn get_many(
         &mut self,
         database: usize,
         keys: &[&[u8]],
@@ -183,7 +225,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn with_value(
+    pub(crate) fn with_value(
         &mut self,
         database: usize,
         key: &[u8],
@@ -196,7 +238,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
+    pub(crate) fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
         Ok(self.value_len(database, key)?.is_some())
     }
 
@@ -204,7 +246,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
+    pub(crate) fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
         match self {
             Turn::Shared(shared) => shared.value_len(database, key),
             Turn::Alone(alone) => alone.value_len(database, key),
@@ -215,7 +257,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn get_part(
+    pub(crate) fn get_part(
         &mut self,
         database: usize,
         key: &[u8],
@@ -232,7 +274,7 @@ impl Turn<'_, '_> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes, SpaceError> {
+    pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes, SpaceError> {
         match self {
             Turn::Shared(shared) => Ok(shared.attributes(database, key)?.unwrap_or_default()),
             Turn::Alone(alone) => alone.attributes(database, key),

@@ -1,18 +1,17 @@
 //! CLIENT: lists, names, pauses and ends connections.
 
-use super::call::{Args, Outcome, SYNTAX};
+use super::call::{Args, Outcome, Refusal, SYNTAX};
 use super::connection::{NAME_BYTES_MAX, client_name};
 use super::number::parse_integer;
-use super::table::COMMANDS;
+use super::reply::{self, Version};
+use super::spec::COMMANDS;
+use super::state::{Replies, SessionState};
 use crate::clients::Client;
-use crate::resp::session::{Replies, RespSession};
-use crate::resp::{Version, reply};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-const HELP: [&str; 27] = [
-    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+const HELP: [&str; 24] = [
     "GETNAME",
     "    Return the name of the current connection.",
     "ID",
@@ -37,12 +36,10 @@ const HELP: [&str; 27] = [
     "    Assign the name <name> to the current connection.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Accepted; no command of this server blocks.",
-    "HELP",
-    "    Print this help.",
 ];
 
 /// CLIENT subcommand ...
-pub(crate) fn client(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(crate) fn client(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"id", 2) => reply::count(out, session.client.id),
@@ -94,16 +91,13 @@ pub(crate) fn client(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8
             }
             reply::integer(out, 0);
         }
-        (b"help", 2) => {
-            reply::array(out, HELP.len());
-            HELP.iter().for_each(|line| reply::simple(out, line));
-        }
-        _ => return Err(super::unknown_subcommand(&args, "CLIENT")),
+        (b"help", 2) => reply::help(out, "CLIENT", &HELP),
+        _ => return Err(Refusal::unknown_subcommand(&args, "CLIENT")),
     }
     Ok(())
 }
 
-fn set_info(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+fn set_info(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let option = args.at(2).to_ascii_lowercase();
     let value = args.at(3);
     let shown = String::from_utf8_lossy(args.at(2)).to_lowercase();
@@ -160,7 +154,7 @@ fn type_of(client: &Client) -> &'static str {
     if client.subscriptions() > 0 { "pubsub" } else { "normal" }
 }
 
-fn known_type(name: &[u8]) -> Result<(), super::call::Refusal> {
+fn known_type(name: &[u8]) -> Result<(), Refusal> {
     let known = ["normal", "master", "replica", "slave", "pubsub"];
     if known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())) {
         return Ok(());
@@ -168,7 +162,7 @@ fn known_type(name: &[u8]) -> Result<(), super::call::Refusal> {
     Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(name)).into())
 }
 
-fn list(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+fn list(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let (mut kind, mut ids) = (None, None);
     if args.len() == 4 && args.is(2, "type") {
         known_type(args.at(3))?;
@@ -194,7 +188,7 @@ fn list(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 /// Whether CLIENT KILL selects a client.
 type Test<'a> = Box<dyn Fn(&Client) -> bool + 'a>;
 
-fn kill(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+fn kill(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let clients = session.server.clients.all();
     if args.len() == 3 {
         let found =
@@ -243,7 +237,7 @@ fn kill(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome
 }
 
 /// Ends a connection; if it is the caller's own, after its reply.
-fn end(session: &mut RespSession, client: &Client) {
+fn end(session: &mut SessionState, client: &Client) {
     if client.id == session.client.id {
         session.closing = true;
     } else {

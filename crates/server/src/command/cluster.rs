@@ -7,12 +7,12 @@
 
 use super::call::{Args, Outcome, Refusal};
 use super::number::parse_integer;
-use super::table::Spec;
+use super::reply::{self, Version};
+use super::spec::Spec;
+use super::state::SessionState;
 use crate::dictionary::slots::{Place, SlotMap, text_of};
 use crate::dictionary::topology::{Address, Node};
 use crate::dictionary::{Generation, Served};
-use crate::resp::session::RespSession;
-use crate::resp::{Version, reply};
 use splitpoint::SLOT_COUNT;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(crate) fn slot_of(spec: &Spec, args: &Args<'_>) -> Result<Option<u16>, Refus
 }
 
 /// Refuses a command whose keys belong to another node, and any command that writes.
-pub(crate) fn admit(session: &RespSession, served: &Served, spec: &Spec, args: &Args<'_>) -> Outcome {
-    use super::table::Flags;
+pub(crate) fn admit(session: &SessionState, served: &Served, spec: &Spec, args: &Args<'_>) -> Outcome {
+    use super::spec::Flags;
     // A server without a topology has the whole dictionary, so a request may combine any keys.
     if served.has_topology()
         && let Some(slot) = slot_of(spec, args)?
@@ -51,7 +51,7 @@ pub(crate) fn admit(session: &RespSession, served: &Served, spec: &Spec, args: &
 }
 
 /// The address at which the client of `session` reaches a node.
-fn address_of(node: &Node, session: &RespSession) -> Address {
+fn address_of(node: &Node, session: &SessionState) -> Address {
     let announced = if session.is_tls { node.tls.as_ref().or(node.address.as_ref()) } else { node.address.as_ref() };
     announced.cloned().unwrap_or_else(|| {
         let arrived = Address::parse(&session.client.local_address);
@@ -61,7 +61,7 @@ fn address_of(node: &Node, session: &RespSession) -> Address {
 }
 
 /// READONLY, READWRITE, ASKING: accepted without effect, since every node allows reads and nothing else.
-pub(super) fn accept(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn accept(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if session.server.space.dictionary().is_none() {
         return Err(DISABLED.into());
     }
@@ -70,7 +70,7 @@ pub(super) fn accept(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) 
 }
 
 /// CLUSTER subcommand ...
-pub(super) fn cluster(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn cluster(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let Some(served) = session.server.space.dictionary().cloned() else { return Err(DISABLED.into()) };
     let now = served.now();
     let view = View { session, now: &now, version: session.version };
@@ -109,7 +109,6 @@ pub(super) fn cluster(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
         ) => return Err(BY_FILE.into()),
         (b"help", 2) => {
             let lines = [
-                "CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "COUNTKEYSINSLOT <slot>",
                 "    Return the number of keys in <slot>, where it is known.",
                 "INFO",
@@ -127,13 +126,10 @@ pub(super) fn cluster(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
                 "    Return information about slot range mappings and the nodes associated with them.",
                 "SLOTS",
                 "    Return information about slots range mappings.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "CLUSTER", &lines);
         }
-        _ => return Err(super::unknown_subcommand(&args, "CLUSTER")),
+        _ => return Err(Refusal::unknown_subcommand(&args, "CLUSTER")),
     }
     Ok(())
 }
@@ -154,7 +150,7 @@ fn keys_in(now: &Arc<Generation>, slot: u16) -> Option<u64> {
 
 /// The nodes as shown to one client.
 struct View<'v> {
-    session: &'v RespSession,
+    session: &'v SessionState,
     now: &'v Arc<Generation>,
     version: Version,
 }

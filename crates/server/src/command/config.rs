@@ -1,11 +1,11 @@
 //! CONFIG GET and SET, by Redis's names.
 
-use super::call::{Args, Outcome};
+use super::call::{Args, Outcome, Refusal};
 use super::pattern::matches;
-use super::table::COMMANDS;
+use super::reply;
+use super::spec::COMMANDS;
+use super::state::SessionState;
 use crate::keyspace::{DATABASE_COUNT, Eviction};
-use crate::resp::reply;
-use crate::resp::session::RespSession;
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 
@@ -127,7 +127,7 @@ fn set(server: &Server, args: Args<'_>) -> Outcome {
 }
 
 /// CONFIG subcommand ...
-pub(super) fn config(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let (server, version) = (&*session.server, session.version);
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
@@ -154,20 +154,16 @@ pub(super) fn config(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8
         (b"rewrite", 2) => return Err("ERR The server is running without a config file".into()),
         (b"help", 2) => {
             let lines = [
-                "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "GET <pattern>",
                 "    Return parameters matching the glob-like <pattern> and their values.",
                 "SET <directive> <value>",
                 "    Set the configuration <directive> to <value>.",
                 "RESETSTAT",
                 "    Reset statistics reported by the INFO command.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "CONFIG", &lines);
         }
-        _ => return Err(super::unknown_subcommand(&args, "CONFIG")),
+        _ => return Err(Refusal::unknown_subcommand(&args, "CONFIG")),
     }
     Ok(())
 }

@@ -1,30 +1,31 @@
-//! Commands about the connection, and commands that need the server but no key.
+//! Commands about the connection and its transaction. EXEC is in `dispatch.rs`.
 
 use super::call::{Args, Outcome, Refusal, SYNTAX};
-use super::introspect;
+use super::info::REDIS_VERSION;
+use super::reply::{self, Version};
+use super::state::{Replies, SessionState, Transaction};
 use super::strings::database;
-use crate::resp::session::{Replies, RespSession, Transaction};
-use crate::resp::{Version, reply};
+use crate::keyspace::Exclusive;
 use std::sync::atomic::Ordering::*;
 
 /// The longest name of a client or of its library, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;
 
 /// ECHO message
-pub(super) fn echo(_: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn echo(_: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     reply::bulk(out, args.at(1));
     Ok(())
 }
 
 /// QUIT
-pub(super) fn quit(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn quit(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     session.closing = true;
     reply::ok(out);
     Ok(())
 }
 
 /// `PING [message]`
-pub(super) fn ping(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn ping(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if args.len() > 2 {
         return Err("ERR wrong number of arguments for 'ping' command".into());
     }
@@ -42,7 +43,7 @@ pub(super) fn ping(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// SELECT index
-pub(super) fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn select(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let database = database(args.at(1))?;
     if database > 0 && session.server.space.dictionary().is_some() {
         return Err("ERR SELECT is not allowed in cluster mode".into());
@@ -54,7 +55,7 @@ pub(super) fn select(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8
 }
 
 /// RESET
-pub(super) fn reset(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn reset(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     session.transaction = None;
     session.forget_watch();
     session.server.channels.unsubscribe_all(&session.client);
@@ -68,13 +69,13 @@ pub(super) fn reset(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
-fn set_version(session: &mut RespSession, version: Version) {
+fn set_version(session: &mut SessionState, version: Version) {
     session.version = version;
     session.client.resp3.store(version == Version::Resp3, Relaxed);
 }
 
 /// `AUTH [username] password`
-pub(super) fn auth(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn auth(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let (user, password) = match args.len() {
         2 => (b"default".as_slice(), args.at(1)),
         3 => (args.at(1), args.at(2)),
@@ -93,7 +94,7 @@ pub(super) fn auth(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// There is one user, `default`, as in Redis without ACLs.
-fn authenticate(session: &mut RespSession, user: &[u8], password: &[u8]) -> Outcome {
+fn authenticate(session: &mut SessionState, user: &[u8], password: &[u8]) -> Outcome {
     let settings = &session.server.settings;
     if user != b"default" || settings.needs_password() && !settings.is_password(password) {
         return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
@@ -103,7 +104,7 @@ fn authenticate(session: &mut RespSession, user: &[u8], password: &[u8]) -> Outc
 }
 
 /// HELLO [protover ...]
-pub(super) fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn hello(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut version = session.version;
     let mut name = None;
     if let Some(number) = args.get(1) {
@@ -149,7 +150,7 @@ pub(super) fn hello(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>
         reply::bulk(out, value.as_bytes());
     };
     pair(out, "server", "redis");
-    pair(out, "version", introspect::REDIS_VERSION);
+    pair(out, "version", REDIS_VERSION);
     reply::bulk(out, b"proto");
     reply::integer(out, if version == Version::Resp3 { 3 } else { 2 });
     reply::bulk(out, b"id");
@@ -175,7 +176,7 @@ pub(crate) fn client_name(name: &[u8]) -> Result<String, Refusal> {
 }
 
 /// MULTI
-pub(super) fn multi(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn multi(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if session.transaction.is_some() {
         return Err("ERR MULTI calls can not be nested".into());
     }
@@ -184,8 +185,41 @@ pub(super) fn multi(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
+/// WATCH key ...
+pub(super) fn watch(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    if session.transaction.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let most = session.server.settings.request_bytes.load(Relaxed);
+    for key in args.from(1) {
+        if session.watch.bytes() + key.len() > most {
+            return Err("ERR too many watched keys".into());
+        }
+        alone.watch(&mut session.watch, session.database, key)?;
+    }
+    reply::ok(out);
+    Ok(())
+}
+
+/// UNWATCH. Without effect in a transaction, where EXEC has already ended the watch.
+pub(super) fn unwatch(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    _: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    alone.unwatch(&mut session.watch)?;
+    reply::ok(out);
+    Ok(())
+}
+
 /// DISCARD
-pub(super) fn discard(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn discard(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if session.transaction.take().is_none() {
         return Err("ERR DISCARD without MULTI".into());
     }

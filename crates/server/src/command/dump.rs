@@ -9,9 +9,9 @@
 
 use super::call::{Call, Outcome, SYNTAX, Turn};
 use super::number::parse_integer;
+use super::reply;
 use super::strings::integer;
 use crate::keyspace::{Attributes, Exclusive, Lifetime};
-use crate::resp::reply;
 
 const VERSION: u16 = 10;
 const STRING: u8 = 0;

@@ -1,7 +1,9 @@
 //! INFO: figures about the server, by section, under Redis's names where Redis has them.
 
-use super::introspect::{REDIS_VERSION, uptime};
-use super::table::COMMANDS;
+use super::call::{Args, Outcome};
+use super::reply;
+use super::spec::COMMANDS;
+use super::state::SessionState;
 use crate::clients::Client;
 use crate::dictionary::slots::text_of;
 use crate::keyspace::DATABASE_COUNT;
@@ -10,12 +12,16 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The version of Redis whose commands and texts these are. Clients use it to choose what to send.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
 const SECTIONS: [&str; 10] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "dictionary", "keyspace"];
 
-/// The text of INFO for these sections; for all but command statistics if none is named.
-pub(super) fn info<'a>(server: &Server, sections: impl Iterator<Item = &'a [u8]>) -> String {
-    let mut wanted: Vec<String> = sections.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+/// INFO [section ...]: these sections; all but command statistics if none is named.
+pub(super) fn info(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let server = &session.server;
+    let mut wanted: Vec<String> = args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
     let extra = wanted.iter().any(|name| name == "all" || name == "everything");
     if wanted.is_empty() || extra || wanted.iter().any(|name| name == "default") {
         wanted.extend(SECTIONS.iter().map(ToString::to_string));
@@ -33,7 +39,8 @@ pub(super) fn info<'a>(server: &Server, sections: impl Iterator<Item = &'a [u8]>
             write_section(server, section, &mut text);
         }
     }
-    text
+    reply::text(out, &text, session.version);
+    Ok(())
 }
 
 fn write_section(server: &Server, section: &str, text: &mut String) {
@@ -54,8 +61,9 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("tcp_port:{}", server.port.load(Relaxed)));
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             line(text, format_args!("server_time_usec:{}", now.as_micros()));
-            line(text, format_args!("uptime_in_seconds:{}", uptime(server)));
-            line(text, format_args!("uptime_in_days:{}", uptime(server) / 86_400));
+            let uptime_s = server.started.elapsed().as_secs();
+            line(text, format_args!("uptime_in_seconds:{uptime_s}"));
+            line(text, format_args!("uptime_in_days:{}", uptime_s / 86_400));
             constants(
                 text,
                 "redis_git_sha1=00000000 redis_git_dirty redis_build_id multiplexing_api=epoll process_supervised=no

@@ -1,29 +1,18 @@
-//! Commands about the server: COMMAND, CONFIG, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
+//! Commands about the server: COMMAND, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
 
 use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
-use super::keys;
 use super::number::parse_integer;
 use super::pattern::matches;
-use super::table::{COMMANDS, Names, Spec};
+use super::reply::{self, Version};
+use super::spec::{COMMANDS, Names, Spec};
+use super::state::SessionState;
 use crate::figures::BUCKETS;
-use crate::resp::session::RespSession;
-use crate::resp::{Version, reply};
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-/// The version of Redis whose commands and texts these are. Clients use it to choose what to send.
-pub const REDIS_VERSION: &str = "7.0.15";
-
-/// INFO [section ...]
-pub(super) fn info(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let text = super::info::info(&session.server, args.from(1));
-    reply::text(out, &text, session.version);
-    Ok(())
-}
-
 /// TIME
-pub(super) fn time(_: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn time(_: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     reply::array(out, 2);
     reply::bulk(out, now.as_secs().to_string().as_bytes());
@@ -32,20 +21,20 @@ pub(super) fn time(_: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outco
 }
 
 /// LASTSAVE
-pub(super) fn last_save(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn last_save(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     reply::count(out, session.server.saved_at_s.load(Relaxed));
     Ok(())
 }
 
 /// HT.COMPACT
-pub(super) fn compact(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn compact(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     session.server.space.compact()?;
     reply::ok(out);
     Ok(())
 }
 
 /// ROLE
-pub(super) fn role(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn role(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let dictionary = session.server.space.dictionary();
     if dictionary.is_some_and(|dictionary| dictionary.now().slots.topology().is_replica()) {
         return Err("ERR a replica of a topology follows no master: it reads the same dictionary".into());
@@ -58,7 +47,7 @@ pub(super) fn role(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) ->
 }
 
 /// WAIT numreplicas timeout: there are no replicas, so it waits for the whole timeout unless `numreplicas` is 0.
-pub(super) fn wait(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn wait(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let wanted = super::strings::integer(args.at(1))?;
     let timeout = parse_integer(args.at(2)).ok_or("ERR timeout is not an integer or out of range")?;
     let timeout_ms = u64::try_from(timeout).map_err(|_| "ERR timeout is negative")?;
@@ -71,7 +60,7 @@ pub(super) fn wait(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>)
 }
 
 /// ACL subcommand ...: there is one user, who may do everything.
-pub(super) fn acl(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let groups = || {
         let mut groups: Vec<&str> = COMMANDS.iter().map(|spec| spec.group).collect();
         groups.sort_unstable();
@@ -104,7 +93,6 @@ pub(super) fn acl(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) 
         }
         (b"help", 2) => {
             let lines = [
-                "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CAT [<category>]",
                 "    List all commands that belong to <category>, or all command categories.",
                 "LIST",
@@ -113,19 +101,16 @@ pub(super) fn acl(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) 
                 "    List all the registered usernames.",
                 "WHOAMI",
                 "    Return the current connection username.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "ACL", &lines);
         }
-        _ => return Err(super::unknown_subcommand(&args, "ACL")),
+        _ => return Err(Refusal::unknown_subcommand(&args, "ACL")),
     }
     Ok(())
 }
 
 /// COMMAND [subcommand ...]
-pub(super) fn command(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let version = session.version;
     let subcommand = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
@@ -160,7 +145,6 @@ pub(super) fn command(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
         (b"getkeys", 3..) => return get_keys(args, out),
         (b"help", 2) => {
             let lines = [
-                "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "(no subcommand)",
                 "    Return details about all commands.",
                 "COUNT",
@@ -173,13 +157,10 @@ pub(super) fn command(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
                 "    Return details about commands.",
                 "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <group>)]",
                 "    Return names of commands.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "COMMAND", &lines);
         }
-        _ => return Err(super::unknown_subcommand(&args, "COMMAND")),
+        _ => return Err(Refusal::unknown_subcommand(&args, "COMMAND")),
     }
     Ok(())
 }
@@ -244,7 +225,7 @@ fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// DEBUG SLEEP seconds: delays this connection without blocking a thread.
-pub(super) fn debug(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn debug(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     const SECONDS_MAX: f64 = 60.0;
     if args.len() == 3 && args.is(1, "sleep") {
         let seconds = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<f64>().ok());
@@ -254,18 +235,11 @@ pub(super) fn debug(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>
         return Ok(());
     }
     if args.len() == 2 && args.is(1, "help") {
-        let lines = [
-            "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-            "SLEEP <seconds>",
-            "    Let this connection wait; others go on.",
-            "HELP",
-            "    Print this help.",
-        ];
-        reply::array(out, lines.len());
-        lines.iter().for_each(|line| reply::simple(out, line));
+        let lines = ["SLEEP <seconds>", "    Let this connection wait; others go on."];
+        reply::help(out, "DEBUG", &lines);
         return Ok(());
     }
-    Err(super::unknown_subcommand(&args, "DEBUG"))
+    Err(Refusal::unknown_subcommand(&args, "DEBUG"))
 }
 
 const IN_MEMORY: &str =
@@ -277,7 +251,7 @@ fn nothing_to_save(server: &Server) -> Refusal {
 }
 
 /// SAVE
-pub(super) fn save(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn save(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let server = &session.server;
     if !server.space.in_file() {
         return Err(nothing_to_save(server));
@@ -290,7 +264,7 @@ pub(super) fn save(session: &mut RespSession, _: Args<'_>, out: &mut Vec<u8>) ->
 }
 
 /// `BGSAVE [SCHEDULE]`
-pub(super) fn begin_save(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn begin_save(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let server = &session.server;
     if args.len() > 2 || args.len() == 2 && !args.is(1, "schedule") {
         return Err(SYNTAX.into());
@@ -313,7 +287,7 @@ pub(super) fn begin_save(session: &mut RespSession, args: Args<'_>, out: &mut Ve
 }
 
 /// SHUTDOWN: no reply, unless it is refused.
-pub(super) fn shutdown(session: &mut RespSession, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+pub(super) fn shutdown(session: &mut SessionState, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
     for index in 1..args.len() {
         if args.is(index, "abort") {
             return Err("ERR No shutdown in progress.".into());
@@ -352,22 +326,15 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         return Ok(());
     }
     if args.is(1, "help") && args.len() == 2 {
-        return keys::help(
-            call,
-            &[
-                "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "USAGE <key> [SAMPLES <count>]",
-                "    Return memory in bytes used by <key> and its value.",
-                "HELP",
-                "    Print this help.",
-            ],
-        );
+        let lines = ["USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value."];
+        reply::help(call.out, "MEMORY", &lines);
+        return Ok(());
     }
-    Err(super::unknown_subcommand(&args, "MEMORY"))
+    Err(Refusal::unknown_subcommand(&args, "MEMORY"))
 }
 
 /// SLOWLOG subcommand ...
-pub(super) fn slow_log(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn slow_log(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let server = &session.server;
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
@@ -399,26 +366,22 @@ pub(super) fn slow_log(session: &mut RespSession, args: Args<'_>, out: &mut Vec<
         }
         (b"help", 2) => {
             let lines = [
-                "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "GET [<count>]",
                 "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
                 "LEN",
                 "    Return the length of the slowlog.",
                 "RESET",
                 "    Reset the slowlog.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "SLOWLOG", &lines);
         }
-        _ => return Err(super::unknown_subcommand(&args, "SLOWLOG")),
+        _ => return Err(Refusal::unknown_subcommand(&args, "SLOWLOG")),
     }
     Ok(())
 }
 
 /// LATENCY subcommand ...
-pub(super) fn latency(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn latency(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let (server, version) = (&session.server, session.version);
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
@@ -439,18 +402,14 @@ pub(super) fn latency(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
         }
         (b"help", 2) => {
             let lines = [
-                "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "HISTOGRAM [COMMAND ...]",
                 "    Return a cumulative distribution of commands latency in histogram format.",
                 "RESET",
                 "    Forget the histograms.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "LATENCY", &lines);
         }
-        _ => return Err(super::unknown_subcommand(&args, "LATENCY")),
+        _ => return Err(Refusal::unknown_subcommand(&args, "LATENCY")),
     }
     Ok(())
 }
@@ -487,9 +446,4 @@ fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Vers
             reply::count(out, count);
         }
     }
-}
-
-/// Seconds since the server started.
-pub(super) fn uptime(server: &Server) -> u64 {
-    server.started.elapsed().as_secs()
 }

@@ -1,15 +1,15 @@
 //! Commands on keys, independent of their values.
 
-use super::call::{Call, NO_SUCH_KEY, Outcome, SYNTAX, Turn};
+use super::call::{Call, NO_SUCH_KEY, Outcome, Refusal, SYNTAX, Turn};
 use super::number::parse_integer;
 use super::pattern::matches;
+use super::reply;
 use super::strings::integer;
 use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, now_ms};
-use crate::resp::reply;
 use std::collections::HashSet;
 
 /// DEL key ..., UNLINK key ...
-pub fn del(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn del(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let mut removed = 0;
     for key in call.args.from(1) {
         removed += i64::from(alone.remove(call.database, key)?);
@@ -19,7 +19,7 @@ pub fn del(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// EXISTS key ..., TOUCH key ...
-pub fn exists(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn exists(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let mut present = 0;
     for key in call.args.from(1) {
         present += i64::from(turn.contains(call.database, key)?);
@@ -29,14 +29,14 @@ pub fn exists(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// TYPE key
-pub fn type_of(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn type_of(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let present = turn.contains(call.database, call.args.at(1))?;
     reply::simple(call.out, if present { "string" } else { "none" });
     Ok(())
 }
 
 /// `COPY source destination [DB database] [REPLACE]`
-pub fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (from, to) = (call.args.at(1), call.args.at(2));
     let (mut database, mut replace) = (call.database, false);
     let mut index = 3;
@@ -65,7 +65,7 @@ pub fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// RENAME key newkey; with `only_absent` RENAMENX.
-pub fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
+pub(crate) fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
     let (from, to) = (call.args.at(1), call.args.at(2));
     let mut value = Vec::new();
     if !alone.get(call.database, from, &mut value)? {
@@ -86,20 +86,20 @@ pub fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: b
 }
 
 /// DBSIZE
-pub fn db_size(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn db_size(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     reply::count(call.out, space.len(call.database));
     Ok(())
 }
 
 /// RANDOMKEY
-pub fn random_key(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn random_key(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     let found = space.random_key(call.database)?;
     reply::bulk_or_null(call.out, found.as_deref(), call.version);
     Ok(())
 }
 
 /// KEYS pattern. `staged`: keys that the transaction under way has added or removed.
-pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)]) -> Outcome {
+pub(crate) fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)]) -> Outcome {
     const AT_ONCE: usize = 1000;
     let pattern = call.args.at(1);
     let (mut cursor, mut count) = (0, 0);
@@ -127,7 +127,7 @@ pub fn keys(space: &KeySpace, call: &mut Call<'_, '_>, staged: &[(Vec<u8>, bool)
 }
 
 /// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]
-pub fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     const COUNT: usize = 10;
     /// Larger values of COUNT are reduced to this one, so that other clients do not wait long.
     const COUNT_MAX: usize = 10_000;
@@ -166,24 +166,22 @@ pub fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// `OBJECT subcommand [key]`
-pub fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     if args.is(1, "help") {
         let lines = [
-            "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "ENCODING <key>",
             "    Return the kind of internal representation used in order to store the value",
             "    associated with a <key>.",
             "REFCOUNT <key>",
             "    Return 1.",
-            "HELP",
-            "    Print this help.",
         ];
-        return help(call, &lines);
+        reply::help(call.out, "OBJECT", &lines);
+        return Ok(());
     }
     let known = ["encoding", "refcount", "idletime", "freq"].iter().any(|word| args.is(1, word));
     if !known || args.len() != 3 {
-        return Err(super::unknown_subcommand(&args, "OBJECT"));
+        return Err(Refusal::unknown_subcommand(&args, "OBJECT"));
     }
     if args.is(1, "freq") && turn.contains(call.database, args.at(2))? {
         return Err(
@@ -215,15 +213,8 @@ fn encoding_of(value: &[u8], len: usize) -> &'static str {
     }
 }
 
-/// The reply to HELP: lines.
-pub fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Outcome {
-    reply::array(call.out, lines.len());
-    lines.iter().for_each(|line| reply::simple(call.out, line));
-    Ok(())
-}
-
 /// FLUSHDB, FLUSHALL [ASYNC | SYNC]: both modes do the same here.
-pub fn flush(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, all: bool) -> Outcome {
+pub(crate) fn flush(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, all: bool) -> Outcome {
     let known = call.args.len() == 1 || call.args.len() == 2 && (call.args.is(1, "async") || call.args.is(1, "sync"));
     if !known {
         return Err(SYNTAX.into());

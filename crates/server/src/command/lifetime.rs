@@ -1,17 +1,17 @@
 //! Commands that set or report when keys expire.
 
 use super::call::{Call, Outcome, Refusal, Turn};
+use super::reply;
 use super::strings::integer;
 use crate::keyspace::{Attributes, Exclusive};
-use crate::resp::reply;
 
 /// Whether a command counts seconds or milliseconds, and from when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub(crate) struct Unit {
     /// Milliseconds in a unit.
-    pub ms: i64,
+    pub(crate) ms: i64,
     /// Counted from 1970 instead of from now.
-    pub absolute: bool,
+    pub(crate) absolute: bool,
 }
 
 pub(super) const SECONDS: Unit = Unit { ms: 1000, absolute: false };
@@ -32,7 +32,7 @@ struct Conditions {
 }
 
 /// EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT
-pub fn expire(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, unit: Unit, name: &str) -> Outcome {
+pub(crate) fn expire(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, unit: Unit, name: &str) -> Outcome {
     let conditions = conditions(call)?;
     let number = integer(call.args.at(2))?;
     let invalid = || Refusal::from(format!("ERR invalid expire time in '{name}' command"));
@@ -79,7 +79,7 @@ fn conditions(call: &Call<'_, '_>) -> Result<Conditions, Refusal> {
 }
 
 /// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -2 for an absent key, -1 for one that never expires.
-pub fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) -> Outcome {
+pub(crate) fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) -> Outcome {
     let key = call.args.at(1);
     // Read the attributes first: if the key is stored again between the two lookups, the new value must not be
     // reported with the old lifetime.
@@ -95,7 +95,7 @@ pub fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) -> Outc
 }
 
 /// PERSIST key
-pub fn persist(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn persist(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args.at(1);
     let attributes = alone.attributes(call.database, key)?;
     let had = attributes.expires_at_ms != 0

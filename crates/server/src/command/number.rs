@@ -1,7 +1,7 @@
 //! Numbers as Redis reads and writes them.
 
 /// Parses a whole number in canonical form: no plus, no leading zeros, no blanks.
-pub fn parse_integer(text: &[u8]) -> Option<i64> {
+pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
@@ -23,7 +23,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 
 /// A decimal number: exact to 17 decimal places or, if it is too large for that, the nearest `f64`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Decimal {
+pub(crate) enum Decimal {
     /// In units of 10^-17.
     Exact(i128),
     /// Beyond about 10^20.
@@ -35,7 +35,7 @@ const UNIT: i128 = 10i128.pow(PLACES as u32);
 
 impl Decimal {
     /// Parses a number: digits, a point, an exponent.
-    pub fn parse(text: &[u8]) -> Option<Decimal> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Decimal> {
         // Redis reads no longer ones.
         const LEN_MAX: usize = 255;
         if text.is_empty() || text.len() > LEN_MAX || text[0].is_ascii_whitespace() {
@@ -50,7 +50,7 @@ impl Decimal {
     }
 
     /// The sum; `None` if it is not a finite number.
-    pub fn plus(self, other: Decimal) -> Option<Decimal> {
+    pub(crate) fn plus(self, other: Decimal) -> Option<Decimal> {
         if let (Decimal::Exact(a), Decimal::Exact(b)) = (self, other) {
             return Some(Decimal::Exact(a + b)); // each is below 2^126
         }
@@ -66,7 +66,7 @@ impl Decimal {
     }
 
     /// The number as digits, with a point if it has a fraction.
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let text = match self {
             Decimal::Exact(units) => {
                 let sign = if units < 0 { "-" } else { "" };

@@ -3,7 +3,7 @@
 //! Time: O(pattern x text) for every pattern, because after a mismatch only the last `*` is retried.
 
 /// Whether `text` matches `pattern`.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     // The position after the last star, and the text position to which its match can be extended.
     let mut star: Option<(usize, usize)> = None;

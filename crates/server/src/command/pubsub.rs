@@ -1,12 +1,12 @@
 //! Subscriptions and published messages.
 
-use super::call::{Args, Outcome};
-use crate::resp::reply;
-use crate::resp::session::RespSession;
+use super::call::{Args, Outcome, Refusal};
+use super::reply;
+use super::state::SessionState;
 use std::sync::atomic::Ordering::*;
 
 /// PUBLISH channel message
-pub(super) fn publish(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn publish(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let bytes_max = session.server.settings.output_bytes.load(Relaxed);
     let receivers = session.server.channels.publish(args.at(1), args.at(2), bytes_max);
     reply::count(out, receivers);
@@ -14,7 +14,7 @@ pub(super) fn publish(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u
 }
 
 /// SUBSCRIBE channel ...; with `pattern` PSUBSCRIBE.
-pub(super) fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
+pub(super) fn subscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
     const COUNT_MAX: usize = 1 << 20;
     // The names of a client's subscriptions may take as many bytes as one request.
     let (count, bytes) = (COUNT_MAX, session.server.settings.request_bytes.load(Relaxed));
@@ -30,7 +30,7 @@ pub(super) fn subscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>
 }
 
 /// UNSUBSCRIBE [channel ...]; with `pattern` PUNSUBSCRIBE.
-pub(super) fn unsubscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
+pub(super) fn unsubscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
     let kind = if pattern { "punsubscribe" } else { "unsubscribe" };
     let names: Vec<Vec<u8>> = match args.len() {
         1 => session.client.subscribed(pattern),
@@ -46,7 +46,7 @@ pub(super) fn unsubscribe(session: &RespSession, args: Args<'_>, out: &mut Vec<u
     Ok(())
 }
 
-fn confirm(session: &RespSession, out: &mut Vec<u8>, kind: &str, name: Option<&[u8]>) {
+fn confirm(session: &SessionState, out: &mut Vec<u8>, kind: &str, name: Option<&[u8]>) {
     reply::push(out, 3, session.version);
     reply::bulk(out, kind.as_bytes());
     reply::bulk_or_null(out, name, session.version);
@@ -54,7 +54,7 @@ fn confirm(session: &RespSession, out: &mut Vec<u8>, kind: &str, name: Option<&[
 }
 
 /// PUBSUB subcommand ...
-pub(super) fn ask(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+pub(super) fn ask(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let channels = &session.server.channels;
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
@@ -75,20 +75,16 @@ pub(super) fn ask(session: &mut RespSession, args: Args<'_>, out: &mut Vec<u8>) 
         (b"shardchannels", 2 | 3) | (b"shardnumsub", 2) => reply::array(out, 0),
         (b"help", 2) => {
             let lines = [
-                "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "CHANNELS [<pattern>]",
                 "    Return the currently active channels matching a <pattern> (default: '*').",
                 "NUMPAT",
                 "    Return number of subscriptions to patterns.",
                 "NUMSUB [<channel> ...]",
                 "    Return the number of subscribers for the specified channels.",
-                "HELP",
-                "    Print this help.",
             ];
-            reply::array(out, lines.len());
-            lines.iter().for_each(|line| reply::simple(out, line));
+            reply::help(out, "PUBSUB", &lines);
         }
-        _ => return Err(super::unknown_subcommand(&args, "PUBSUB")),
+        _ => return Err(Refusal::unknown_subcommand(&args, "PUBSUB")),
     }
     Ok(())
 }

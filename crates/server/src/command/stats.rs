@@ -2,9 +2,9 @@
 
 use super::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::number::parse_integer;
+use super::reply;
 use crate::dictionary::Served;
 use crate::keyspace::KeySpace;
-use crate::resp::reply;
 use splitpoint::{Table, linear};
 use std::collections::BTreeMap;
 

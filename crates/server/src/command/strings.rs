@@ -2,22 +2,22 @@
 
 use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
 use super::number::{Decimal, parse_integer};
+use super::reply;
 use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
-use crate::resp::reply;
 use std::ops::Range;
 
 /// The number of keys that are looked up together.
 const WINDOW: usize = 64;
 
 /// GET key
-pub fn get(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn get(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let (out, version) = (&mut *call.out, call.version);
     turn.with_value(call.database, call.args.at(1), |value| reply::bulk_or_null(out, value, version))?;
     Ok(())
 }
 
 /// MGET key ...
-pub fn mget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn mget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let (out, version) = (&mut *call.out, call.version);
     let most = out.len() + call.reply_bytes_max;
     reply::array(out, call.args.len() - 1);
@@ -37,7 +37,7 @@ pub fn mget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// Calls `work` with at most `WINDOW` keys at a time.
-pub fn for_windows<'a>(
+pub(crate) fn for_windows<'a>(
     keys: impl Iterator<Item = &'a [u8]>,
     mut work: impl FnMut(&[&'a [u8]]) -> Result<(), SpaceError>,
 ) -> Result<(), SpaceError> {
@@ -55,14 +55,14 @@ pub fn for_windows<'a>(
 }
 
 /// STRLEN key
-pub fn strlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn strlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let len = turn.value_len(call.database, call.args.at(1))?;
     reply::count(call.out, len.map_or(0, |len| len as u64));
     Ok(())
 }
 
 /// GETRANGE key start end
-pub fn getrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn getrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let start = integer(call.args.at(2))?;
     let end = integer(call.args.at(3))?;
     let mut part = Vec::new();
@@ -83,12 +83,12 @@ pub(super) fn range_of(len: usize, start: i64, end: i64) -> Range<usize> {
 }
 
 /// Parses an argument as a whole number.
-pub fn integer(argument: &[u8]) -> Result<i64, Refusal> {
+pub(crate) fn integer(argument: &[u8]) -> Result<i64, Refusal> {
     parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.into())
 }
 
 /// Parses an argument as the number of a database.
-pub fn database(argument: &[u8]) -> Result<usize, Refusal> {
+pub(crate) fn database(argument: &[u8]) -> Result<usize, Refusal> {
     const RANGE: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
     let number = i32::try_from(integer(argument)?).map_err(|_| RANGE)?;
     let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
@@ -170,7 +170,7 @@ fn expiring(at_ms: i64) -> Lifetime {
 }
 
 /// SET key value ...
-pub fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, value) = (call.args.at(1), call.args.at(2));
     let options = set_options(call, 3, true)?;
     let expires_at_ms = options.expires_at_ms(call, alone.now_ms(), "set")?;
@@ -202,7 +202,7 @@ pub fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// SETNX key value
-pub fn setnx(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn setnx(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let absent = !alone.contains(call.database, call.args.at(1))?;
     if absent {
         alone.put(call.database, call.args.at(1), call.args.at(2), Lifetime::Clear)?;
@@ -212,7 +212,7 @@ pub fn setnx(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// SETEX key seconds value; with `factor` 1 PSETEX.
-pub fn setex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, factor: i64) -> Outcome {
+pub(crate) fn setex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, factor: i64) -> Outcome {
     let name = if factor == 1 { "psetex" } else { "setex" };
     let at_ms = lifetime_of(call.args.at(2), false, factor, alone.now_ms(), name)?;
     alone.put(call.database, call.args.at(1), call.args.at(3), expiring(at_ms))?;
@@ -221,7 +221,7 @@ pub fn setex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, factor: i64) ->
 }
 
 /// GETSET key value
-pub fn getset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn getset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let mut old = Vec::new();
     let present = alone.get(call.database, call.args.at(1), &mut old)?;
     alone.put(call.database, call.args.at(1), call.args.at(2), Lifetime::Clear)?;
@@ -230,7 +230,7 @@ pub fn getset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// GETDEL key
-pub fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let mut old = Vec::new();
     let present = alone.get(call.database, call.args.at(1), &mut old)?;
     alone.remove(call.database, call.args.at(1))?;
@@ -239,7 +239,7 @@ pub fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// GETEX key ...
-pub fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args.at(1);
     let options = set_options(call, 2, false)?;
     let mut value = Vec::new();
@@ -265,7 +265,7 @@ pub fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// MSET key value ...; with `only_absent` MSETNX.
-pub fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
+pub(crate) fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
     if call.args.len().is_multiple_of(2) {
         let name = if only_absent { "msetnx" } else { "mset" };
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
@@ -296,7 +296,7 @@ pub fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: boo
 }
 
 /// `APPEND key value [MAXLEN bytes]`
-pub fn append(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn append(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, tail) = (call.args.at(1), call.args.at(2));
     let len_max = append_limit(&call.args, call.value_bytes_max)?;
     let len = alone.value_len(call.database, key)?.unwrap_or(0);
@@ -329,7 +329,7 @@ pub(crate) fn too_long(len_max: usize, value_bytes_max: usize) -> Refusal {
 }
 
 /// SETRANGE key offset value
-pub fn setrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn setrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, part) = (call.args.at(1), call.args.at(3));
     let offset = integer(call.args.at(2))?;
     let offset = usize::try_from(offset).map_err(|_| Refusal::from("ERR offset is out of range"))?;
@@ -359,7 +359,7 @@ fn number_at(
 }
 
 /// INCR, DECR, INCRBY, DECRBY
-pub fn incr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, increment: i64) -> Outcome {
+pub(crate) fn incr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, increment: i64) -> Outcome {
     const DIGITS_MAX: usize = 20;
     let key = call.args.at(1);
     let old = number_at(alone, call, DIGITS_MAX, NOT_AN_INTEGER)?.map_or(Ok(0), |value| integer(&value))?;
@@ -370,20 +370,20 @@ pub fn incr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, increment: i6
 }
 
 /// INCRBY key increment
-pub fn incr_by_argument(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn incr_by_argument(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let increment = integer(call.args.at(2))?;
     incr_by(alone, call, increment)
 }
 
 /// DECRBY key decrement
-pub fn decr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn decr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let decrement = integer(call.args.at(2))?;
     let increment = decrement.checked_neg().ok_or("ERR decrement would overflow")?;
     incr_by(alone, call, increment)
 }
 
 /// INCRBYFLOAT key increment
-pub fn incr_by_float(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn incr_by_float(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     const DIGITS_MAX: usize = 5 << 10; // as in Redis
     let key = call.args.at(1);
     let old = match number_at(alone, call, DIGITS_MAX, NOT_A_FLOAT)? {

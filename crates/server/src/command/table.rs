@@ -1,144 +1,16 @@
 //! The table of all commands. A command is one row: name, arity, flags, keys, documentation, and the function that
-//! executes it, whose type shows what it needs.
+//! executes it, whose class shows what it needs.
 //!
-//! The table drives lookup, the check of the number of arguments, dispatch, batching, COMMAND (COUNT, DOCS, INFO,
-//! LIST, GETKEYS), and the list in docs/server.md, which a test compares with it.
+//! The rows are a macro, because two files read them: `spec.rs` takes what is known about each command, which handlers
+//! may use; `dispatch.rs` takes the functions. So they drive lookup, the check of the number of arguments, dispatch,
+//! batching, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the list in docs/server.md, which a test compares.
 //!
 //! To add a command, add a row here and its function in the file of its group.
 
-use super::call::{Args, Call, Outcome, Refusal, Turn};
-use super::{bits, client, cluster, config, connection, dump, introspect, keys, lifetime, pubsub, stats, strings};
-use crate::keyspace::{Exclusive, KeySpace};
-use crate::resp::session::RespSession;
-
-/// Properties of a command that COMMAND INFO reports, and properties that decide how it is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(u32);
-
-macro_rules! flags {
-    ($($name:ident = $bit:literal $text:literal),* $(,)?) => {
-        impl Flags {
-            $(#[doc = concat!("`", $text, "`")] pub const $name: Flags = Flags(1 << $bit);)*
-            /// The names of the flags that COMMAND INFO reports.
-            pub fn names(self) -> impl Iterator<Item = &'static str> {
-                let all = [$((Flags::$name, $text)),*];
-                all.into_iter().filter(move |(flag, name)| self.has(*flag) && !name.is_empty()).map(|(_, name)| name)
-            }
-        }
-    };
-}
-
-flags! {
-    WRITE = 0 "write",
-    READONLY = 1 "readonly",
-    DENYOOM = 2 "denyoom",
-    ADMIN = 3 "admin",
-    PUBSUB = 4 "pubsub",
-    NOSCRIPT = 5 "noscript",
-    LOADING = 6 "loading",
-    STALE = 7 "stale",
-    FAST = 8 "fast",
-    NO_AUTH = 9 "no_auth",
-    NO_MULTI = 10 "no_multi",
-    // Flags for this server only: how the command is executed.
-    WAITS = 16 "", // on a thread that may wait
-    SUBSCRIBED = 17 "", // also where a RESP2 client has subscribed
-    NOW = 18 "", // at once between MULTI and EXEC too, where others are queued
-    RUN = 19 "", // requests of one key and no option in a row are one call of the table
-    RUN_OF_KEYS = 20 "", // requests in a row are one call of the table; all arguments are keys
-}
-
-impl Flags {
-    /// Whether all of `other` are set.
-    pub const fn has(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    const fn with(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-}
-
-/// Which arguments are keys: the first, the last (negative: from the end), and the step; all 0 if there are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// Index of the first key.
-    pub first: i32,
-    /// Index of the last one; negative: from the end.
-    pub last: i32,
-    /// Distance between keys.
-    pub step: i32,
-}
-
-/// A command.
-#[derive(Debug)]
-pub struct Spec {
-    /// Its identity, for dispatch and counters.
-    pub id: Id,
-    /// Its name, in lower case.
-    pub name: &'static str,
-    /// Number of arguments, the name included; a negative number is the minimum.
-    pub arity: i32,
-    /// Its properties.
-    pub flags: Flags,
-    /// Its keys.
-    pub keys: Keys,
-    /// Its group in the documentation.
-    pub group: &'static str,
-    /// The version of Redis that introduced it.
-    pub since: &'static str,
-    /// The syntax of its arguments.
-    pub syntax: &'static str,
-    /// What it does.
-    pub summary: &'static str,
-    /// The function that executes it.
-    pub handler: Handler,
-}
-
-/// Keys that the current transaction has added (`true`) or removed (`false`).
-pub type StagedKeys = [(Vec<u8>, bool)];
-
-/// The function that executes a command, by what it needs.
-#[derive(Clone, Copy, Debug)]
-pub enum Handler {
-    /// The session and the server.
-    Session(fn(&mut RespSession, Args<'_>, &mut Vec<u8>) -> Outcome),
-    /// The tables, without the gate, and the keys that the current transaction has added or removed.
-    Scan(fn(&KeySpace, &mut Call<'_, '_>, &StagedKeys) -> Outcome),
-    /// The key space, shared with other threads.
-    Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
-    /// The key space, exclusive.
-    Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
-    /// The session, and the key space, exclusive.
-    Transaction(fn(&mut RespSession, &mut Exclusive<'_>, Args<'_>, &mut Vec<u8>) -> Outcome),
-}
-
-macro_rules! commands {
-    ($($id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
-        $group:literal $since:literal $syntax:literal $summary:literal $class:ident($handler:expr);)*) => {
-        /// Which command.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        #[expect(missing_docs, reason = "each has a summary in the table")]
-        pub enum Id { $($id),* }
-
-        /// All commands, in the order of their groups.
-        pub const COMMANDS: &[Spec] = &[$(Spec {
-            id: Id::$id,
-            name: $name,
-            arity: $arity,
-            flags: Flags(0)$(.with(Flags::$flag))*,
-            keys: Keys { first: $first, last: $last, step: $step },
-            group: $group,
-            since: $since,
-            syntax: $syntax,
-            summary: $summary,
-            handler: Handler::$class($handler),
-        }),*];
-    };
-}
-
-commands! {
+/// Passes all rows to a macro. A row:
+/// `Id "name" arity [flags] (first-key last-key step) "group" "since" "syntax" "summary" Class(function);`
+macro_rules! rows {
+    ($use:ident) => { $use! {
     Get "get" 2 [READONLY FAST RUN] (1 1 1) "string" "1.0.0" "key" "The value of a key."
         Lookup(strings::get);
     Set "set" -3 [WRITE DENYOOM RUN] (1 1 1) "string" "1.0.0"
@@ -282,14 +154,14 @@ commands! {
     Multi "multi" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction."
         Session(connection::multi);
     Exec "exec" 1 [NOSCRIPT LOADING STALE NOW] (0 0 0) "transactions" "1.2.0" "" "Executes a transaction as one change."
-        Transaction(RespSession::exec);
+        Transaction(exec);
     Discard "discard" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "2.0.0" "" "Forgets a transaction."
         Session(connection::discard);
     Watch "watch" -2 [NOSCRIPT LOADING STALE FAST NOW] (1 -1 1) "transactions" "2.2.0" "key [key ...]"
         "Makes the next transaction fail if one of the keys changes first."
-        Transaction(RespSession::watch);
+        Transaction(connection::watch);
     Unwatch "unwatch" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "2.2.0" "" "Forgets what is watched."
-        Transaction(RespSession::unwatch);
+        Transaction(connection::unwatch);
 
     Auth "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH] (0 0 0) "connection" "1.0.0" "[username] password"
         "Authenticates the connection."
@@ -350,7 +222,7 @@ commands! {
         "Asks about commands."
         Session(introspect::command);
     Info "info" -1 [LOADING STALE] (0 0 0) "server" "1.0.0" "[section ...]" "Figures about the server."
-        Session(introspect::info);
+        Session(info::info);
     Config "config" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.0.0" "GET | SET | RESETSTAT | HELP [...]"
         "Reads and changes options."
         Session(config::config);
@@ -395,229 +267,7 @@ commands! {
     HtCompact "ht.compact" 1 [ADMIN NO_MULTI WAITS] (0 0 0) "server" "splitpoint 0.1" ""
         "Gives unused space of the files back; others go on."
         Session(introspect::compact);
+    } };
 }
 
-/// Subcommands, and the number of arguments of each as in [`Spec::arity`].
-type Subcommands = &'static [(&'static str, i32)];
-
-const SUBCOMMANDS: [(Id, Subcommands); 9] = [
-    (Id::Acl, &[("cat", -2), ("help", 2), ("list", 2), ("users", 2), ("whoami", 2)]),
-    (
-        Id::Client,
-        &[
-            ("getname", 2),
-            ("help", 2),
-            ("id", 2),
-            ("info", 2),
-            ("kill", -3),
-            ("list", -2),
-            ("no-evict", 3),
-            ("no-touch", 3),
-            ("pause", -3),
-            ("reply", 3),
-            ("setinfo", 4),
-            ("setname", 3),
-            ("unblock", -3),
-            ("unpause", 2),
-        ],
-    ),
-    (Id::Command, &[("count", 2), ("docs", -2), ("getkeys", -4), ("help", 2), ("info", -2), ("list", -2)]),
-    (Id::Config, &[("get", -3), ("help", 2), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
-    (Id::Latency, &[("help", 2), ("histogram", -2), ("history", 3), ("latest", 2), ("reset", -2)]),
-    (Id::Memory, &[("doctor", 2), ("help", 2), ("usage", -3)]),
-    (Id::Object, &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
-    (
-        Id::PubSub,
-        &[("channels", -2), ("help", 2), ("numpat", 2), ("numsub", -2), ("shardchannels", -2), ("shardnumsub", -2)],
-    ),
-    (Id::SlowLog, &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
-];
-
-/// Whether `count` arguments, the names included, satisfy `arity`.
-#[inline]
-pub fn fits(arity: i32, count: usize) -> bool {
-    let (count, arity) = (i64::try_from(count).unwrap_or(i64::MAX), i64::from(arity));
-    if arity >= 0 { count == arity } else { count >= -arity }
-}
-
-impl Spec {
-    /// Tips of COMMAND INFO: they tell cluster clients to send a command to all nodes and combine the replies.
-    pub fn tips(&self) -> &'static [&'static str] {
-        match self.id {
-            Id::MGet => &["request_policy:multi_shard"],
-            Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
-            Id::MSetNx => &["request_policy:multi_shard", "response_policy:agg_min"],
-            Id::Del | Id::Unlink | Id::Exists | Id::Touch => &["request_policy:multi_shard", "response_policy:agg_sum"],
-            Id::RandomKey => &["request_policy:all_shards", "nondeterministic_output"],
-            Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
-            Id::Scan => &["nondeterministic_output", "request_policy:special"],
-            Id::Ping | Id::FlushDb | Id::FlushAll => &["request_policy:all_shards", "response_policy:all_succeeded"],
-            Id::Info => &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
-            Id::DbSize => &["request_policy:all_shards", "response_policy:agg_sum"],
-            Id::Dump | Id::Ttl | Id::PTtl | Id::Time | Id::LastSave => &["nondeterministic_output"],
-            Id::Command => &["nondeterministic_output_order"],
-            _ => &[],
-        }
-    }
-
-    /// Whether a request of `count` arguments, the name included, has the right number.
-    #[inline]
-    pub fn accepts(&self, count: usize) -> bool {
-        if self.id == Id::Append {
-            return matches!(count, 3 | 5);
-        }
-        fits(self.arity, count)
-    }
-
-    /// The subcommand that a request names, and its arity; `None` if the command has no subcommands or the request
-    /// names none.
-    ///
-    /// # Errors
-    /// That the command has no such subcommand.
-    #[inline]
-    pub fn subcommand(&self, args: &Args<'_>) -> Result<Option<(&'static str, i32)>, Refusal> {
-        let Some(&(_, known)) = SUBCOMMANDS.iter().find(|(id, _)| *id == self.id) else { return Ok(None) };
-        let Some(given) = args.get(1) else { return Ok(None) };
-        let found = known.iter().find(|(name, _)| given.eq_ignore_ascii_case(name.as_bytes()));
-        let container = args.at(0).to_ascii_uppercase();
-        let hint = format!("'. Try {} HELP.", String::from_utf8_lossy(&container));
-        let unknown = || Refusal::about("ERR unknown subcommand '", &given[..given.len().min(128)], &hint);
-        found.copied().map(Some).ok_or_else(unknown)
-    }
-
-    /// The number of keys of a request of `count` arguments if it can share one call of the table with other requests;
-    /// else `None`.
-    #[inline]
-    pub fn run_keys(&self, count: usize) -> Option<usize> {
-        if self.flags.has(Flags::RUN_OF_KEYS) {
-            return (count > 1).then(|| count - 1);
-        }
-        let is_plain = count == self.arity.unsigned_abs() as usize || self.id == Id::Append && count == 5;
-        (self.flags.has(Flags::RUN) && is_plain).then_some(1)
-    }
-
-    /// Indices of the keys in a request of `count` arguments.
-    pub fn key_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        let Keys { first, last, step } = self.keys;
-        // OBJECT HELP has no key at the index where OBJECT ENCODING has one.
-        let last = if last < 0 { count as i64 + i64::from(last) } else { i64::from(last).min(count as i64 - 1) };
-        let none = first == 0;
-        (i64::from(first)..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize)
-    }
-}
-
-/// A hash table from names, ignoring case, to commands: open addressing, hashed by a product of the name's bytes.
-pub struct Names {
-    places: [u8; PLACES],
-}
-
-const PLACES: usize = 512;
-const EMPTY: u8 = u8::MAX;
-
-impl Names {
-    /// The one table.
-    pub fn get() -> &'static Names {
-        static NAMES: std::sync::OnceLock<Names> = std::sync::OnceLock::new();
-        NAMES.get_or_init(|| {
-            let mut names = Names { places: [EMPTY; PLACES] };
-            for (index, spec) in COMMANDS.iter().enumerate() {
-                let mut place = place_of(spec.name.as_bytes());
-                while names.places[place] != EMPTY {
-                    place = (place + 1) % PLACES;
-                }
-                names.places[place] = u8::try_from(index).expect("fewer than 255 commands");
-            }
-            names
-        })
-    }
-
-    /// The command of this name.
-    #[inline]
-    pub fn find(&self, name: &[u8]) -> Option<&'static Spec> {
-        let mut place = place_of(name);
-        loop {
-            let index = self.places[place];
-            if index == EMPTY {
-                return None;
-            }
-            let spec = &COMMANDS[usize::from(index)];
-            if spec.name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(spec);
-            }
-            place = (place + 1) % PLACES;
-        }
-    }
-}
-
-#[inline]
-fn place_of(name: &[u8]) -> usize {
-    // This lowers letters and may make other bytes equal; the comparison tells those apart.
-    let mut sum = name.len() as u64;
-    for &byte in name.iter().take(16) {
-        sum = sum.wrapping_mul(31).wrapping_add(u64::from(byte | 0x20));
-    }
-    (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_command_is_found_by_its_name_in_any_case() {
-        for spec in COMMANDS {
-            assert_eq!(Names::get().find(spec.name.as_bytes()).unwrap().id, spec.id);
-            assert_eq!(Names::get().find(spec.name.to_uppercase().as_bytes()).unwrap().id, spec.id);
-        }
-        assert!(Names::get().find(b"lpush").is_none());
-        assert!(Names::get().find(b"").is_none());
-        assert!(Names::get().find(&[b'x'; 4000]).is_none());
-    }
-
-    /// `SPLITPOINT_UPDATE=1 cargo test -p splitpoint-server the_list_in` writes it.
-    #[test]
-    fn the_list_in_the_documentation_is_this_table() {
-        use std::fmt::Write;
-        let mut list = String::new();
-        let mut groups: Vec<&str> = COMMANDS.iter().map(|spec| spec.group).collect();
-        groups.dedup();
-        for group in groups {
-            let _ = writeln!(list, "\n### {group}\n\n| command | what it does | since Redis |\n|---|---|---|");
-            for spec in COMMANDS.iter().filter(|spec| spec.group == group) {
-                let words = format!("{} {}", spec.name.to_uppercase(), spec.syntax).replace('|', "\\|");
-                let since = if spec.since.starts_with("splitpoint") { "not in Redis" } else { spec.since };
-                let _ = writeln!(list, "| `{}` | {} | {since} |", words.trim_end(), spec.summary);
-            }
-        }
-        const BEGIN: &str = "<!-- commands: from crates/server/src/command/table.rs -->\n";
-        const END: &str = "\n<!-- end of commands -->";
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
-        let text = std::fs::read_to_string(path).unwrap();
-        let begin = text.find(BEGIN).unwrap() + BEGIN.len();
-        let end = text.find(END).unwrap();
-        if std::env::var_os("SPLITPOINT_UPDATE").is_some() {
-            std::fs::write(path, [&text[..begin], &list, &text[end..]].concat()).unwrap();
-        } else {
-            assert_eq!(&text[begin..end], list, "docs/server.md is not of this table");
-        }
-    }
-
-    #[test]
-    fn numbers_in_the_table_are_their_places() {
-        for (index, spec) in COMMANDS.iter().enumerate() {
-            assert_eq!(spec.id as usize, index);
-        }
-    }
-
-    #[test]
-    fn keys_are_where_redis_has_them() {
-        let keys =
-            |name: &str, count| Names::get().find(name.as_bytes()).unwrap().key_indices(count).collect::<Vec<_>>();
-        assert_eq!(keys("mset", 5), [1, 3]);
-        assert_eq!(keys("del", 4), [1, 2, 3]);
-        assert_eq!(keys("rename", 3), [1, 2]);
-        assert_eq!(keys("object", 3), [2]);
-        assert_eq!(keys("object", 2), [0usize; 0]);
-        assert_eq!(keys("ping", 1), [0usize; 0]);
-    }
-}
+pub(super) use rows;

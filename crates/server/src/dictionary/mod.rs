@@ -11,8 +11,8 @@
 //!
 //! Not here: when to look for a new generation (`watcher.rs`); CLUSTER and redirections (`command/cluster.rs`).
 
-pub mod slots;
-pub mod topology;
+pub(crate) mod slots;
+pub(crate) mod topology;
 
 use arc_swap::{ArcSwap, Guard};
 use slots::{Place, SlotMap};
@@ -32,19 +32,19 @@ const READ_BYTES: u64 = 4096;
 
 /// What to serve.
 #[derive(Clone, Debug, Default)]
-pub struct Source {
+pub(crate) struct Source {
     /// A directory of shards, or a file.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The topology file.
-    pub topology: Option<PathBuf>,
+    pub(crate) topology: Option<PathBuf>,
     /// The addresses this server listens at; the topology has one of them as this node's.
-    pub listening: Vec<String>,
+    pub(crate) listening: Vec<String>,
     /// Without a topology: the address reported to clients.
-    pub announced: Option<Address>,
+    pub(crate) announced: Option<Address>,
 }
 
 /// The dictionary that is served, and its source.
-pub struct Served {
+pub(crate) struct Served {
     source: Source,
     /// The topology that decides which shards the dictionary opens.
     topology: Arc<ArcSwap<Topology>>,
@@ -57,28 +57,28 @@ pub struct Served {
     call: Mutex<bool>,
     called: Condvar,
     /// New generations served since the start.
-    pub reloads: AtomicU64,
+    pub(crate) reloads: AtomicU64,
     /// Why the last check for a new generation failed; `None` if it did not.
     failure: Mutex<Option<String>>,
 }
 
 /// One version of the dictionary, served until the next one replaces it.
-pub struct Generation {
+pub(crate) struct Generation {
     /// The keys and values.
-    pub dictionary: Dictionary,
+    pub(crate) dictionary: Dictionary,
     /// Which node has which slots.
-    pub slots: SlotMap,
+    pub(crate) slots: SlotMap,
     /// Figures of the open files.
-    pub facts: Facts,
+    pub(crate) facts: Facts,
 }
 
 /// Figures that are constant for a generation.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Bytes of the indexes.
-    pub index_bytes: u64,
+    pub(crate) index_bytes: u64,
     /// Bytes of keys and values.
-    pub payload_bytes: u64,
+    pub(crate) payload_bytes: u64,
 }
 
 impl Served {
@@ -86,7 +86,7 @@ impl Served {
     ///
     /// # Errors
     /// The topology does not fit the dictionary, or the dictionary cannot be opened.
-    pub fn open(source: Source) -> Result<Served, OpenError> {
+    pub(crate) fn open(source: Source) -> Result<Served, OpenError> {
         let read = source.read_topology().map_err(OpenError::Topology)?;
         let topology = Arc::new(ArcSwap::from_pointee(read));
         let chosen = topology.clone();
@@ -116,29 +116,29 @@ impl Served {
 
     /// The generation that is served now. It is not replaced while the caller is inside the gate of the key space.
     #[inline]
-    pub fn now(&self) -> Guard<Arc<Generation>> {
+    pub(crate) fn now(&self) -> Guard<Arc<Generation>> {
         self.current.load()
     }
 
     /// The path of the dictionary.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.source.path
     }
 
     /// Whether there is a topology file.
-    pub fn has_topology(&self) -> bool {
+    pub(crate) fn has_topology(&self) -> bool {
         self.source.topology.is_some()
     }
 
     /// Why the last check for a new generation failed; `None` if it did not.
-    pub fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// The number of `keys`, from the first on, whose requests are served here. At the index of each request's first
     /// key, `firsts` has the request's number of keys.
     #[inline]
-    pub fn count_served(&self, keys: &[&[u8]], firsts: &[u8]) -> usize {
+    pub(crate) fn count_served(&self, keys: &[&[u8]], firsts: &[u8]) -> usize {
         if !self.has_topology() {
             return keys.len();
         }
@@ -160,7 +160,7 @@ impl Served {
     ///
     /// # Errors
     /// [`LookupError::Elsewhere`] for a key of another node; those of [`Dictionary::get_into`].
-    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, LookupError> {
+    pub(crate) fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, LookupError> {
         self.look_up(&[key], |dictionary| Ok(dictionary.get_into(key, value)?))
     }
 
@@ -168,7 +168,11 @@ impl Served {
     ///
     /// # Errors
     /// Those of [`get_into`](Self::get_into); `take` was called for some keys, from the first on.
-    pub fn get_many_with(&self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<(), LookupError> {
+    pub(crate) fn get_many_with(
+        &self,
+        keys: &[&[u8]],
+        take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), LookupError> {
         self.look_up(keys, |dictionary| Ok(dictionary.get_many_with(keys, take)?))
     }
 
@@ -189,7 +193,12 @@ impl Served {
     ///
     /// # Errors
     /// Those of [`Dictionary::scan`].
-    pub fn scan(&self, cursor: u64, count: usize, mut take: impl FnMut(&[u8], &[u8])) -> splitpoint::Result<u64> {
+    pub(crate) fn scan(
+        &self,
+        cursor: u64,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> splitpoint::Result<u64> {
         let now = self.current.load_full();
         let filtered = now.slots.cuts_a_shard();
         let take = |key: &[u8], value: &[u8]| {
@@ -201,7 +210,7 @@ impl Served {
     }
 
     /// A cursor of [`scan`](Self::scan) at a position chosen by a random number.
-    pub fn cursor_at(&self, random: u64) -> u64 {
+    pub(crate) fn cursor_at(&self, random: u64) -> u64 {
         // A slot of this node in the upper bits, a position within it in the lower.
         const POSITION_BITS: u32 = 49;
         let slot = (random >> POSITION_BITS) as u16 % SLOT_COUNT;
@@ -211,7 +220,7 @@ impl Served {
     }
 
     /// Whether a lookup may block on the disk, judged by how much the process has read from disks since the last call.
-    pub fn may_wait(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         // If the system does not report it, assume yes.
         let Some(bytes) = bytes_from_disks() else { return true };
         let batches = self.batches.swap(0, Relaxed);
@@ -223,13 +232,13 @@ impl Served {
     }
 
     /// Makes the watcher read the topology and check for a new generation immediately.
-    pub fn reload_soon(&self) {
+    pub(crate) fn reload_soon(&self) {
         *self.call.lock().unwrap_or_else(|e| e.into_inner()) = true;
         self.called.notify_one();
     }
 
     /// Waits up to `longest` for a call of [`reload_soon`](Self::reload_soon). Returns whether one came.
-    pub fn wait(&self, longest: Duration) -> bool {
+    pub(crate) fn wait(&self, longest: Duration) -> bool {
         let call = self.call.lock().unwrap_or_else(|e| e.into_inner());
         let (mut call, _) =
             self.called.wait_timeout_while(call, longest, |called| !*called).unwrap_or_else(|e| e.into_inner());
@@ -241,7 +250,7 @@ impl Served {
     ///
     /// # Errors
     /// Why the next generation cannot be served.
-    pub fn next(&self, read_topology: bool) -> Result<Option<Generation>, String> {
+    pub(crate) fn next(&self, read_topology: bool) -> Result<Option<Generation>, String> {
         let before = self.topology.load_full();
         if read_topology {
             self.topology.store(Arc::new(self.source.read_topology()?));
@@ -250,7 +259,7 @@ impl Served {
     }
 
     /// Serves `next` from now on and returns the previous generation. The caller must have the key space to itself.
-    pub fn exchange(&self, next: Generation) -> Arc<Generation> {
+    pub(crate) fn exchange(&self, next: Generation) -> Arc<Generation> {
         self.reloads.fetch_add(1, Relaxed);
         self.current.swap(Arc::new(next))
     }
@@ -269,7 +278,7 @@ impl Served {
     }
 
     /// Records why the last check failed, or that it did not. Returns the previous record.
-    pub fn note_failure(&self, failure: Option<String>) -> Option<String> {
+    pub(crate) fn note_failure(&self, failure: Option<String>) -> Option<String> {
         std::mem::replace(&mut *self.failure.lock().unwrap_or_else(|e| e.into_inner()), failure)
     }
 }
@@ -291,7 +300,7 @@ fn bytes_from_disks() -> Option<u64> {
 
 /// Why a key was not looked up.
 #[derive(Debug)]
-pub enum LookupError {
+pub(crate) enum LookupError {
     /// This slot is served by another node or by none.
     Elsewhere(u16),
     /// The dictionary could not be read.
@@ -312,7 +321,7 @@ enum Failure {
 
 /// Why a dictionary cannot be served.
 #[derive(Debug)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     /// The topology: what is wrong, where, and what to do.
     Topology(String),
     /// The dictionary.
@@ -331,14 +340,14 @@ impl Generation {
     }
 
     /// Logs a warning about anything unusual in this generation.
-    pub fn warn(&self) {
+    pub(crate) fn warn(&self) {
         if self.slots.cuts_a_shard() {
             tracing::warn!("a shard has slots of this node and of others: DBSIZE is an estimate, SCAN skips keys");
         }
     }
 
     /// The generation number of a directory of shards; 0 for a file.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.dictionary.generation().unwrap_or(0)
     }
 }

@@ -7,7 +7,7 @@ use splitpoint::{SLOT_COUNT, ShardInfo};
 const NOBODY: u16 = u16::MAX;
 
 /// The owner of every slot, and the slots of every node.
-pub struct SlotMap {
+pub(crate) struct SlotMap {
     topology: Topology,
     /// The node of each slot.
     owners: Vec<u16>,
@@ -21,7 +21,7 @@ pub struct SlotMap {
 }
 
 /// The node that serves a slot.
-pub enum Place<'m> {
+pub(crate) enum Place<'m> {
     /// This process.
     Here,
     /// Another node.
@@ -35,7 +35,7 @@ impl SlotMap {
     ///
     /// # Errors
     /// Slots that no node has unless the topology allows it, slots of two nodes, and shard numbers that do not exist.
-    pub fn new(topology: Topology, shards: &[ShardInfo]) -> Result<SlotMap, String> {
+    pub(crate) fn new(topology: Topology, shards: &[ShardInfo]) -> Result<SlotMap, String> {
         let wrong = |what: String| format!("{}: {what}", topology.source);
         let mut owners = vec![NOBODY; SLOT_COUNT.into()];
         for (number, node) in topology.nodes.iter().enumerate() {
@@ -80,12 +80,12 @@ impl SlotMap {
     }
 
     /// The nodes, and which of them is this process.
-    pub fn topology(&self) -> &Topology {
+    pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }
 
     /// The node that serves a slot.
-    pub fn place(&self, slot: u16) -> Place<'_> {
+    pub(crate) fn place(&self, slot: u16) -> Place<'_> {
         match self.owners[usize::from(slot)] {
             NOBODY => Place::Nowhere,
             owner if self.is_served(owner) => Place::Here,
@@ -100,44 +100,38 @@ impl SlotMap {
 
     /// Whether this process serves the slot of a key.
     #[inline]
-    pub fn serves(&self, key: &[u8]) -> bool {
+    pub(crate) fn serves(&self, key: &[u8]) -> bool {
         self.serves_all || self.is_served(self.owners[usize::from(splitpoint::slot(key))])
     }
 
-    /// Whether this process serves every slot, so that nothing is redirected.
-    #[inline]
-    pub fn serves_all(&self) -> bool {
-        self.serves_all
-    }
-
     /// First and last of each range of slots of a node, ascending; none for replicas.
-    pub fn ranges(&self, node: usize) -> &[(u16, u16)] {
+    pub(crate) fn ranges(&self, node: usize) -> &[(u16, u16)] {
         &self.ranges[node]
     }
 
     /// The replicas of a node.
-    pub fn replicas(&self, node: usize) -> impl Iterator<Item = usize> {
+    pub(crate) fn replicas(&self, node: usize) -> impl Iterator<Item = usize> {
         let topology = &self.topology;
         (0..topology.nodes.len()).filter(move |&other| topology.nodes[other].share == Share::ReplicaOf(node))
     }
 
     /// The nodes that are not replicas.
-    pub fn masters(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn masters(&self) -> impl Iterator<Item = usize> {
         (0..self.topology.nodes.len()).filter(|&node| self.topology.master_of(node) == node)
     }
 
     /// The number of slots that have a node.
-    pub fn assigned(&self) -> usize {
+    pub(crate) fn assigned(&self) -> usize {
         self.owners.iter().filter(|owner| **owner != NOBODY).count()
     }
 
     /// The number of keys that this process serves; an estimate if a shard also has slots of other nodes.
-    pub fn keys(&self) -> u64 {
+    pub(crate) fn keys(&self) -> u64 {
         self.keys
     }
 
     /// Whether a shard has slots of this process and of others.
-    pub fn cuts_a_shard(&self) -> bool {
+    pub(crate) fn cuts_a_shard(&self) -> bool {
         self.cuts_a_shard
     }
 }
@@ -172,7 +166,7 @@ fn ranges_of(owners: &[u16], owner: u16) -> Vec<(u16, u16)> {
 }
 
 /// `0-99 200`, as Redis writes it.
-pub fn text_of(ranges: &[(u16, u16)]) -> String {
+pub(crate) fn text_of(ranges: &[(u16, u16)]) -> String {
     let one = |&(first, last): &(u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
     ranges.iter().map(one).collect::<Vec<_>>().join(" ")
 }

@@ -26,44 +26,44 @@ use std::path::Path;
 
 /// The nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Topology {
+pub(crate) struct Topology {
     /// In the order of the file.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Which of them this process is.
-    pub own: usize,
+    pub(crate) own: usize,
     /// Whether some slots may have no node.
-    pub is_partial: bool,
+    pub(crate) is_partial: bool,
     /// The file, for messages; empty where there is none.
-    pub source: String,
+    pub(crate) source: String,
 }
 
 /// One server of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Forty hexadecimal digits; all nodes compute the same.
-    pub id: String,
+    pub(crate) id: String,
     /// A name for people; the address by default.
-    pub name: String,
+    pub(crate) name: String,
     /// The address for clients; `None` means the address that they connected to.
-    pub address: Option<Address>,
+    pub(crate) address: Option<Address>,
     /// The address for clients that use TLS.
-    pub tls: Option<Address>,
+    pub(crate) tls: Option<Address>,
     /// What it serves.
-    pub share: Share,
+    pub(crate) share: Share,
 }
 
 /// A host, by name or number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     /// The host, without brackets.
-    pub host: String,
+    pub(crate) host: String,
     /// The port.
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 /// What a node serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Share {
+pub(crate) enum Share {
     /// First and last of each range of slots.
     Slots(Vec<(u16, u16)>),
     /// The slots of these shards, by their numbers.
@@ -98,7 +98,7 @@ const ID_DIGITS: usize = 40;
 
 impl Topology {
     /// A single node with all slots; its address is `announced`, or else the one that the client connected to.
-    pub fn single(announced: Option<Address>) -> Topology {
+    pub(crate) fn single(announced: Option<Address>) -> Topology {
         let name = announced.as_ref().map_or("single".to_owned(), ToString::to_string);
         let share = Share::Slots(vec![(0, SLOT_COUNT - 1)]);
         let node = Node { id: id_of(&name), name, address: announced, tls: None, share };
@@ -109,7 +109,7 @@ impl Topology {
     ///
     /// # Errors
     /// What is wrong, where, and what to do.
-    pub fn read(path: &Path, listening: &[String]) -> Result<Topology, String> {
+    pub(crate) fn read(path: &Path, listening: &[String]) -> Result<Topology, String> {
         let source = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| format!("{source}: {error}"))?;
         Self::parse(&text, &source, listening).map_err(|what| format!("{source}: {what}"))
@@ -177,17 +177,17 @@ impl Topology {
     }
 
     /// The node whose slots this process serves: itself, or the node that it replicates.
-    pub fn served(&self) -> usize {
+    pub(crate) fn served(&self) -> usize {
         self.master_of(self.own)
     }
 
     /// Whether this process is a replica.
-    pub fn is_replica(&self) -> bool {
+    pub(crate) fn is_replica(&self) -> bool {
         self.served() != self.own
     }
 
     /// `node` itself, or the node that it replicates.
-    pub fn master_of(&self, node: usize) -> usize {
+    pub(crate) fn master_of(&self, node: usize) -> usize {
         match self.nodes[node].share {
             Share::ReplicaOf(master) => master,
             _ => node,
@@ -195,7 +195,7 @@ impl Topology {
     }
 
     /// Whether this process may have keys of a shard with these slots.
-    pub fn serves_shard(&self, number: usize, first_slot: u16, last_slot: u16) -> bool {
+    pub(crate) fn serves_shard(&self, number: usize, first_slot: u16, last_slot: u16) -> bool {
         match &self.nodes[self.served()].share {
             Share::Slots(ranges) => ranges.iter().any(|(first, last)| *first <= last_slot && first_slot <= *last),
             Share::Shards(numbers) => numbers.contains(&number),
@@ -259,7 +259,7 @@ impl Address {
     ///
     /// # Errors
     /// What is expected.
-    pub fn parse(text: &str) -> Result<Address, String> {
+    pub(crate) fn parse(text: &str) -> Result<Address, String> {
         let wrong = || format!("{text:?} is not an address; write HOST:PORT");
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

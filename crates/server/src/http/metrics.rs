@@ -4,7 +4,7 @@
 //! Source: "Exposition formats", version 0.0.4, of the Prometheus documentation.
 
 use crate::command::info::resident_bytes;
-use crate::command::table::COMMANDS;
+use crate::command::spec::COMMANDS;
 use crate::figures::BUCKETS;
 use crate::keyspace::DATABASE_COUNT;
 use crate::server::Server;

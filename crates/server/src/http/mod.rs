@@ -61,7 +61,7 @@ struct Site {
 ///
 /// # Errors
 /// Those of starting a thread and its event loop.
-pub fn start(listeners: Vec<(TcpListener, Security)>, server: &Arc<Server>) -> io::Result<()> {
+pub(crate) fn start(listeners: Vec<(TcpListener, Security)>, server: &Arc<Server>) -> io::Result<()> {
     let to_std = |(listener, security): (TcpListener, Security)| Ok((listener.into_std()?, security));
     let listeners = listeners.into_iter().map(to_std).collect::<io::Result<Vec<_>>>()?;
     let is_local = |listener: &std::net::TcpListener| listener.local_addr().is_ok_and(|a| a.ip().is_loopback());

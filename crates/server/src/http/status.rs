@@ -1,8 +1,8 @@
 //! The figures of the status page: one sample per second, and the current state.
 
 use crate::command::info::resident_bytes;
+use crate::command::spec::COMMANDS;
 use crate::command::stats::histogram;
-use crate::command::table::COMMANDS;
 use crate::dictionary::slots::text_of;
 use crate::figures::BUCKETS;
 use crate::keyspace::{DATABASE_COUNT, now_ms};

@@ -8,31 +8,31 @@ use crate::planted::{Bug, planted};
 
 /// The attributes of a key. The default is the value for a key that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
+pub(crate) struct Attributes {
     /// Unix time in milliseconds; 0: never.
-    pub expires_at_ms: u64,
+    pub(crate) expires_at_ms: u64,
     /// memcached's flags.
-    pub flags: u32,
+    pub(crate) flags: u32,
     /// memcached's CAS number; 0 if no client has asked for one since the value was set. Not stored in the file: a
     /// number given before a restart must not match afterwards.
-    pub cas: u64,
+    pub(crate) cas: u64,
     /// memcached's marks: [`STALE`](Self::STALE), [`CLAIMED`](Self::CLAIMED).
-    pub marks: u8,
+    pub(crate) marks: u8,
 }
 
 impl Attributes {
     /// The value is out of date, and a client should replace it.
-    pub const STALE: u8 = 1; // on disk
+    pub(crate) const STALE: u8 = 1; // on disk
     /// One client was asked to replace the value.
-    pub const CLAIMED: u8 = 2; // on disk
+    pub(crate) const CLAIMED: u8 = 2; // on disk
 
     /// The attributes of a key that expires and has no others.
-    pub fn expiring(expires_at_ms: u64) -> Attributes {
+    pub(crate) fn expiring(expires_at_ms: u64) -> Attributes {
         Attributes { expires_at_ms, ..Attributes::default() }
     }
 
     /// Whether a key with these attributes has expired and so counts as absent.
-    pub fn expired(&self, now_ms: u64) -> bool {
+    pub(crate) fn expired(&self, now_ms: u64) -> bool {
         let last_ms = if planted(Bug::ExpiresLate) { now_ms.saturating_sub(1) } else { now_ms };
         self.expires_at_ms != 0 && self.expires_at_ms <= last_ms
     }

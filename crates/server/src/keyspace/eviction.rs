@@ -35,10 +35,10 @@ pub enum Eviction {
 
 impl Eviction {
     /// All policies, in the order of their numbers.
-    pub const ALL: [Eviction; 3] = [Eviction::None, Eviction::AllKeysLru, Eviction::VolatileTtl];
+    pub(crate) const ALL: [Eviction; 3] = [Eviction::None, Eviction::AllKeysLru, Eviction::VolatileTtl];
 
     /// Redis's name for the policy.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Eviction::None => "noeviction",
             Eviction::AllKeysLru => "allkeys-lru",
@@ -154,7 +154,7 @@ fn time_of_use(now_ms: u64) -> u32 {
 
 impl KeySpace {
     /// Sets the memory limit, 0 for none, and the eviction policy.
-    pub fn limit_memory(&self, max_bytes: u64, policy: Eviction) {
+    pub(crate) fn limit_memory(&self, max_bytes: u64, policy: Eviction) {
         if policy == Eviction::AllKeysLru && max_bytes > 0 {
             self.memory.used.get_or_init(|| (0..PLACES).map(|_| AtomicU32::new(0)).collect());
         }
@@ -164,12 +164,12 @@ impl KeySpace {
     }
 
     /// The memory limit, 0 for none, and the eviction policy.
-    pub fn memory_limit(&self) -> (u64, Eviction) {
+    pub(crate) fn memory_limit(&self) -> (u64, Eviction) {
         (self.memory.max_bytes.load(Relaxed), self.memory.policy())
     }
 
     /// A random number, for choices that need not be secret or reproducible.
-    pub fn random(&self) -> u64 {
+    pub(crate) fn random(&self) -> u64 {
         self.memory.random()
     }
 }

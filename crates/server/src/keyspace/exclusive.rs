@@ -32,7 +32,7 @@ pub struct Exclusive<'k> {
 
 /// What happens to a key's attributes when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
+pub(crate) enum Lifetime {
     /// They are removed, as by SET.
     Clear,
     /// They are kept, as by APPEND.
@@ -63,18 +63,18 @@ impl<'k> Exclusive<'k> {
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
     /// The key space, for what needs no exclusion.
-    pub fn space(&self) -> &'k KeySpace {
+    pub(crate) fn space(&self) -> &'k KeySpace {
         self.space
     }
 
     /// Collects the following changes until [`commit`](Self::commit) makes them together. In memory they are made
     /// immediately instead.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         if self.space.in_file() && self.transaction.is_none() {
             self.transaction = Some(Transaction::default());
         }
@@ -84,7 +84,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Batch::commit`]; then no change is made.
-    pub fn commit(&mut self) -> Result<()> {
+    pub(crate) fn commit(&mut self) -> Result<()> {
         match self.transaction.take() {
             None => Ok(()),
             Some(transaction) => self.store(transaction),
@@ -92,7 +92,7 @@ impl<'k> Exclusive<'k> {
     }
 
     /// Discards the changes since [`begin`](Self::begin).
-    pub fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         self.transaction = None;
     }
 
@@ -101,7 +101,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// [`SpaceError::MemoryLimit`](super::SpaceError::MemoryLimit).
-    pub fn make_room(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn make_room(&mut self, bytes: usize) -> Result<()> {
         let memory = &self.space.memory;
         if memory.is_pressed() || memory.is_much(bytes) { self.evict(bytes as u64) } else { Ok(()) }
     }
@@ -110,7 +110,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn get(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub(crate) fn get(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.expire(database, key)?;
         self.space.memory.note_use(&[key], &self.clock);
         self.read(database, key, value)
@@ -120,7 +120,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool> {
+    pub(crate) fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool> {
         self.expire(database, key)?;
         self.holds(database, key)
     }
@@ -129,7 +129,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes> {
+    pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes> {
         self.expire(database, key)?;
         Ok(self.attributes_at(database, key)?.unwrap_or_default())
     }
@@ -138,7 +138,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn get_many(
+    pub(crate) fn get_many(
         &mut self,
         database: usize,
         keys: &[&[u8]],
@@ -160,7 +160,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn get_part(
+    pub(crate) fn get_part(
         &self,
         database: usize,
         key: &[u8],
@@ -187,7 +187,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
+    pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
         match self.transaction {
             Some(_) => self.get_part(database, key, |_| 0..0, &mut Vec::new()),
             None => self.space.read_len(self.database(database), key, &self.clock),
@@ -201,7 +201,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::put`].
-    pub fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
+    pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
         self.expire(database, key)?;
         let end = at + part.len();
         if self.space.in_file() {
@@ -231,7 +231,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::put`].
-    pub fn put(&mut self, database: usize, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
+    pub(crate) fn put(&mut self, database: usize, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
         let standing = match lifetime {
             Lifetime::Keep => {
                 self.expire(database, key)?;
@@ -257,7 +257,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::put_many`].
-    pub fn put_many(&mut self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<()> {
+    pub(crate) fn put_many(&mut self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<()> {
         let table = self.table(database)?;
         let mut simple = self.transaction.is_none();
         if simple && self.database(database).side_len.load(Relaxed) > 0 {
@@ -279,7 +279,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::append`].
-    pub fn append(&mut self, database: usize, key: &[u8], tail: &[u8]) -> Result<usize> {
+    pub(crate) fn append(&mut self, database: usize, key: &[u8], tail: &[u8]) -> Result<usize> {
         self.expire(database, key)?;
         self.changed(database, key);
         if self.transaction.is_some() {
@@ -303,7 +303,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
-    pub fn append_many(
+    pub(crate) fn append_many(
         &mut self,
         database: usize,
         pairs: &[(&[u8], &[u8])],
@@ -379,7 +379,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::remove`].
-    pub fn remove(&mut self, database: usize, key: &[u8]) -> Result<bool> {
+    pub(crate) fn remove(&mut self, database: usize, key: &[u8]) -> Result<bool> {
         if self.expire(database, key)? || !self.holds(database, key)? {
             return Ok(false);
         }
@@ -392,7 +392,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::put`].
-    pub fn set_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<bool> {
+    pub(crate) fn set_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<bool> {
         if !self.contains(database, key)? {
             return Ok(false);
         }
@@ -407,7 +407,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::put`].
-    pub fn cas_of(&mut self, database: usize, key: &[u8]) -> Result<Option<u64>> {
+    pub(crate) fn cas_of(&mut self, database: usize, key: &[u8]) -> Result<Option<u64>> {
         if !self.contains(database, key)? {
             return Ok(None);
         }
@@ -454,7 +454,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn watch(&mut self, watch: &mut Watch, database: usize, key: &[u8]) -> Result<()> {
+    pub(crate) fn watch(&mut self, watch: &mut Watch, database: usize, key: &[u8]) -> Result<()> {
         let attributes = self.attributes_at(database, key)?.unwrap_or_default();
         self.space.watched.add(watch, database, key, attributes.expired(self.now_ms()));
         Ok(())
@@ -464,7 +464,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
+    pub(crate) fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
         let mut dirty = watch.dirty.load(Relaxed);
         for ((database, key), was_expired) in &watch.keys {
             let attributes = self.attributes_at(*database, key)?.unwrap_or_default();
@@ -479,7 +479,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn len(&mut self, database: usize) -> Result<u64> {
+    pub(crate) fn len(&mut self, database: usize) -> Result<u64> {
         let more = self.presence()?.map_or(0, |presence| presence.more[database]);
         Ok(self.space.len(database).saturating_add_signed(more))
     }
@@ -488,7 +488,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn staged_keys(&mut self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
+    pub(crate) fn staged_keys(&mut self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
         self.presence()?;
         let Some(Transaction { values, presence: Some(presence), .. }) = &self.transaction else {
             return Ok(Vec::new());

@@ -39,10 +39,10 @@ mod watched;
 use crate::dictionary::{LookupError, Served};
 use crate::planted::{Bug, planted};
 use arc_swap::ArcSwapOption;
-pub use attributes::Attributes;
+pub(crate) use attributes::Attributes;
 pub use eviction::Eviction;
 use eviction::MemoryLimit;
-pub use exclusive::{Exclusive, Lifetime};
+pub(crate) use exclusive::{Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;
@@ -55,12 +55,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{SystemTime, UNIX_EPOCH};
-pub use sweep::{SweepCursor, Swept};
-pub use watched::Watch;
+pub(crate) use sweep::SweepCursor;
+pub(crate) use watched::Watch;
 use watched::Watched;
 
 /// The number of databases, numbered from 0, that SELECT accepts.
-pub const DATABASE_COUNT: usize = 16;
+pub(crate) const DATABASE_COUNT: usize = 16;
 
 /// The number of keys that are looked up together.
 const WINDOW: usize = 64;
@@ -122,20 +122,20 @@ pub struct KeySpace {
     memory: MemoryLimit,
     next_cas: AtomicU64,
     /// Counters for INFO and metrics.
-    pub events: Events,
+    pub(crate) events: Events,
 }
 
 /// Counters of the key space since its start.
 #[derive(Default)]
-pub struct Events {
+pub(crate) struct Events {
     /// Keys removed because they had expired.
-    pub expired: AtomicU64,
+    pub(crate) expired: AtomicU64,
     /// Keys evicted because of the memory limit.
-    pub evicted: AtomicU64,
+    pub(crate) evicted: AtomicU64,
     /// The number of changes since the start.
-    pub changes: AtomicU64,
+    pub(crate) changes: AtomicU64,
     /// `changes` when the last SAVE or BGSAVE began.
-    pub saved: AtomicU64,
+    pub(crate) saved: AtomicU64,
 }
 
 enum Place {
@@ -204,28 +204,28 @@ impl KeySpace {
     }
 
     /// The number of keys of a database that have attributes, such as a lifetime. Free.
-    pub fn attributed_len(&self, database: usize) -> u64 {
+    pub(crate) fn attributed_len(&self, database: usize) -> u64 {
         self.databases[database].side_len.load(Relaxed)
     }
 
     /// The number of keys of a database that expire. Free.
-    pub fn expiring_len(&self, database: usize) -> u64 {
+    pub(crate) fn expiring_len(&self, database: usize) -> u64 {
         self.databases[database].expiring_len.load(Relaxed)
     }
 
     /// Bytes of memory of all tables, in use or free for reuse.
-    pub fn table_bytes(&self) -> u64 {
+    pub(crate) fn table_bytes(&self) -> u64 {
         self.tables().map(|table| table.counters().memory_bytes).sum()
     }
 
     /// The table of a database, for figures about it; `None` if it never had a key.
-    pub fn table(&self, database: usize) -> Option<Arc<Table>> {
+    pub(crate) fn table(&self, database: usize) -> Option<Arc<Table>> {
         self.databases[database].table.load_full()
     }
 
     /// The dictionary, if one is served.
     #[inline]
-    pub fn dictionary(&self) -> Option<&Arc<Served>> {
+    pub(crate) fn dictionary(&self) -> Option<&Arc<Served>> {
         self.dictionary.as_ref()
     }
 
@@ -240,7 +240,7 @@ impl KeySpace {
 
     /// Bytes of memory that the pairs of all tables take, or the indexes of a dictionary. Memory that is free for reuse
     /// does not count.
-    pub fn used_bytes(&self) -> u64 {
+    pub(crate) fn used_bytes(&self) -> u64 {
         let indexes = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.index_bytes);
         indexes + self.tables().map(|table| table.usage().used_bytes).sum::<u64>()
     }
@@ -251,7 +251,7 @@ impl KeySpace {
     }
 
     /// Bytes of all keys and values.
-    pub fn payload_bytes(&self) -> u64 {
+    pub(crate) fn payload_bytes(&self) -> u64 {
         let stored = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.payload_bytes);
         stored + self.tables().map(|table| table.counters().payload_bytes).sum::<u64>()
     }
@@ -261,12 +261,12 @@ impl KeySpace {
     }
 
     /// Whether the values are in a file.
-    pub fn in_file(&self) -> bool {
+    pub(crate) fn in_file(&self) -> bool {
         matches!(self.place, Place::File(..))
     }
 
     /// The file of database 0, or the dictionary's.
-    pub fn path(&self) -> Option<&std::path::Path> {
+    pub(crate) fn path(&self) -> Option<&std::path::Path> {
         match &self.place {
             Place::Memory => self.dictionary.as_ref().map(|dictionary| dictionary.path()),
             Place::File(_, path) => Some(path),
@@ -285,7 +285,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// Those of [`Table::checkpoint`].
-    pub fn checkpoint(&self) -> splitpoint::Result<()> {
+    pub(crate) fn checkpoint(&self) -> splitpoint::Result<()> {
         let changes = self.events.changes.load(Relaxed);
         self.value_tables().try_for_each(|table| table.checkpoint())?;
         self.events.saved.store(changes, Relaxed);
@@ -297,7 +297,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// Those of [`Table::compact`]; [`SpaceError::ReadOnly`] where a dictionary is served.
-    pub fn compact(&self) -> Result<()> {
+    pub(crate) fn compact(&self) -> Result<()> {
         self.refuse_dictionary()?;
         Ok(self.value_tables().try_for_each(|table| table.compact())?)
     }
@@ -306,7 +306,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// Those of [`Table::compact`].
-    pub fn compact_cleared(&self) -> splitpoint::Result<()> {
+    pub(crate) fn compact_cleared(&self) -> splitpoint::Result<()> {
         for database in self.databases.iter().filter(|database| database.cleared.swap(false, Relaxed)) {
             if let Some(table) = database.table.load_full() {
                 table.compact()?;
@@ -322,7 +322,7 @@ impl KeySpace {
     /// Whether a lookup may have to read a file, so that work belongs on an executor thread.
     ///
     /// O(databases): call it from time to time, not for each command.
-    pub fn may_read_disk(&self) -> bool {
+    pub(crate) fn may_read_disk(&self) -> bool {
         if let Some(dictionary) = &self.dictionary {
             return dictionary.may_wait();
         }
@@ -339,14 +339,14 @@ impl KeySpace {
     }
 
     /// Ends a client's watch.
-    pub fn forget_watch(&self, watch: &mut Watch) {
+    pub(crate) fn forget_watch(&self, watch: &mut Watch) {
         if !watch.is_empty() {
             self.watched.remove(watch);
         }
     }
 
     /// A CAS number that no key has had yet.
-    pub fn new_cas(&self) -> u64 {
+    pub(crate) fn new_cas(&self) -> u64 {
         self.next_cas.fetch_add(1, Relaxed)
     }
 
@@ -357,7 +357,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn random_key(&self, database: usize) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn random_key(&self, database: usize) -> Result<Option<Vec<u8>>> {
         /// The most parts to try; with evenly distributed hashes about eight are needed.
         const TRIES: usize = 1000;
         if let Some(dictionary) = self.dictionary_of(database) {
@@ -605,12 +605,12 @@ impl Database {
 
 impl<'k> Shared<'k> {
     /// The key space.
-    pub fn space(&self) -> &'k KeySpace {
+    pub(crate) fn space(&self) -> &'k KeySpace {
         self.space
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
@@ -628,7 +628,7 @@ impl<'k> Shared<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn get_part(
+    pub(crate) fn get_part(
         &self,
         database: usize,
         key: &[u8],
@@ -643,12 +643,12 @@ impl<'k> Shared<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
+    pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
         self.space.read_len(&self.space.databases[database], key, &self.clock)
     }
 
     /// Notes that keys were used, for eviction.
-    pub fn note_use(&self, keys: &[&[u8]]) {
+    pub(crate) fn note_use(&self, keys: &[&[u8]]) {
         self.space.memory.note_use(keys, &self.clock);
     }
 
@@ -656,7 +656,7 @@ impl<'k> Shared<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub fn attributes(&self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
+    pub(crate) fn attributes(&self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
         let attributes = self.space.databases[database].attributes(key, &mut Vec::new())?;
         Ok(attributes.filter(|attributes| !attributes.expired(self.now_ms())))
     }
@@ -666,7 +666,7 @@ impl<'k> Shared<'k> {
     /// # Errors
     /// Those of [`Table::put_many`].
     #[inline]
-    pub fn put_many(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<bool> {
+    pub(crate) fn put_many(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<bool> {
         let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
         match table.as_ref() {
             None => return Ok(false),
@@ -685,7 +685,7 @@ impl<'k> Shared<'k> {
     ///
     /// # Errors
     /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
-    pub fn append_many(
+    pub(crate) fn append_many(
         &self,
         database: usize,
         pairs: &[(&[u8], &[u8])],
@@ -709,7 +709,12 @@ impl<'k> Shared<'k> {
     ///
     /// # Errors
     /// Those of [`Table::remove`], the first that occurs; `take` was called for the keys before it, which are removed.
-    pub fn remove_many(&self, database: usize, keys: &[&[u8]], mut take: impl FnMut(usize, bool)) -> Result<bool> {
+    pub(crate) fn remove_many(
+        &self,
+        database: usize,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, bool),
+    ) -> Result<bool> {
         let Some(table) = self.plain_table_of(database, keys.iter().copied()) else { return Ok(false) };
         let Some(table) = table.as_ref() else { return Ok(false) };
         let mut changes = 0;
@@ -748,7 +753,7 @@ impl<'k> Shared<'k> {
 }
 
 /// The clock of expiry: Unix time in milliseconds.
-pub fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     #[cfg(test)]
     if let Some(now_ms) = tests::STOPPED_CLOCK.get() {
         return now_ms;

@@ -71,7 +71,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// Those of [`TableOptions::in_memory`].
-    pub fn over(dictionary: Arc<Served>) -> Result<KeySpace> {
+    pub(crate) fn over(dictionary: Arc<Served>) -> Result<KeySpace> {
         let seed = TableOptions::new().in_memory()?.hash_function().1;
         Ok(KeySpace { dictionary: Some(dictionary), ..Self::of(no_databases(), Place::Memory, seed) })
     }

@@ -7,18 +7,18 @@ use super::{Attributes, KeySpace, Patience, Result, now_ms};
 
 /// The position of the sweep.
 #[derive(Default)]
-pub struct SweepCursor {
+pub(crate) struct SweepCursor {
     database: usize,
     position: u64,
 }
 
 /// The result of one step of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Swept {
+pub(crate) struct Swept {
     /// Keys with attributes that were checked.
-    pub looked_at: usize,
+    pub(crate) looked_at: usize,
     /// Keys that had expired and were removed.
-    pub removed: usize,
+    pub(crate) removed: usize,
 }
 
 /// Keys removed each time the gate is closed: a few microseconds.
@@ -29,7 +29,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::remove`].
-    pub fn sweep(&self, cursor: &mut SweepCursor, count: usize) -> Result<Swept> {
+    pub(crate) fn sweep(&self, cursor: &mut SweepCursor, count: usize) -> Result<Swept> {
         let mut swept = Swept { looked_at: 0, removed: 0 };
         // The next database that has such keys.
         let count_of_all = self.databases.len();

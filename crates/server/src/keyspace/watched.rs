@@ -25,7 +25,7 @@ pub(super) struct Watched {
 /// The keys that one client watches. Dropping it without [`Exclusive::unwatch`](super::Exclusive::unwatch) or
 /// [`KeySpace::forget_watch`](super::KeySpace::forget_watch) leaves the keys watched.
 #[derive(Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// Set when one of the keys changed.
     pub(super) dirty: Arc<AtomicBool>,
     /// The keys, and whether they had expired when the watch began.
@@ -35,17 +35,17 @@ pub struct Watch {
 
 impl Watch {
     /// Whether nothing is watched.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
     /// The number of keys watched.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// Approximate bytes of memory that the keys take.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         const OVERHEAD_BYTES: usize = 200;
         self.bytes + OVERHEAD_BYTES * self.keys.len()
     }

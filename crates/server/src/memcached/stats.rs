@@ -3,45 +3,14 @@
 //!
 //! The table has no slabs: all items are reported as slab class 1.
 
+use super::state::HitsAndMisses;
 use super::{DATABASE, MEMCACHED_VERSION};
 use crate::command::info;
-use crate::command::table::Id;
+use crate::command::spec::Id;
 use crate::keyspace::now_ms;
 use crate::server::Server;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering::*};
-
-/// Outcomes of commands, for `stats`. Gets are counted in `Figures`.
-#[derive(Default)]
-pub(super) struct Outcomes {
-    pub(super) delete: HitsAndMisses,
-    pub(super) incr: HitsAndMisses,
-    pub(super) decr: HitsAndMisses,
-    pub(super) touch: HitsAndMisses,
-    pub(super) cas: HitsAndMisses,
-    /// Requests whose CAS number did not match.
-    pub(super) cas_badval: AtomicU64,
-    pub(super) too_large: AtomicU64,
-    pub(super) no_memory: AtomicU64,
-    pub(super) auth: HitsAndMisses,
-    pub(super) meta: AtomicU64,
-    /// Whether clients have switched `stats detail` on.
-    pub(super) detail: std::sync::atomic::AtomicBool,
-}
-
-/// Successes and failures.
-#[derive(Default)]
-pub(super) struct HitsAndMisses {
-    hits: AtomicU64,
-    misses: AtomicU64,
-}
-
-impl HitsAndMisses {
-    pub(super) fn count(&self, is_hit: bool) {
-        let counter = if is_hit { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Relaxed);
-    }
-}
+use std::sync::atomic::Ordering::*;
 
 /// The answer to `stats` and `stats SUBCOMMAND`.
 pub(super) fn stats(server: &Server, of: &[u8], out: &mut Vec<u8>) {

@@ -1,7 +1,4 @@
-//! The Redis protocol: parses requests and writes replies. What commands do is in `command`.
+//! The Redis protocol: parses requests and executes them in batches. What commands do and reply is in `command`.
 
 pub mod parse;
-pub mod reply;
 pub mod session;
-
-pub use reply::Version;

@@ -11,28 +11,8 @@
 //! Source: the RESP specification; the error texts are Redis's. Differs: CR LF is required where Redis skips two bytes
 //! without checking them.
 
+use crate::command::call::Span;
 use crate::foreign;
-use std::ops::Range;
-
-/// A part of a request, by its offset from the request's beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    start: u32,
-    len: u32,
-}
-
-impl Span {
-    pub(crate) fn of(range: Range<usize>) -> Span {
-        // Requests are shorter than 4 GiB: `Limits::request_bytes`.
-        Span { start: range.start as u32, len: (range.end - range.start) as u32 }
-    }
-
-    /// Its bytes in the request.
-    #[inline]
-    pub fn bytes<'a>(&self, request: &'a [u8]) -> &'a [u8] {
-        &request[self.start as usize..self.start as usize + self.len as usize]
-    }
-}
 
 /// The limits of a parser.
 #[derive(Clone, Copy, Debug)]

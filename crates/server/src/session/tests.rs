@@ -670,7 +670,7 @@ fn a_sweep_passes_over_databases_without_lifetimes() {
         assert_eq!(ask(&mut this, &request(&words(line)), usize::MAX), b"+OK\r\n");
     }
     STOPPED_CLOCK.set(Some(START_MS + 5));
-    let (space, mut cursor) = (this.server.space.clone(), SweepCursor::default());
+    let (space, mut cursor) = (this.state.server.space.clone(), SweepCursor::default());
     let removed: Vec<usize> = (0..3).map(|_| space.sweep(&mut cursor, 100).unwrap().removed).collect();
     assert_eq!(removed, [1, 1, 0]);
     assert_eq!([0, 9, 15].map(|database| space.len(database)), [0, 0, 1]);

@@ -34,7 +34,7 @@ fn each_slot_is_here_or_at_its_node() {
     assert_eq!(text_of(map.ranges(1)), "4096-8191 12288-16383");
     assert!(matches!(map.place(9000), Place::Here));
     assert!(matches!(map.place(4096), Place::At(node) if node.name == "10.0.0.2:1"));
-    assert_eq!((map.serves_all(), map.cuts_a_shard(), map.assigned()), (false, false, 16384));
+    assert_eq!((map.serves_all, map.cuts_a_shard(), map.assigned()), (false, false, 16384));
     assert_eq!(map.keys(), shards[0].pairs + shards[2].pairs);
     assert_eq!((map.replicas(0).collect::<Vec<_>>(), map.masters().collect::<Vec<_>>()), (vec![2], vec![0, 1]));
     // foo has slot 12182.

@@ -15,7 +15,7 @@ use super::super::classic::{self, Counted, Stored, Storing, deadline};
 use super::super::request::{KEY_BYTES_MAX, Mode};
 use super::super::{DATABASE, MEMCACHED_VERSION, stats};
 use super::{Batch, MemcachedSession, OUTPUT_BYTES, Pause};
-use crate::command::table::Id;
+use crate::command::spec::Id;
 use crate::keyspace::{Attributes, Exclusive, SpaceError};
 use crate::session::Flow;
 use std::sync::atomic::Ordering::*;

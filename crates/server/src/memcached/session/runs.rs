@@ -5,7 +5,7 @@
 //! client has read, the session continues after the last key that was answered. This bounds one client's output.
 
 use super::{Batch, DATABASE, Entry, MemcachedSession, OUTPUT_BYTES, Pause, RUN_MAX};
-use crate::command::table::Id;
+use crate::command::spec::Id;
 use crate::keyspace::{Attributes, Exclusive, Result, Shared};
 use crate::memcached::classic;
 use crate::memcached::meta::{self, Facts};

@@ -5,11 +5,11 @@
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::call::{Args, Refusal, Turn};
+use crate::command::reply;
+use crate::command::spec::Id;
 use crate::command::strings;
-use crate::command::table::Id;
 use crate::keyspace::{self, Exclusive, Shared};
 use crate::planted::{Bug, planted};
-use crate::resp::reply;
 use std::sync::atomic::Ordering::*;
 
 impl RespSession {
@@ -34,7 +34,7 @@ impl RespSession {
             }
             count += 1;
         }
-        if let Some(dictionary) = self.server.space.dictionary() {
+        if let Some(dictionary) = self.state.server.space.dictionary() {
             // Requests for other nodes are redirected one by one.
             key_count = dictionary.count_served(&keys[..key_count], &firsts);
             if key_count == 0 {
@@ -42,7 +42,7 @@ impl RespSession {
             }
             count = firsts[..key_count].iter().filter(|&&keys| keys > 0).count();
         }
-        let (before, version) = (out.len(), self.version);
+        let (before, version) = (out.len(), self.state.version);
         let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
         // Keys of the request not looked up yet, and those found present.
         let (mut left, mut present) = (0, 0);
@@ -58,7 +58,7 @@ impl RespSession {
                     if id == Id::MGet {
                         reply::array(out, usize::from(left));
                         if planted(Bug::PushWithinReply) {
-                            self.client.take_pushes(out);
+                            self.state.client.take_pushes(out);
                         }
                     }
                 }
@@ -85,10 +85,12 @@ impl RespSession {
         };
         let keys = &keys[..key_count];
         let found = match id {
-            Id::Get | Id::MGet => shared.get_many(self.database, keys, |index, value| take(index, Found::Value(value))),
+            Id::Get | Id::MGet => {
+                shared.get_many(self.state.database, keys, |index, value| take(index, Found::Value(value)))
+            }
             // These need only the length, so large values are not read.
             _ => keys.iter().enumerate().try_for_each(|(index, key)| {
-                shared.value_len(self.database, key).map(|len| take(index, Found::Len(len)))
+                shared.value_len(self.state.database, key).map(|len| take(index, Found::Len(len)))
             }),
         };
         // Lookups of values record the use themselves.
@@ -104,10 +106,10 @@ impl RespSession {
         self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
         let misses = looked as u64 - hits;
         if hits > 0 {
-            self.figures.hits.fetch_add(hits, Relaxed);
+            self.state.figures.hits.fetch_add(hits, Relaxed);
         }
         if misses > 0 {
-            self.figures.misses.fetch_add(misses, Relaxed);
+            self.state.figures.misses.fetch_add(misses, Relaxed);
         }
         Some(done)
     }
@@ -120,7 +122,7 @@ impl RespSession {
     ) -> bool {
         let mut pairs: [(&[u8], &[u8]); MOST] = [(&[], &[]); MOST];
         let count = pairs_of(args, &mut pairs);
-        match shared.put_many(self.database, &pairs[..count]) {
+        match shared.put_many(self.state.database, &pairs[..count]) {
             Ok(true) => {
                 self.unsynced = true;
                 (0..count).for_each(|_| reply::ok(out));
@@ -141,7 +143,7 @@ impl RespSession {
         let count = pairs_of(args, &mut pairs);
         self.unsynced = true;
         let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
-        let stored = alone.make_room(bytes).and_then(|()| alone.put_many(self.database, &pairs[..count]));
+        let stored = alone.make_room(bytes).and_then(|()| alone.put_many(self.state.database, &pairs[..count]));
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
@@ -157,7 +159,7 @@ impl RespSession {
         args: impl Iterator<Item = Args<'a>>,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
-        let value_bytes_max = self.server.settings.bulk_bytes.load(Relaxed);
+        let value_bytes_max = self.state.server.settings.bulk_bytes.load(Relaxed);
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
         let mut limits = [value_bytes_max; RUN_MAX];
         let mut count = 0;
@@ -180,17 +182,17 @@ impl RespSession {
         };
         let (pairs, limit) = (&pairs[..count], |index: usize| limits[index]);
         let appended = match turn {
-            Turn::Shared(shared) => shared.append_many(self.database, pairs, limit, take),
+            Turn::Shared(shared) => shared.append_many(self.state.database, pairs, limit, take),
             Turn::Alone(alone) => {
                 if alone.make_room(pairs.iter().map(|(_, tail)| tail.len()).sum()).is_err() {
                     // Answer them one by one instead, each with its own error.
                     return None;
                 }
-                alone.append_many(self.database, pairs, limit, take).map(|()| true)
+                alone.append_many(self.state.database, pairs, limit, take).map(|()| true)
             }
         };
         out.append(&mut late);
-        self.figures.errors.fetch_add(refused, Relaxed);
+        self.state.figures.errors.fetch_add(refused, Relaxed);
         self.end_run(appended, done, count, before, out)
     }
 
@@ -208,7 +210,7 @@ impl RespSession {
             count += 1;
         }
         let (before, mut done) = (out.len(), 0);
-        let removed = shared.remove_many(self.database, &keys[..count], |index, was_present| {
+        let removed = shared.remove_many(self.state.database, &keys[..count], |index, was_present| {
             reply::integer(out, was_present.into());
             done = index + 1;
         });
@@ -229,12 +231,12 @@ impl RespSession {
         let Err(error) = result else { return (done > 0).then_some(done) };
         let refusal = Refusal::from(error);
         if done < count {
-            self.refuse(out, &refusal);
+            self.state.refuse(out, &refusal);
             return Some(done + 1);
         }
         // All were made, but are not as durable as their replies say.
         out.truncate(before);
-        (0..count).for_each(|_| self.refuse(out, &refusal));
+        (0..count).for_each(|_| self.state.refuse(out, &refusal));
         Some(count)
     }
 }

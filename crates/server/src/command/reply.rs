@@ -4,7 +4,7 @@ use std::io::Write;
 
 /// The protocol version of a client (HELLO).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// The default for a client that does not choose.
     #[default]
     Resp2,
@@ -14,7 +14,7 @@ pub enum Version {
 
 /// `+text`
 #[inline]
-pub fn simple(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn simple(out: &mut Vec<u8>, text: &str) {
     out.push(b'+');
     out.extend_from_slice(text.as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -22,13 +22,13 @@ pub fn simple(out: &mut Vec<u8>, text: &str) {
 
 /// `+OK`
 #[inline]
-pub fn ok(out: &mut Vec<u8>) {
+pub(crate) fn ok(out: &mut Vec<u8>) {
     out.extend_from_slice(b"+OK\r\n");
 }
 
 /// `-text`; its first word is the error code. Line ends become blanks, since one would end the reply. As in Redis, line
 /// ends at the end of the text are left out.
-pub fn error(out: &mut Vec<u8>, text: impl AsRef<[u8]>) {
+pub(crate) fn error(out: &mut Vec<u8>, text: impl AsRef<[u8]>) {
     let text = text.as_ref();
     let len = text.iter().rposition(|b| !b"\r\n".contains(b)).map_or(0, |last| last + 1);
     out.push(b'-');
@@ -46,7 +46,7 @@ fn number(out: &mut Vec<u8>, kind: u8, number: impl itoa::Integer) {
 
 /// `:n`
 #[inline]
-pub fn integer(out: &mut Vec<u8>, n: i64) {
+pub(crate) fn integer(out: &mut Vec<u8>, n: i64) {
     match n {
         0 => out.extend_from_slice(b":0\r\n"),
         1 => out.extend_from_slice(b":1\r\n"),
@@ -56,13 +56,13 @@ pub fn integer(out: &mut Vec<u8>, n: i64) {
 
 /// `:n` of a length or count.
 #[inline]
-pub fn count(out: &mut Vec<u8>, n: u64) {
+pub(crate) fn count(out: &mut Vec<u8>, n: u64) {
     number(out, b':', n);
 }
 
 /// `$len` and the bytes.
 #[inline]
-pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     // Reserve once for all three parts.
     out.reserve(bytes.len() + 16);
     if let 0..10 = bytes.len() {
@@ -76,7 +76,7 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// A null.
 #[inline]
-pub fn null(out: &mut Vec<u8>, version: Version) {
+pub(crate) fn null(out: &mut Vec<u8>, version: Version) {
     match version {
         Version::Resp2 => out.extend_from_slice(b"$-1\r\n"),
         Version::Resp3 => out.extend_from_slice(b"_\r\n"),
@@ -84,7 +84,7 @@ pub fn null(out: &mut Vec<u8>, version: Version) {
 }
 
 /// A null where an array was asked for.
-pub fn null_array(out: &mut Vec<u8>, version: Version) {
+pub(crate) fn null_array(out: &mut Vec<u8>, version: Version) {
     match version {
         Version::Resp2 => out.extend_from_slice(b"*-1\r\n"),
         Version::Resp3 => out.extend_from_slice(b"_\r\n"),
@@ -93,7 +93,7 @@ pub fn null_array(out: &mut Vec<u8>, version: Version) {
 
 /// A value, or a null.
 #[inline]
-pub fn bulk_or_null(out: &mut Vec<u8>, bytes: Option<&[u8]>, version: Version) {
+pub(crate) fn bulk_or_null(out: &mut Vec<u8>, bytes: Option<&[u8]>, version: Version) {
     match bytes {
         Some(bytes) => bulk(out, bytes),
         None => null(out, version),
@@ -101,12 +101,19 @@ pub fn bulk_or_null(out: &mut Vec<u8>, bytes: Option<&[u8]>, version: Version) {
 }
 
 /// The head of an array of `len` replies.
-pub fn array(out: &mut Vec<u8>, len: usize) {
+pub(crate) fn array(out: &mut Vec<u8>, len: usize) {
     number(out, b'*', len);
 }
 
+/// The reply to HELP of a command with these subcommands, each with what it does.
+pub(crate) fn help(out: &mut Vec<u8>, command: &str, subcommands: &[&str]) {
+    array(out, subcommands.len() + 3);
+    simple(out, &format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    subcommands.iter().chain(&["HELP", "    Print this help."]).for_each(|line| simple(out, line));
+}
+
 /// The head of a map of `len` pairs: in RESP2 an array of twice as many.
-pub fn map(out: &mut Vec<u8>, len: usize, version: Version) {
+pub(crate) fn map(out: &mut Vec<u8>, len: usize, version: Version) {
     match version {
         Version::Resp2 => number(out, b'*', 2 * len),
         Version::Resp3 => number(out, b'%', len),
@@ -114,7 +121,7 @@ pub fn map(out: &mut Vec<u8>, len: usize, version: Version) {
 }
 
 /// The head of a set of `len` replies: in RESP2 an array.
-pub fn set(out: &mut Vec<u8>, len: usize, version: Version) {
+pub(crate) fn set(out: &mut Vec<u8>, len: usize, version: Version) {
     match version {
         Version::Resp2 => number(out, b'*', len),
         Version::Resp3 => number(out, b'~', len),
@@ -122,7 +129,7 @@ pub fn set(out: &mut Vec<u8>, len: usize, version: Version) {
 }
 
 /// The head of a push of `len` replies: in RESP2 an array.
-pub fn push(out: &mut Vec<u8>, len: usize, version: Version) {
+pub(crate) fn push(out: &mut Vec<u8>, len: usize, version: Version) {
     match version {
         Version::Resp2 => number(out, b'*', len),
         Version::Resp3 => number(out, b'>', len),
@@ -130,7 +137,7 @@ pub fn push(out: &mut Vec<u8>, len: usize, version: Version) {
 }
 
 /// Text to be shown unchanged, such as the reply of INFO: in RESP3 a verbatim string, in RESP2 a bulk string.
-pub fn text(out: &mut Vec<u8>, text: &str, version: Version) {
+pub(crate) fn text(out: &mut Vec<u8>, text: &str, version: Version) {
     match version {
         Version::Resp2 => bulk(out, text.as_bytes()),
         Version::Resp3 => {

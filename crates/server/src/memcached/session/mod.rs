@@ -18,16 +18,17 @@ use super::classic::{self, Counted, Stored, Storing};
 use super::dump::{self, Dump};
 use super::meta;
 use super::request::{self, Meta, Mode, Request, Store, words};
-use super::stats::{self, Outcomes};
+use super::state::Outcomes;
+use super::stats;
 use super::{DATABASE, MEMCACHED_VERSION};
 use crate::clients::Client;
 use crate::command::call::Args;
-use crate::command::table::Id;
+use crate::command::call::Span;
+use crate::command::spec::Id;
 use crate::figures::Figures;
-use crate::foreign::{self, ForeignLog};
+use crate::foreign;
 use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError};
 use crate::planted::{Bug, planted};
-use crate::resp::parse::Span;
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use runs::{Kind, Run};
@@ -92,7 +93,7 @@ impl Session for MemcachedSession {
         let is_binary = match (self.is_binary, input.first()) {
             (None, Some(&byte)) => {
                 if byte != binary::REQUEST && !foreign::can_begin(byte) {
-                    ForeignLog::note(&server, &self.client, "bytes of another protocol");
+                    server.foreign.note(server.started, &self.client, "bytes of another protocol");
                     return (0, Flow::Close);
                 }
                 *self.is_binary.insert(byte == binary::REQUEST)
@@ -215,7 +216,7 @@ impl MemcachedSession {
             };
             if foreign::is_http(line) {
                 self.flush(batch, &mut run, out)?;
-                ForeignLog::note(batch.server, &self.client, "an HTTP request");
+                batch.server.foreign.note(batch.server.started, &self.client, "an HTTP request");
                 break (at, Flow::Close);
             }
             let (start, rest) = (at, &input[after..]);

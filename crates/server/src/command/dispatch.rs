@@ -1,0 +1,97 @@
+//! The function that executes each command, and EXEC, which executes those that were queued.
+
+use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
+use super::reply;
+use super::spec::{Flags, Id};
+use super::state::SessionState;
+use super::table::rows;
+use super::{
+    bits, client, cluster, config, connection, dump, info, introspect, keys, lifetime, pubsub, stats, strings,
+};
+use crate::keyspace::{Exclusive, KeySpace};
+use std::sync::atomic::Ordering::*;
+
+/// Keys that the current transaction has added (`true`) or removed (`false`).
+type StagedKeys = [(Vec<u8>, bool)];
+
+/// The function that executes a command, by what it needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Handler {
+    /// The session and the server.
+    Session(fn(&mut SessionState, Args<'_>, &mut Vec<u8>) -> Outcome),
+    /// The tables, without the gate, and the keys that the current transaction has added or removed.
+    Scan(fn(&KeySpace, &mut Call<'_, '_>, &StagedKeys) -> Outcome),
+    /// The key space, shared with other threads.
+    Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
+    /// The key space, exclusive.
+    Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
+    /// The session, and the key space, exclusive.
+    Transaction(fn(&mut SessionState, &mut Exclusive<'_>, Args<'_>, &mut Vec<u8>) -> Outcome),
+}
+
+macro_rules! handlers {
+    ($($id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal)
+        $group:literal $since:literal $syntax:literal $summary:literal $class:ident($handler:expr);)*) => {
+        /// Indexed by [`Id`].
+        const HANDLERS: &[Handler] = &[$(Handler::$class($handler)),*];
+    };
+}
+
+rows!(handlers);
+
+impl Handler {
+    /// The handler of a command.
+    #[inline]
+    pub(crate) fn of(id: Id) -> Handler {
+        HANDLERS[id as usize]
+    }
+}
+
+/// EXEC: the queued commands as one change.
+fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let Some(transaction) = session.transaction.take() else { return Err("ERR EXEC without MULTI".into()) };
+    let changed = alone.unwatch(&mut session.watch)?;
+    if transaction.refused {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    if transaction.is_across_slots {
+        return Err(cluster::CROSS_SLOT.into());
+    }
+    if changed {
+        reply::null_array(out, session.version);
+        return Ok(());
+    }
+    if transaction.commands().any(|(spec, _)| spec.flags.has(Flags::DENYOOM)) {
+        alone.make_room(transaction.bytes.len())?;
+    }
+    alone.begin();
+    let (start, reply_bytes_max) = (out.len(), session.server.settings.request_bytes.load(Relaxed));
+    reply::array(out, transaction.len());
+    for (spec, args) in transaction.commands() {
+        let before = out.len();
+        let outcome = match Handler::of(spec.id) {
+            Handler::Session(execute) => execute(session, args, out),
+            Handler::Scan(_) if spec.id == Id::DbSize => {
+                alone.len(session.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
+            }
+            Handler::Scan(execute) => {
+                let staged = if spec.id == Id::Keys { alone.staged_keys(session.database)? } else { Vec::new() };
+                execute(&session.server.space, &mut session.call(args, out), &staged)
+            }
+            Handler::Lookup(execute) => execute(&mut Turn::Alone(alone), &mut session.call(args, out)),
+            Handler::Change(execute) => execute(alone, &mut session.call(args, out)),
+            Handler::Transaction(execute) => execute(session, alone, args, out),
+        };
+        // Without a limit, a transaction that reads large values again and again could take any amount of memory.
+        let too_long = out.len() - start > reply_bytes_max;
+        if let Err(refusal) = if too_long { Err(REPLY_TOO_LONG.into()) } else { outcome } {
+            session.figures.of(spec.id).failed.fetch_add(1, Relaxed);
+            out.truncate(before);
+            session.refuse(out, &refusal);
+        }
+    }
+    // A delay inside EXEC would delay other clients.
+    session.sleep = None;
+    // If the commit fails, nothing was stored, and the error replaces all replies.
+    Ok(alone.commit()?)
+}

@@ -1,0 +1,133 @@
+//! What commands read and change of their client's session. The session itself is in `resp/session/`.
+
+use super::call::Span;
+use super::call::{Args, Call, Refusal};
+use super::reply::{self, Version};
+use super::spec::Spec;
+use crate::clients::Client;
+use crate::figures::Figures;
+use crate::keyspace::Watch;
+use crate::server::Server;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::time::Duration;
+
+/// The state of a session that commands read and change.
+pub(crate) struct SessionState {
+    pub(crate) server: Arc<Server>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) database: usize,
+    pub(crate) version: Version,
+    pub(crate) authenticated: bool,
+    pub(crate) replies: Replies,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) watch: Watch,
+    pub(crate) closing: bool,
+    /// The command asks for this delay before its reply.
+    pub(crate) sleep: Option<Duration>,
+    /// Whether the client connected by TLS, and so gets the nodes' TLS addresses.
+    pub(crate) is_tls: bool,
+}
+
+/// Which replies a client wants (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    On,
+    Off,
+    /// No reply to the command after this one.
+    SkipNext,
+    Skip,
+}
+
+impl SessionState {
+    /// The state of a client that has just connected.
+    pub(crate) fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> SessionState {
+        let authenticated = !server.settings.needs_password();
+        SessionState {
+            server,
+            client,
+            figures,
+            database: 0,
+            version: Version::Resp2,
+            authenticated,
+            replies: Replies::On,
+            transaction: None,
+            watch: Watch::default(),
+            closing: false,
+            sleep: None,
+            is_tls: false,
+        }
+    }
+
+    /// Ends WATCH outside the gate.
+    pub(crate) fn forget_watch(&mut self) {
+        self.server.space.forget_watch(&mut self.watch);
+    }
+
+    /// An execution with these arguments.
+    pub(crate) fn call<'c, 'a>(&self, args: Args<'a>, out: &'c mut Vec<u8>) -> Call<'c, 'a> {
+        Call {
+            args,
+            database: self.database,
+            version: self.version,
+            out,
+            value_bytes_max: self.server.settings.bulk_bytes.load(Relaxed),
+            reply_bytes_max: self.server.settings.request_bytes.load(Relaxed),
+        }
+    }
+
+    /// Replies with an error, and counts it.
+    pub(crate) fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
+        self.figures.errors.fetch_add(1, Relaxed);
+        reply::error(out, refusal.text());
+    }
+}
+
+/// Commands between MULTI and EXEC.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    pub(super) bytes: Vec<u8>,
+    spans: Vec<Span>,
+    commands: Vec<(&'static Spec, usize)>,
+    /// Whether a command was refused, so that EXEC will be refused.
+    pub(crate) refused: bool,
+    /// In a cluster: the slot of the keys so far, and whether the keys have several slots.
+    slot: Option<u16>,
+    pub(super) is_across_slots: bool,
+}
+
+impl Transaction {
+    /// Queues a command, whose keys have this slot. The queue is limited to the size of the longest request; beyond it
+    /// EXEC is refused.
+    pub(crate) fn queue(&mut self, spec: &'static Spec, args: &Args<'_>, slot: Option<u16>, bytes_max: usize) {
+        let bytes: usize = args.from(0).map(<[u8]>::len).sum();
+        if self.bytes.len() + bytes > bytes_max || self.spans.len() + args.len() > bytes_max / 8 {
+            self.refused = true;
+            return;
+        }
+        self.is_across_slots |= slot.is_some() && self.slot.is_some_and(|other| Some(other) != slot);
+        self.slot = self.slot.or(slot);
+        for argument in args.from(0) {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(argument);
+            self.spans.push(Span::of(start..self.bytes.len()));
+        }
+        self.commands.push((spec, args.len()));
+    }
+
+    /// The number of queued commands.
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The queued commands, in order.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = (&'static Spec, Args<'_>)> {
+        let mut spans = self.spans.as_slice();
+        self.commands.iter().map(move |&(spec, count)| {
+            let (these, rest) = spans.split_at(count);
+            spans = rest;
+            (spec, Args { request: &self.bytes, spans: these })
+        })
+    }
+}

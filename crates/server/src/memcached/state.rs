@@ -1,0 +1,65 @@
+//! The state that all memcached connections share.
+
+use super::DATABASE;
+use super::activity::Activity;
+use crate::keyspace::{KeySpace, Patience, now_ms};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// The state that all memcached connections share.
+#[derive(Default)]
+pub(crate) struct Memcached {
+    /// When to remove all keys (`flush_all` with a delay), Unix time in milliseconds; 0: never.
+    pub(super) flush_at_ms: AtomicU64,
+    /// The TCP port, for `stats settings`.
+    pub(crate) port: AtomicU64,
+    pub(super) outcomes: Outcomes,
+    /// Created when a client first asks for times of use.
+    pub(super) activity: OnceLock<Activity>,
+}
+
+impl Memcached {
+    /// Removes all keys if a delayed `flush_all` is due. Waits for other threads.
+    pub(crate) fn flush_if_due(&self, space: &KeySpace) {
+        let at = self.flush_at_ms.load(Relaxed);
+        if at == 0 || at > now_ms() || self.flush_at_ms.compare_exchange(at, 0, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let flushed = space.close(Patience::MayWait).map(|mut alone| alone.flush(DATABASE));
+        if let Some(Err(error)) = flushed {
+            tracing::error!(%error, "delayed flush_all");
+        }
+    }
+}
+
+/// Outcomes of commands, for `stats`. Gets are counted in `Figures`.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    pub(super) delete: HitsAndMisses,
+    pub(super) incr: HitsAndMisses,
+    pub(super) decr: HitsAndMisses,
+    pub(super) touch: HitsAndMisses,
+    pub(super) cas: HitsAndMisses,
+    /// Requests whose CAS number did not match.
+    pub(super) cas_badval: AtomicU64,
+    pub(super) too_large: AtomicU64,
+    pub(super) no_memory: AtomicU64,
+    pub(super) auth: HitsAndMisses,
+    pub(super) meta: AtomicU64,
+    /// Whether clients have switched `stats detail` on.
+    pub(super) detail: AtomicBool,
+}
+
+/// Successes and failures.
+#[derive(Default)]
+pub(super) struct HitsAndMisses {
+    pub(super) hits: AtomicU64,
+    pub(super) misses: AtomicU64,
+}
+
+impl HitsAndMisses {
+    pub(super) fn count(&self, is_hit: bool) {
+        let counter = if is_hit { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Relaxed);
+    }
+}
