@@ -5,9 +5,10 @@
 //! limits the speed; the readers alone do several million rows/s.
 
 use crate::access;
+use crate::escapes;
 use crate::failure::{Failure, Result};
+use crate::format::Pair;
 use crate::format::columns::{Separator, parse_separator};
-use crate::format::{Pair, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
 use crate::output::Output;
@@ -407,7 +408,7 @@ impl Loading<'_> {
                 let mut absent = true;
                 let refused = accepted(table.insert(pair.key, pair.value).map(|inserted| absent = inserted))?;
                 Ok(refused.or_else(|| {
-                    let key = tsv::quoted(pair.key);
+                    let key = escapes::quoted(pair.key);
                     let others = if self.load.whole { "last or first" } else { "last, first or append" };
                     let what = format!("duplicate key {key}; --duplicates {others} accepts it");
                     (!absent).then_some(what)

@@ -31,8 +31,8 @@ mod thaw;
 mod tour;
 mod watch;
 
+use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::format::tsv;
 use splitpoint::{ErrorKind, Table, TableOptions};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -141,8 +141,8 @@ fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
         return Ok(bytes.to_vec());
     }
     let mut unescaped = Vec::new();
-    tsv::unescape(bytes, &mut unescaped)
-        .map_err(|what| Failure::usage(format_args!("argument {}: {what}", tsv::quoted(bytes))))?;
+    escapes::unescape(bytes, &mut unescaped)
+        .map_err(|what| Failure::usage(format_args!("argument {}: {what}", escapes::quoted(bytes))))?;
     Ok(unescaped)
 }
 
@@ -150,13 +150,13 @@ fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
 /// `dump` write keys escaped.
 fn key_absent(path: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<String> {
     let mut unescaped = Vec::new();
-    let has_escapes = tsv::unescape(key, &mut unescaped).is_ok() && unescaped != key;
+    let has_escapes = escapes::unescape(key, &mut unescaped).is_ok() && unescaped != key;
     let advice = if has_escapes && is_there(&unescaped)? {
-        format!("; with --escaped it is {}, which is there", tsv::quoted(&unescaped))
+        format!("; with --escaped it is {}, which is there", escapes::quoted(&unescaped))
     } else {
         String::new()
     };
-    Ok(format!("{}: no key {}{advice}", path.display(), tsv::quoted(key)))
+    Ok(format!("{}: no key {}{advice}", path.display(), escapes::quoted(key)))
 }
 
 /// Whether the file is a table, judged by its content; a damaged one counts.

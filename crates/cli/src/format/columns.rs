@@ -3,7 +3,7 @@
 //! Without a chosen value column, the value is the other column of two, or all other columns as one JSON object.
 
 use super::jsonl;
-use super::tsv::{quoted, unescape};
+use crate::escapes::{quoted, unescape};
 use crate::failure::{Failure, Result};
 
 /// A column as the user names it.

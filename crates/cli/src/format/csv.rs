@@ -8,8 +8,7 @@
 //! [`COLUMNS_MAX`] columns.
 
 use super::columns::{Columns, Picked, PickedValue};
-use super::text::bad_line;
-use super::{BadRow, Pair, Row, Scratch, Source};
+use super::{BadRow, Pair, Row, Scratch, Source, bad_line};
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 

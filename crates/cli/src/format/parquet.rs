@@ -11,8 +11,8 @@
 
 use super::columns::{self, Columns, Picked, PickedValue};
 use super::parquet_text::Kind;
-use super::tsv::quoted;
 use super::{BadRow, Pair, Row, Scratch, Source, jsonl};
+use crate::escapes::quoted;
 use crate::failure::{Failure, Result};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};

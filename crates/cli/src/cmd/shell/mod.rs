@@ -9,6 +9,7 @@ mod words;
 
 use super::open_or_create;
 use super::store::Store;
+use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, tsv};
 use crate::input::{Input, Taken};
@@ -174,7 +175,7 @@ impl<'s> Session<'s> {
             return Ok(Next::Command);
         }
         let Some((names, usage, _)) = HELP.iter().find(|(names, ..)| names.contains(&&*name)) else {
-            let name = tsv::quoted(name.as_bytes());
+            let name = escapes::quoted(name.as_bytes());
             return Err(Failure::usage(format_args!("there is no command {name}; `help` lists them")));
         };
         let wrong = || Err(Failure::usage(format_args!("it is `{} {usage}`", names[0])));
@@ -234,7 +235,7 @@ impl<'s> Session<'s> {
                 return Err(self.absent(key));
             }
             row.clear();
-            tsv::escape(&value, &mut row);
+            escapes::escape(&value, &mut row);
             row.push(b'\n');
             out.write(&row)?;
         }
@@ -258,7 +259,7 @@ impl<'s> Session<'s> {
     fn exists(&self, keys: &[Vec<u8>], out: &mut Output) -> Result<()> {
         for key in keys {
             let is = self.store.as_ref().map_or(Ok(false), |store| store.contains(key))?;
-            out.line(&format!("{}: {}", tsv::quoted(key), if is { "yes" } else { "no" }))?;
+            out.line(&format!("{}: {}", escapes::quoted(key), if is { "yes" } else { "no" }))?;
         }
         Ok(())
     }
@@ -269,7 +270,7 @@ impl<'s> Session<'s> {
             return Err(self.absent(old));
         }
         if file.contains(new)? {
-            return Err(Failure::no(format_args!("the key {} exists; delete it first", tsv::quoted(new))));
+            return Err(Failure::no(format_args!("the key {} exists; delete it first", escapes::quoted(new))));
         }
         Ok(file.rename(old, new, &value)?)
     }
