@@ -8,7 +8,7 @@ use crate::access;
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::Pair;
-use crate::format::columns::{Separator, parse_separator};
+use crate::format::options::{Separator, parse_separator};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
 use crate::output::Output;

@@ -444,7 +444,7 @@ pub fn is_csv(text: &[u8], ends: bool) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::columns::Column;
+    use super::super::options::Column;
     use super::*;
 
     type OwnedRow = std::result::Result<(u64, Vec<u8>, Vec<u8>), String>;

@@ -10,8 +10,8 @@
 //!
 //! Values are found in the line by serde_json's tokens and copied once; no tree of values is built.
 
-use super::columns::{Column, join};
-use super::{Pair, Reading, Scratch};
+use super::options::{Column, Reading, join};
+use super::{Pair, Scratch};
 use crate::escapes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -26,6 +26,7 @@ pub mod csv;
 pub mod gdbm;
 pub mod jsonl;
 mod name;
+pub mod options;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 #[cfg(feature = "parquet")]
@@ -43,7 +44,8 @@ pub mod zip;
 use crate::failure::Result;
 use crate::input::Input;
 pub use name::{Format, Layout, ReadFormat, WriteFormat};
-pub use read::{Reading, reader};
+pub use options::Reading;
+pub use read::reader;
 pub use write::{About, Writer};
 
 /// The rows of one input, one at a time.

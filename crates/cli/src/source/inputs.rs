@@ -300,8 +300,7 @@ impl<'i> Inputs<'i> {
 
     #[cfg(feature = "parquet")]
     fn feed_parquet(&mut self, index: usize, path: &Path, take: &mut Take<'_>) -> Result<End> {
-        let columns = self.args.reading().columns(Format::Parquet);
-        let mut rows = crate::format::parquet::Parquet::open(path, &columns)?;
+        let mut rows = crate::format::parquet::Parquet::open(path, &self.args.reading())?;
         self.feed_rows(index, &mut rows, take)
     }
 

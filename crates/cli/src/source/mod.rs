@@ -16,8 +16,8 @@ mod places;
 mod recognize;
 mod stored;
 
-use crate::format::columns::{Column, Separator, parse_column, parse_separator};
-use crate::format::{Format, ReadFormat, Reading};
+use crate::format::options::{Column, Reading, Separator, parse_column, parse_separator};
+use crate::format::{Format, ReadFormat};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
 pub use inputs::{End, InputFile, Inputs, Kind, Read, accepted};
