@@ -1,7 +1,7 @@
 //! All inputs of one command: inspected before any work, then read one after another.
 
 use super::places::{Origin, Places, Unit};
-use super::recognize::{recognize, stored};
+use super::recognize::{Kind, recognize, stored};
 use super::stored::Stored;
 use super::{OnError, SourceArgs};
 use crate::cmd::dict::is_dictionary;
@@ -70,24 +70,6 @@ impl Read {
     /// Work that skipped every row has done nothing.
     pub fn refuse_if_all_bad(&self) -> Result<()> {
         if self.rows == 0 && self.skipped > 0 { Err(Failure::no("every row was a bad row")) } else { Ok(()) }
-    }
-}
-
-/// What an input is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Table,
-    Dictionary,
-    Rows(Format),
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Dictionary => "dictionary",
-            Self::Rows(format) => format.name(),
-        }
     }
 }
 

@@ -20,7 +20,8 @@ use crate::format::options::{Column, Reading, Separator, parse_column, parse_sep
 use crate::format::{Format, ReadFormat};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
-pub use inputs::{End, InputFile, Inputs, Kind, Read, accepted};
+pub use inputs::{End, InputFile, Inputs, Read, accepted};
+pub use recognize::Kind;
 use std::hash::Hash;
 pub use stored::PairStream;
 
