@@ -1,10 +1,11 @@
 //! `dump`: writes all pairs to standard output; the inverse of `load`.
 
-use super::{open_to_read, salvage};
+use super::salvage;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
+use crate::open::open_to_read;
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;

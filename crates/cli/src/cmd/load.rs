@@ -11,6 +11,7 @@ use crate::format::Pair;
 use crate::format::options::{Separator, parse_separator};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
+use crate::open::{opened, require_directory_of};
 use crate::output::Output;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted};
 use clap::ValueEnum;
@@ -228,8 +229,8 @@ impl Load {
         if let Some(table) = table.get() {
             return Ok(table);
         }
-        super::require_directory_of(&self.file)?;
-        let opened = super::opened(&self.file, self.options().open(&self.file))?;
+        require_directory_of(&self.file)?;
+        let opened = opened(&self.file, self.options().open(&self.file))?;
         Ok(table.get_or_init(|| opened))
     }
 

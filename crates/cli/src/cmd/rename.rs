@@ -1,8 +1,9 @@
 //! `rename`: moves a value to another key.
 
-use super::{argument_bytes, key_absent, open_to_change};
+use super::{argument_bytes, key_absent};
 use crate::escapes;
 use crate::failure::{Failure, Result};
+use crate::open::open_to_change;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::path::PathBuf;

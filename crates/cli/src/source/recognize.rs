@@ -12,10 +12,10 @@
 //! another format: a TSV dump escapes the first byte of a key that would be (`tsv::write_first`).
 
 use super::known;
-use crate::cmd::is_table;
 use crate::failure::{Failure, Result};
 use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, raw, tar, zip};
 use crate::input::{Input, Taken};
+use crate::open::is_table;
 use splitpoint::ErrorKind;
 use std::fs::File;
 use std::io::Read;

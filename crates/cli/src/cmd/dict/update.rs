@@ -2,13 +2,13 @@
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
-use crate::cmd::require_directory_of;
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Scratch, tsv};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::open::require_directory_of;
 use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs, accepted};
 use splitpoint::{Dictionary, DictionaryBuilder};
 use std::path::{Path, PathBuf};

@@ -7,7 +7,6 @@
 mod editor;
 mod words;
 
-use super::open_or_create;
 use super::store::Store;
 use crate::escapes;
 use crate::failure::{Failure, Result};
@@ -15,6 +14,7 @@ use crate::format::{Pair, tsv};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
+use crate::open::{is_dictionary, is_table, open_or_create};
 use crate::output::Output;
 use editor::Editor;
 use splitpoint::Table;
@@ -101,7 +101,7 @@ impl<'s> Session<'s> {
         let store = match (file.exists(), read_only) {
             (false, false) => None,
             (_, true) => Some(Store::open(file)?),
-            (true, false) if super::dict::is_dictionary(file) && !super::is_table(file) => Some(Store::open(file)?),
+            (true, false) if is_dictionary(file) && !is_table(file) => Some(Store::open(file)?),
             (true, false) => Some(Store::Table(Box::new(open_or_create(file)?))),
         };
         Ok(Self { file, store, read_only, cursor: None, failed: false, interrupt: None })
