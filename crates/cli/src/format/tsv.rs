@@ -1,8 +1,8 @@
 //! TSV: `key TAB value`, one pair per line.
 //!
-//! Keys and values have escapes (`escapes.rs`). Everything after the first tab is the value, so tables of several columns
-//! load with all of them. A carriage return before the newline is a Windows line end; one that belongs to a value is
-//! written `\r`.
+//! Keys and values are escaped (`escapes.rs`). Everything after the first tab is the value, so tables of several
+//! columns load with all of them. A carriage return before the newline is a Windows line end; one that belongs to a
+//! value is written `\r`.
 
 use super::columns::{Columns, Picked, PickedValue};
 use super::{Pair, Row, Scratch, Source, bad_line, cdbmake, gdbm};
