@@ -16,7 +16,6 @@ mod engines;
 mod input;
 mod loads;
 mod lookups;
-mod maker;
 mod measure;
 mod random;
 mod report;

@@ -12,10 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::slice;
 
-/// `const char *` as a result, valid for as long as the header says.
-#[repr(transparent)]
-pub(crate) struct Text(pub *const c_char);
-
 /// `T *`: a struct of results, which may grow at its end. The caller passes the size that its header knows.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

@@ -2,7 +2,6 @@
 //!
 //! Codes up to 199 are those of [`ErrorKind`]; codes from 200 on are the border's own.
 
-use crate::arguments::Text;
 use splitpoint::{Error, ErrorKind};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -161,9 +160,9 @@ extern "C" fn spt_strerror(status: Status) -> *const c_char {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_error_message(handle: usize) -> Text {
+extern "C" fn spt_error_message(handle: usize) -> *const c_char {
     // The message's bytes do not move when the queue moves its elements.
-    Text(with_last(handle, |last| last.message.as_ptr()).unwrap_or(c"".as_ptr()))
+    with_last(handle, |last| last.message.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 #[unsafe(no_mangle)]

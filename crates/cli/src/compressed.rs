@@ -5,16 +5,11 @@
 //!
 //! Memory: 32 KiB for gzip; for Zstandard the window that the file asks for, at most 128 MiB.
 
-use crate::input::is_signal;
 use flate2::bufread::GzDecoder;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Bytes that decide.
-const SIGNATURE_BYTES: usize = 4;
-/// As much as a pipe holds.
-const HEAD_BYTES: usize = 64 << 10;
 /// Contents after which the first bytes are taken to be compressed.
 const DECODED_BYTES: u64 = 1 << 20;
 /// Of the window: what `zstd` itself takes without `--long`.
@@ -115,29 +110,6 @@ pub fn is_named(path: &Path) -> bool {
 /// Whether a Zstandard window is larger than the most that is allocated.
 pub fn needs_larger_window(error: &io::Error) -> bool {
     error.to_string().contains("requires too much memory")
-}
-
-/// The first bytes: what the first read returns, and at least those that decide, unless the input ends or a signal
-/// comes before. If they begin like compressed data and `fully`, as many as fit; `true` if the input ended.
-pub fn head(source: &mut impl Read, fully: bool) -> io::Result<(Vec<u8>, bool)> {
-    let mut head = vec![0; HEAD_BYTES];
-    let mut read = 0;
-    let mut ended = false;
-    while read < SIGNATURE_BYTES || fully && read < HEAD_BYTES && Compression::of(&head[..read]).is_some() {
-        match source.read(&mut head[read..]) {
-            Ok(0) => {
-                ended = true;
-                break;
-            }
-            Ok(count) => read += count,
-            // Reading on meets the signal again.
-            Err(error) if is_signal(&error) => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    head.truncate(read);
-    Ok((head, ended))
 }
 
 #[cfg(test)]

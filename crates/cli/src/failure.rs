@@ -1,30 +1,25 @@
 //! How a command fails: one message on standard error and one exit status.
 //!
-//! Every message is printed in one place, [`Failure::report`]. The library's errors carry a message, a hint and a
-//! status; the hint names no option, so this program adds its own. Other failures are made by cause, as in
-//! [`Failure::no`] or [`Failure::usage`].
+//! Every message is printed in one place, [`Failure::report`] (`output.rs`). The library's errors carry a message, a
+//! hint and a status; the hint names no option, so this program adds its own. Other failures are made by cause, as in
+//! [`Failure::no`] or [`Failure::usage`]; the end by a signal is made in `interrupt.rs`.
 
-use crate::interrupt::Signal;
-use crate::output::say;
 use splitpoint::ErrorKind;
 use std::fmt::Display;
 use std::io;
-use std::process::ExitCode;
 
 /// The question was answered, and the answer is no.
-pub const EXIT_NO: u8 = 1;
+const EXIT_NO: u8 = 1;
 /// The status that clap uses.
 pub const EXIT_USAGE: u8 = 2;
-/// A shell reports this plus the signal's number for a command that a signal ended.
-pub const EXIT_SIGNAL_BASE: u8 = 128;
 
 pub type Result<T> = std::result::Result<T, Failure>;
 
 #[derive(Debug)]
 pub struct Failure {
     /// `None`: print nothing, because the reader of our output has gone or the command has printed it already.
-    message: Option<String>,
-    status: u8,
+    pub message: Option<String>,
+    pub status: u8,
 }
 
 impl Failure {
@@ -55,11 +50,6 @@ impl Failure {
             _ => ErrorKind::Io,
         };
         Self::with_status(format_args!("{place}: {error}"), kind.exit_code())
-    }
-
-    /// `done` says what is finished and how to continue.
-    pub fn stopped(signal: Signal, done: impl Display) -> Self {
-        Self::with_status(format_args!("stopped by {signal}: {done}"), EXIT_SIGNAL_BASE + signal.number())
     }
 
     /// Standard output could not be written. A closed pipe is the reader's choice (`| head`) and no failure.
@@ -101,16 +91,8 @@ impl Failure {
         Self { message, ..self }
     }
 
-    fn with_status(message: impl Display, status: u8) -> Self {
+    pub fn with_status(message: impl Display, status: u8) -> Self {
         Self { message: Some(message.to_string()), status }
-    }
-
-    /// Prints the message.
-    pub fn report(self) -> ExitCode {
-        if let Some(message) = self.message {
-            say(format_args!("splitpoint: {message}"));
-        }
-        ExitCode::from(self.status)
     }
 }
 

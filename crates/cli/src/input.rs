@@ -3,7 +3,7 @@
 //! One buffer: `[returned | start .. end: read, not yet returned | free]`. A row that does not fit makes it grow by
 //! doubling what has actually been read, so a length that the input merely claims costs nothing. A row longer than
 //! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is an answer of its own and never an abort. A signal
-//! wakes a waiting read. Compressed input is decompressed, by its first bytes (`compressed.rs`).
+//! wakes a waiting read. Compressed input is recognized by its first bytes and decompressed (`compressed.rs`).
 
 use crate::compressed::{self, Compression};
 use crate::failure::{Failure, Result};
@@ -23,6 +23,11 @@ pub const ROW_BYTES_MAX: u64 = 1 << 30;
 
 /// Large enough that a system call costs little compared to the data it returns.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Bytes that show whether the input is compressed.
+const SIGNATURE_BYTES: usize = 4;
+/// As much as a pipe holds.
+const HEAD_BYTES: usize = 64 << 10;
 
 /// The result of [`Input::line`] or [`Input::exactly`]. Ranges are for [`Input::bytes`], valid until the next call.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,7 +80,7 @@ impl<'i> Input<'i> {
         let read = Rc::new(Cell::new(0));
         let mut source = Wakeable { file, interrupt, read: Rc::clone(&read) };
         let fully = certain && !compressed::is_named(path);
-        let (head, whole) = compressed::head(&mut source, fully).map_err(|error| Failure::io(&name, &error))?;
+        let (head, whole) = head(&mut source, fully).map_err(|error| Failure::io(&name, &error))?;
         let compression = Compression::of(&head).filter(|found| !fully || found.decodes(&head, whole));
         let all = io::Read::chain(io::Cursor::new(head), source);
         Ok(match compression {
@@ -316,9 +321,32 @@ enum Fill {
     End,
 }
 
+/// The first bytes: what the first read returns, and at least those that decide, unless the input ends or a signal
+/// comes before. If they begin like compressed data and `fully`, as many as fit; `true` if the input ended.
+fn head(source: &mut impl Read, fully: bool) -> io::Result<(Vec<u8>, bool)> {
+    let mut head = vec![0; HEAD_BYTES];
+    let mut read = 0;
+    let mut ended = false;
+    while read < SIGNATURE_BYTES || fully && read < HEAD_BYTES && Compression::of(&head[..read]).is_some() {
+        match source.read(&mut head[read..]) {
+            Ok(0) => {
+                ended = true;
+                break;
+            }
+            Ok(count) => read += count,
+            // Reading on meets the signal again.
+            Err(error) if is_signal(&error) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    head.truncate(read);
+    Ok((head, ended))
+}
+
 /// Whether a read ended because of a signal, by [`Wakeable`]. A network file system that gives up says ETIMEDOUT, which
 /// has a number of the system.
-pub fn is_signal(error: &io::Error) -> bool {
+fn is_signal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
@@ -363,7 +391,7 @@ mod tests {
     #[test]
     fn a_file_system_that_gives_up_is_no_signal() {
         assert!(Input::new(Box::new(Unanswered), "rows.tsv".into()).line().is_err());
-        assert!(compressed::head(&mut Unanswered, false).is_err());
+        assert!(head(&mut Unanswered, false).is_err());
         assert!(is_signal(&io::ErrorKind::TimedOut.into()));
     }
 

@@ -5,7 +5,7 @@
 //! that the parent ignores (`nohup`, a shell's `&`) stays ignored. SIGXFSZ does not end the program
 //! ([`outlive_file_limit`]).
 
-use crate::failure::{EXIT_SIGNAL_BASE, Failure, Result};
+use crate::failure::{Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
 use std::fmt;
@@ -16,6 +16,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+/// A shell reports this plus the signal's number for a command that a signal ended.
+const EXIT_SIGNAL_BASE: u8 = 128;
 const WATCHED: [(i32, &str); 3] = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,13 @@ impl fmt::Display for Signal {
             Some((_, name)) => f.write_str(name),
             None => write!(f, "signal {}", self.0),
         }
+    }
+}
+
+impl Failure {
+    /// `done` says what is finished and how to continue.
+    pub fn stopped(signal: Signal, done: impl fmt::Display) -> Self {
+        Self::with_status(format_args!("stopped by {signal}: {done}"), EXIT_SIGNAL_BASE + signal.number())
     }
 }
 

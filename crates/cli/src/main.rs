@@ -2,9 +2,9 @@
 //!
 //! `cmd/` has one file per command: a struct of its arguments (clap makes `--help` from it) and a `run`. What goes in:
 //! `source/` inputs and what they are, `format/` the formats of pairs, one file each, `input.rs` bytes of a file or
-//! pipe with bounded rows, `compressed.rs` gzip and Zstandard. What is said: `output.rs`, `progress.rs`, `failure.rs`
-//! messages and exit status, `histogram.rs` bucket sizes as text, `number.rs` sizes and times for people.
-//! `interrupt.rs` signals.
+//! pipe with bounded rows, `compressed.rs` gzip and Zstandard, `open.rs` tables. What is said: `output.rs`,
+//! `progress.rs`, `failure.rs` messages and exit status, `histogram.rs` bucket sizes as text, `number.rs` sizes and
+//! times for people, `escapes.rs` bytes as text. `interrupt.rs` signals.
 //!
 //! Standard output carries the answer and nothing else; progress, warnings and errors go to standard error. Exit
 //! status: 0 done, 1 the answer is no (key absent, faults found, row refused), 2 usage, 128 + n stopped by signal n,
@@ -15,12 +15,14 @@
 mod access;
 mod cmd;
 mod compressed;
+mod escapes;
 mod failure;
 mod format;
 mod histogram;
 mod input;
 mod interrupt;
 mod number;
+mod open;
 mod output;
 mod progress;
 mod source;

@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result};
 use serde_json::Value;
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
 
 /// Capacity of a Linux pipe.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -45,4 +46,14 @@ impl Output {
 /// the exit status gives the result.
 pub fn say(message: impl Display) {
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
+}
+
+impl Failure {
+    /// Prints the message.
+    pub fn report(self) -> ExitCode {
+        if let Some(message) = self.message {
+            say(format_args!("splitpoint: {message}"));
+        }
+        ExitCode::from(self.status)
+    }
 }

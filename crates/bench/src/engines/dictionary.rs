@@ -4,8 +4,7 @@
 //! `threads=`, `page=`, and the parameters of the kind: `bins=`; `g=`, `hmax=`, `skip=` and `block=` with the paper's
 //! names; `effort=` from 0. A `trie` is the paper's; ours by default is `trie,skip=64`.
 
-use crate::engine::{Opening, Outcome};
-use crate::maker::{Made, Maker, Making, Pairs, Reader};
+use crate::engine::{Made, Maker, Making, Opening, Outcome, Pairs, Reader};
 use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, Effort, HashKind, Index};
 use std::path::Path;
 

@@ -5,8 +5,7 @@
 //! the tables and their strings live forever, a value until the next call, a store until it is closed.
 #![expect(unsafe_code, reason = "calls of C")]
 
-use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
-use crate::maker::{Made, Maker, Making, Pairs, Reader};
+use crate::engine::{Each, Engine, Made, Maker, Making, Opening, Outcome, Pairs, Place, Reader, Store};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -3,8 +3,7 @@
 //! A function is not a dictionary: it keeps no keys and no values and returns a rank for any key. It is measured in
 //! memory, in the process that built it, including the XXH3 hash of a 12-byte key (2 ns).
 
-use crate::engine::{Engine, Outcome, Place};
-use crate::maker::{Made, Maker, Making, Pairs, Reader};
+use crate::engine::{Engine, Made, Maker, Making, Outcome, Pairs, Place, Reader};
 use ph::phast::{Function, Function2};
 use ptr_hash::{CompactPtrHash, DefaultPtrHash, PtrHashParams};
 use std::path::Path;

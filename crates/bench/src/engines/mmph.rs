@@ -5,8 +5,7 @@
 //! as it is for peers that need it. Settings: "lcp", and "lcp2", which takes two steps and fewer bits.
 
 use super::functions::{Built, built, keep};
-use crate::engine::{Engine, Outcome, Place};
-use crate::maker::{Made, Maker, Making, Pairs};
+use crate::engine::{Engine, Made, Maker, Making, Outcome, Pairs, Place};
 use dsi_progress_logger::no_logging;
 use mem_dbg::{MemSize, SizeFlags};
 use std::path::Path;

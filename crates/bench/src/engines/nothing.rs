@@ -1,7 +1,6 @@
 //! No store: measures the harness itself. The *xfer* of the "Big Memory" plots: records are read and dropped.
 
-use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
-use crate::maker::{Made, Maker, Making, Pairs};
+use crate::engine::{Each, Engine, Made, Maker, Making, Opening, Outcome, Pairs, Place, Store};
 use std::hint::black_box;
 use std::path::Path;
 

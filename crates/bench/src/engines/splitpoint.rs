@@ -1,8 +1,7 @@
 //! Splitpoint, through the public interface.
 
 use super::dictionary;
-use crate::engine::{Each, Engine, Opening, Outcome, Place, Store};
-use crate::maker::Maker;
+use crate::engine::{Each, Engine, Maker, Opening, Outcome, Place, Store};
 use ::splitpoint::{Durability, Table, TableOptions};
 
 /// The library of this repository.

@@ -1,8 +1,8 @@
 //! `append`: adds bytes to the end of a value.
 
-use super::open_or_create;
 use super::put::PairArguments;
 use crate::failure::Result;
+use crate::open::open_or_create;
 use splitpoint_server::keyspace::ServedFile;
 
 /// Add bytes to the end of a key's value

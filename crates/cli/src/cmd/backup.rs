@@ -2,10 +2,10 @@
 //!
 //! `restore` shares the copy with its progress bar, which a signal ends.
 
-use super::{open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
+use crate::open::{open_to_read, require_directory_of};
 use crate::output::Output;
 use crate::progress::Progress;
 use std::ops::ControlFlow;

@@ -1,9 +1,9 @@
 //! `check`: reads the whole file and names every fault.
 
-use super::open_to_read;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::number::{count_of, size};
+use crate::open::open_to_read;
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;

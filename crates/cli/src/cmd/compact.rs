@@ -1,9 +1,9 @@
 //! `compact`: returns unused space to the file system.
 
-use super::open_to_change;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{grouped, size};
+use crate::open::open_to_change;
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;

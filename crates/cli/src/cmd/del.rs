@@ -1,8 +1,8 @@
 //! `del`: removes keys from a table.
 
 use super::keys::{Absent, KeyArgs};
-use super::open_to_change;
 use crate::failure::Result;
+use crate::open::open_to_change;
 use splitpoint_server::keyspace::ServedFile;
 use std::path::PathBuf;
 

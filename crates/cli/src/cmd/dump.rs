@@ -1,10 +1,11 @@
 //! `dump`: writes all pairs to standard output; the inverse of `load`.
 
-use super::{open_to_read, salvage};
+use super::salvage;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
+use crate::open::open_to_read;
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
@@ -57,6 +58,7 @@ pub struct FormatArgs {
 impl Dump {
     pub fn run(self) -> Result<()> {
         if self.salvage {
+            refuse_terminal(self.format.format.0)?;
             return salvage::run(&self.file, self.format.format.0, self.only_verified);
         }
         let interrupt = Interrupt::watch()?;
@@ -165,7 +167,7 @@ fn stopped(rows: u64, format: Format) -> String {
 }
 
 /// Refuses to write a binary format to a terminal.
-pub fn refuse_terminal(format: Format) -> Result<()> {
+fn refuse_terminal(format: Format) -> Result<()> {
     if matches!(format, Format::Parquet) && std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "Parquet is no text for a terminal; write it to a file, as in `... > FILE.parquet`",

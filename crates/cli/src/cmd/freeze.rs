@@ -2,9 +2,9 @@
 
 use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
 use super::dict::{Report, bar_of_pairs, ended, watched};
-use super::{open_to_read, require_directory_of};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
+use crate::open::{open_to_read, require_directory_of};
 use crate::source::Read;
 use splitpoint::DictionaryBuilder;
 use splitpoint_server::keyspace::ServedFile;

@@ -2,8 +2,9 @@
 
 use super::keys::{Absent, KeyArgs, Keys};
 use super::store::Store;
+use crate::escapes;
 use crate::failure::Result;
-use crate::format::{Pair, jsonl, tsv};
+use crate::format::{Pair, jsonl};
 use crate::output::Output;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +75,7 @@ impl ShownArgs {
             return jsonl::write(pair, row);
         }
         if self.escaped {
-            tsv::escape(pair.value, row);
+            escapes::escape(pair.value, row);
         } else {
             row.extend_from_slice(pair.value);
         }

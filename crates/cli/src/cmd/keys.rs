@@ -1,8 +1,8 @@
 //! Keys as arguments, or from standard input, one per line; and absent ones.
 
 use super::{argument_bytes, key_absent};
+use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::format::tsv;
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
@@ -74,7 +74,8 @@ fn each_of_stdin(escaped: bool, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Re
             take(line)?;
             continue;
         }
-        tsv::unescape(line, &mut unescaped).map_err(|what| Failure::usage(format_args!("stdin:{number}: {what}")))?;
+        escapes::unescape(line, &mut unescaped)
+            .map_err(|what| Failure::usage(format_args!("stdin:{number}: {what}")))?;
         take(&unescaped)?;
     }
 }

@@ -5,11 +5,13 @@
 //! limits the speed; the readers alone do several million rows/s.
 
 use crate::access;
+use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::format::columns::{Separator, parse_separator};
-use crate::format::{Pair, tsv};
+use crate::format::Pair;
+use crate::format::options::{Separator, parse_separator};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
+use crate::open::{opened, require_directory_of};
 use crate::output::Output;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted};
 use clap::ValueEnum;
@@ -227,8 +229,8 @@ impl Load {
         if let Some(table) = table.get() {
             return Ok(table);
         }
-        super::require_directory_of(&self.file)?;
-        let opened = super::opened(&self.file, self.options().open(&self.file))?;
+        require_directory_of(&self.file)?;
+        let opened = opened(&self.file, self.options().open(&self.file))?;
         Ok(table.get_or_init(|| opened))
     }
 
@@ -407,7 +409,7 @@ impl Loading<'_> {
                 let mut absent = true;
                 let refused = accepted(table.insert(pair.key, pair.value).map(|inserted| absent = inserted))?;
                 Ok(refused.or_else(|| {
-                    let key = tsv::quoted(pair.key);
+                    let key = escapes::quoted(pair.key);
                     let others = if self.load.whole { "last or first" } else { "last, first or append" };
                     let what = format!("duplicate key {key}; --duplicates {others} accepts it");
                     (!absent).then_some(what)

@@ -2,9 +2,10 @@
 //!
 //! The work is that of `load` and `dict build`, which read tables and dictionaries like any other input.
 
+use super::dict;
 use super::load::{self, Load};
-use super::{dict, is_table};
 use crate::failure::{Failure, Result};
+use crate::open::{is_dictionary, is_table};
 use clap::ValueEnum;
 use std::path::PathBuf;
 
@@ -71,7 +72,7 @@ impl Merge {
         }
         for input in &self.input {
             std::fs::metadata(input).map_err(|error| Failure::io(input.display(), &error))?;
-            if !is_table(input) && !dict::is_dictionary(input) {
+            if !is_table(input) && !is_dictionary(input) {
                 let input = input.display();
                 return Err(Failure::usage(format_args!(
                     "{input}: is neither a table nor a dictionary; `splitpoint load` reads other files"

@@ -1,5 +1,5 @@
-//! The commands, one file each, and what they share: opening a table, an argument as bytes. `keys.rs` reads many keys
-//! from arguments, `store.rs` opens either a table or a dictionary.
+//! The commands, one file each, and what they share: an argument as bytes, the message about an absent key. `keys.rs`
+//! reads many keys from arguments, `store.rs` opens either a table or a dictionary.
 
 mod append;
 mod backup;
@@ -31,9 +31,8 @@ mod thaw;
 mod tour;
 mod watch;
 
+use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::format::tsv;
-use splitpoint::{ErrorKind, Table, TableOptions};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -107,33 +106,6 @@ impl Command {
     }
 }
 
-pub fn open_to_read(path: &Path) -> Result<Table> {
-    opened(path, TableOptions::new().create(false).read_only(true).open(path))
-}
-
-/// Opens a table that must exist: a misspelt name creates no file.
-fn open_to_change(path: &Path) -> Result<Table> {
-    opened(path, TableOptions::new().create(false).open(path))
-}
-
-fn open_or_create(path: &Path) -> Result<Table> {
-    require_directory_of(path)?;
-    opened(path, TableOptions::new().create(true).open(path))
-}
-
-/// Refuses a new file in a directory that does not exist, naming the directory.
-fn require_directory_of(path: &Path) -> Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    match directory {
-        Some(directory) if !directory.exists() => {
-            let (path, directory) = (path.display(), directory.display());
-            let message = format!("{path}: there is no directory {directory}; create it with `mkdir -p {directory}`");
-            Err(Failure::of_kind(ErrorKind::Io, message))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The bytes of an argument, with its escapes undone if asked for.
 fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
     let bytes = argument.as_bytes();
@@ -141,8 +113,8 @@ fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
         return Ok(bytes.to_vec());
     }
     let mut unescaped = Vec::new();
-    tsv::unescape(bytes, &mut unescaped)
-        .map_err(|what| Failure::usage(format_args!("argument {}: {what}", tsv::quoted(bytes))))?;
+    escapes::unescape(bytes, &mut unescaped)
+        .map_err(|what| Failure::usage(format_args!("argument {}: {what}", escapes::quoted(bytes))))?;
     Ok(unescaped)
 }
 
@@ -150,34 +122,11 @@ fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
 /// `dump` write keys escaped.
 fn key_absent(path: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<String> {
     let mut unescaped = Vec::new();
-    let has_escapes = tsv::unescape(key, &mut unescaped).is_ok() && unescaped != key;
+    let has_escapes = escapes::unescape(key, &mut unescaped).is_ok() && unescaped != key;
     let advice = if has_escapes && is_there(&unescaped)? {
-        format!("; with --escaped it is {}, which is there", tsv::quoted(&unescaped))
+        format!("; with --escaped it is {}, which is there", escapes::quoted(&unescaped))
     } else {
         String::new()
     };
-    Ok(format!("{}: no key {}{advice}", path.display(), tsv::quoted(key)))
-}
-
-/// Whether the file is a table, judged by its content; a damaged one counts.
-pub fn is_table(path: &Path) -> bool {
-    let table = TableOptions::new().create(false).read_only(true).open(path);
-    table.map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
-}
-
-/// If the file is a dictionary, the error says which commands are for it.
-fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
-    table.map_err(|error| {
-        if error.kind() == ErrorKind::NotATable && dict::is_dictionary(path) {
-            let name = path.display();
-            return Failure::of_kind(
-                ErrorKind::NotATable,
-                format_args!(
-                    "{name}: is a dictionary, not a table; the `splitpoint dict` commands are for it, and \
-                     `splitpoint thaw {name} FILE` turns it into a table"
-                ),
-            );
-        }
-        error.into()
-    })
+    Ok(format!("{}: no key {}{advice}", path.display(), escapes::quoted(key)))
 }

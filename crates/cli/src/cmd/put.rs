@@ -1,7 +1,8 @@
 //! `put`: stores one pair, replacing an earlier value. Also the arguments that `append` shares.
 
-use super::{argument_bytes, open_or_create};
+use super::argument_bytes;
 use crate::failure::{Failure, Result};
+use crate::open::open_or_create;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::io::Read;

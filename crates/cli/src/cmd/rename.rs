@@ -1,8 +1,9 @@
 //! `rename`: moves a value to another key.
 
-use super::{argument_bytes, key_absent, open_to_change};
+use super::{argument_bytes, key_absent};
+use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::format::tsv;
+use crate::open::open_to_change;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ impl Rename {
             return Ok(table.close()?);
         }
         if !self.force && file.contains(&new)? {
-            let (file, key) = (self.file.display(), tsv::quoted(&new));
+            let (file, key) = (self.file.display(), escapes::quoted(&new));
             return Err(Failure::no(format_args!("{file}: the key {key} exists; --force replaces its value")));
         }
         file.rename(&old, &new, &value)?;

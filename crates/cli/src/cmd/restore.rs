@@ -1,8 +1,8 @@
 //! `restore`: checks a backup and puts it in place of a table.
 
 use super::backup::{report, with_bar};
-use super::require_directory_of;
 use crate::failure::Result;
+use crate::open::require_directory_of;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\

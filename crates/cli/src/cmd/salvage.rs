@@ -3,7 +3,6 @@
 //! The library reads the file ([`splitpoint::salvage`]). This writes rows, names what is damaged, and reports at the
 //! end how many pairs were recovered, how many were not, and where to put them.
 
-use crate::cmd::dump::refuse_terminal;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, Writer};
 use crate::interrupt::Interrupt;
@@ -20,7 +19,6 @@ const FAULTS_NAMED_MAX: u64 = 1000;
 /// Writes the pairs of `file` that can be read; only those with intact checksums if `only_verified`.
 pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
-    refuse_terminal(format)?;
     let about = About { file, file_bytes: file.metadata().map_or(0, |metadata| metadata.len()), text: (false, false) };
     let mut row = Vec::new();
     let writer = Writer::begin(format, &about, &mut row).map_err(Failure::no)?;

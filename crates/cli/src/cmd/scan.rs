@@ -1,10 +1,10 @@
 //! `scan`: prints some pairs and the cursor to continue from.
 
-use super::open_to_read;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::open::open_to_read;
 use crate::output::{Output, say};
 use splitpoint_server::keyspace::{ServedFile, ServedScan};
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
 //! `stat`: prints the properties of a table and a histogram of its buckets; with --watch (`watch.rs`) its activity.
 
-use super::{open_to_read, watch};
+use super::watch;
 use crate::failure::Result;
 use crate::histogram;
 use crate::interrupt;
 use crate::number::{count_of, grouped, size};
+use crate::open::open_to_read;
 use crate::output::Output;
 use serde_json::json;
 use splitpoint::TableSurvey;

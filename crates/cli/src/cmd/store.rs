@@ -1,7 +1,8 @@
 //! A table or a dictionary, for commands that read both. Of a table with a server's marked pairs, only keys are shown.
 
-use super::{dict, is_table, open_to_read};
+use super::dict;
 use crate::failure::Result;
+use crate::open::{is_dictionary, is_table, open_to_read};
 use crate::source::PairStream;
 use splitpoint::{Dictionary, Table};
 use splitpoint_server::keyspace::ServedFile;
@@ -15,7 +16,7 @@ pub enum Store {
 impl Store {
     /// Opens the file for reading; its content shows what it is.
     pub fn open(path: &Path) -> Result<Self> {
-        if !is_table(path) && dict::is_dictionary(path) {
+        if !is_table(path) && is_dictionary(path) {
             return Ok(Self::Dictionary(Box::new(dict::open(path)?)));
         }
         Ok(Self::Table(Box::new(open_to_read(path)?)))

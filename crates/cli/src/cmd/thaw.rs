@@ -3,11 +3,12 @@
 //! A new table gets the dictionary's hash function, so that pairs arrive bucket by bucket. It is made in a directory
 //! of its own and gets its name when complete. An existing table takes the pairs in batches, like `load`.
 
-use super::{dict, open_to_change, opened, require_directory_of};
+use super::dict;
 use crate::access;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds};
+use crate::open::{open_to_change, opened, require_directory_of};
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;

@@ -8,10 +8,10 @@
 //! Counters live in the memory of the process that has the table open; others see them only if it publishes them
 //! (`TableOptions::publish_counters`, `load --stats`). A file shows a writer's changes at its checkpoints.
 
-use super::open_to_read;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{grouped, size};
+use crate::open::open_to_read;
 use crate::output::{Output, say};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;

@@ -20,8 +20,8 @@
 //! A database with `duplicates=1` may have several values of a key, one after another.
 
 use super::stop::{self, Stop};
-use super::text::{bad_line, lost_at_line};
-use super::{Pair, Row, Scratch, Source, tsv};
+use super::{Pair, Row, Scratch, Source, bad_line, lost_at_line};
+use crate::escapes;
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 use std::ops::Range;
@@ -93,7 +93,7 @@ impl<'i> Dump<'i> {
         while self.line < HEADER_LINES_MAX {
             let range = self.line()?;
             let line = self.input.bytes(range);
-            let lost = |what: &str| Stop::lost(format!("{what}, but this is {}", tsv::quoted(line)));
+            let lost = |what: &str| Stop::lost(format!("{what}, but this is {}", escapes::quoted(line)));
             match line {
                 _ if self.line == 1 && !line.starts_with(SIGNATURE) => return lost("`VERSION=3` was expected"),
                 b"VERSION=1" | b"VERSION=2" | b"VERSION=3" => {}
@@ -138,7 +138,7 @@ impl<'i> Dump<'i> {
                 return Ok(lost_at_line(&self.input, self.line, what.into()));
             }
             if !line.trim_ascii().is_empty() {
-                let what = format!("nothing was expected after DATA=END, but this is {}", tsv::quoted(line));
+                let what = format!("nothing was expected after DATA=END, but this is {}", escapes::quoted(line));
                 return Ok(lost_at_line(&self.input, self.line, what));
             }
         }
@@ -158,7 +158,7 @@ impl<'i> Dump<'i> {
             }
             let Some(text) = line.strip_prefix(b" ") else {
                 let end = if what == "key" { " or DATA=END" } else { "" };
-                let line = tsv::quoted(line);
+                let line = escapes::quoted(line);
                 return Stop::lost(format!(
                     "a {what}, which begins with a space,{end} was expected, but this is {line}"
                 ));
@@ -182,7 +182,7 @@ impl<'i> Dump<'i> {
             return None;
         }
         if self.key_before.as_ref() == Some(&self.scratch.key) {
-            let key = tsv::quoted(&self.scratch.key);
+            let key = escapes::quoted(&self.scratch.key);
             return Some(format!(
                 "a second value of the key {key}, in a database with duplicates; `load` with --duplicates last, first \
                  or append takes it"
@@ -233,7 +233,7 @@ fn from_hex(text: &[u8], bytes: &mut Vec<u8>) -> std::result::Result<(), String>
     let (pairs, rest) = text.as_chunks::<2>();
     for pair in pairs {
         let byte = byte_of(*pair)
-            .ok_or_else(|| format!("two hexadecimal digits were expected, but this is {}", tsv::quoted(pair)))?;
+            .ok_or_else(|| format!("two hexadecimal digits were expected, but this is {}", escapes::quoted(pair)))?;
         bytes.push(byte);
     }
     if rest.is_empty() {
@@ -256,7 +256,7 @@ fn unescape(text: &[u8], of_lmdb: bool, bytes: &mut Vec<u8>) -> std::result::Res
         };
         let byte = byte.filter(|byte| !of_lmdb || length == 1 || !matches!(byte, b' '..=b'~'));
         let Some(byte) = byte else {
-            let shown = tsv::quoted(&rest[at..(at + 3).min(rest.len())]);
+            let shown = escapes::quoted(&rest[at..(at + 3).min(rest.len())]);
             return Err(format!(
                 "a backslash and two hexadecimal digits, or two backslashes, were expected, but this is {shown}; \
                  old versions of `mdb_dump -p` write backslashes like this: dump without -p"
@@ -306,7 +306,7 @@ pub fn check_for_lmdb(pair: Pair<'_>) -> std::result::Result<(), String> {
     if (1..=LMDB_KEY_BYTES_MAX).contains(&pair.key.len()) {
         return Ok(());
     }
-    let (key, bytes) = (tsv::quoted(pair.key), pair.key.len());
+    let (key, bytes) = (escapes::quoted(pair.key), pair.key.len());
     Err(format!("the key {key} has {bytes} bytes; keys of LMDB have 1 to {LMDB_KEY_BYTES_MAX}"))
 }
 

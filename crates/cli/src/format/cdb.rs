@@ -9,8 +9,7 @@
 //! All numbers are little-endian. There is no signature, so the hash tables are checked: they must follow the records,
 //! and their slots give the number of records. Source: Bernstein, "A structure for constant databases".
 
-use super::text::lost_at_pair;
-use super::{Pair, Row, Source};
+use super::{Pair, Row, Source, lost_at_pair};
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 use crate::number::count_of;

@@ -3,8 +3,8 @@
 //! `+5,5:alice->admin` and a newline: the lengths of key and value, and their bytes unchanged. An empty line ends the
 //! text, so a truncated text is recognized.
 
-use super::text::lost_at_line;
-use super::{Pair, Row, Source, tsv};
+use super::{Pair, Row, Source, lost_at_line};
+use crate::escapes;
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 
@@ -95,7 +95,7 @@ impl Source for Text<'_> {
             return Ok(self.lost("the pairs end here, without an empty line: the text is not whole".into()));
         }
         let Some(header) = Header::parse(head) else {
-            let line = tsv::quoted(head.split(|byte| *byte == b'\n').next().unwrap_or(head));
+            let line = escapes::quoted(head.split(|byte| *byte == b'\n').next().unwrap_or(head));
             return Ok(
                 self.lost(format!("`+KEYLENGTH,VALUELENGTH:` or an empty line was expected, but this is {line}"))
             );
@@ -112,7 +112,7 @@ impl Source for Text<'_> {
                 let (key, rest) = self.input.bytes(range).split_at(header.key_bytes as usize);
                 let value = rest.strip_prefix(b"->").and_then(|rest| rest.strip_suffix(b"\n"));
                 let Some(value) = value else {
-                    let (arrow, end) = (tsv::quoted(&rest[..2]), tsv::quoted(&rest[rest.len() - 1..]));
+                    let (arrow, end) = (escapes::quoted(&rest[..2]), escapes::quoted(&rest[rest.len() - 1..]));
                     return Ok(self.lost(format!("{what}, but there are {arrow} and {end}")));
                 };
                 self.newlines +=

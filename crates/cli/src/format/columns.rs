@@ -2,49 +2,15 @@
 //!
 //! Without a chosen value column, the value is the other column of two, or all other columns as one JSON object.
 
-use super::jsonl;
-use super::tsv::{quoted, unescape};
+use super::options::{Column, Reading, join};
+use super::{Format, jsonl};
+use crate::escapes::quoted;
 use crate::failure::{Failure, Result};
-
-/// A column as the user names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Column {
-    /// From 1.
-    Number(usize),
-    Name(String),
-}
-
-/// The separator of the columns of a key, with its escapes undone.
-pub fn parse_separator(text: &str) -> std::result::Result<Separator, String> {
-    let mut bytes = Vec::new();
-    unescape(text.as_bytes(), &mut bytes)?;
-    if bytes.is_empty() { Err("it is empty".into()) } else { Ok(Separator(bytes)) }
-}
-
-/// Bytes between the parts of a key, or between the values of one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Separator(pub Vec<u8>);
-
-/// Digits are a number; anything else is a name.
-pub fn parse_column(text: &str) -> std::result::Result<Column, String> {
-    match text.parse() {
-        Ok(0) => Err("columns are counted from 1".into()),
-        Ok(number) => Ok(Column::Number(number)),
-        Err(_) => Ok(Column::Name(text.to_owned())),
-    }
-}
 
 /// Column names that a message lists.
 const NAMES_LISTED: usize = 20;
 
-/// What separates the columns of a key, unless the user says otherwise.
-pub const KEY_SEPARATOR: &[u8] = b"\t";
-
 impl Column {
-    pub fn is_name(&self) -> bool {
-        matches!(self, Self::Name(_))
-    }
-
     /// Its index from 0 among the header's `names`, or what is wrong.
     fn among<N: AsRef<[u8]>>(&self, names: &[N]) -> std::result::Result<usize, String> {
         match self {
@@ -114,6 +80,18 @@ pub enum PickedValue {
 }
 
 impl Columns {
+    pub fn chosen(reading: &Reading, format: Format) -> Self {
+        let first = || vec![Column::Number(1)];
+        let is_name = reading.key.iter().chain(&reading.value).any(Column::is_name);
+        Self {
+            key: if reading.key.is_empty() { first() } else { reading.key.clone() },
+            key_separator: reading.key_separator(),
+            value: reading.value.clone(),
+            chosen: reading.columns_chosen(),
+            header: if format == Format::Tsv { is_name } else { !reading.no_header },
+        }
+    }
+
     /// `first` is the first row: the names of the columns if `header`, else only their count matters.
     ///
     /// # Errors
@@ -264,30 +242,4 @@ impl Picked {
             PickedValue::Others => format!("key {key}, value the other columns as JSON"),
         }
     }
-}
-
-/// Replaces `key` by its parts, with `separator` between them.
-///
-/// # Errors
-/// A part that contains the separator: two different keys could become one.
-pub fn join<'p>(
-    parts: impl ExactSizeIterator<Item = &'p [u8]>,
-    separator: &[u8],
-    key: &mut Vec<u8>,
-) -> std::result::Result<(), String> {
-    key.clear();
-    let several = parts.len() > 1;
-    for (index, part) in parts.enumerate() {
-        if several && memchr::memmem::find(part, separator).is_some() {
-            let (part, separator) = (quoted(part), quoted(separator));
-            return Err(format!(
-                "{part} of the key contains {separator}, which separates its columns; --key-separator chooses another"
-            ));
-        }
-        if index > 0 {
-            key.extend_from_slice(separator);
-        }
-        key.extend_from_slice(part);
-    }
-    Ok(())
 }

@@ -8,8 +8,7 @@
 //! [`COLUMNS_MAX`] columns.
 
 use super::columns::{Columns, Picked, PickedValue};
-use super::text::bad_line;
-use super::{BadRow, Pair, Row, Scratch, Source};
+use super::{BadRow, Pair, Row, Scratch, Source, bad_line};
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 
@@ -445,7 +444,7 @@ pub fn is_csv(text: &[u8], ends: bool) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::columns::Column;
+    use super::super::options::Column;
     use super::*;
 
     type OwnedRow = std::result::Result<(u64, Vec<u8>, Vec<u8>), String>;

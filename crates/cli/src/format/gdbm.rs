@@ -18,8 +18,8 @@
 //! `gdbm_load` 1.23 refuses records of length 0 in both forms, also those of its own `gdbm_dump`.
 
 use super::stop::{self, Stop};
-use super::text::{lost_at_line, lost_at_pair};
-use super::{Pair, Row, Scratch, Source, tsv};
+use super::{Pair, Row, Scratch, Source, lost_at_line, lost_at_pair};
+use crate::escapes;
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 use crate::number::count_of;
@@ -74,7 +74,7 @@ impl<'i> Text<'i> {
                 _ if self.line > HEADER_LINES_MAX => "`# End of header` was expected long before",
                 _ => continue,
             };
-            return Stop::lost(format!("{what}, but this is {}", tsv::quoted(line)));
+            return Stop::lost(format!("{what}, but this is {}", escapes::quoted(line)));
         }
     }
 
@@ -84,7 +84,7 @@ impl<'i> Text<'i> {
         let line = self.input.bytes(range);
         if what == "key" && line.starts_with(b"#:count=") {
             if number_after(line, b"#:count=") != Some(self.pairs) {
-                let (said, pairs) = (tsv::quoted(line), count_of(self.pairs, "pair"));
+                let (said, pairs) = (escapes::quoted(line), count_of(self.pairs, "pair"));
                 return Stop::lost(format!("the dump says {said}, but has {pairs}: it is not whole"));
             }
             return self.end();
@@ -93,7 +93,7 @@ impl<'i> Text<'i> {
             return Ok(false);
         }
         let Some(length) = number_after(line, b"#:len=") else {
-            let line = tsv::quoted(line);
+            let line = escapes::quoted(line);
             return Stop::lost(format!("the length of a {what}, as in `#:len=5`, was expected, but this is {line}"));
         };
         let most = self.input.row_bytes_max();
@@ -109,7 +109,7 @@ impl<'i> Text<'i> {
         let range = self.line()?;
         match self.input.bytes(range) {
             line if line == END.as_bytes() => Ok(false),
-            line => Stop::lost(format!("`{END}` was expected, but this is {}", tsv::quoted(line))),
+            line => Stop::lost(format!("`{END}` was expected, but this is {}", escapes::quoted(line))),
         }
     }
 
@@ -122,7 +122,7 @@ impl<'i> Text<'i> {
             let range = self.line()?;
             let line = self.input.bytes(range);
             if line.is_empty() || line.starts_with(b"#") {
-                let line = tsv::quoted(line);
+                let line = escapes::quoted(line);
                 return Stop::lost(format!(
                     "more base64 of a {what} of {length} bytes was expected, but this is {line}"
                 ));

@@ -10,8 +10,9 @@
 //!
 //! Values are found in the line by serde_json's tokens and copied once; no tree of values is built.
 
-use super::columns::{Column, join};
-use super::{Pair, Reading, Scratch, tsv};
+use super::options::{Column, Reading, join};
+use super::{Pair, Scratch};
+use crate::escapes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserializer as _;
@@ -101,7 +102,7 @@ impl<'de> Visitor<'de> for PairVisitor<'_> {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.fields {
             Fields::Ours => f.write_str("an object with \"key\" and \"value\""),
-            Fields::Named { key, .. } => write!(f, "an object with {}", tsv::quoted(key[0].as_bytes())),
+            Fields::Named { key, .. } => write!(f, "an object with {}", escapes::quoted(key[0].as_bytes())),
         }
     }
 
@@ -124,7 +125,7 @@ impl<'de> Visitor<'de> for PairVisitor<'_> {
                     decode(raw.get(), base64, &mut bytes).map_err(A::Error::custom)?;
                     parts[part] = Some(bytes);
                     if !raw.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) {
-                        let what = tsv::quoted(raw.get().as_bytes());
+                        let what = escapes::quoted(raw.get().as_bytes());
                         return Err(A::Error::custom(format_args!("the key is {what}; a key is a string or a number")));
                     }
                 }
@@ -140,12 +141,12 @@ impl<'de> Visitor<'de> for PairVisitor<'_> {
                     scratch.value.push(b':');
                     scratch.value.extend_from_slice(raw.get().as_bytes());
                     if let Some(name) = names.replace(name) {
-                        let name = tsv::quoted(name.as_bytes());
+                        let name = escapes::quoted(name.as_bytes());
                         return Err(A::Error::custom(format_args!("a second field {name}; --value chooses one field")));
                     }
                 }
                 Role::Other(name) if matches!(fields, Fields::Ours) => {
-                    let name = tsv::quoted(name.as_bytes());
+                    let name = escapes::quoted(name.as_bytes());
                     return Err(A::Error::custom(format_args!(
                         "unknown field {name}; the fields are key, value, key_base64, value_base64; --key and --value \
                          choose others"
@@ -168,7 +169,7 @@ impl Fields {
 
     /// Makes the pair of the parts of its key and its value, or says what is missing.
     fn end(&self, parts: Vec<Option<Vec<u8>>>, has_value: bool, scratch: &mut Scratch) -> Result<(), String> {
-        let missing = |name: &str| format!("no {}", tsv::quoted(name.as_bytes()));
+        let missing = |name: &str| format!("no {}", escapes::quoted(name.as_bytes()));
         let name = |part: usize| match self {
             Self::Ours => "key",
             Self::Named { key, .. } => &key[part],
@@ -207,7 +208,7 @@ fn decode(raw: &str, base64: bool, bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.clear();
     let Some(text) = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) else {
         if base64 {
-            return Err(format!("{} is not base64", tsv::quoted(raw.as_bytes())));
+            return Err(format!("{} is not base64", escapes::quoted(raw.as_bytes())));
         }
         bytes.extend_from_slice(raw.as_bytes());
         return Ok(());

@@ -26,6 +26,7 @@ pub mod csv;
 pub mod gdbm;
 pub mod jsonl;
 mod name;
+pub mod options;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 #[cfg(feature = "parquet")]
@@ -41,8 +42,10 @@ mod write;
 pub mod zip;
 
 use crate::failure::Result;
+use crate::input::Input;
 pub use name::{Format, Layout, ReadFormat, WriteFormat};
-pub use read::{Reading, reader};
+pub use options::Reading;
+pub use read::reader;
 pub use write::{About, Writer};
 
 /// The rows of one input, one at a time.
@@ -106,6 +109,21 @@ impl std::fmt::Display for BadRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.place, self.what)
     }
+}
+
+/// A bad row at a line, after which the next line can be read.
+pub fn bad_line(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
+    Row::Bad(BadRow { place: format!("{}:{number}", input.name), what, goes_on: true })
+}
+
+/// A bad row at a line, after which no row can be found.
+pub fn lost_at_line(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
+    Row::Bad(BadRow { place: format!("{}:{number}", input.name), what, goes_on: false })
+}
+
+/// A bad row at a pair of a binary format, after which no row can be found.
+pub fn lost_at_pair(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
+    Row::Bad(BadRow { place: format!("{}: pair {number}", input.name), what, goes_on: false })
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@
 //!
 //! Writing collects row groups of [`GROUP_BYTES`].
 
-use super::columns::{self, Columns, Picked, PickedValue};
+use super::columns::{Columns, Picked, PickedValue};
+use super::options::{self, Reading};
 use super::parquet_text::Kind;
-use super::tsv::quoted;
-use super::{BadRow, Pair, Row, Scratch, Source, jsonl};
+use super::{BadRow, Format, Pair, Row, Scratch, Source, jsonl};
+use crate::escapes::quoted;
 use crate::failure::{Failure, Result};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -78,7 +79,8 @@ enum Member {
 impl Parquet {
     /// # Errors
     /// A file that is not Parquet; a column that is missing, or has a type that neither keys nor values have.
-    pub fn open(path: &Path, columns: &Columns) -> Result<Self> {
+    pub fn open(path: &Path, reading: &Reading) -> Result<Self> {
+        let columns = &Columns::chosen(reading, Format::Parquet);
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
         let file_bytes = file.metadata().map_err(|error| Failure::io(&name, &error))?.len();
@@ -202,7 +204,7 @@ impl Parquet {
 fn refuse_groups(file: &str, root: &Type, names: &[String], columns: &Columns) -> Result<()> {
     let key = columns.key.iter().map(|column| ("--key", column));
     for (option, column) in key.chain(columns.value.iter().map(|column| ("--value", column))) {
-        let columns::Column::Name(name) = column else { continue };
+        let options::Column::Name(name) = column else { continue };
         let Some(group) = group_called(root, name).filter(|_| !names.contains(name)) else { continue };
         let info = group.get_basic_info();
         let what = match info.converted_type() {
@@ -649,8 +651,6 @@ fn damaged(name: &str, what: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Reading;
-    use super::super::columns::parse_column;
     use super::*;
     use parquet::data_type::{BoolType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type, Int96, Int96Type};
 
@@ -684,9 +684,9 @@ mod tests {
         key: &str,
         value: Option<&str>,
     ) -> std::result::Result<Vec<String>, String> {
-        let column = |name: &str| parse_column(name).unwrap();
+        let column = |name: &str| options::parse_column(name).unwrap();
         let reading = Reading { key: vec![column(key)], value: value.map(column), ..Reading::default() };
-        let open = Parquet::open(file.path(), &reading.columns(super::super::Format::Parquet));
+        let open = Parquet::open(file.path(), &reading);
         let mut parquet = open.map_err(|failure| format!("{failure:?}"))?;
         let mut rows = Vec::new();
         loop {

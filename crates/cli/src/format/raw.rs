@@ -3,8 +3,7 @@
 //! The fastest to read and the easiest to write from any language. After a wrong length the next pair cannot be found,
 //! so a bad row ends the reading.
 
-use super::text::lost_at_pair;
-use super::{Pair, Row, Source};
+use super::{Pair, Row, Source, lost_at_pair};
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 

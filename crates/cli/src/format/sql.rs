@@ -5,7 +5,7 @@
 //! because sqlite3 drops one before a line end even within quotes.
 
 use super::Pair;
-use super::tsv;
+use crate::escapes;
 
 pub const HEADER: &[u8] = b"BEGIN;\nCREATE TABLE pairs(key PRIMARY KEY, value) WITHOUT ROWID;\n";
 pub const END: &[u8] = b"COMMIT;\n";
@@ -14,7 +14,7 @@ const VALUE_BYTES_MAX: usize = 1_000_000_000 / 4;
 
 pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) -> Result<(), String> {
     if pair.key.len().max(pair.value.len()) > VALUE_BYTES_MAX {
-        let key = tsv::quoted(pair.key);
+        let key = escapes::quoted(pair.key);
         return Err(format!("the pair of {key} is too long for a statement of SQLite; use --format tsv"));
     }
     row.extend_from_slice(b"INSERT INTO pairs VALUES(");

@@ -10,8 +10,8 @@
 //! row. Headers are parsed by the `tar` crate; the walk is here, because its own borrows the archive for as long as an
 //! entry lives.
 
-use super::text::lost_at_pair;
-use super::{BadRow, Pair, Row, Source, tsv};
+use super::{BadRow, Pair, Row, Source, lost_at_pair};
+use crate::escapes;
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 use crate::number::count_of;
@@ -118,7 +118,7 @@ impl<'i> Tar<'i> {
     fn bad(&mut self, what: &str) -> Row<'static> {
         self.number += 1;
         let place = format!("{}: pair {}", self.input.name, self.number);
-        Row::Bad(BadRow { place, what: format!("{}: {what}", tsv::quoted(&self.path)), goes_on: true })
+        Row::Bad(BadRow { place, what: format!("{}: {what}", escapes::quoted(&self.path)), goes_on: true })
     }
 
     /// Reads a header and decides what comes next; `Some` if that is a row.

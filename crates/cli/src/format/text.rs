@@ -1,7 +1,8 @@
 //! Rows that are lines: TSV of two columns, JSON lines, plain lines.
 
-use super::{BadRow, Format, Pair, Row, Scratch, Source, jsonl, tsv};
+use super::{Format, Pair, Row, Scratch, Source, bad_line, jsonl, tsv};
 use crate::compressed::Compression;
+use crate::escapes;
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 use std::io::Write;
@@ -54,7 +55,9 @@ impl Source for LineReader<'_> {
         };
         let line = input.bytes(range);
         let parsed = match lines {
-            Lines::Tsv { .. } | Lines::Plain { .. } if memchr::memchr(0, line).is_some() => Err(has_zero_byte(line)),
+            Lines::Tsv { .. } | Lines::Plain { .. } if memchr::memchr(0, line).is_some() => {
+                Err(tsv::has_zero_byte(line))
+            }
             Lines::Tsv { escapes: true } => tsv::parse(line, scratch),
             Lines::Tsv { escapes: false } => tsv::parse_plain(line),
             Lines::Jsonl(fields) => jsonl::parse(line, fields, scratch),
@@ -82,26 +85,6 @@ impl Source for LineReader<'_> {
     }
 }
 
-/// A bad row at a line, after which the next line can be read.
-pub fn bad_line(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
-    Row::Bad(BadRow { place: format!("{}:{number}", input.name), what, goes_on: true })
-}
-
-/// A bad row at a line, after which no row can be found.
-pub fn lost_at_line(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
-    Row::Bad(BadRow { place: format!("{}:{number}", input.name), what, goes_on: false })
-}
-
-/// A bad row at a pair of a binary format, after which no row can be found.
-pub fn lost_at_pair(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
-    Row::Bad(BadRow { place: format!("{}: pair {number}", input.name), what, goes_on: false })
-}
-
-/// Reports a zero byte in a line of text, which only binary data has.
-pub fn has_zero_byte(line: &[u8]) -> String {
-    format!("zero byte in {}; tsv writes it \\x00", tsv::quoted(line))
-}
-
 fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch) -> Pair<'r> {
     scratch.value.clear();
     if let Some(number) = number {
@@ -124,7 +107,7 @@ pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), Strin
     if pair.key.contains(&b'\n') || pair.key.contains(&0) || pair.key.ends_with(b"\r") {
         return Err(format!(
             "the key {} does not fit in a plain line; use --format {}",
-            tsv::quoted(pair.key),
+            escapes::quoted(pair.key),
             Format::Tsv.name()
         ));
     }

@@ -5,7 +5,8 @@
 //! one name the crate gives the last; each of the others is a bad row.
 
 use super::tar::LeftOut;
-use super::{BadRow, Row, Scratch, Source, tsv};
+use super::{BadRow, Row, Scratch, Source};
+use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::number::count_of;
 use splitpoint::ErrorKind;
@@ -137,7 +138,7 @@ impl Source for Zip {
         if let Some(name) = self.replaced.pop() {
             self.number += 1;
             let place = format!("{}: pair {}", self.name, self.number);
-            let what = format!("{} is there again later in the archive; only the last is read", tsv::quoted(&name));
+            let what = format!("{} is there again later in the archive; only the last is read", escapes::quoted(&name));
             return Ok(Row::Bad(BadRow { place, what, goes_on: true }));
         }
         loop {
@@ -155,7 +156,7 @@ impl Source for Zip {
                 Err(what) => {
                     self.number += 1;
                     let place = format!("{}: pair {}", self.name, self.number);
-                    let what = format!("{} {what}", tsv::quoted(&self.scratch.key));
+                    let what = format!("{} {what}", escapes::quoted(&self.scratch.key));
                     return Ok(Row::Bad(BadRow { place, what, goes_on: true }));
                 }
             }

@@ -1,17 +1,16 @@
 //! All inputs of one command: inspected before any work, then read one after another.
 
 use super::places::{Origin, Places, Unit};
-use super::recognize::{recognize, stored};
+use super::recognize::{Kind, recognize, stored};
 use super::stored::Stored;
 use super::{OnError, SourceArgs};
-use crate::cmd::dict::is_dictionary;
-use crate::cmd::open_to_read;
 use crate::failure::{Failure, Result};
 use crate::format::zip::Zip;
 use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
+use crate::open::{is_dictionary, open_to_read};
 use crate::output::say;
 use crate::progress::{Progress, STEPS_PER_TICK};
 use splitpoint::{Dictionary, ErrorKind};
@@ -70,24 +69,6 @@ impl Read {
     /// Work that skipped every row has done nothing.
     pub fn refuse_if_all_bad(&self) -> Result<()> {
         if self.rows == 0 && self.skipped > 0 { Err(Failure::no("every row was a bad row")) } else { Ok(()) }
-    }
-}
-
-/// What an input is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Table,
-    Dictionary,
-    Rows(Format),
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Dictionary => "dictionary",
-            Self::Rows(format) => format.name(),
-        }
     }
 }
 
@@ -300,8 +281,7 @@ impl<'i> Inputs<'i> {
 
     #[cfg(feature = "parquet")]
     fn feed_parquet(&mut self, index: usize, path: &Path, take: &mut Take<'_>) -> Result<End> {
-        let columns = self.args.reading().columns(Format::Parquet);
-        let mut rows = crate::format::parquet::Parquet::open(path, &columns)?;
+        let mut rows = crate::format::parquet::Parquet::open(path, &self.args.reading())?;
         self.feed_rows(index, &mut rows, take)
     }
 

@@ -3,12 +3,8 @@
 //! Every input is looked at before anything is written (`recognize.rs`). A tab, a newline or a plausible length turns
 //! up in any binary file sooner or later, so without this check a database loads as garbage.
 
-use super::inputs::Kind as Stored;
-
 /// Bytes before and after a signature that are searched for a control character.
 const CONTROL_BYTES: usize = 32;
-/// The number of first bytes that identify a table or a dictionary.
-pub const STORED_BYTES: u64 = 64;
 
 const EXPORT: &str = "export its pairs as tsv, csv, jsonl or raw with its own tools, and load those";
 const GDBM: &str = "`gdbm_dump FILE - | splitpoint load TABLE -` copies its pairs";
@@ -97,16 +93,6 @@ pub fn kind_of(head: &[u8]) -> Option<(&'static str, &'static str)> {
         near.get(kind.at..).is_some_and(|head| head.starts_with(kind.signature)) && near.iter().any(is_control)
     };
     KINDS.iter().find(has_signature).map(|kind| (kind.what, kind.advice))
-}
-
-/// Whether a file that begins with `head` is one of our own: after the signature is a zero byte, which text lacks.
-pub fn stored(head: &[u8]) -> Option<Stored> {
-    let is = |signature: &[u8]| head.strip_prefix(signature).is_some_and(|rest| rest.contains(&0));
-    match () {
-        () if is(b"SPLITPNT") => Some(Stored::Table),
-        () if is(b"SPLITDCT") => Some(Stored::Dictionary),
-        () => None,
-    }
 }
 
 /// Whether the file begins like Parquet.

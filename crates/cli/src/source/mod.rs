@@ -16,11 +16,12 @@ mod places;
 mod recognize;
 mod stored;
 
-use crate::format::columns::{Column, Separator, parse_column, parse_separator};
-use crate::format::{Format, ReadFormat, Reading};
+use crate::format::options::{Column, Reading, Separator, parse_column, parse_separator};
+use crate::format::{Format, ReadFormat};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
-pub use inputs::{End, InputFile, Inputs, Kind, Read, accepted};
+pub use inputs::{End, InputFile, Inputs, Read, accepted};
+pub use recognize::Kind;
 use std::hash::Hash;
 pub use stored::PairStream;
 

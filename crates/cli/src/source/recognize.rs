@@ -1,4 +1,4 @@
-//! The format of an input, by its first bytes and its name, before anything is written.
+//! What an input is, and the format of its rows, by its first bytes and its name, before anything is written.
 //!
 //! ```text
 //! signature      Parquet, cdb, tar, ZIP, the dumps of GDBM, Berkeley DB, LMDB, cdb, our CSV    decides
@@ -9,14 +9,13 @@
 //!
 //! `--format` overrides this; only text whose first line has a zero byte is refused, if it is a known binary file.
 //! Without any evidence the format is TSV, whose first bad line says what was expected. None of our dumps is taken for
-//! another format: a TSV dump escapes the first byte of a key that would be (`tsv::First`).
+//! another format: a TSV dump escapes the first byte of a key that would be (`tsv::write_first`).
 
-use super::inputs::Kind;
 use super::known;
-use crate::cmd::is_table;
 use crate::failure::{Failure, Result};
 use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, raw, tar, zip};
 use crate::input::{Input, Taken};
+use crate::open::is_table;
 use splitpoint::ErrorKind;
 use std::fs::File;
 use std::io::Read;
@@ -27,6 +26,26 @@ use std::path::Path;
 const HEAD_BYTES: usize = 64 << 10;
 /// Lines or records that decide between TSV and CSV.
 const ROWS_INSPECTED: usize = 100;
+/// The number of first bytes that identify a table or a dictionary.
+const STORED_BYTES: u64 = 64;
+
+/// What an input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Table,
+    Dictionary,
+    Rows(Format),
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Dictionary => "dictionary",
+            Self::Rows(format) => format.name(),
+        }
+    }
+}
 
 /// Whether the file at `path` is a table or a dictionary, by its first bytes; a damaged one counts.
 ///
@@ -34,14 +53,24 @@ const ROWS_INSPECTED: usize = 100;
 /// A failure to read it.
 pub fn stored(path: &Path) -> std::io::Result<Option<Kind>> {
     let mut head = Vec::new();
-    File::open(path)?.take(known::STORED_BYTES).read_to_end(&mut head)?;
-    Ok(match known::stored(&head) {
+    File::open(path)?.take(STORED_BYTES).read_to_end(&mut head)?;
+    Ok(match stored_kind(&head) {
         // A crash in its first checkpoint left the header in the journal.
         None if head.iter().all(|byte| *byte == 0) && journal_of(path).exists() => {
             is_table(path).then_some(Kind::Table)
         }
         kind => kind,
     })
+}
+
+/// Whether a file that begins with `head` is one of our own: after the signature is a zero byte, which text lacks.
+fn stored_kind(head: &[u8]) -> Option<Kind> {
+    let is = |signature: &[u8]| head.strip_prefix(signature).is_some_and(|rest| rest.contains(&0));
+    match () {
+        () if is(b"SPLITPNT") => Some(Kind::Table),
+        () if is(b"SPLITDCT") => Some(Kind::Dictionary),
+        () => None,
+    }
 }
 
 fn journal_of(path: &Path) -> std::path::PathBuf {

@@ -3,9 +3,8 @@
 //! Each thread generates its keys before the clock starts. Values are generated again for the comparison, under the
 //! clock, which takes 5 ns for a small value and 50 ns for one of 1,000 bytes.
 
-use crate::engine::Outcome;
+use crate::engine::{Made, Outcome, Reader};
 use crate::input::Source;
-use crate::maker::{Made, Reader};
 use crate::measure::Stopwatch;
 use crate::random::Order;
 use std::hint::black_box;

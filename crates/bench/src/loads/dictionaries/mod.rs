@@ -15,9 +15,8 @@ mod tests;
 
 use super::pairs::{answers, typical};
 use super::{Job, compare};
-use crate::engine::Outcome;
+use crate::engine::{Made, Maker, Making, Outcome, Pairs};
 use crate::input::Source;
-use crate::maker::{Made, Maker, Making, Pairs};
 use crate::measure::{Memory, Stopwatch};
 use crate::row::Lines;
 use crate::workload::Part;

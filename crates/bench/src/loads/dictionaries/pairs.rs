@@ -4,9 +4,8 @@
 //! 20 ns for a small pair, 100 to 200 for a large one.
 
 use super::disk::PairsFile;
-use crate::engine::Outcome;
+use crate::engine::{Outcome, Pairs, Take};
 use crate::input::Source;
-use crate::maker::{Pairs, Take};
 use std::ops::Range;
 use std::path::Path;
 

@@ -1,8 +1,7 @@
 //! Tests of the harness: every wrong dictionary is found, and a correct one passes.
 
 use super::{Job, Lookups};
-use crate::engine::{Engine, Outcome, Place};
-use crate::maker::{Made, Maker, Making, Pairs, Reader};
+use crate::engine::{Engine, Made, Maker, Making, Outcome, Pairs, Place, Reader};
 use crate::row::Line;
 use crate::workload::{Case, Part, Workload};
 use std::collections::BTreeMap;

@@ -7,10 +7,11 @@
 use super::options::{HashArgs, INDEX_HELP, IndexArgs, ShapeArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, watched};
 use crate::access;
-use crate::cmd::{TABLE_SUFFIXES, open_to_read, require_directory_of};
+use crate::cmd::TABLE_SUFFIXES;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::open::{open_to_read, require_directory_of};
 use crate::output::say;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted};
 use clap::ValueEnum;

@@ -2,6 +2,7 @@
 
 use super::options::PartArgs;
 use super::{ended, open};
+use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, tsv};
 use crate::interrupt::Interrupt;
@@ -114,7 +115,7 @@ impl Found {
             }
             None => {
                 rows.push(b'-');
-                tsv::escape(change.key(), rows);
+                escapes::escape(change.key(), rows);
                 rows.push(b'\n');
             }
         }

@@ -12,10 +12,10 @@ mod update;
 
 pub use build::{Build, Duplicates};
 
-use crate::cmd::is_table;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, rate, seconds, size};
+use crate::open::is_table;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::source::Read;
@@ -68,11 +68,6 @@ impl Dict {
             Command::Dump(dump) => dump.run(),
         }
     }
-}
-
-/// Whether the file is a dictionary, judged by its content; a damaged one counts.
-pub fn is_dictionary(path: &Path) -> bool {
-    Dictionary::open(path).map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
 }
 
 /// Opens a dictionary. If the file is a table, the error says which commands are for it.

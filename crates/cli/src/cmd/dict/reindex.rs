@@ -2,9 +2,9 @@
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
-use crate::cmd::require_directory_of;
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
+use crate::open::require_directory_of;
 use crate::source::Read;
 use splitpoint::DictionaryBuilder;
 use std::path::PathBuf;

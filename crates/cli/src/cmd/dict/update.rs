@@ -2,12 +2,13 @@
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
 use super::{Report, bar_of_pairs, ended, open, watched};
-use crate::cmd::require_directory_of;
+use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Scratch, tsv};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::open::require_directory_of;
 use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs, accepted};
 use splitpoint::{Dictionary, DictionaryBuilder};
 use std::path::{Path, PathBuf};
@@ -149,7 +150,7 @@ impl From<splitpoint::Error> for Unmade {
 
 fn delete(escaped: &[u8], update: &mut splitpoint::Update) -> std::result::Result<(), Unmade> {
     let mut key = Vec::new();
-    tsv::unescape(escaped, &mut key)?;
+    escapes::unescape(escaped, &mut key)?;
     Ok(update.remove(&key)?)
 }
 
@@ -178,7 +179,7 @@ impl Changes {
                 return Ok(());
             }
             _ => {
-                let (expected, line) = (self.count, tsv::quoted(line));
+                let (expected, line) = (self.count, escapes::quoted(line));
                 return Err(format!("expected +KEY TAB VALUE, -KEY, or ={expected} at the end, not {line}").into());
             }
         }

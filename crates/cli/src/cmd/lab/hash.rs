@@ -3,8 +3,8 @@
 use super::foreign;
 use super::keys::{KEYS_HELP, KeyArgs};
 use super::page;
+use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::format::tsv;
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, size};
 use crate::output::Output;
@@ -191,7 +191,7 @@ impl Hash {
         }
         lines.push(String::new());
         for function in &report.functions {
-            let keys: Vec<_> = function.largest_keys.iter().map(|key| tsv::quoted(key)).collect();
+            let keys: Vec<_> = function.largest_keys.iter().map(|key| escapes::quoted(key)).collect();
             let more = if (keys.len() as u64) < function.level().largest { ", ..." } else { "" };
             lines.push(format!(
                 "{} in the largest bucket of {}: {}{more}",
@@ -472,6 +472,6 @@ fn level_json(level: &Level) -> Value {
 
 fn escaped(key: &[u8]) -> String {
     let mut text = Vec::new();
-    tsv::escape(key, &mut text);
+    escapes::escape(key, &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -2,7 +2,7 @@
 //! times.
 
 use crate::failure::{Failure, Result};
-use crate::format::columns::{Column, parse_column};
+use crate::format::options::{Column, parse_column};
 use crate::format::{Format, Pair};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;

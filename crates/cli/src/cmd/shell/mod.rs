@@ -7,13 +7,14 @@
 mod editor;
 mod words;
 
-use super::open_or_create;
 use super::store::Store;
+use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, tsv};
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
+use crate::open::{is_dictionary, is_table, open_or_create};
 use crate::output::Output;
 use editor::Editor;
 use splitpoint::Table;
@@ -100,7 +101,7 @@ impl<'s> Session<'s> {
         let store = match (file.exists(), read_only) {
             (false, false) => None,
             (_, true) => Some(Store::open(file)?),
-            (true, false) if super::dict::is_dictionary(file) && !super::is_table(file) => Some(Store::open(file)?),
+            (true, false) if is_dictionary(file) && !is_table(file) => Some(Store::open(file)?),
             (true, false) => Some(Store::Table(Box::new(open_or_create(file)?))),
         };
         Ok(Self { file, store, read_only, cursor: None, failed: false, interrupt: None })
@@ -174,7 +175,7 @@ impl<'s> Session<'s> {
             return Ok(Next::Command);
         }
         let Some((names, usage, _)) = HELP.iter().find(|(names, ..)| names.contains(&&*name)) else {
-            let name = tsv::quoted(name.as_bytes());
+            let name = escapes::quoted(name.as_bytes());
             return Err(Failure::usage(format_args!("there is no command {name}; `help` lists them")));
         };
         let wrong = || Err(Failure::usage(format_args!("it is `{} {usage}`", names[0])));
@@ -234,7 +235,7 @@ impl<'s> Session<'s> {
                 return Err(self.absent(key));
             }
             row.clear();
-            tsv::escape(&value, &mut row);
+            escapes::escape(&value, &mut row);
             row.push(b'\n');
             out.write(&row)?;
         }
@@ -258,7 +259,7 @@ impl<'s> Session<'s> {
     fn exists(&self, keys: &[Vec<u8>], out: &mut Output) -> Result<()> {
         for key in keys {
             let is = self.store.as_ref().map_or(Ok(false), |store| store.contains(key))?;
-            out.line(&format!("{}: {}", tsv::quoted(key), if is { "yes" } else { "no" }))?;
+            out.line(&format!("{}: {}", escapes::quoted(key), if is { "yes" } else { "no" }))?;
         }
         Ok(())
     }
@@ -269,7 +270,7 @@ impl<'s> Session<'s> {
             return Err(self.absent(old));
         }
         if file.contains(new)? {
-            return Err(Failure::no(format_args!("the key {} exists; delete it first", tsv::quoted(new))));
+            return Err(Failure::no(format_args!("the key {} exists; delete it first", escapes::quoted(new))));
         }
         Ok(file.rename(old, new, &value)?)
     }

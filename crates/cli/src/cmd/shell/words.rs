@@ -1,6 +1,6 @@
 //! The words of a command line: separated by spaces, quoted to hold some, with the escapes of TSV.
 
-use crate::format::tsv;
+use crate::escapes;
 
 /// The words of `line`, as bytes.
 ///
@@ -53,7 +53,7 @@ fn unescape(word: &[u8]) -> Result<Vec<u8>, String> {
         }
     }
     let mut unescaped = Vec::new();
-    tsv::unescape(&escapes, &mut unescaped)?;
+    escapes::unescape(&escapes, &mut unescaped)?;
     Ok(unescaped)
 }
 

@@ -95,7 +95,7 @@ impl Tour {
 
 /// A key with two different answers, or none.
 fn wrong_answer(what: &str, key: &[u8]) -> Failure {
-    let key = crate::format::tsv::quoted(key);
+    let key = crate::escapes::quoted(key);
     Failure::no(format_args!("wrong answer: {what} for the key {key}. This is a bug in splitpoint; please report it"))
 }
 

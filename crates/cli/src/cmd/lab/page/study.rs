@@ -5,7 +5,7 @@ use super::plot::{Axis, Band, Line, Lines};
 use super::table::{Cell, Kind, Mark, Table};
 use super::{Page, Tile};
 use crate::cmd::lab::hash::{keys_line, p_value, range};
-use crate::format::tsv;
+use crate::escapes;
 use crate::number::grouped;
 use splitpoint_lab::study::{Class, FunctionReport, Level, Report};
 
@@ -50,7 +50,7 @@ pub fn of(what: &str, report: &Report) -> String {
     }
     page.heading("Largest buckets", "Keys in the largest bucket of each function.");
     for function in &report.functions {
-        let keys: Vec<_> = function.largest_keys.iter().map(|key| tsv::quoted(key)).collect();
+        let keys: Vec<_> = function.largest_keys.iter().map(|key| escapes::quoted(key)).collect();
         let largest = grouped(function.level().largest);
         page.details(&format!("{}: {largest}", function.function.name()), &keys);
     }

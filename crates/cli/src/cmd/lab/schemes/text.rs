@@ -3,7 +3,7 @@
 
 use super::super::hash::wrapped;
 use super::Report;
-use crate::format::tsv::quoted;
+use crate::escapes::quoted;
 use crate::number::{count_of, grouped, size};
 use splitpoint_lab::schemes::{Point, Study, WORK_MAX};
 

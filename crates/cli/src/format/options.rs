@@ -1,0 +1,94 @@
+//! What the user says of the rows to read: the columns of the key and the value, and how a format is to be taken.
+
+use crate::escapes::{quoted, unescape};
+
+/// The choices for one input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Reading {
+    /// In the order of the key's parts.
+    pub key: Vec<Column>,
+    /// Between them.
+    pub key_separator: Option<Vec<u8>>,
+    pub value: Option<Column>,
+    /// The first row is a pair.
+    pub no_header: bool,
+    /// In TSV, a backslash is a backslash.
+    pub no_escapes: bool,
+    /// The value of a plain line is its number.
+    pub number: bool,
+    /// A second value of a key, which a dump of a database with duplicates has, is a bad row.
+    pub one_value: bool,
+}
+
+impl Reading {
+    pub fn columns_chosen(&self) -> bool {
+        !self.key.is_empty() || self.value.is_some()
+    }
+
+    pub fn key_separator(&self) -> Vec<u8> {
+        self.key_separator.clone().unwrap_or_else(|| KEY_SEPARATOR.to_vec())
+    }
+}
+
+/// A column as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Column {
+    /// From 1.
+    Number(usize),
+    Name(String),
+}
+
+/// The separator of the columns of a key, with its escapes undone.
+pub fn parse_separator(text: &str) -> std::result::Result<Separator, String> {
+    let mut bytes = Vec::new();
+    unescape(text.as_bytes(), &mut bytes)?;
+    if bytes.is_empty() { Err("it is empty".into()) } else { Ok(Separator(bytes)) }
+}
+
+/// Bytes between the parts of a key, or between the values of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Separator(pub Vec<u8>);
+
+/// Digits are a number; anything else is a name.
+pub fn parse_column(text: &str) -> std::result::Result<Column, String> {
+    match text.parse() {
+        Ok(0) => Err("columns are counted from 1".into()),
+        Ok(number) => Ok(Column::Number(number)),
+        Err(_) => Ok(Column::Name(text.to_owned())),
+    }
+}
+
+impl Column {
+    pub fn is_name(&self) -> bool {
+        matches!(self, Self::Name(_))
+    }
+}
+
+/// What separates the columns of a key, unless the user says otherwise.
+pub const KEY_SEPARATOR: &[u8] = b"\t";
+
+/// Replaces `key` by its parts, with `separator` between them.
+///
+/// # Errors
+/// A part that contains the separator: two different keys could become one.
+pub fn join<'p>(
+    parts: impl ExactSizeIterator<Item = &'p [u8]>,
+    separator: &[u8],
+    key: &mut Vec<u8>,
+) -> std::result::Result<(), String> {
+    key.clear();
+    let several = parts.len() > 1;
+    for (index, part) in parts.enumerate() {
+        if several && memchr::memmem::find(part, separator).is_some() {
+            let (part, separator) = (quoted(part), quoted(separator));
+            return Err(format!(
+                "{part} of the key contains {separator}, which separates its columns; --key-separator chooses another"
+            ));
+        }
+        if index > 0 {
+            key.extend_from_slice(separator);
+        }
+        key.extend_from_slice(part);
+    }
+    Ok(())
+}
