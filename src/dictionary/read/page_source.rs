@@ -83,7 +83,7 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
 
     /// Calls `part` for each page's part of the `bytes` bytes from `at` on, with its offset in the file and its
     /// range among the bytes. Stops if that returns `None`.
-    #[inline]
+    #[inline(always)] // 46 instructions for each value
     fn parts(&self, at: Location, bytes: u64, mut part: impl FnMut(usize, Range<usize>) -> Option<()>) -> Option<()> {
         let here = self.body() - at.within;
         if bytes <= here {
@@ -105,7 +105,7 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
         if self.head == 0 {
             return Some(Starts::OF_BLOCK);
         }
-        let mut head = [0; page::CHECKSUM_BYTES + 2 * page::START_COUNT];
+        let mut head = [0; HEAD_BYTES];
         let copied = self.window.copy(self.in_file(Location { page, within: 0 }) - self.head as usize, &mut head);
         copied.then(|| Starts::of(&head, self.body() as usize))
     }
@@ -166,6 +166,25 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
         Some(lengths.map(|(head, key_len, value_len)| (head as u64, key_len as u64, value_len as u64)))
     }
 
+    /// The first record from `at` on that may have the key of `prefix`, if it begins before byte `to` of `page`. Skips
+    /// records of varying size whose first 16 bytes tell that they have another key.
+    #[inline]
+    pub fn skip(&self, mut at: Location, page: u64, to: u64, prefix: &Prefix) -> Option<Option<Location>> {
+        if at.page != page {
+            return Some(None);
+        }
+        let start = self.in_file(Location { page, within: 0 });
+        let last = to.min(self.body().saturating_sub(15));
+        while at.within < last {
+            let bytes = self.window.first_16(start + at.within as usize)?;
+            if (bytes[0] | bytes[1]) >= 0x80 || (u128::from_le_bytes(bytes) ^ prefix.bytes) & prefix.mask == 0 {
+                break;
+            }
+            at.within += 2 + u64::from(bytes[0]) + u64::from(bytes[1]);
+        }
+        Some((at.within < to).then_some(at))
+    }
+
     /// The location of the first record that begins with `key`, among `count` records of `bytes` each from `at` on.
     #[inline(always)] // 55 instructions for each lookup
     pub fn find(&self, at: Location, count: u64, bytes: u64, key: &[u8]) -> Option<Option<Location>> {
@@ -214,7 +233,7 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
     /// Prefetches the heads of `pages`, if they have starts, into the processor's cache.
     #[inline]
     pub fn touch_heads(&self, pages: &Range<u64>) {
-        if self.head > page::CHECKSUM_BYTES as u64 {
+        if self.head == HEAD_BYTES as u64 {
             for page in pages.clone().take(TOUCHED_PAGES_MAX) {
                 let body = self.in_file(Location { page, within: 0 });
                 self.window.prefetch(body - self.head as usize..body);
@@ -226,6 +245,24 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
     #[inline]
     pub fn append(&self, at: Location, bytes: u64, to: &mut Vec<u8>) -> Option<()> {
         self.parts(at, bytes, |at, range| self.window.append(at, range.len(), to).then_some(()))
+    }
+}
+
+/// The first 16 bytes of a record of varying size with some key, if its lengths are below 128.
+pub(crate) struct Prefix {
+    bytes: u128,
+    /// Which bits depend on the key.
+    mask: u128,
+}
+
+impl Prefix {
+    pub fn of(key: &[u8]) -> Prefix {
+        let (mut bytes, mut mask) = ([0; 16], [0; 16]);
+        let known = key.len().min(14);
+        (bytes[0], mask[0]) = (key.len().min(0xFF) as u8, 0xFF);
+        bytes[2..2 + known].copy_from_slice(&key[..known]);
+        mask[2..2 + known].fill(0xFF);
+        Prefix { bytes: u128::from_le_bytes(bytes), mask: u128::from_le_bytes(mask) }
     }
 }
 
@@ -290,6 +327,9 @@ impl Window for Copied<'_> {
     fn prefetch(&self, _bytes: Range<usize>) {}
 }
 
+/// Bytes of the head of a page that has starts.
+const HEAD_BYTES: usize = page::CHECKSUM_BYTES + 2 * page::START_COUNT;
+
 /// Where cells begin in a page's body.
 pub(crate) struct Starts {
     starts: [u16; page::START_COUNT],
@@ -300,7 +340,8 @@ impl Starts {
     /// A block begins with a record.
     const OF_BLOCK: Starts = Starts { starts: [0; page::START_COUNT], count: 1 };
 
-    fn of(head: &[u8], body: usize) -> Starts {
+    #[inline]
+    fn of(head: &[u8; HEAD_BYTES], body: usize) -> Starts {
         let mut starts = Starts { starts: [0; page::START_COUNT], count: 0 };
         let mut least = 0;
         for number in 0..page::START_COUNT {

@@ -7,7 +7,7 @@
 //! Not here: compressed records (`blocks.rs`), cells of many pages (`cells.rs`).
 
 use super::interpolation::Interpolation;
-use super::page_source::{Location, PageSource};
+use super::page_source::{Location, PageSource, Prefix};
 use super::record_format::{FEW_STARTS, RecordFormat, Spot};
 use crate::dictionary::format::layout::Layout;
 use crate::hash::HashFunction;
@@ -253,7 +253,7 @@ impl<W: Window + ?Sized> Search<'_, W> {
     /// Searches the records of varying size that begin in `range` and lie entirely in it.
     #[inline(never)]
     fn among_varied(&self, range: &Range<u64>) -> Option<Outcome> {
-        let source = &self.source;
+        let (source, prefix) = (&self.source, Prefix::of(self.query.key));
         source.touch_heads(range);
         self.touch_likely(range);
         for page in range.clone() {
@@ -267,10 +267,10 @@ impl<W: Window + ?Sized> Search<'_, W> {
             }
             let body = source.body_of(page);
             let Some((mut at, to)) = self.between(page, starts.list(), body)? else { continue };
-            while at.page == page && at.within < to {
-                match self.see(at)? {
+            while let Some(record) = source.skip(at, page, to, &prefix)? {
+                match self.see(record)? {
                     Seen::Sought(found) => return Some(found),
-                    Seen::Another(bytes) => at = source.forward(at, bytes),
+                    Seen::Another(bytes) => at = source.forward(record, bytes),
                     Seen::CutOff => break,
                 }
             }
