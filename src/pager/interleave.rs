@@ -1,10 +1,10 @@
 //! The points where threads may switch, for tests that try many interleavings.
 //!
 //! In a test of `table/tests/interleavings.rs`, threads are tasks of `shuttle`. They run one at a time on one system
-//! thread; a scheduler chooses at each [`step`] which task continues. So the code under test is the code that users run,
-//! with std's atomics and locks. The tests try orders of steps, not the effects of a weak memory model (for those there is
-//! ThreadSanitizer, `make sanitize`). The code calls `step` before each access to shared state, and [`wait`] wherever
-//! a thread would wait. Outside these tests both do nothing.
+//! thread; a scheduler chooses at each [`step`] which task continues. So the code under test is the code that users
+//! run, with std's atomics and locks. The tests try orders of steps, not the effects of a weak memory model (for those
+//! there is ThreadSanitizer, `make sanitize`). The code calls `step` before each access to shared state, and [`wait`]
+//! wherever a thread would wait. Outside these tests both do nothing.
 //!
 //! Tasks share the thread-locals of their system thread; [`task`] keeps them apart.
 //!
