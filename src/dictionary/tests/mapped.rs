@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use super::model::{Model, builder, in_directory, indexes, pairs};
-use crate::dictionary::{Dictionary, DictionaryOptions, Index};
+use crate::dictionary::{Compression, Dictionary, DictionaryOptions, Index};
 use crate::error::ErrorKind;
 use crate::random::Random;
 use std::path::Path;
@@ -176,6 +176,28 @@ fn records_of_any_one_size_are_found_where_they_are_expected_and_no_others() {
                 }
             });
         }
+    }
+}
+
+#[test]
+fn records_of_varying_size_are_found_among_others_that_begin_alike() {
+    // Beginnings longer than what is compared first, and lengths on both sides of those that take a second byte.
+    let lens = [0, 1, 2, 13, 14, 15, 16, 17, 126, 127, 128, 129, 254, 255, 256, 300];
+    let key = |len: usize, last: u8| [vec![b'k'; len.saturating_sub(1)], vec![last; len.min(1)]].concat();
+    let pairs = (0..800).map(|n| (key(lens[n % 16], (n / 16) as u8), vec![n as u8; lens[n / 3 % 16]]));
+    let model: Model = pairs.collect();
+    for compression in [Compression::None, Compression::Lz4] {
+        in_directory(|path| {
+            builder(Index::page()).compression(compression).build(&path, &model).unwrap();
+            for map in [true, false] {
+                let dictionary = DictionaryOptions::new().map_data(map).open(&path).unwrap();
+                for (len, last) in lens.iter().flat_map(|len| (0..=255).map(|last| (*len, last))) {
+                    let key = key(len, last);
+                    let found = dictionary.get(&key).unwrap();
+                    assert_eq!(found.as_ref(), model.get(&key), "{compression:?}, mapped: {map}, {len} bytes, {last}");
+                }
+            }
+        });
     }
 }
 
