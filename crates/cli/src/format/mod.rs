@@ -44,7 +44,6 @@ pub mod zip;
 use crate::failure::Result;
 use crate::input::Input;
 pub use name::{Format, Layout, ReadFormat, WriteFormat};
-pub use options::Reading;
 pub use read::reader;
 pub use write::{About, Writer};
 

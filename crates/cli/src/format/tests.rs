@@ -1,5 +1,6 @@
 //! Properties of all formats: what is written is read again, and any bytes are rows or bad rows.
 
+use super::options::Reading;
 use super::*;
 use crate::input::Input;
 use std::path::Path;
