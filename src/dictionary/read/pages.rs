@@ -189,7 +189,7 @@ impl Pages {
 
     /// Whether `pages` may become [ready](Self::are_ready) when they are read.
     #[inline]
-    pub fn can_be_ready(&self, pages: &Range<u64>) -> bool {
+    fn can_be_ready(&self, pages: &Range<u64>) -> bool {
         self.is_mapped() && pages.end - pages.start <= WINDOW_PAGES_MAX
     }
 

@@ -87,7 +87,7 @@ impl RecordFormat {
 
     /// The number within a piece of the record of one size that is `expected` there (see `Query` in `search.rs`).
     #[inline]
-    pub fn expected_number(&self, expected: u64) -> u64 {
+    fn expected_number(&self, expected: u64) -> u64 {
         ((u128::from(expected) * u128::from(self.per_page)) >> 48) as u64
     }
 

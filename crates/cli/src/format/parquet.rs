@@ -200,7 +200,7 @@ impl Parquet {
     }
 }
 
-/// Refuses a list, a map or a struct that the user names as a column: it has columns, and is none.
+/// Refuses a list, a map or a struct that the user names as a column, since each consists of several columns.
 fn refuse_groups(file: &str, root: &Type, names: &[String], columns: &Columns) -> Result<()> {
     let key = columns.key.iter().map(|column| ("--key", column));
     for (option, column) in key.chain(columns.value.iter().map(|column| ("--value", column))) {
