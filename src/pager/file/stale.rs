@@ -47,6 +47,17 @@ impl TableFile {
         file_state(self.storage.as_ref(), &self.path, file)
     }
 
+    /// Whether the table's name leads to this file, and the file has no later checkpoint than this handle.
+    pub(crate) fn is_last_checkpoint(&self) -> Result<bool> {
+        let Some(file) = self.handle.as_ref() else { return Ok(true) };
+        if !is_at(file.as_ref(), &self.path)? {
+            return Ok(false);
+        }
+        let mut last = [0; 8];
+        file.read_at(&mut last, 16).map_err(|e| Error::io(&self.path, "read the header of", e))?;
+        Ok(u64::from_le_bytes(last) == self.sequence.load(Relaxed))
+    }
+
     /// Fails if another process has begun to write a checkpoint over the file that was opened here for reading.
     pub(crate) fn refuse_if_stale(&self) -> Result<()> {
         let Some(file) = self.handle.as_ref().filter(|_| self.read_only) else { return Ok(()) };

@@ -10,8 +10,8 @@
 //!
 //! A reader's cache has 16 frames, so it reads most frames from the disk each time.
 
-use super::workload::{Content, History, Run, Workload};
 use super::content_of;
+use super::workload::{Content, History, Run, Workload};
 use crate::io::simulated::{Simulated, State};
 use crate::random::Random;
 use crate::table::Table;
