@@ -185,7 +185,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+    pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
         let mut insert = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match location {

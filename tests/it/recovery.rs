@@ -36,7 +36,7 @@ fn what_was_written_is_there_after_a_crash_without_any_sync() {
         }
         table.put(b"large", &vec![7; 300_000]).unwrap();
         table.append(b"large", &vec![8; 200_000]).unwrap();
-        assert!(!table.insert(&key(500), b"no").unwrap());
+        assert!(!table.insert_new(&key(500), b"no").unwrap());
         table.update(&key(501), |old| Some([old.unwrap(), b"?"].concat())).unwrap();
 
         let table = Table::open(crashed(&path, after.path())).unwrap();
@@ -433,7 +433,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::usage", Answers, |t, _| (t.usage().used_bytes > 0).then_some(Answers)),
     ("Table::contains", Refuses, |t, _| outcome(t.contains(b"k"))),
     ("Table::put", Refuses, |t, _| outcome(t.put(b"k", b"child"))),
-    ("Table::insert", Refuses, |t, _| outcome(t.insert(b"new", b"child"))),
+    ("Table::insert_new", Refuses, |t, _| outcome(t.insert_new(b"new", b"child"))),
     ("Table::append", Refuses, |t, _| outcome(t.append(b"k", b"child"))),
     ("Table::remove", Refuses, |t, _| outcome(t.remove(b"k"))),
     ("Table::update", Refuses, |t, _| outcome(t.update(b"k", |_| None))),
@@ -479,7 +479,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Batch::put", Answers, |t, _| outcome(t.batch().put(b"k", b"child"))),
     ("Batch::append", Answers, |t, _| outcome(t.batch().append(b"k", b"child"))),
     ("Batch::remove", Answers, |t, _| outcome(t.batch().remove(b"k"))),
-    ("Batch::insert", Answers, |t, _| outcome(t.batch().insert(b"k", b"child"))),
+    ("Batch::insert_new", Answers, |t, _| outcome(t.batch().insert_new(b"k", b"child"))),
     ("Batch::update", Answers, |t, _| outcome(t.batch().update(b"k", |_| None))),
     ("Batch::len", Answers, |t, _| {
         let mut batch = t.batch();
