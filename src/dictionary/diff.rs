@@ -71,8 +71,8 @@ impl Dictionary {
     ///
     /// Reads both once, sequentially, in a few MiB of memory. Values of 1 MiB or more are held only if they differ, and
     /// only during their change. Shards that share a file are not read.
-    /// [`Update::apply`](super::Update::apply) takes each change, so the differences between two generations bring a copy
-    /// of the first up to the second.
+    /// [`Update::apply`](super::Update::apply) takes each change, so the differences between two generations bring a
+    /// copy of the first up to the second.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the two were built with different hash functions or seeds, or divided into
