@@ -17,9 +17,9 @@ pub enum Durability {
     /// Survives the end of the process, however it ends.
     #[default]
     Os,
-    /// Survives a power loss once the call has returned. The same holds for answers: an `insert_new`, `remove` or `update`
-    /// that changes nothing waits until the writes that it depends on are durable. Lookups and scans do not wait, and
-    /// may see another thread's write before that write has returned.
+    /// Survives a power loss once the call has returned. The same holds for answers: an `insert_new`, `remove` or
+    /// `update` that changes nothing waits until the writes that it depends on are durable. Lookups and scans do not
+    /// wait, and may see another thread's write before that write has returned.
     Sync,
 }
 
