@@ -10,8 +10,8 @@ use std::io::{Error, Result};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// Locks the byte at `offset`, shared or `alone`. `Some(false)` if another handle prevents it; `None` if the file system
-/// has no such locks.
+/// Locks the byte at `offset`, shared or `alone`. `Some(false)` if another handle prevents it; `None` if the file
+/// system has no such locks.
 pub(super) fn lock(file: &fs::File, offset: u64, alone: bool) -> Result<Option<bool>> {
     let Some(mut wanted) = request(if alone { libc::F_WRLCK } else { libc::F_RDLCK }, offset..offset + 1) else {
         return Ok(None);

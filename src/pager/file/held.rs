@@ -3,7 +3,7 @@
 //! ```text
 //! a byte of the file, locked          by                  means
 //! 0, shared                           a reader            it is about to choose its checkpoint
-//! 0, alone                            the writer          no reader may choose now: a checkpoint is written over the file
+//! 0, alone                            the writer          none may choose now: a checkpoint is written over the file
 //! N, shared                           a reader            it reads checkpoint N
 //!
 //! the writer, before its journal is complete      byte 0, alone; is any other byte locked?
@@ -15,9 +15,9 @@
 //!                                -> is the checkpoint still the last one? else look for new undo files, once more
 //! ```
 //!
-//! The system releases the locks of a process that dies, and a stopped one makes nobody wait. A frame is in several undo
-//! files if several checkpoints changed it: the oldest has what the reader wants. If an undo file is missing, since the
-//! disk was full, the reader gets `Stale`. So does one on a system without such locks.
+//! The system releases the locks of a process that dies, and a stopped one makes nobody wait. A frame is in several
+//! undo files if several checkpoints changed it: the oldest has what the reader wants. If an undo file is missing, as
+//! the disk was full, the reader gets `Stale`. So does one on a system without such locks.
 //!
 //! Not here: what the writer saves (`checkpoint/save_undo.rs`).
 
@@ -31,6 +31,7 @@ use crate::pager::pool::FrameNo;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The byte that stands for all checkpoints: see the head of this file.
@@ -179,7 +180,7 @@ impl TableFile {
             let id = (self.table_id, undo.last);
             let opened = UndoFile::open(self.storage.as_ref(), &self.path, id, self.frame_bytes).map_err(fail)?;
             match opened.filter(|_| undo.last <= last) {
-                Some(opened) => undo.add(opened, self.frame_count()),
+                Some(opened) => undo.add(opened, self.checkpoint_frames.load(Relaxed)),
                 None => return Err(self.stale()),
             }
         }

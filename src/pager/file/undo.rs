@@ -125,7 +125,9 @@ impl UndoFile {
         frame_bytes: usize,
     ) -> Result<Option<UndoFile>> {
         let file = match storage.open(&undo_path(path, base), Mode::Read) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory) => {
+                return Ok(None);
+            }
             opened => opened?,
         };
         let file_bytes = file.len()?;

@@ -10,7 +10,7 @@ use crate::planted::{Bug, tests::with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seeds within which each bug must be found.
-const SEEDS: u64 = 2;
+const SEEDS: u64 = 6;
 /// Seeds within which each bug must be found by faults, of which a seed makes only every seventh.
 const SEEDS_FAULTS: u64 = 12;
 /// Seeds within which each bug must be found in concurrent runs, where a seed makes only few.
