@@ -6,7 +6,8 @@ use super::spec::{Flags, Id};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
-    bits, client, cluster, config, connection, dump, info, introspect, keys, lifetime, pubsub, stats, strings,
+    bits, client, cluster, config, connection, dump, hyperloglog, info, introspect, keys, lifetime, pubsub, stats,
+    strings,
 };
 use crate::keyspace::{Exclusive, KeySpace};
 use std::sync::atomic::Ordering::*;

@@ -11,6 +11,7 @@
 //!
 //! strings.rs      values: GET, SET, APPEND, INCR ...
 //! bits.rs         SETBIT, BITCOUNT, BITFIELD ..., LCS
+//! hyperloglog.rs  PFADD, PFCOUNT, PFMERGE
 //! keys.rs         DEL, EXISTS, RENAME, SCAN ...
 //! lifetime.rs     EXPIRE, TTL ...
 //! dump.rs         DUMP, RESTORE
@@ -36,6 +37,7 @@ mod config;
 mod connection;
 pub(crate) mod dispatch;
 mod dump;
+mod hyperloglog;
 pub(crate) mod info;
 mod introspect;
 pub(crate) mod keys;

@@ -91,6 +91,16 @@ macro_rules! rows {
         "Reads numbers of any number of bits."
         Lookup(bits::bitfield_ro);
 
+    PfAdd "pfadd" -2 [WRITE DENYOOM FAST] (1 1 1) "hyperloglog" "2.8.9" "key [element ...]"
+        "Adds elements to a HyperLogLog."
+        Change(hyperloglog::pfadd);
+    PfCount "pfcount" -2 [READONLY] (1 -1 1) "hyperloglog" "2.8.9" "key [key ...]"
+        "About how many elements were added, to any of the keys."
+        Change(hyperloglog::pfcount);
+    PfMerge "pfmerge" -2 [WRITE DENYOOM] (1 -1 1) "hyperloglog" "2.8.9" "destkey [sourcekey ...]"
+        "Stores the union of HyperLogLogs."
+        Change(hyperloglog::pfmerge);
+
     Del "del" -2 [WRITE RUN] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys."
         Change(keys::del);
     Unlink "unlink" -2 [WRITE FAST RUN] (1 -1 1) "generic" "4.0.0" "key [key ...]" "Removes keys; the same as DEL here."
