@@ -48,11 +48,25 @@ pub struct Client {
 struct Inner {
     name: String,
     library: (String, String),
-    channels: HashSet<Vec<u8>>,
-    patterns: HashSet<Vec<u8>>,
-    /// Bytes of the names in `channels` and `patterns`.
+    /// Indexed by [`Subscription`].
+    subscribed: [HashSet<Vec<u8>>; 3],
+    /// Bytes of the names in `subscribed`.
     subscribed_bytes: usize,
     pushes: Vec<u8>,
+}
+
+/// What a client can subscribe to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subscription {
+    Channel,
+    Pattern,
+    /// A channel of the node that serves its slot.
+    ShardChannel,
+}
+
+impl Subscription {
+    pub(crate) const ALL: [Subscription; 3] =
+        [Subscription::Channel, Subscription::Pattern, Subscription::ShardChannel];
 }
 
 impl Client {
@@ -80,16 +94,16 @@ impl Client {
         change(&mut self.lock().library);
     }
 
-    /// The number of channels and patterns it has subscribed to.
+    /// The number of channels of both kinds and patterns it has subscribed to.
     #[inline]
     pub(crate) fn subscriptions(&self) -> usize {
         self.subscriptions.load(Relaxed)
     }
 
-    /// The number of channels and the number of patterns it has subscribed to.
-    pub(crate) fn subscription_counts(&self) -> (usize, usize) {
+    /// The number of channels, of patterns and of shard channels it has subscribed to.
+    pub(crate) fn subscription_counts(&self) -> [usize; 3] {
         let inner = self.lock();
-        (inner.channels.len(), inner.patterns.len())
+        std::array::from_fn(|kind| inner.subscribed[kind].len())
     }
 
     /// Bytes of the names of its channels and patterns.
@@ -97,24 +111,23 @@ impl Client {
         self.lock().subscribed_bytes
     }
 
-    /// Adds `name` to its channels (or patterns) or removes it. Returns whether that changed anything.
-    pub(crate) fn note_subscription(&self, name: &[u8], pattern: bool, add: bool) -> bool {
+    /// Adds a name to those it has subscribed to, or removes it. Returns whether that changed anything.
+    pub(crate) fn note_subscription(&self, name: &[u8], kind: Subscription, add: bool) -> bool {
         let mut inner = self.lock();
-        let names = if pattern { &mut inner.patterns } else { &mut inner.channels };
+        let names = &mut inner.subscribed[kind as usize];
         let changed = if add { names.insert(name.to_vec()) } else { names.remove(name) };
         match changed {
             true if add => inner.subscribed_bytes += name.len(),
             true => inner.subscribed_bytes -= name.len(),
             false => {}
         }
-        self.subscriptions.store(inner.channels.len() + inner.patterns.len(), Relaxed);
+        self.subscriptions.store(inner.subscribed.iter().map(HashSet::len).sum(), Relaxed);
         changed
     }
 
-    /// Its channels, or with `pattern` its patterns.
-    pub(crate) fn subscribed(&self, pattern: bool) -> Vec<Vec<u8>> {
-        let inner = self.lock();
-        if pattern { inner.patterns.iter().cloned().collect() } else { inner.channels.iter().cloned().collect() }
+    /// The names it has subscribed to.
+    pub(crate) fn subscribed(&self, kind: Subscription) -> Vec<Vec<u8>> {
+        self.lock().subscribed[kind as usize].iter().cloned().collect()
     }
 
     /// The protocol version it speaks.

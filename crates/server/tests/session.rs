@@ -579,6 +579,96 @@ fn bits_are_counted_found_and_combined_as_in_redis() {
 }
 
 #[test]
+fn conditions_compare_values_and_digests() {
+    let mut session = session(SpaceOptions::default());
+    let digest = "b6acb9d84a38ff74"; // XXH3 of "Hello world", as Redis 8.4 documents it
+    let lines = [
+        ("SETRANGE k 0 Hello", ":5"),
+        ("SETRANGE k 6 world", ":11"),
+        ("BITFIELD k SET u8 #5 32", "*1 :0"),
+        ("DIGEST k", &format!("$16 {digest}")),
+        ("DIGEST absent", "$-1"),
+        ("SET k a IFDEQ 0000000000000000", "$-1"),
+        ("SET k a IFDEQ 00", "-ERR a digest must be exactly 16 hexadecimal characters"),
+        (&format!("SET k a IFDNE {digest}"), "$-1"),
+        (&format!("SET k a IFDEQ {}", digest.to_uppercase()), "+OK"),
+        ("SET k b IFEQ a", "+OK"),
+        ("SET k c IFEQ a GET", "$1 b"),
+        ("GET k", "$1 b"),
+        ("SET k c IFNE b", "$-1"),
+        ("SET k c IFNE a GET", "$1 b"),
+        ("GET k", "$1 c"),
+        ("SET absent v IFEQ v", "$-1"),
+        ("SET absent v IFNE v EX 100", "+OK"),
+        ("TTL absent", ":100"),
+        ("SET absent w IFEQ v KEEPTTL", "+OK"),
+        ("TTL absent", ":100"),
+        ("SET k v IFEQ c NX", "-ERR syntax error"),
+        ("SET k v NX IFEQ c", "-ERR syntax error"),
+        ("SET k v IFEQ c IFNE d", "-ERR syntax error"),
+        ("SET k v IFEQ", "-ERR syntax error"),
+        ("GETEX k IFEQ c", "-ERR syntax error"),
+        ("DELEX k IFEQ x", ":0"),
+        ("DELEX k IFNE c", ":0"),
+        ("DELEX k IFEQ c", ":1"),
+        ("DELEX k IFNE c", ":0"),
+        ("DELEX k", ":0"),
+        ("DELEX absent", ":1"),
+        ("DELEX k IFEQ", "-ERR wrong number of arguments for \\'delex\\' command"),
+        ("DELEX k NX x", "-ERR syntax error"),
+        ("MSETEX 2 a 1 b 2 EX 50", ":1"),
+        ("TTL b", ":50"),
+        ("MSETEX 2 a 3 c 3 NX", ":0"),
+        ("MSETEX 2 a 3 c 3 XX", ":0"),
+        ("MSETEX 2 a 3 b 3 XX KEEPTTL", ":1"),
+        ("MGET a b c", "*3 $1 3 $1 3 $-1"),
+        ("TTL a", ":50"),
+        ("MSETEX 0 a 1", "-ERR invalid numkeys value"),
+        ("MSETEX 9223372036854775807 a 1", "-ERR wrong number of key-value pairs"),
+        ("MSETEX 2 a 1 b", "-ERR wrong number of key-value pairs"),
+        ("MSETEX 1 a 1 GET", "-ERR syntax error"),
+        ("COMMAND GETKEYS MSETEX 2 a 1 b 2 NX", "*2 $1 a $1 b"),
+    ];
+    let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+    for ((command, expected), reply) in lines.iter().zip(replies_to(&mut session, &commands)) {
+        assert_eq!(reply, *expected, "{command}");
+    }
+}
+
+#[test]
+fn corrupt_hyperloglogs_are_refused() {
+    let mut session = session(SpaceOptions::default());
+    let corrupt = "-INVALIDOBJ Corrupted HLL object detected";
+    let not_one = "-WRONGTYPE Key is not a valid HyperLogLog string value.";
+    let lines = [
+        ("PFADD h a b c", ":1"),
+        ("SET s text", "+OK"),
+        ("PFADD s a", not_one),
+        ("PFCOUNT s", not_one),
+        ("PFCOUNT h s", not_one),
+        ("PFMERGE h s", not_one),
+        ("PFMERGE s h", not_one),
+        ("APPEND h x", ":28"),
+        ("PFCOUNT h", corrupt),
+        ("PFCOUNT h absent", corrupt),
+        ("PFMERGE m h", corrupt),
+        ("EXISTS m", ":0"),
+        ("SETRANGE h 4 \u{2}", ":28"),
+        ("PFADD h a", not_one),
+        ("SETRANGE d 12303 x", ":12304"),
+        ("SETRANGE d 0 HYLL", ":12304"),
+        ("PFADD d a", ":1"),
+        ("PFCOUNT d", ":2"),
+        ("SETRANGE d 12304 x", ":12305"),
+        ("PFCOUNT d", not_one),
+    ];
+    let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+    for ((command, expected), reply) in lines.iter().zip(replies_to(&mut session, &commands)) {
+        assert_eq!(reply, *expected, "{command}");
+    }
+}
+
+#[test]
 fn a_paused_client_waits_and_then_goes_on() {
     let mut session = session(SpaceOptions::default());
     replies_to(&mut session, &["CLIENT PAUSE 60000 WRITE"]);

@@ -120,11 +120,11 @@ fn set_info(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
 /// A client as one line of CLIENT LIST.
 fn line_of(client: &Client, now_s: u64) -> String {
     let age = client.since.elapsed().as_secs();
-    let (channels, patterns) = client.subscription_counts();
+    let [channels, patterns, shard_channels] = client.subscription_counts();
     let (library, library_version) = client.library();
     let queued = client.queued.load(Relaxed);
     let command = COMMANDS.get(usize::from(client.last_command.load(Relaxed))).map_or("NULL", |spec| spec.name);
-    let flags = match (channels + patterns > 0, queued > 0) {
+    let flags = match (client.subscriptions() > 0, queued > 0) {
         (true, true) => "Px",
         (true, false) => "P",
         (false, true) => "x",
@@ -132,7 +132,7 @@ fn line_of(client: &Client, now_s: u64) -> String {
     };
     format!(
         "id={} addr={} laddr={} fd=-1 name={} age={age} idle={} flags={flags} db={} sub={channels} psub={patterns} \
-        ssub=0 multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} \
+        ssub={shard_channels} multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} \
         tot-mem={} events=r cmd={command} user=default redir=-1 resp={} lib-name={library} lib-ver={library_version}",
         client.id,
         client.address,

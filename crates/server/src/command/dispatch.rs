@@ -9,6 +9,7 @@ use super::{
     bits, client, cluster, config, connection, dump, hyperloglog, info, introspect, keys, lifetime, pubsub, stats,
     strings,
 };
+use crate::clients::Subscription;
 use crate::keyspace::{Exclusive, KeySpace};
 use std::sync::atomic::Ordering::*;
 
@@ -71,6 +72,9 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
     for (spec, args) in transaction.commands() {
         let before = out.len();
         let outcome = match Handler::of(spec.id) {
+            Handler::Session(_) if spec.id == Id::SSubscribe => {
+                Err("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client".into())
+            }
             Handler::Session(execute) => execute(session, args, out),
             Handler::Scan(_) if spec.id == Id::DbSize => {
                 alone.len(session.database).map(|len| reply::count(out, len)).map_err(Refusal::from)

@@ -5,6 +5,7 @@ use super::reply;
 use super::spec::COMMANDS;
 use super::state::SessionState;
 use crate::clients::Client;
+use crate::clients::Subscription;
 use crate::dictionary::slots::text_of;
 use crate::keyspace::DATABASE_COUNT;
 use crate::server::Server;
@@ -163,7 +164,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("keyspace_misses:{}", server.total(|f| &f.misses)));
             line(text, format_args!("expired_keys:{}", events.expired.load(Relaxed)));
             line(text, format_args!("evicted_keys:{}", events.evicted.load(Relaxed)));
-            line(text, format_args!("pubsub_channels:{}", server.channels.names(None).len()));
+            line(text, format_args!("pubsub_channels:{}", server.channels.names(Subscription::Channel, None).len()));
             line(text, format_args!("pubsub_patterns:{}", server.channels.pattern_count()));
             line(text, format_args!("total_reads_processed:{}", server.total(|f| &f.reads)));
             constants(
