@@ -39,6 +39,11 @@ pub struct Client {
     killed: AtomicBool,
     /// The task of the connection.
     pub(crate) waker: AtomicWaker,
+    /// Whether it is sent every command (MONITOR).
+    pub(crate) monitors: AtomicBool,
+    /// Whether it tracks keys (CLIENT TRACKING).
+    pub(crate) tracks: AtomicBool,
+    ended: AtomicBool,
     subscriptions: AtomicUsize,
     pushed: AtomicBool,
     inner: Mutex<Inner>,
@@ -164,6 +169,11 @@ impl Client {
         self.pushed.load(Acquire)
     }
 
+    /// Whether the connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
     /// Ends the connection.
     pub(crate) fn kill(&self) {
         self.killed.store(true, Relaxed);
@@ -237,6 +247,9 @@ impl Clients {
             input_bytes: AtomicUsize::new(0),
             killed: AtomicBool::new(false),
             waker: AtomicWaker::new(),
+            monitors: AtomicBool::new(false),
+            tracks: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             subscriptions: AtomicUsize::new(0),
             pushed: AtomicBool::new(false),
             inner: Mutex::default(),
@@ -276,13 +289,20 @@ impl Clients {
     /// Removes a connection that has ended.
     pub(crate) fn remove(&self, id: u64) {
         let mut all = self.lock();
-        all.remove(&id);
+        if let Some(client) = all.remove(&id) {
+            client.ended.store(true, Relaxed);
+        }
         self.count.store(all.len(), Relaxed);
     }
 
     /// All connections, in the order of their numbers.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// The connection of this number.
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().get(&id).cloned()
     }
 
     /// The number of connections.

@@ -33,6 +33,14 @@ pub(super) fn compact(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
+/// MONITOR
+pub(super) fn monitor(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.server.monitors.add(&session.client);
+    session.client.monitors.store(true, Relaxed);
+    reply::ok(out);
+    Ok(())
+}
+
 /// ROLE
 pub(super) fn role(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let dictionary = session.server.space.dictionary();

@@ -121,7 +121,9 @@ const SUBCOMMANDS: [(Id, Subcommands); 9] = [
     (
         Id::Client,
         &[
+            ("caching", 3),
             ("getname", 2),
+            ("getredir", 2),
             ("help", 2),
             ("id", 2),
             ("info", 2),
@@ -133,6 +135,8 @@ const SUBCOMMANDS: [(Id, Subcommands); 9] = [
             ("reply", 3),
             ("setinfo", 4),
             ("setname", 3),
+            ("tracking", -3),
+            ("trackinginfo", 2),
             ("unblock", -3),
             ("unpause", 2),
         ],

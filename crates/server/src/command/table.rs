@@ -14,7 +14,8 @@ macro_rules! rows {
     Get "get" 2 [READONLY FAST RUN] (1 1 1) "string" "1.0.0" "key" "The value of a key."
         Lookup(strings::get);
     Set "set" -3 [WRITE DENYOOM RUN] (1 1 1) "string" "1.0.0"
-        "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
+        "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
+         [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
         "Stores a value, on conditions, with a lifetime."
         Change(strings::set);
     SetNx "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value" "Stores a value if the key is absent."
@@ -34,7 +35,8 @@ macro_rules! rows {
         Change(strings::getex);
     GetDel "getdel" 2 [WRITE FAST] (1 1 1) "string" "6.2.0" "key" "The value of a key, and removes it."
         Change(strings::getdel);
-    DelEx "delex" -2 [WRITE FAST] (1 1 1) "string" "8.4.0" "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]"
+    DelEx "delex" -2 [WRITE FAST] (1 1 1) "string" "8.4.0"
+        "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]"
         "Removes a key if its value is, or is not, the given one."
         Change(strings::delex);
     Digest "digest" 2 [READONLY FAST] (1 1 1) "string" "8.4.0" "key" "The XXH3 hash of a value, in hexadecimal digits."
@@ -48,7 +50,8 @@ macro_rules! rows {
         "Stores several values as one change if all keys are absent."
         Change(|alone, call| strings::mset(alone, call, true));
     MSetEx "msetex" -4 [WRITE DENYOOM] (2 0 2) "string" "8.4.0"
-        "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | \
+        "numkeys key value [key value ...] [NX | XX] \
+         [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | \
          KEEPTTL]" "Stores values with one lifetime, all or none."
         Change(strings::msetex);
     Append "append" -3 [WRITE DENYOOM FAST RUN] (1 1 1) "string" "2.0.0" "key value [MAXLEN bytes]"
@@ -230,7 +233,8 @@ macro_rules! rows {
     SPublish "spublish" 3 [PUBSUB LOADING STALE FAST] (1 1 1) "pubsub" "7.0.0" "shardchannel message"
         "Sends a message to those who subscribed to the shard channel."
         Session(pubsub::publish_in_shard);
-    PubSub "pubsub" -2 [PUBSUB LOADING STALE] (0 0 0) "pubsub" "2.8.0" "CHANNELS | NUMSUB | NUMPAT | SHARDCHANNELS | SHARDNUMSUB | HELP [...]"
+    PubSub "pubsub" -2 [PUBSUB LOADING STALE] (0 0 0) "pubsub" "2.8.0"
+        "CHANNELS | NUMSUB | NUMPAT | SHARDCHANNELS | SHARDNUMSUB | HELP [...]"
         "Asks about subscriptions."
         Session(pubsub::ask);
 
@@ -281,6 +285,9 @@ macro_rules! rows {
     Latency "latency" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.8.13"
         "HISTOGRAM [command ...] | RESET | LATEST | HELP" "How long commands took."
         Session(introspect::latency);
+    Monitor "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "1.0.0" ""
+        "Receives every command that is executed."
+        Session(introspect::monitor);
     Memory "memory" -2 [READONLY] (2 2 1) "server" "4.0.0" "USAGE key [SAMPLES count] | DOCTOR | HELP"
         "The memory of a key."
         Lookup(introspect::memory);
