@@ -3,7 +3,9 @@
 use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
 use super::number::{Decimal, parse_integer};
 use super::reply;
+use super::spec::Id;
 use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
+use splitpoint::{HashKind, hash::HashFunction};
 use std::ops::Range;
 
 /// The number of keys that are looked up together.
@@ -95,11 +97,59 @@ pub(crate) fn database(argument: &[u8]) -> Result<usize, Refusal> {
     database.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// The options of SET and GETEX.
+/// What a value must be, or not be, for SET or DELEX to change it.
+#[derive(Clone, Copy)]
+struct Comparison<'a> {
+    with: Comparand<'a>,
+    /// Whether the value must be equal; else an absent key fulfils the condition too.
+    equal: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Comparand<'a> {
+    Value(&'a [u8]),
+    Digest(&'a [u8]),
+}
+
+impl<'a> Comparison<'a> {
+    /// The comparison that argument `index` and the one after it ask for, if any.
+    fn parse(args: &Args<'a>, index: usize) -> Result<Option<Comparison<'a>>, Refusal> {
+        let (equal, of_digest) = match args.at(index).to_ascii_lowercase().as_slice() {
+            b"ifeq" => (true, false),
+            b"ifne" => (false, false),
+            b"ifdeq" => (true, true),
+            b"ifdne" => (false, true),
+            _ => return Ok(None),
+        };
+        let with = args.get(index + 1).ok_or(SYNTAX)?;
+        if of_digest && with.len() != DIGEST_DIGITS {
+            return Err("ERR a digest must be exactly 16 hexadecimal characters".into());
+        }
+        Ok(Some(Comparison { with: if of_digest { Comparand::Digest(with) } else { Comparand::Value(with) }, equal }))
+    }
+
+    fn allows(&self, value: Option<&[u8]>) -> bool {
+        let is_equal = value.is_some_and(|value| match self.with {
+            Comparand::Value(with) => value == with,
+            Comparand::Digest(with) => digest_of(value).as_bytes().eq_ignore_ascii_case(with),
+        });
+        is_equal == self.equal
+    }
+}
+
+const DIGEST_DIGITS: usize = 16;
+
+/// The 64-bit XXH3 hash of a value, as hexadecimal digits.
+fn digest_of(value: &[u8]) -> String {
+    format!("{:0DIGEST_DIGITS$x}", HashFunction::new(HashKind::Xxh3, 0).hash(value))
+}
+
+/// The options of SET, GETEX and MSETEX.
 #[derive(Default)]
-struct SetOptions {
+struct SetOptions<'a> {
     only_absent: bool,
     only_present: bool,
+    comparison: Option<Comparison<'a>>,
     get: bool,
     keep: bool,
     persist: bool,
@@ -114,23 +164,31 @@ struct NewLifetime {
     factor: i64,
 }
 
-/// Parses the options from argument `first` on: those of SET if `of_set`, else those of GETEX.
-fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOptions, Refusal> {
+/// Parses the options of `id`, which is SET, GETEX or MSETEX, from argument `first` on.
+fn set_options<'a>(call: &Call<'_, 'a>, first: usize, id: Id) -> Result<SetOptions<'a>, Refusal> {
     let args = call.args;
     let mut options = SetOptions::default();
+    let (stores, of_set) = (id != Id::GetEx, id == Id::Set);
     let mut index = first;
     while index < args.len() {
         let has_lifetime = options.keep || options.persist || options.lifetime.is_some();
-        if of_set && args.is(index, "nx") && !options.only_present {
+        let is_compared = options.comparison.is_some();
+        if stores && args.is(index, "nx") && !options.only_present && !is_compared {
             options.only_absent = true;
-        } else if of_set && args.is(index, "xx") && !options.only_absent {
+        } else if stores && args.is(index, "xx") && !options.only_absent && !is_compared {
             options.only_present = true;
         } else if of_set && args.is(index, "get") {
             options.get = true;
-        } else if of_set && args.is(index, "keepttl") && (!has_lifetime || options.keep) {
+        } else if stores && args.is(index, "keepttl") && (!has_lifetime || options.keep) {
             options.keep = true;
-        } else if !of_set && args.is(index, "persist") && (!has_lifetime || options.persist) {
+        } else if !stores && args.is(index, "persist") && (!has_lifetime || options.persist) {
             options.persist = true;
+        } else if let Some(comparison) = if of_set { Comparison::parse(&args, index)? } else { None } {
+            if is_compared || options.only_absent || options.only_present {
+                return Err(SYNTAX.into());
+            }
+            options.comparison = Some(comparison);
+            index += 1;
         } else {
             let units = [("ex", false, 1000), ("px", false, 1), ("exat", true, 1000), ("pxat", true, 1)];
             let unit = units.iter().find(|(word, ..)| args.is(index, word));
@@ -149,7 +207,16 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
     Ok(options)
 }
 
-impl SetOptions {
+impl SetOptions<'_> {
+    /// What becomes of the key's lifetime.
+    fn lifetime(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Lifetime, Refusal> {
+        Ok(match self.expires_at_ms(call, now_ms, name)? {
+            Some(at_ms) => expiring(at_ms),
+            None if self.keep => Lifetime::Keep,
+            None => Lifetime::Clear,
+        })
+    }
+
     /// When the key expires, in Unix milliseconds; `None` if the options give no lifetime.
     fn expires_at_ms(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Option<i64>, Refusal> {
         let at = |new: NewLifetime| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
@@ -172,27 +239,25 @@ fn expiring(at_ms: i64) -> Lifetime {
 /// SET key value ...
 pub(crate) fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (key, value) = (call.args.at(1), call.args.at(2));
-    let options = set_options(call, 3, true)?;
-    let expires_at_ms = options.expires_at_ms(call, alone.now_ms(), "set")?;
+    let options = set_options(call, 3, Id::Set)?;
+    let lifetime = options.lifetime(call, alone.now_ms(), "set")?;
     let mut old = Vec::new();
-    let present = if options.get {
+    let present = if options.get || options.comparison.is_some() {
         alone.get(call.database, key, &mut old)?
     } else if options.only_absent || options.only_present {
         alone.contains(call.database, key)?
     } else {
         false
     };
-    let refused = options.only_absent && present || options.only_present && !present;
+    let value_before = present.then_some(old.as_slice());
+    let refused = options.only_absent && present
+        || options.only_present && !present
+        || options.comparison.is_some_and(|comparison| !comparison.allows(value_before));
     if !refused {
-        let lifetime = match expires_at_ms {
-            Some(at_ms) => expiring(at_ms),
-            None if options.keep => Lifetime::Keep,
-            None => Lifetime::Clear,
-        };
         alone.put(call.database, key, value, lifetime)?;
     }
     if options.get {
-        reply::bulk_or_null(call.out, present.then_some(&old), call.version);
+        reply::bulk_or_null(call.out, value_before, call.version);
     } else if refused {
         reply::null(call.out, call.version);
     } else {
@@ -241,7 +306,7 @@ pub(crate) fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
 /// GETEX key ...
 pub(crate) fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args.at(1);
-    let options = set_options(call, 2, false)?;
+    let options = set_options(call, 2, Id::GetEx)?;
     let mut value = Vec::new();
     if !alone.get(call.database, key, &mut value)? {
         reply::null(call.out, call.version);
@@ -292,6 +357,55 @@ pub(crate) fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_abse
     } else {
         reply::ok(call.out)
     }
+    Ok(())
+}
+
+/// MSETEX numkeys key value ... [NX | XX] [lifetime]
+pub(crate) fn msetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let args = call.args;
+    let number = parse_integer(args.at(1)).filter(|&number| number > 0);
+    let number = number.and_then(|number| usize::try_from(number).ok()).ok_or("ERR invalid numkeys value")?;
+    let end = number.checked_mul(2).and_then(|words| words.checked_add(2)).filter(|&end| end <= args.len());
+    let end = end.ok_or("ERR wrong number of key-value pairs")?;
+    let options = set_options(call, end, Id::MSetEx)?;
+    let lifetime = options.lifetime(call, alone.now_ms(), "msetex")?;
+    for index in (2..end).step_by(2).filter(|_| options.only_absent || options.only_present) {
+        if alone.contains(call.database, args.at(index))? == options.only_absent {
+            reply::integer(call.out, 0);
+            return Ok(());
+        }
+    }
+    for index in (2..end).step_by(2) {
+        alone.put(call.database, args.at(index), args.at(index + 1), lifetime)?;
+    }
+    reply::integer(call.out, 1);
+    Ok(())
+}
+
+/// DIGEST key
+pub(crate) fn digest(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (out, version) = (&mut *call.out, call.version);
+    turn.with_value(call.database, call.args.at(1), |value| {
+        reply::bulk_or_null(out, value.map(digest_of).as_ref().map(String::as_bytes), version);
+    })?;
+    Ok(())
+}
+
+/// DELEX key [IFEQ | IFNE | IFDEQ | IFDNE what]
+pub(crate) fn delex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args.at(1);
+    let comparison = match call.args.len() {
+        2 => None,
+        4 => Some(Comparison::parse(&call.args, 2)?.ok_or(SYNTAX)?),
+        _ => return Err("ERR wrong number of arguments for 'delex' command".into()),
+    };
+    let mut value = Vec::new();
+    let allowed = match comparison {
+        None => true,
+        Some(comparison) => alone.get(call.database, key, &mut value)? && comparison.allows(Some(&value)),
+    };
+    let removed = allowed && alone.remove(call.database, key)?;
+    reply::integer(call.out, removed.into());
     Ok(())
 }
 

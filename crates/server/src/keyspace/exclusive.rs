@@ -11,7 +11,7 @@
 //! ```
 
 use super::gate::ExclusiveEntry;
-use super::watched::Watch;
+use super::watched::{Change, Watch};
 use super::{Attributes, Clock, DATABASE_COUNT, Database, KeySpace, Place, Result, WINDOW, marks};
 use crate::planted::{Bug, planted};
 use splitpoint::{HashKind, Table, TableOptions};
@@ -70,6 +70,21 @@ impl<'k> Exclusive<'k> {
     /// The key space, for what needs no exclusion.
     pub(crate) fn space(&self) -> &'k KeySpace {
         self.space
+    }
+
+    /// The changes since the last call, if the key space is observed.
+    #[inline]
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        self.space.watched.take_log()
+    }
+
+    /// Whether `key` is present, and whether it expires.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn presence_of(&mut self, database: usize, key: &[u8]) -> Result<(bool, bool)> {
+        let expires = self.attributes_at(database, key)?.is_some_and(|attributes| attributes.expires_at_ms != 0);
+        Ok((self.holds(database, key)?, expires))
     }
 
     /// Collects the following changes until [`commit`](Self::commit) makes them together. In memory they are made
@@ -562,7 +577,7 @@ impl<'k> Exclusive<'k> {
     /// Reports a change of `key` to those who watch it.
     fn changed(&self, database: usize, key: &[u8]) {
         self.space.events.changes.fetch_add(1, Relaxed);
-        self.space.watched.touch(database, key);
+        self.space.watched.touch(database, key, || self.holds(database, key).unwrap_or(true));
     }
 
     fn database(&self, database: usize) -> &'k Database {
@@ -769,6 +784,18 @@ impl<'k> Exclusive<'k> {
         });
         database.table.store(Some(table.clone()));
         Ok(table)
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    /// Reports what no command has reported, such as what the sweep removed.
+    fn drop(&mut self) {
+        let changes = self.take_changes();
+        if !changes.is_empty()
+            && let Some(observer) = self.space.observer.get()
+        {
+            observer(self, changes);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::call::{Args, Refusal, Turn};
+use crate::command::events;
 use crate::command::reply;
 use crate::command::spec::Id;
 use crate::command::strings;
@@ -109,9 +110,20 @@ impl RespSession {
             self.state.figures.hits.fetch_add(hits, Relaxed);
         }
         if misses > 0 {
+            self.publish_misses(shared, keys);
             self.state.figures.misses.fetch_add(misses, Relaxed);
         }
         Some(done)
+    }
+
+    /// Publishes which of these keys are absent, if somebody wants to know.
+    #[inline(never)]
+    fn publish_misses(&self, shared: &Shared<'_>, keys: &[&[u8]]) {
+        let (notices, database) = (&self.state.server.notices, self.state.database);
+        if notices.wants_misses() {
+            let absent = keys.iter().filter(|key| matches!(shared.value_len(database, key), Ok(None)));
+            absent.for_each(|key| notices.missed(database, key));
+        }
     }
 
     pub(super) fn set_run<'a, const MOST: usize>(
@@ -144,6 +156,7 @@ impl RespSession {
         self.unsynced = true;
         let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
         let stored = alone.make_room(bytes).and_then(|()| alone.put_many(self.state.database, &pairs[..count]));
+        events::report_run(&self.state.server.notices, alone, "set", self.state.client.id);
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
@@ -188,7 +201,9 @@ impl RespSession {
                     // Answer them one by one instead, each with its own error.
                     return None;
                 }
-                alone.append_many(self.state.database, pairs, limit, take).map(|()| true)
+                let appended = alone.append_many(self.state.database, pairs, limit, take).map(|()| true);
+                events::report_run(&self.state.server.notices, alone, "append", self.state.client.id);
+                appended
             }
         };
         out.append(&mut late);
