@@ -68,4 +68,6 @@ pub use fault::Fault;
 pub use hash::HashKind;
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
-pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions, TableUsage};
+pub use table::{
+    Backup, Batch, Durability, KeyEdit, OldValue, PublishedCounters, Table, TableCounters, TableOptions, TableUsage,
+};

@@ -285,7 +285,7 @@ pub(crate) fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_abse
         }
     } else {
         let pairs: Vec<(&[u8], &[u8])> = pairs().collect();
-        alone.put_many(call.database, &pairs)?;
+        alone.put_many(call.database, &pairs, |_| Attributes::NONE)?;
     }
     if only_absent {
         reply::integer(call.out, 1)

@@ -8,7 +8,7 @@ use crate::command::call::{Args, Refusal, Turn};
 use crate::command::reply;
 use crate::command::spec::Id;
 use crate::command::strings;
-use crate::keyspace::{self, Exclusive, Shared};
+use crate::keyspace::{self, Attributes, Exclusive, Shared};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::*;
 
@@ -122,7 +122,7 @@ impl RespSession {
     ) -> bool {
         let mut pairs: [(&[u8], &[u8]); MOST] = [(&[], &[]); MOST];
         let count = pairs_of(args, &mut pairs);
-        match shared.put_many(self.state.database, &pairs[..count]) {
+        match shared.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE) {
             Ok(true) => {
                 self.unsynced = true;
                 (0..count).for_each(|_| reply::ok(out));
@@ -143,7 +143,9 @@ impl RespSession {
         let count = pairs_of(args, &mut pairs);
         self.unsynced = true;
         let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
-        let stored = alone.make_room(bytes).and_then(|()| alone.put_many(self.state.database, &pairs[..count]));
+        let stored = alone
+            .make_room(bytes)
+            .and_then(|()| alone.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE));
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
