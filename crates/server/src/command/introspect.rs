@@ -311,7 +311,7 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
             parse_integer(args.at(4)).ok_or(super::call::NOT_AN_INTEGER)?;
         }
         let key = args.at(2);
-        let attributes = turn.attributes(call.database, key)?;
+        let attributes = turn.attributes(call.database, key)?.unwrap_or_default();
         // For a dictionary, report only the record's bytes.
         let overhead = if turn.space().dictionary().is_some() { 0 } else { OVERHEAD_BYTES };
         let head = attributes.stored_bytes();

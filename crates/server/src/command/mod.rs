@@ -36,6 +36,7 @@ mod config;
 mod connection;
 pub(crate) mod dispatch;
 mod dump;
+pub(crate) mod edit;
 pub(crate) mod info;
 mod introspect;
 pub(crate) mod keys;

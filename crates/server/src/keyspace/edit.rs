@@ -3,7 +3,7 @@
 //! An edit sees no expired value. What it cannot do without the whole of a large value, or without closing the gate, it
 //! leaves to an exclusive command: [`Edit::Alone`].
 
-use super::record::{Attributes, Coding, HEAD_BYTES_MAX, MARK_BYTES};
+use super::record::{Attributes, Coding, HEAD_BYTES_MAX, MARK_BYTES, Record};
 use super::{Clock, Database, KeySpace, Result};
 use crate::planted::{Bug, planted};
 use splitpoint::{KeyEdit, OldValue, Table};
@@ -44,7 +44,11 @@ pub(crate) struct New<'n> {
     bytes: &'n mut Vec<u8>,
 }
 
-impl New<'_> {
+impl<'n> New<'n> {
+    pub(super) fn of(database: &'n Database, coding: Coding, bytes: &'n mut Vec<u8>) -> New<'n> {
+        New { database, coding, bytes }
+    }
+
     /// Stores `value` with these attributes.
     pub(crate) fn put(&mut self, attributes: Attributes, value: &[u8]) -> Edit {
         if (attributes != Attributes::NONE || !self.coding.is_plain(value)) && !self.database.has_heads() {
@@ -83,7 +87,12 @@ impl New<'_> {
     }
 }
 
-impl Old<'_> {
+impl<'v> Old<'v> {
+    /// Of this record, whose value may be cut: its length, and that of its head.
+    pub(super) fn of(record: Record<'v>, len: usize, head_bytes: usize) -> Old<'v> {
+        Old { attributes: record.attributes, value: record.value, len, head_bytes }
+    }
+
     /// Whether `value` is the whole value.
     pub(crate) fn is_whole(&self) -> bool {
         self.value.len() == self.len
@@ -105,26 +114,26 @@ impl KeySpace {
     ) -> (usize, Result<()>) {
         let database = &self.databases[database];
         let coding = self.coding(database);
-        let (mut changes, mut expired) = (0, 0);
+        let (mut changes, mut expired, mut written_bytes) = (0, 0, 0);
         let edit = |index: usize, stored: Option<OldValue<'_>>, bytes: &mut Vec<u8>| {
             let old = stored.map(|stored| {
                 let record = coding.decode(stored.head);
                 let head_bytes = stored.head.len() - record.value.len();
-                let len = stored.len - head_bytes;
-                Old { attributes: record.attributes, value: record.value, len, head_bytes }
+                Old::of(record, stored.len - head_bytes, head_bytes)
             });
             let is_over = old.is_some_and(|old| {
                 old.attributes.expires_at_ms != 0
                     && old.attributes.expired(clock.now_ms())
                     && !planted(Bug::AppendToExpired)
             });
-            let what = edit(index, old.filter(|_| !is_over), &mut New { database, coding, bytes });
+            let what = edit(index, old.filter(|_| !is_over), &mut New::of(database, coding, bytes));
             let is_change = match what {
                 Edit::Put | Edit::Append => true,
                 Edit::Remove => old.is_some() && !is_over,
                 Edit::Keep | Edit::Alone => false,
             };
             changes += u64::from(is_change);
+            written_bytes += bytes.len();
             expired += u64::from(is_over && matches!(what, Edit::Put | Edit::Remove));
             match what {
                 Edit::Keep => KeyEdit::Keep,
@@ -137,6 +146,7 @@ impl KeySpace {
         let (done, outcome) = table.edit_many(keys, HEAD_BYTES_MAX + value_bytes_max, edit);
         self.events.changes.fetch_add(changes, Relaxed);
         self.events.expired.fetch_add(expired, Relaxed);
+        self.memory.note_bytes(self, written_bytes);
         (done, outcome.map_err(Into::into))
     }
 

@@ -123,7 +123,13 @@ impl MemoryLimit {
                 used[self.hash.hash(key) as usize % PLACES].store(time_of_use(clock.now_ms()), Relaxed);
             }
         }
-        if self.countdown.fetch_sub(bytes as i64, Relaxed) < 0 {
+        self.note_bytes(space, bytes);
+    }
+
+    /// Notes that this many bytes were written.
+    #[inline]
+    pub(super) fn note_bytes(&self, space: &KeySpace, bytes: usize) {
+        if self.max_bytes.load(Relaxed) > 0 && self.countdown.fetch_sub(bytes as i64, Relaxed) < 0 {
             self.look(space);
         }
     }

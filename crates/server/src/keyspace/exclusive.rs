@@ -12,11 +12,11 @@
 use super::gate::ExclusiveEntry;
 use super::watched::Watch;
 use super::{
-    Attributes, Clock, DATABASE_COUNT, Database, HAS_MARK, KeySpace, Known, Place, Record, Result, cut, heads_by,
-    marks, put_coded,
+    Attributes, Clock, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Known, New, Old, Place, Record, Result,
+    SHORT_VALUE_BYTES, cut, heads_by, marks, put_coded,
 };
 use crate::planted::{Bug, planted};
-use splitpoint::Table;
+use splitpoint::{OldValue, Table};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -135,7 +135,15 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes> {
-        Ok(self.known_now(database, key)?.map_or(Attributes::NONE, |known| known.attributes))
+        Ok(self.attributes_of(database, key)?.unwrap_or_default())
+    }
+
+    /// The attributes of `key`; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn attributes_of(&mut self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
+        Ok(self.known_now(database, key)?.map(|known| known.attributes))
     }
 
     /// Values of `keys`, in their order. Expired ones are absent and stay for the sweep.
@@ -427,11 +435,64 @@ impl<'k> Exclusive<'k> {
         self.stage_record(database, key, attributes, &value[known.head_bytes..])
     }
 
-    /// Closes the door behind values without heads: from now on those of this database may have them. Does nothing if
-    /// this value, with these attributes, has none.
+    /// Edits the value of `key`, as [`KeySpace::edit_many`] does. `edit` is called a second time if it answers
+    /// [`Edit::Alone`]: then it gets the whole value, and may give any.
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub(crate) fn edit(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        mut edit: impl FnMut(Option<Old<'_>>, &mut New<'_>) -> Edit,
+    ) -> Result<()> {
+        self.space.refuse_dictionary()?;
+        self.space.memory.note_use(&[key], &self.clock);
+        let known = self.known_now(database, key)?;
+        let (of, mut stored, mut new) = (self.database(database), Vec::new(), Vec::new());
+        let mut what = Edit::Alone;
+        for is_last in [false, true] {
+            let is_whole = is_last || known.is_none_or(|known| known.len <= SHORT_VALUE_BYTES);
+            if let Some(known) = known.filter(|_| !is_whole) {
+                // All that an edit of a value this long looks at.
+                self.get_part(database, key, |_| 0..OldValue::HEAD_BYTES, &mut new)?;
+                stored.clear();
+                self.space.coding(of).encode_head(known.attributes, &mut stored);
+                stored.append(&mut new);
+            } else {
+                self.read(database, key, &mut stored)?;
+            }
+            new.clear();
+            let coding = self.space.coding(of);
+            let old = known.map(|known| Old::of(coding.decode(&stored), known.len, known.head_bytes));
+            what = edit(old, &mut New::of(of, coding, &mut new));
+            if what != Edit::Alone {
+                break;
+            }
+            self.begin_heads(database)?;
+        }
+        match what {
+            Edit::Keep | Edit::Alone => return Ok(()),
+            Edit::Append => return self.append(database, key, &new).map(drop),
+            Edit::Put => self.stage(database, key, Some(&new))?,
+            Edit::Remove => self.stage(database, key, None)?,
+        }
+        self.changed(database, key);
+        Ok(())
+    }
+
+    /// Lets this value, with these attributes, have a head if it needs one.
     fn allow_heads(&mut self, database: usize, attributes: Attributes, value: &[u8]) -> Result<()> {
+        if attributes == Attributes::NONE && self.space.coding(self.database(database)).is_plain(value) {
+            return Ok(());
+        }
+        self.begin_heads(database)
+    }
+
+    /// From now on the values of this database may have heads.
+    fn begin_heads(&mut self, database: usize) -> Result<()> {
         let of = self.database(database);
-        if of.has_heads() || attributes == Attributes::NONE && self.space.coding(of).is_plain(value) {
+        if of.has_heads() {
             return Ok(());
         }
         if !self.space.in_file() {

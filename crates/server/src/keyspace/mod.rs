@@ -814,15 +814,16 @@ impl<'k> Shared<'k> {
     }
 
     /// Edits the values of `keys` in order if the database is plain: see [`KeySpace::edit_many`]. Returns the number of
-    /// keys edited, and the error that ended the call early. The key after those needs exclusive entry.
+    /// keys edited, and the error that ended the call early. The key after those needs exclusive entry. `more_bytes` is
+    /// about what all edits may add.
     pub(crate) fn edit_many(
         &self,
         database: usize,
         keys: &[&[u8]],
-        value_bytes_max: usize,
+        (value_bytes_max, more_bytes): (usize, usize),
         edit: impl FnMut(usize, Option<Old<'_>>, &mut New<'_>) -> Edit,
     ) -> (usize, Result<()>) {
-        if self.space.memory.is_much(value_bytes_max.saturating_mul(keys.len())) {
+        if self.space.memory.is_much(more_bytes) {
             return (0, Ok(()));
         }
         let Some(table) = self.plain_table(database, keys.iter().copied()) else { return (0, Ok(())) };
