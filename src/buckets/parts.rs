@@ -64,7 +64,8 @@ impl Buckets {
 }
 
 impl Bucket<'_> {
-    /// Calls `work` with the value at `location`, of one in an extent only the first `head_bytes` bytes, and its length.
+    /// Calls `work` with the value at `location` and its length; of one in an extent, only with its first `head_bytes`
+    /// bytes.
     pub(crate) fn with_head<R>(
         &self,
         location: PairLocation,

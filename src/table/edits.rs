@@ -1,4 +1,4 @@
-//! Edits of many values that depend on the value before: each reads and changes one value under the latch of its bucket.
+//! Edits of many values that depend on the value before, each under the latch of the key's bucket.
 //!
 //! ```text
 //! hash and prefetch as in many.rs -> enter the gate, reserve room in the log for a run of keys
@@ -183,7 +183,10 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::{KeyEdit, OldValue};
-    use crate::table::{Table, TableOptions};
+    use crate::io::simulated::{Crash, Simulated, State, Tally};
+    use crate::random::Random;
+    use crate::table::{Durability, Table, TableOptions};
+    use std::sync::Arc;
 
     fn add_one(old: Option<OldValue<'_>>, new: &mut Vec<u8>) -> KeyEdit {
         let count = old.map_or(0, |old| u32::from_le_bytes(old.head.try_into().unwrap()));
@@ -213,8 +216,13 @@ mod tests {
 
     #[test]
     fn edits_do_what_they_return_and_are_replayed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t");
+        let disk = Simulated::new(State::default());
+        let open = |disk: &Simulated| {
+            let mut options = TableOptions::new().page_bytes(512).seed(1).durability(Durability::Sync);
+            options.storage = Arc::new(disk.clone());
+            options.inline_checkpoints = true;
+            options.open("/disk/t.spt").unwrap()
+        };
         let keys = ["put", "appended", "removed", "kept", "new", "absent", "large", "long", "after"];
         let check = |table: &Table| {
             let value = |key: &str| table.get(key.as_bytes()).unwrap();
@@ -227,7 +235,7 @@ mod tests {
             assert_eq!((value("long").unwrap(), value("after").unwrap()), (b"old".to_vec(), b"old".to_vec()));
         };
         {
-            let table = Table::open(&path).unwrap();
+            let table = open(&disk);
             for key in ["put", "appended", "removed", "kept", "long", "after"] {
                 table.put(key.as_bytes(), b"old").unwrap();
             }
@@ -255,17 +263,10 @@ mod tests {
             outcome.unwrap();
             assert_eq!(edited, 7);
             check(&table);
-            std::mem::forget(table); // as a crash leaves it: the log is all there is
         }
-        let crashed = folder.path().join("crashed");
-        std::fs::create_dir(&crashed).unwrap();
-        for file in std::fs::read_dir(folder.path()).unwrap() {
-            let file = file.unwrap();
-            if file.file_type().unwrap().is_file() {
-                std::fs::copy(file.path(), crashed.join(file.file_name())).unwrap();
-            }
-        }
-        let table = Table::open(crashed.join("t")).unwrap();
+        // As a crash leaves it: the log is all there is.
+        let left = disk.state().survivors(Crash::Kill, &mut Random::new(&[1]), &mut Tally::default());
+        let table = open(&Simulated::new(left));
         check(&table);
         assert_eq!(table.verify().unwrap(), []);
     }

@@ -17,7 +17,8 @@ macro_rules! rows {
         "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
         "Stores a value, on conditions, with a lifetime."
         Edit(strings::set);
-    SetNx "setnx" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key value" "Stores a value if the key is absent."
+    SetNx "setnx" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key value"
+        "Stores a value if the key is absent."
         Edit(strings::setnx);
     SetEx "setex" 4 [WRITE DENYOOM RUN_OF_EDITS] (1 1 1) "string" "2.0.0" "key seconds value"
         "Stores a value with a lifetime in seconds."
@@ -61,7 +62,8 @@ macro_rules! rows {
         Edit(|_, _| strings::incr_by(-1));
     IncrBy "incrby" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number."
         Edit(strings::incr_by_argument);
-    DecrBy "decrby" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key decrement" "Subtracts from a number."
+    DecrBy "decrby" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key decrement"
+        "Subtracts from a number."
         Edit(strings::decr_by);
     IncrByFloat "incrbyfloat" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "2.6.0" "key increment"
         "Adds to a decimal number."

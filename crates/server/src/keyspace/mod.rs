@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A database is *plain* while nothing is watched and memory suffices. Then a write of one key, with or without a
-//! lifetime, is one call of the table under the latch of the key's bucket, and needs no coordination with other threads.
+//! lifetime, is one call of the table under the latch of the key's bucket, without coordination with other threads.
 //! The first value with a head closes the gate once (`Exclusive::allow_heads`).
 //!
 //! A key counts as absent as soon as it has expired; it is removed when an exclusive command or the sweep (`sweep.rs`)
@@ -898,11 +898,4 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::cell::Cell;
-
-    thread_local! {
-        /// The time that a test has set for this thread.
-        pub(crate) static STOPPED_CLOCK: Cell<Option<u64>> = const { Cell::new(None) };
-    }
-}
+pub(crate) mod tests;

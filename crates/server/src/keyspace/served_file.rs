@@ -1,7 +1,7 @@
 //! A table file that a server has used, for programs that read or change it while no server has it open.
 //!
-//! A server stores lifetimes and flags of keys in front of their values (`record.rs`). A program that reads such a value
-//! through `Table` alone sees them; one that changes it through `Table` alone removes them.
+//! A server stores lifetimes and flags of keys in front of their values (`record.rs`). A program that reads such a
+//! value through `Table` alone sees them; one that changes it through `Table` alone removes them.
 //!
 //! ```text
 //! get, contains, remove, scan     expired keys are absent, the header pair is no key

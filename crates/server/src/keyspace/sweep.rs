@@ -2,8 +2,8 @@
 //!
 //! It walks the tables by their scan cursors, in steps, and reads only the beginning of each value. A step is followed
 //! by another if more than one in [`GO_ON_SHARE`] of its keys had expired, since then the keys ahead of the cursor
-//! probably have too. So about one key in `GO_ON_SHARE` may have expired and stay, and those that expired since the last
-//! tick of `housekeeping.rs`, as long as the time for a tick suffices.
+//! probably have too. So about one key in `GO_ON_SHARE` may have expired and stay, and those that expired since the
+//! last tick of `housekeeping.rs`, as long as the time for a tick suffices.
 //!
 //! Each key is removed under the latch of its bucket, if it still has expired. A database without lifetimes is not
 //! walked: `Database::may_expire`.
