@@ -76,5 +76,6 @@ pub use hash::HashKind;
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
 pub use table::{
-    Backup, Batch, Durability, Follower, PublishedCounters, Table, TableCounters, TableOptions, TableUsage,
+    Backup, Batch, Durability, Follower, KeyEdit, OldValue, PublishedCounters, Table, TableCounters, TableOptions,
+    TableUsage,
 };

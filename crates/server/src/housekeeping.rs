@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(100);
-/// Keys with lifetimes that the sweep checks in one step, and how long it may continue in one tick if many had expired.
-const SWEPT_AT_ONCE: usize = 200;
+/// Keys that the sweep checks in one step, and how long it may continue in one tick if many had expired: a quarter of
+/// one processor.
+const SWEPT_AT_ONCE: usize = 2000;
 const SWEEP_TIME: Duration = Duration::from_millis(25);
 
 /// Starts the thread. It ends when the server is gone.
@@ -37,16 +38,8 @@ pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
 
 fn sweep(server: &Server, cursor: &mut SweepCursor) {
     let since = Instant::now();
-    while since.elapsed() < SWEEP_TIME {
-        match server.space.sweep(cursor, SWEPT_AT_ONCE) {
-            // If more than a quarter had expired, there are probably more.
-            Ok(swept) if swept.removed * 4 > swept.looked_at => {}
-            Ok(_) => return,
-            Err(error) => {
-                tracing::warn!(%error, "sweep of expired keys");
-                return;
-            }
-        }
+    if let Err(error) = server.space.sweep(cursor, SWEPT_AT_ONCE, || since.elapsed() < SWEEP_TIME) {
+        tracing::warn!(%error, "sweep of expired keys");
     }
 }
 

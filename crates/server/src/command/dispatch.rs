@@ -1,13 +1,14 @@
 //! The function that executes each command, and EXEC, which executes those that were queued.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
+use super::edit::Plan;
 use super::reply;
 use super::spec::{Flags, Id};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
-    bits, client, cluster, config, connection, dump, events, hyperloglog, info, introspect, keys, lifetime, pubsub,
-    stats, strings,
+    bits, client, cluster, config, connection, dump, edit, events, hyperloglog, info, introspect, keys, lifetime,
+    pubsub, stats, strings,
 };
 use crate::clients::Subscription;
 use crate::keyspace::{Exclusive, KeySpace};
@@ -25,6 +26,8 @@ pub(crate) enum Handler {
     Scan(fn(&KeySpace, &mut Call<'_, '_>, &StagedKeys) -> Outcome),
     /// The key space, shared with other threads.
     Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
+    /// The value of the first argument: what to do with it, given the time now.
+    Edit(for<'a> fn(&Call<'_, 'a>, u64) -> Result<Plan<'a>, Refusal>),
     /// The key space, exclusive.
     Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
     /// The session, and the key space, exclusive.
@@ -88,6 +91,10 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
                 execute(&session.server.space, &mut session.call(args, out), &staged)
             }
             Handler::Lookup(execute) => execute(&mut Turn::Alone(alone), &mut session.call(args, out)),
+            Handler::Edit(plan) => {
+                let mut call = session.call(args, out);
+                plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan))
+            }
             Handler::Change(execute) => execute(alone, &mut session.call(args, out)),
             Handler::Transaction(execute) => execute(session, alone, args, out),
         };

@@ -216,9 +216,10 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
         "dictionary" => dictionary(server, text),
         "keyspace" => {
             for database in 0..DATABASE_COUNT {
-                let (keys, expiring) = (server.space.len(database), server.space.expiring_len(database));
+                let keys = server.space.len(database);
                 if keys > 0 {
-                    line(text, format_args!("db{database}:keys={keys},expires={expiring},avg_ttl=0"));
+                    let (expiring, left_ms) = server.space.lifetimes(database).unwrap_or_default();
+                    line(text, format_args!("db{database}:keys={keys},expires={expiring},avg_ttl={left_ms}"));
                 }
             }
         }

@@ -320,12 +320,12 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
             parse_integer(args.at(4)).ok_or(super::call::NOT_AN_INTEGER)?;
         }
         let key = args.at(2);
-        let attributed = turn.attributes(call.database, key)? != Default::default();
+        let attributes = turn.attributes(call.database, key)?.unwrap_or_default();
         // For a dictionary, report only the record's bytes.
         let overhead = if turn.space().dictionary().is_some() { 0 } else { OVERHEAD_BYTES };
-        let side = if attributed { key.len() + 20 + OVERHEAD_BYTES } else { 0 };
+        let head = attributes.stored_bytes();
         match turn.value_len(call.database, key)? {
-            Some(len) => reply::count(call.out, (key.len() + len + overhead + side) as u64),
+            Some(len) => reply::count(call.out, (key.len() + len + overhead + head) as u64),
             None => reply::null(call.out, call.version),
         }
         return Ok(());

@@ -38,6 +38,7 @@ mod config;
 mod connection;
 pub(crate) mod dispatch;
 mod dump;
+pub(crate) mod edit;
 pub(crate) mod events;
 mod hyperloglog;
 pub(crate) mod info;

@@ -41,6 +41,7 @@ flags! {
     NOW = 18 "", // at once between MULTI and EXEC too, where others are queued
     RUN = 19 "", // requests of one key and no option in a row are one call of the table
     RUN_OF_KEYS = 20 "", // requests in a row are one call of the table; all arguments are keys
+    RUN_OF_EDITS = 21 "", // requests of one key, with any options, in a row are one call of the table
 }
 
 impl Flags {
@@ -213,7 +214,8 @@ impl Spec {
             return (count > 1).then(|| count - 1);
         }
         let is_plain = count == self.arity.unsigned_abs() as usize || self.id == Id::Append && count == 5;
-        (self.flags.has(Flags::RUN) && is_plain).then_some(1)
+        let is_edit = self.flags.has(Flags::RUN_OF_EDITS) && self.accepts(count);
+        (self.flags.has(Flags::RUN) && is_plain || is_edit).then_some(1)
     }
 
     /// Whether a request states the number of its keys.

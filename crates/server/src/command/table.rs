@@ -13,26 +13,27 @@ macro_rules! rows {
     ($use:ident) => { $use! {
     Get "get" 2 [READONLY FAST RUN] (1 1 1) "string" "1.0.0" "key" "The value of a key."
         Lookup(strings::get);
-    Set "set" -3 [WRITE DENYOOM RUN] (1 1 1) "string" "1.0.0"
+    Set "set" -3 [WRITE DENYOOM RUN RUN_OF_EDITS] (1 1 1) "string" "1.0.0"
         "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
          [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
         "Stores a value, on conditions, with a lifetime."
-        Change(strings::set);
-    SetNx "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value" "Stores a value if the key is absent."
-        Change(strings::setnx);
-    SetEx "setex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.0.0" "key seconds value"
+        Edit(strings::set);
+    SetNx "setnx" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key value"
+        "Stores a value if the key is absent."
+        Edit(strings::setnx);
+    SetEx "setex" 4 [WRITE DENYOOM RUN_OF_EDITS] (1 1 1) "string" "2.0.0" "key seconds value"
         "Stores a value with a lifetime in seconds."
-        Change(|alone, call| strings::setex(alone, call, 1000));
-    PSetEx "psetex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.6.0" "key milliseconds value"
+        Edit(|call, now_ms| strings::setex(call, now_ms, 1000));
+    PSetEx "psetex" 4 [WRITE DENYOOM RUN_OF_EDITS] (1 1 1) "string" "2.6.0" "key milliseconds value"
         "Stores a value with a lifetime in milliseconds."
-        Change(|alone, call| strings::setex(alone, call, 1));
-    GetSet "getset" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value"
+        Edit(|call, now_ms| strings::setex(call, now_ms, 1));
+    GetSet "getset" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key value"
         "Stores a value and returns the earlier one."
-        Change(strings::getset);
-    GetEx "getex" -2 [WRITE FAST] (1 1 1) "string" "6.2.0"
+        Edit(strings::getset);
+    GetEx "getex" -2 [WRITE FAST RUN_OF_EDITS] (1 1 1) "string" "6.2.0"
         "key [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | PERSIST]"
         "The value of a key, and changes its lifetime."
-        Change(strings::getex);
+        Edit(strings::getex);
     GetDel "getdel" 2 [WRITE FAST] (1 1 1) "string" "6.2.0" "key" "The value of a key, and removes it."
         Change(strings::getdel);
     DelEx "delex" -2 [WRITE FAST] (1 1 1) "string" "8.4.0"
@@ -67,17 +68,18 @@ macro_rules! rows {
     SetRange "setrange" 4 [WRITE DENYOOM] (1 1 1) "string" "2.2.0" "key offset value"
         "Overwrites a part of a value, after zeros where it is shorter."
         Change(strings::setrange);
-    Incr "incr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Adds one to a number."
-        Change(|alone, call| strings::incr_by(alone, call, 1));
-    Decr "decr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Subtracts one from a number."
-        Change(|alone, call| strings::incr_by(alone, call, -1));
-    IncrBy "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number."
-        Change(strings::incr_by_argument);
-    DecrBy "decrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key decrement" "Subtracts from a number."
-        Change(strings::decr_by);
-    IncrByFloat "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.6.0" "key increment"
+    Incr "incr" 2 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key" "Adds one to a number."
+        Edit(|_, _| strings::incr_by(1));
+    Decr "decr" 2 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key" "Subtracts one from a number."
+        Edit(|_, _| strings::incr_by(-1));
+    IncrBy "incrby" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number."
+        Edit(strings::incr_by_argument);
+    DecrBy "decrby" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key decrement"
+        "Subtracts from a number."
+        Edit(strings::decr_by);
+    IncrByFloat "incrbyfloat" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "2.6.0" "key increment"
         "Adds to a decimal number."
-        Change(strings::incr_by_float);
+        Edit(strings::incr_by_float);
     Lcs "lcs" -3 [READONLY] (1 2 1) "string" "7.0.0" "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]"
         "The longest common subsequence of two values."
         Lookup(bits::lcs);
@@ -150,18 +152,18 @@ macro_rules! rows {
         Lookup(keys::object);
     Wait "wait" 3 [] (0 0 0) "generic" "3.0.0" "numreplicas timeout" "Waits for replicas, of which there are none."
         Session(introspect::wait);
-    Expire "expire" -3 [WRITE FAST] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"
+    Expire "expire" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"
         "Sets a lifetime in seconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::SECONDS, "expire"));
-    PExpire "pexpire" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key milliseconds [NX | XX | GT | LT]"
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::SECONDS, "expire"));
+    PExpire "pexpire" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "2.6.0" "key milliseconds [NX | XX | GT | LT]"
         "Sets a lifetime in milliseconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::MILLISECONDS, "pexpire"));
-    ExpireAt "expireat" -3 [WRITE FAST] (1 1 1) "generic" "1.2.0" "key unix-time [NX | XX | GT | LT]"
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::MILLISECONDS, "pexpire"));
+    ExpireAt "expireat" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "1.2.0" "key unix-time [NX | XX | GT | LT]"
         "Sets when a key expires, in seconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::UNIX_SECONDS, "expireat"));
-    PExpireAt "pexpireat" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key unix-time-ms [NX | XX | GT | LT]"
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::UNIX_SECONDS, "expireat"));
+    PExpireAt "pexpireat" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "2.6.0" "key unix-time-ms [NX | XX | GT | LT]"
         "Sets when a key expires, in milliseconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::UNIX_MILLISECONDS, "pexpireat"));
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::UNIX_MILLISECONDS, "pexpireat"));
     Ttl "ttl" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "Seconds until a key expires."
         Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::SECONDS));
     PTtl "pttl" 2 [READONLY FAST] (1 1 1) "generic" "2.6.0" "key" "Milliseconds until a key expires."
@@ -170,8 +172,8 @@ macro_rules! rows {
         Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::UNIX_SECONDS));
     PExpireTime "pexpiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in milliseconds."
         Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::UNIX_MILLISECONDS));
-    Persist "persist" 2 [WRITE FAST] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime."
-        Change(lifetime::persist);
+    Persist "persist" 2 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime."
+        Edit(|_, _| Ok(Plan::Persist));
 
     Multi "multi" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction."
         Session(connection::multi);

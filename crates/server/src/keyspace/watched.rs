@@ -113,6 +113,10 @@ impl Watched {
         self.count_keys(&keys);
     }
 
+    pub(super) fn is_observed(&self) -> bool {
+        self.observed.load(Relaxed)
+    }
+
     /// The changes since the last call.
     #[inline]
     pub(super) fn take_log(&self) -> Vec<Change> {
