@@ -50,7 +50,6 @@ pub mod linear;
 mod little_endian;
 mod own_line;
 mod pager;
-mod planted;
 mod racing;
 #[cfg(test)]
 mod random;

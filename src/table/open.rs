@@ -16,7 +16,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
-use crate::planted::{Bug, planted};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -203,7 +202,7 @@ impl Table {
         if pager.has_replayed_references() && log.waits() {
             // The file may have the values only in the cache, and after the replay nothing refers to them there.
             self.checkpoint()?;
-        } else if self.replayed == 0 || planted(Bug::ThroughAfterReplay) {
+        } else if self.replayed == 0 {
             pager.values().begin_writing_through()?;
         }
         Ok(())

@@ -20,18 +20,20 @@
 //! Stores into a mapping are changes in the same cache: they survive a killed process, and a sync of the file makes
 //! them durable. The disk may write a sector during a store: then part of the sector is from before the store.
 //!
-//! Bugs that consist of a missing call or an ignored error are planted here ([`Inner::leaves_out`]), so the library's
-//! code needs no test hooks for them.
+//! Tests of the tests plant a bug of the disk: it omits a call or hides an error (`bugs.rs`).
 //!
 //! Not here: what must hold after a crash (`table/tests/crash`), what this cannot show (docs/testing.md, "The simulated
 //! disk").
 
+mod bugs;
 mod room;
+
+pub(crate) use bugs::{Bug, with_bug};
 
 use super::{File, Mapped, Mode, Storage};
 use crate::pager::interleave::step;
-use crate::planted::{Bug, planted};
 use crate::random::Random;
+use bugs::planted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;

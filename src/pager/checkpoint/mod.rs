@@ -40,7 +40,6 @@ use crate::pager::pool::words::Bytes;
 use crate::pager::pool::{FrameNo, FrozenFrame};
 use crate::pager::values::Values;
 use crate::pager::wal::Log;
-use crate::planted::{Bug, planted};
 use journal::{
     CUT_NOTHING, CheckpointId, DirectWriter, FileSize, FrameSums, JournalError, JournalWriter, install_frames,
 };
@@ -102,9 +101,6 @@ impl Checkpointer<'_> {
         // From here on this checkpoint must be written as of this moment, before any later content of these units:
         // until it is, records of the log still refer to them.
         self.allocator.free_quarantined().inspect_err(|e| self.frames.file.poison(e.message()))?;
-        if let Some(log) = self.log.filter(|_| planted(Bug::SegmentFreedEarly)) {
-            log.release(sequence)?;
-        }
         self.frames.file.frozen_sequence.store(sequence, Release);
         self.frames.stop_spilling();
         let frames = self.frames.pool.freeze();
@@ -167,11 +163,7 @@ impl Checkpointer<'_> {
                     .inspect_err(forget)?;
             }
             // Writers may be writing through beyond the end of this checkpoint, now and while it is installed.
-            size.cut = if self.frames.file.takes_values() && !planted(Bug::ThroughCutOff) {
-                CUT_NOTHING
-            } else {
-                size.frame_count
-            };
+            size.cut = if self.frames.file.takes_values() { CUT_NOTHING } else { size.frame_count };
         }
         // Until the file has this checkpoint, or the journal is gone again.
         let (all, index, _no_reader_begins) = self.write_journal(frozen, size, journal, file).inspect_err(forget)?;
@@ -237,9 +229,6 @@ impl Checkpointer<'_> {
                 FrozenFrame::InFile if frame >= frozen.direct_from => sink.note(frame),
                 FrozenFrame::InFile | FrozenFrame::InMemory => sink.push(frame)?,
                 FrozenFrame::Spilled => {
-                    sink.note_spilled(frame, self.frames.stored_sum(frame).map_err(JournalError::Frame)?);
-                }
-                FrozenFrame::Shadowed if planted(Bug::ShadowForgotten) => {
                     sink.note_spilled(frame, self.frames.stored_sum(frame).map_err(JournalError::Frame)?);
                 }
                 FrozenFrame::Shadowed => {
