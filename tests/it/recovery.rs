@@ -456,6 +456,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::survey_while", Refuses, |t, _| outcome(t.survey_while(|| ControlFlow::Continue(())))),
     ("Table::replace", Refuses, |t, _| outcome(t.replace(b"k", b"child"))),
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
+    ("Table::edit_many", Refuses, |t, _| outcome(t.edit_many(&[b"k"], 8, |_, _, _| splitpoint::KeyEdit::Remove).1)),
     ("Table::scan_prefix", Answers, |t, _| Some(t.scan_prefix(0, 1)).map(|_| Answers)),
     ("Table::backup", Refuses, |t, place| outcome(t.backup(place.join("backup.spt")))),
     ("Table::freeze", Refuses, |t, place| {
@@ -475,6 +476,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Scan::next", Refuses, |t, _| outcome(t.scan().next()?)),
     ("Scan::cursor", Answers, |t, _| (t.scan().cursor() == Some(0)).then_some(Answers)),
     ("Scan::only_keys", Answers, |t, _| (t.scan().only_keys().cursor() == Some(0)).then_some(Answers)),
+    ("Scan::only_heads", Answers, |t, _| (t.scan().only_heads(8).cursor() == Some(0)).then_some(Answers)),
     ("Scan::at_boundary", Answers, |t, _| t.scan().at_boundary().then_some(Answers)),
     ("Batch::put", Answers, |t, _| outcome(t.batch().put(b"k", b"child"))),
     ("Batch::append", Answers, |t, _| outcome(t.batch().append(b"k", b"child"))),

@@ -20,27 +20,30 @@ pub(in crate::pager) fn hold_last_checkpoint(
     const WAIT: Duration = Duration::from_millis(10);
     /// A minute: the writer may be installing gigabytes, or be stopped.
     const WAITS_MAX: usize = 6000;
-    /// A header that is being written looks corrupt.
-    const CORRUPT_MAX: usize = 100;
-    let (mut waits, mut corrupt) = (0, 0);
+    /// A header that is being written looks corrupt, or is not there yet.
+    const UNREADABLE_MAX: usize = 100;
+    let (mut waits, mut unreadable) = (0, 0);
     loop {
         let error = match Held::begin(storage, path, file) {
             Ok(Begun::Holds(held, header, root)) => return Ok((held, header, root)),
             Ok(Begun::Busy) => None,
-            Err(e) if e.kind() == ErrorKind::Corrupt && corrupt < CORRUPT_MAX => Some(e),
-            Err(e) => return Err(e),
+            Err(e) => Some(e),
         };
-        if !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))? || waits >= WAITS_MAX {
-            // Nobody writes. An incomplete journal means nothing.
-            refuse_half_installed(storage, path, file)?;
-            if let Some(e) = error {
-                return Err(e);
-            }
-            if waits > 3 {
-                return Header::read(path, file).map(|(header, root)| (None, header, root));
+        let is_written = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
+        let half_installed = || refuse_half_installed(storage, path, file);
+        match error {
+            Some(_) if is_written && unreadable < UNREADABLE_MAX && half_installed().is_err() => unreadable += 1,
+            Some(e) if is_written && unreadable < UNREADABLE_MAX && e.kind() == ErrorKind::Corrupt => unreadable += 1,
+            Some(e) => return half_installed().and(Err(e)),
+            None if is_written && waits < WAITS_MAX => {}
+            None => {
+                // Nobody writes, or for too long. An incomplete journal means nothing.
+                half_installed()?;
+                if waits > 3 {
+                    return Header::read(path, file).map(|(header, root)| (None, header, root));
+                }
             }
         }
-        corrupt += usize::from(error.is_some());
         waits += 1;
         std::thread::sleep(WAIT);
     }

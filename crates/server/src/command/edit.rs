@@ -8,9 +8,9 @@
 //! Not here: parsing of options, and commands that need more than one key.
 
 use super::call::{Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, Refusal};
+use super::comparison::Comparison;
 use super::number::{Decimal, parse_integer};
 use super::reply::{self, Version};
-use super::strings::Comparison;
 use crate::keyspace::{Attributes, Edit, Exclusive, New, Old};
 
 /// A command on one key.

@@ -34,6 +34,7 @@ mod bits;
 pub(crate) mod call;
 mod client;
 pub(crate) mod cluster;
+mod comparison;
 mod config;
 mod connection;
 pub(crate) mod dispatch;

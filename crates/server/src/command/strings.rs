@@ -1,12 +1,12 @@
 //! Commands on values.
 
 use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
+use super::comparison::{Comparison, digest_of};
 use super::edit::{NewLifetime, Plan, Store, StoreAnswer};
 use super::number::{Decimal, parse_integer};
 use super::reply;
 use super::spec::Id;
 use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
-use splitpoint::{HashKind, hash::HashFunction};
 use std::ops::Range;
 
 /// The number of keys that are looked up together.
@@ -96,53 +96,6 @@ pub(crate) fn database(argument: &[u8]) -> Result<usize, Refusal> {
     let number = i32::try_from(integer(argument)?).map_err(|_| RANGE)?;
     let database = usize::try_from(number).ok().filter(|&number| number < DATABASE_COUNT);
     database.ok_or_else(|| "ERR DB index is out of range".into())
-}
-
-/// What a value must be, or not be, for SET or DELEX to change it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Comparison<'a> {
-    with: Comparand<'a>,
-    /// Whether the value must be equal; else an absent key fulfils the condition too.
-    equal: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Comparand<'a> {
-    Value(&'a [u8]),
-    Digest(&'a [u8]),
-}
-
-impl<'a> Comparison<'a> {
-    /// The comparison that argument `index` and the one after it ask for, if any.
-    fn parse(args: &Args<'a>, index: usize) -> Result<Option<Comparison<'a>>, Refusal> {
-        let (equal, of_digest) = match args.at(index).to_ascii_lowercase().as_slice() {
-            b"ifeq" => (true, false),
-            b"ifne" => (false, false),
-            b"ifdeq" => (true, true),
-            b"ifdne" => (false, true),
-            _ => return Ok(None),
-        };
-        let with = args.get(index + 1).ok_or(SYNTAX)?;
-        if of_digest && with.len() != DIGEST_DIGITS {
-            return Err("ERR a digest must be exactly 16 hexadecimal characters".into());
-        }
-        Ok(Some(Comparison { with: if of_digest { Comparand::Digest(with) } else { Comparand::Value(with) }, equal }))
-    }
-
-    pub(super) fn allows(&self, value: Option<&[u8]>) -> bool {
-        let is_equal = value.is_some_and(|value| match self.with {
-            Comparand::Value(with) => value == with,
-            Comparand::Digest(with) => digest_of(value).as_bytes().eq_ignore_ascii_case(with),
-        });
-        is_equal == self.equal
-    }
-}
-
-const DIGEST_DIGITS: usize = 16;
-
-/// The 64-bit XXH3 hash of a value, as hexadecimal digits.
-fn digest_of(value: &[u8]) -> String {
-    format!("{:0DIGEST_DIGITS$x}", HashFunction::new(HashKind::Xxh3, 0).hash(value))
 }
 
 /// The options of SET, GETEX and MSETEX.
