@@ -26,7 +26,9 @@
 //! | `freeze` | [`Table::freeze`], [`Dictionary::thaw`] |
 //! | `buckets` | linear hashing over the pager: pages, overflow, splits, merges, scans |
 //! | `pager` | frames, latches, space, write-ahead log, checkpoints; one file |
-//! | `io` | the operating system; [`OutputFile`] |
+//! | `io` | the operating system |
+//!
+//! Items that are marked `doc(hidden)` are for the other packages of this repository, and may change at any time.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 
@@ -73,6 +75,9 @@ pub use dictionary::{Dictionary, DictionaryBuilder, DictionaryOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;
 pub use hash::HashKind;
+#[doc(hidden)] // the program's
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
-pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions, TableUsage};
+#[doc(hidden)] // the server's
+pub use table::TableUsage;
+pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions};

@@ -5,7 +5,7 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use splitpoint::dictionary::{Compression, Duplicates, Effort, Index};
-use splitpoint::hash::{HashFunction, HashKind};
+use splitpoint::HashKind;
 use splitpoint::{DictionaryBuilder, Durability, TableOptions};
 
 /// One of `known`, or a `ValueError` that lists them.
@@ -168,8 +168,7 @@ impl BuildOptions {
             one_of("duplicates", name, &known)
         });
         let hash = self.hash.as_deref().map(hash_kind).transpose()?.unwrap_or(HashKind::DEFAULT);
-        let hash = HashFunction::new(hash, self.seed.unwrap_or(0));
-        let builder = DictionaryBuilder::new().hash_function(hash).index(self.index()?);
+        let builder = DictionaryBuilder::new().hash(hash).seed(self.seed.unwrap_or(0)).index(self.index()?);
         let builder = with(builder, self.page_bytes, DictionaryBuilder::page_bytes);
         let builder = with(builder, compression.transpose()?, DictionaryBuilder::compression);
         let builder = with(builder, self.block_bytes, DictionaryBuilder::block_bytes);

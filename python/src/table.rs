@@ -200,7 +200,7 @@ fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
         return Err(error);
     }
     let nothing = options.clone().in_memory()?;
-    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path).map(drop)
+    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path)
 }
 
 #[pymethods]
@@ -220,8 +220,7 @@ impl TableCore {
                 None => options.table_options()?.in_memory(),
             }
             .or_raise(py)?;
-            let (hash, seed) = table.hash_function();
-            let hash = (HashKind::from_name(hash).unwrap_or(HashKind::User), seed);
+            let hash = (table.hash_function().kind(), table.hash_function().seed());
             let is_readonly = path.is_some() && flag == "r";
             let _ = self.opened.set(Opened { path, is_readonly, hash });
             Ok(table)
@@ -557,7 +556,7 @@ impl TableCore {
     fn _compact(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let _busy = self.handle.busy();
         let (table, watch) = (self.table(py)?, &Watch::default());
-        let compact = move || table.compact_with(|done, all| watch.report(done, all)).map(drop);
+        let compact = move || table.compact_with(|done, all| watch.report(done, all));
         run_long(py, "compact", progress, watch, compact)
     }
 
@@ -573,7 +572,7 @@ impl TableCore {
         let (table, watch) = (self.table(py)?, &Watch::default());
         run_long(py, "backup", progress, watch, move || {
             let mut backup = Backup::new().overwrite(overwrite).progress(|done, all| watch.report(done, all));
-            backup.save(&table, &path).map(drop)
+            backup.save(&table, &path)
         })
     }
 

@@ -110,6 +110,7 @@ impl Buckets {
 impl Scan<'_> {
     /// Makes this a scan for keys only: the values that it returns are unspecified, and large ones are not read.
     #[must_use]
+    #[doc(hidden)] // the server's
     pub fn only_keys(mut self) -> Self {
         self.only_keys = true;
         self

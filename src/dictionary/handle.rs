@@ -67,9 +67,17 @@ impl DictionaryOptions {
         self
     }
 
-    /// The hash function of a dictionary that was built with a user's own ([`HashFunction::user`]).
-    pub fn hash(mut self, hash: HashFunction) -> Self {
-        self.access.hash = Some(hash);
+    /// The user's own hash function with which the dictionary was built ([`DictionaryBuilder::user_hash`]).
+    ///
+    /// [`DictionaryBuilder::user_hash`]: crate::DictionaryBuilder::user_hash
+    pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
+        self.access.hash = Some(HashFunction::user(name, function));
+        self
+    }
+
+    /// Hashes with a function that exists already.
+    pub(super) fn hashed_by(mut self, hash: &HashFunction) -> Self {
+        self.access.hash = Some(hash.clone());
         self
     }
 
@@ -86,7 +94,7 @@ impl DictionaryOptions {
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`],
+    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotADictionary`],
     /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         let path = path.as_ref();
@@ -270,12 +278,13 @@ impl Dictionary {
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Replaces the content of `value` with the value of `key`. Returns false, with `value` unchanged, if the key is
-    /// absent.
+    /// Copies the value of `key` to `value`, replacing its content. Returns `false`, with an empty `value`, if the key
+    /// is absent.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
         self.file_of(key)?.find(key, &mut Wanted::Value(value))
     }
 
@@ -363,7 +372,7 @@ impl Dictionary {
     }
 
     /// The function that the keys were hashed with.
-    pub fn hash(&self) -> &HashFunction {
+    pub fn hash_function(&self) -> &HashFunction {
         &self.files[0].hash
     }
 
@@ -503,7 +512,7 @@ fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
 
 fn no_manifest(path: &Path) -> Error {
     let name = path.display();
-    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so it is not a dictionary"))
+    Error::new(ErrorKind::NotADictionary, format!("{name}: a directory without a manifest, so it is not a dictionary"))
 }
 
 impl<'d> IntoIterator for &'d Dictionary {

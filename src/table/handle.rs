@@ -53,19 +53,14 @@ impl Table {
         self.gate.totals().pairs
     }
 
-    /// The hash function's name and seed.
-    pub fn hash_function(&self) -> (&str, u64) {
-        (self.buckets.hash().name(), self.buckets.hash().seed())
+    /// The function that the keys are hashed with.
+    pub fn hash_function(&self) -> &HashFunction {
+        self.buckets.hash()
     }
 
     /// The owner and permissions of the table's file, if it has one.
     pub(crate) fn access(&self) -> Result<Option<Access>> {
         self.pager.file().access()
-    }
-
-    /// The hash function itself.
-    pub(crate) fn hash(&self) -> &HashFunction {
-        self.buckets.hash()
     }
 }
 

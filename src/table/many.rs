@@ -109,6 +109,7 @@ impl Table {
     /// # Errors
     /// Those of [`append`](Self::append), the first that occurs; `take` was called for the pairs before it, which are
     /// appended.
+    #[doc(hidden)] // the server's
     pub fn append_many_within(
         &self,
         pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
@@ -128,6 +129,7 @@ impl Table {
     /// # Errors
     /// Those of [`remove`](Self::remove), the first that occurs; `take` was called for the keys before it, which are
     /// removed.
+    #[doc(hidden)] // the server's
     pub fn remove_many_with(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, bool)) -> Result<()> {
         let remove_at = |index: usize| WalRecord::Remove { key: keys[index].as_ref() };
         self.write_many(keys.len(), remove_at, |_| usize::MAX, |index, removed| take(index, removed.is_some()))

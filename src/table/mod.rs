@@ -95,6 +95,7 @@ impl Table {
     /// # Ok::<(), splitpoint::Error>(())
     /// ```
     #[inline]
+    #[doc(hidden)] // the Python package's
     pub fn get_ready(&self, key: &[u8], value: &mut Vec<u8>) -> Option<bool> {
         value.clear();
         self.buckets.get_ready(self.buckets.key(key), value)
@@ -395,6 +396,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`get`](Self::get); [`ErrorKind::Stopped`].
+    #[doc(hidden)] // the Python package's
     pub fn survey_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<TableSurvey> {
         self.buckets.survey(self.gate.totals(), &proceed)
     }

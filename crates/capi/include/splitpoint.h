@@ -104,7 +104,7 @@ enum {
     SPT_IO = 1,                 /* an operating system error: see spt_error_errno */
     SPT_DISK_FULL = 2,          /* no space on the disk, or the file reached its size limit (ulimit -f) */
     SPT_CORRUPT = 3,            /* a file contradicts itself: restore a backup, or see spt_salvage */
-    SPT_NOT_A_TABLE = 4,        /* not a file of splitpoint */
+    SPT_NOT_A_TABLE = 4,        /* not a table */
     SPT_OTHER_VERSION = 5,      /* a file of splitpoint, in a version that this library does not read */
     SPT_WRONG_HASH = 6,         /* the table was created with another hash function */
     SPT_INVALID_ARGUMENT = 7,   /* an option or argument outside its range */
@@ -119,6 +119,8 @@ enum {
     SPT_DUPLICATE = 16,         /* a duplicate key where keys must be unique */
     SPT_STOPPED = 17,           /* cancelled by the caller's own function */
     SPT_BUSY = 18,              /* the log is full and a backup keeps it from being emptied: try again */
+    SPT_NOT_A_DICTIONARY = 19,  /* not a dictionary, or a name at which something else exists */
+    SPT_BUILD_FAILED = 20,      /* an earlier step of the build failed: start it again */
 
     SPT_NOT_FOUND = 200,        /* the key is absent */
     SPT_EXISTS = 201,           /* the key is present already; nothing has changed */
@@ -857,7 +859,7 @@ spt_status spt_position(spt_table *table, const void *key, size_t key_len, uint6
  *                  the file, then ends the process by SIGBUS
  *
  * Errors:
- *   SPT_NOT_A_TABLE SPT_OTHER_VERSION SPT_CORRUPT SPT_WRONG_HASH SPT_IO  of the file
+ *   SPT_NOT_A_DICTIONARY SPT_OTHER_VERSION SPT_CORRUPT SPT_WRONG_HASH SPT_IO  of the file
  *   SPT_IN_USE  of spt_dict_close and spt_dict_reload: cursors are open
  */
 typedef struct spt_dict_options {
@@ -1122,7 +1124,7 @@ typedef struct spt_build_options {
  *   SPT_DUPLICATE         a key occurred twice, and the options do not say which value to keep
  *   SPT_STOPPED           `next` or the progress function cancelled it
  *   SPT_LOCKED            another process builds the same file
- *   SPT_NOT_A_TABLE       the file at `path`, or that name with "-unfinished" appended, was not made by a build
+ *   SPT_NOT_A_DICTIONARY  the file at `path`, or that name with "-unfinished" appended, was not made by a build
  *   SPT_TOO_LONG          a key or value of 4 GiB or more
  *   SPT_INVALID_ARGUMENT  options out of range; for spt_freeze also shards, for spt_dict_reindex also SPT_RESUME
  *   SPT_OUT_OF_MEMORY     the index, or the records of one of its chunks, would not fit in `memory_bytes`

@@ -7,7 +7,6 @@
 use crate::arguments::InText;
 use crate::callbacks::HashCallback;
 use crate::status::{Failure, Result};
-use splitpoint::hash::HashFunction;
 use splitpoint::{Durability, HashKind, TableOptions};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -132,22 +131,18 @@ impl Options<'_> {
         }
         match (self.user_hash, self.hash.get()) {
             (Some(function), _) => {
-                options = options.user_hash(&self.user_hash_name(), function.with(self.user_context));
+                options = options.user_hash(&user_hash_name(self.hash), function.with(self.user_context));
             }
             (None, Some(name)) => options = options.hash(hash_named(&name.to_string_lossy())?),
             (None, None) => {}
         }
         Ok(options)
     }
+}
 
-    fn user_hash_name(&self) -> String {
-        self.hash.get().map_or("user".into(), |name| name.to_string_lossy().into_owned())
-    }
-
-    /// The caller's own hash function, if it passed one.
-    pub(crate) fn hash_function(&self) -> Option<HashFunction> {
-        Some(HashFunction::user(&self.user_hash_name(), self.user_hash?.with(self.user_context)))
-    }
+/// The name of the caller's own hash function.
+pub(crate) fn user_hash_name(name: InText<'_>) -> String {
+    name.get().map_or("user".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The hash function with this name.
