@@ -44,6 +44,7 @@ mod buckets;
 mod checksum;
 pub mod dictionary;
 mod error;
+mod events;
 mod fault;
 mod freeze;
 pub mod hash;
@@ -80,4 +81,6 @@ pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
 #[doc(hidden)] // the server's
 pub use table::TableUsage;
-pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions};
+pub use table::{
+    Backup, Batch, Durability, Entry, Keys, PublishedCounters, Table, TableCounters, TableOptions, Values, WriteView,
+};

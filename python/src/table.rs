@@ -15,7 +15,7 @@ use crate::first::First;
 use crate::handle::{Handle, InUse, detach};
 use crate::long::{Watch, run_long};
 use crate::many::{Fixed, Found, get_columns, get_fixed, get_list};
-use crate::options::{BuildOptions, Options};
+use crate::options::{BuildOptions, Options, durability_named};
 use crate::report::{counters_dict, fault_list, survey_dict};
 use crate::scan::{Give, PAIRS, Pairs, TableScan};
 use crate::sources::{self, Pair};
@@ -444,6 +444,10 @@ impl TableCore {
 
     /// Begins a batch: changes that are made atomically when its `with` block ends, or not at all if the block raises.
     ///
+    /// `durability` ("none", "os", "sync") is that of the batch, whatever the table was opened with. One that asks for
+    /// more than earlier writes makes them as durable as itself; one that asks for less may be lost in a crash, but
+    /// never in part.
+    ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
     /// >>> with table.batch() as batch:
@@ -460,9 +464,10 @@ impl TableCore {
     /// ... except OSError:
     /// ...     b"alice" in table
     /// True
-    fn batch(slf: &Bound<'_, Self>) -> PyResult<BatchCore> {
+    #[pyo3(signature = (*, durability = None))]
+    fn batch(slf: &Bound<'_, Self>, durability: Option<&str>) -> PyResult<BatchCore> {
         drop(slf.get().table(slf.py())?);
-        Ok(BatchCore::new(slf.clone().unbind()))
+        Ok(BatchCore::new(slf.clone().unbind(), durability.map(durability_named).transpose()?))
     }
 
     /// Iterates over the pairs in hash order, from the `cursor` of an earlier scan on; 0 is the beginning.

@@ -19,6 +19,7 @@ use super::linear_hash::Buckets;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, RecordHead};
 use crate::error::Result;
 use crate::linear::Position;
+use std::iter::FusedIterator;
 
 /// A scan of a table, made by [`Table::scan`](crate::Table::scan), [`Table::scan_from`](crate::Table::scan_from) and
 /// [`Table::scan_prefix`](crate::Table::scan_prefix).
@@ -378,6 +379,9 @@ fn position_in(buckets: &Buckets, bytes: &[u8], at: usize) -> Position {
     };
     Position::of(hash)
 }
+
+/// After the last pair it stays at its end.
+impl FusedIterator for Scan<'_> {}
 
 impl Iterator for Scan<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;

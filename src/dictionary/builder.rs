@@ -207,8 +207,8 @@ impl DictionaryBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] if another process builds the
-    /// same file; [`ErrorKind::NotADictionary`] if `path`, or `path` with `-unfinished` appended, is a file that no build
-    /// made; [`ErrorKind::Io`].
+    /// same file; [`ErrorKind::NotADictionary`] if `path`, or `path` with `-unfinished` appended, is a file that no
+    /// build made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
         self.shard_count()?;

@@ -16,6 +16,7 @@ use super::shards::slots::SLOT_COUNT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
+use std::iter::FusedIterator;
 use std::ops::{RangeBounds, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,8 +95,9 @@ impl DictionaryOptions {
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotADictionary`],
-    /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none;
+    /// [`ErrorKind::NotADictionary`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
+    /// [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         let path = path.as_ref();
         // Absolute, as the process may change its directory before it reloads or asks for the files of the shards.
@@ -581,6 +583,8 @@ impl Pairs<'_> {
         }
     }
 }
+
+impl FusedIterator for Pairs<'_> {}
 
 impl Iterator for Pairs<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;

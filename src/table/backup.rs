@@ -190,8 +190,9 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Creates a file in the directory of `path`, calls `fill` to write it, and renames it to `path`; `fill` returns whether it was not cancelled. The
-    /// file gets the owner and permissions of the old file at `path`, or else of the one at `from`.
+    /// Creates a file in the directory of `path`, calls `fill` to write it, and renames it to `path`. It gets the owner
+    /// and permissions of the old file at `path`, or else of the one at `from`. `fill` returns `false` if the caller
+    /// cancelled it.
     fn replace(
         &mut self,
         from: Option<&Path>,

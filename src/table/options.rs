@@ -214,7 +214,8 @@ impl TableOptions {
         self
     }
 
-    /// Which failures a completed write survives; see [`Durability`].
+    /// Which failures a completed write survives, unless it asks for another durability
+    /// ([`Table::with`](crate::Table::with)); see [`Durability`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self

@@ -186,7 +186,7 @@ fn the_users_own_hash_function_is_not_taken_from_its_kind() {
     assert!(!path.exists());
 
     // Given as a function it is the same in a table, a build and an open dictionary.
-    let first = |key: &[u8]| u64::from(key[0]);
+    let first = |key: &[u8]| key.first().copied().unwrap_or(0).into();
     builder.user_hash("first", first).build(&path, pairs).unwrap();
     let users = splitpoint::DictionaryOptions::new().user_hash("first", first).open(&path).unwrap();
     assert_eq!((users.hash_function().name(), users.get(b"alice").unwrap()), ("first", Some(b"admin".to_vec())));

@@ -43,6 +43,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("src/checksum.rs", &[]),
     ("src/error.rs", &["io"]),
+    ("src/events.rs", &[]),
     ("src/fault.rs", &["error"]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/own_line.rs", &[]),
@@ -56,7 +57,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     // A test's disk: a thread can be interrupted at each of its calls, and its locks can be planted with bugs.
     ("src/io/simulated/mod.rs", &["pager", "planted", "random"]),
     ("src/io/", &["racing"]),
-    ("src/pager/", &["checksum", "io", "little_endian", "error", "fault", "own_line", "planted", "racing"]),
+    ("src/pager/", &["checksum", "io", "little_endian", "error", "events", "fault", "own_line", "planted", "racing"]),
     (
         "src/buckets/",
         &[
@@ -106,6 +107,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "linear",
             "little_endian",
             "error",
+            "events",
             "fault",
             "planted",
             "random",

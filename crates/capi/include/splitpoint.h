@@ -481,11 +481,16 @@ typedef struct spt_pair {
 spt_status spt_put_many(spt_table *table, const spt_pair *pairs, size_t count);
 spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count, size_t *value_lens);
 
-/** spt_batch_begin, spt_batch_put, spt_batch_insert_new, spt_batch_append, spt_batch_remove, spt_batch_update,
- * spt_batch_len, spt_batch_commit, spt_batch_discard - make several changes as one
+/** spt_batch_begin, spt_batch_begin_with, spt_batch_put, spt_batch_insert_new, spt_batch_append, spt_batch_remove,
+ * spt_batch_update, spt_batch_len, spt_batch_commit, spt_batch_discard - make several changes as one
  *
  * spt_batch_begin opens a batch. The functions that add changes copy keys and values, and change nothing.
  * spt_batch_len counts the changes.
+ *
+ * spt_batch_begin_with opens a batch that is as durable as `durability`, one of SPT_DURABILITY_..., whatever the table
+ * was opened with; 0 is the table's own. After a crash the table has all writes up to some moment, in their order, so a
+ * batch that asks for more makes the earlier writes as durable as itself. One that asks for less may be lost, but never
+ * in part. In a table opened with SPT_DURABILITY_NONE one that asks for more makes a checkpoint.
  *
  * spt_batch_commit makes the changes in order and atomically: other threads see all of them or none, and so does the
  * next open after an error or a crash. It ends the batch unless it returns SPT_IN_USE. spt_batch_discard ends the batch
@@ -510,12 +515,14 @@ spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count
  *         spt_batch_discard(batch);
  *
  * Errors:
+ *   SPT_INVALID_ARGUMENT  `durability` is none of these
  *   SPT_TOO_LONG  a key or a value, when it is added; a value that becomes too long by an append, at the commit
  *   SPT_STOPPED   of the commit: an update's function returned SPT_UPDATE_STOP; nothing has changed
  *   SPT_IN_USE    another thread is using the batch
  *   or, of the commit, an error of spt_put; nothing has changed then
  */
 spt_status spt_batch_begin(spt_table *table, spt_batch **batch);
+spt_status spt_batch_begin_with(spt_table *table, uint32_t durability, spt_batch **batch);
 spt_status spt_batch_put(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
 spt_status spt_batch_insert_new(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
 spt_status spt_batch_append(spt_batch *batch, const void *key, size_t key_len, const void *tail, size_t tail_len);

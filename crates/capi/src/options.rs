@@ -98,12 +98,7 @@ impl Options<'_> {
             .create_new(is(CREATE_NEW))
             .publish_counters(is(PUBLISH_COUNTERS))
             .expected_len(self.expected_len)
-            .durability(match self.durability {
-                0 | 2 => Durability::Os,
-                1 => Durability::None,
-                3 => Durability::Sync,
-                other => return Err(Failure::invalid(format!("durability is {other}, expected SPT_DURABILITY_..."))),
-            });
+            .durability(durability_of(self.durability)?);
         if self.page_bytes != 0 {
             options = options.page_bytes(self.page_bytes);
         }
@@ -137,6 +132,16 @@ impl Options<'_> {
             (None, None) => {}
         }
         Ok(options)
+    }
+}
+
+/// The durability with this number; 0 is the default.
+pub(crate) fn durability_of(number: u32) -> Result<Durability> {
+    match number {
+        0 | 2 => Ok(Durability::Os),
+        1 => Ok(Durability::None),
+        3 => Ok(Durability::Sync),
+        other => Err(Failure::invalid(format!("durability is {other}, expected SPT_DURABILITY_..."))),
     }
 }
 

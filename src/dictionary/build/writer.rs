@@ -43,8 +43,8 @@ const RANK_BINS_PER_PAGE: u32 = 16;
 /// Begins the file of a dictionary at `path`.
 ///
 /// # Errors
-/// [`ErrorKind::Locked`] if another process builds the same file; [`ErrorKind::NotADictionary`] if `path`, or a name that
-/// the build needs, belongs to something other than a dictionary.
+/// [`ErrorKind::Locked`] if another process builds the same file; [`ErrorKind::NotADictionary`] if `path`, or a name
+/// that the build needs, belongs to something other than a dictionary.
 pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path, granted: Granted) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED, granted)?;

@@ -92,7 +92,8 @@ impl Index {
     }
 
     /// The paper's sparse index for blocks of `block_items` keys, with skip pointers. 0: the blocks are the pages, if
-    /// records have one size and fit in a page; otherwise as for 1. For 255 records per page it takes 0.25 bits per key.
+    /// records have one size and fit in a page; otherwise as for 1. For 255 records per page it takes 0.25 bits per
+    /// key.
     pub fn trie_sparse(block_items: u32) -> Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items }
     }

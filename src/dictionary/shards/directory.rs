@@ -70,8 +70,8 @@ impl DirectoryWriter {
     /// Locks the directory. If it does not exist, creates it with the owner and permissions of the one at `like`.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] if another process is building or updating the directory; [`ErrorKind::NotADictionary`] if it
-    /// holds something other than a dictionary.
+    /// [`ErrorKind::Locked`] if another process is building or updating the directory; [`ErrorKind::NotADictionary`] if
+    /// it holds something other than a dictionary.
     pub fn new(plan: &Plan, directory: &Path, like: Option<&Path>) -> Result<Self> {
         let storage = &plan.storage;
         let directory = NewDirectory::make(storage, directory, like)?;

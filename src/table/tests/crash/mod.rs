@@ -20,6 +20,7 @@ mod full;
 mod planted;
 mod spilled;
 mod stored;
+mod views;
 mod workload;
 
 use crate::error::ErrorKind;
