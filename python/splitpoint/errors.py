@@ -41,6 +41,8 @@ class ErrorKind(enum.IntEnum):
     DUPLICATE = 16
     STOPPED = 17
     BUSY = 18
+    NOT_A_DICTIONARY = 19
+    BUILD_FAILED = 20
     NOT_FOUND = 200
     IN_USE = 221
 
@@ -92,7 +94,11 @@ class CorruptError(FormatError):
 
 
 class NotATableError(FormatError):
-    """Not a file of this library."""
+    """Not a table."""
+
+
+class NotADictionaryError(FormatError):
+    """Not a dictionary, or a name at which something else exists."""
 
 
 class VersionError(FormatError):
@@ -193,6 +199,10 @@ class StoppedError(Error, InterruptedError):
     """Cancelled by the caller."""
 
 
+class BuildFailedError(Error, RuntimeError):
+    """An earlier step of this build failed: start it again."""
+
+
 class BusyError(Error, OSError):
     """The log is full and a backup prevents a checkpoint: try again when the backup is done."""
 
@@ -220,6 +230,8 @@ _CLASSES: dict[ErrorKind, tuple[type[Error], int]] = {
     ErrorKind.DUPLICATE: (DuplicateKeyError, 0),
     ErrorKind.STOPPED: (StoppedError, _errno.EINTR),
     ErrorKind.BUSY: (BusyError, _errno.EBUSY),
+    ErrorKind.NOT_A_DICTIONARY: (NotADictionaryError, 0),
+    ErrorKind.BUILD_FAILED: (BuildFailedError, 0),
     ErrorKind.IN_USE: (InUseError, 0),
 }
 

@@ -481,3 +481,13 @@ def test_the_callback_of_a_backup_may_use_the_table_and_not_close_it(table, tmp_
 
     table.backup(tmp_path / "copy.spt", progress=progress)
     assert seen and all(seen) and not table.closed
+
+
+@pytest.mark.parametrize("durability", ["none", "os", "sync"])
+def test_a_batch_chooses_its_durability(path, durability):
+    with splitpoint.open(path, "n", durability="sync") as table:
+        with table.batch(durability=durability) as batch:
+            batch[b"alice"] = b"90"
+        assert table[b"alice"] == b"90"
+        with pytest.raises(splitpoint.InvalidArgumentError, match="durability"):
+            table.batch(durability="twice")

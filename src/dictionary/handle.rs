@@ -16,6 +16,7 @@ use super::shards::slots::SLOT_COUNT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
+use std::iter::FusedIterator;
 use std::ops::{RangeBounds, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,9 +68,17 @@ impl DictionaryOptions {
         self
     }
 
-    /// The hash function of a dictionary that was built with a user's own ([`HashFunction::user`]).
-    pub fn hash(mut self, hash: HashFunction) -> Self {
-        self.access.hash = Some(hash);
+    /// The user's own hash function with which the dictionary was built ([`DictionaryBuilder::user_hash`]).
+    ///
+    /// [`DictionaryBuilder::user_hash`]: crate::DictionaryBuilder::user_hash
+    pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
+        self.access.hash = Some(HashFunction::user(name, function));
+        self
+    }
+
+    /// Hashes with a function that exists already.
+    pub(super) fn hashed_by(mut self, hash: &HashFunction) -> Self {
+        self.access.hash = Some(hash.clone());
         self
     }
 
@@ -86,8 +95,9 @@ impl DictionaryOptions {
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`],
-    /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none;
+    /// [`ErrorKind::NotADictionary`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
+    /// [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         let path = path.as_ref();
         // Absolute, as the process may change its directory before it reloads or asks for the files of the shards.
@@ -270,12 +280,13 @@ impl Dictionary {
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Replaces the content of `value` with the value of `key`. Returns false, with `value` unchanged, if the key is
-    /// absent.
+    /// Copies the value of `key` to `value`, replacing its content. Returns `false`, with an empty `value`, if the key
+    /// is absent.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
         self.file_of(key)?.find(key, &mut Wanted::Value(value))
     }
 
@@ -363,7 +374,7 @@ impl Dictionary {
     }
 
     /// The function that the keys were hashed with.
-    pub fn hash(&self) -> &HashFunction {
+    pub fn hash_function(&self) -> &HashFunction {
         &self.files[0].hash
     }
 
@@ -503,7 +514,7 @@ fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
 
 fn no_manifest(path: &Path) -> Error {
     let name = path.display();
-    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so it is not a dictionary"))
+    Error::new(ErrorKind::NotADictionary, format!("{name}: a directory without a manifest, so it is not a dictionary"))
 }
 
 impl<'d> IntoIterator for &'d Dictionary {
@@ -572,6 +583,8 @@ impl Pairs<'_> {
         }
     }
 }
+
+impl FusedIterator for Pairs<'_> {}
 
 impl Iterator for Pairs<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
