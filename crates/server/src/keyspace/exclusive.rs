@@ -245,9 +245,10 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
         let end = at + part.len();
         let known = self.known_now(database, key)?;
+        let coding = self.space.coding(self.database(database));
         let is_rewritten = |known: Known| {
-            // A head appears or goes: the CAS number goes, or the value begins like a head.
-            known.attributes.cas != 0 || at == 0 && (known.head_bytes == 0 || known.attributes == Attributes::NONE)
+            // The head changes: the CAS number goes, or the value now begins like a head.
+            known.attributes.cas != 0 || at == 0 && known.head_bytes == 0 && !coding.is_plain(part)
         };
         if self.space.in_file() || known.is_some_and(is_rewritten) {
             let mut value = Vec::new();

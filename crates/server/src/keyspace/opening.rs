@@ -93,7 +93,7 @@ impl KeySpace {
 
     /// Bytes that no client can guess.
     pub(super) fn random_mark(&self) -> Result<[u8; MARK_BYTES]> {
-        let [a, b, c, d, e, f, ..] = memory_table().in_memory()?.hash_function().1.to_le_bytes();
+        let [a, b, c, d, e, f, ..] = memory_table().in_memory()?.hash_function().seed().to_le_bytes();
         Ok([a, b, c, d, e, f])
     }
 
