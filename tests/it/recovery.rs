@@ -457,6 +457,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::replace", Refuses, |t, _| outcome(t.replace(b"k", b"child"))),
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
     ("Table::edit_many", Refuses, |t, _| outcome(t.edit_many(&[b"k"], 8, |_, _, _| splitpoint::KeyEdit::Remove).1)),
+    ("Table::newer", Answers, |t, _| outcome(t.newer())),
     ("Table::scan_prefix", Answers, |t, _| Some(t.scan_prefix(0, 1)).map(|_| Answers)),
     ("Table::backup", Refuses, |t, place| outcome(t.backup(place.join("backup.spt")))),
     ("Table::freeze", Refuses, |t, place| {

@@ -325,6 +325,7 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn append(&mut self, database: usize, key: &[u8], tail: &[u8]) -> Result<usize> {
         if self.transaction.is_none() {
             self.allow_heads(database, Attributes::NONE, tail)?;
+            self.expire_watched(database, key)?;
             let (table, mut len) = (self.table(database)?, None);
             let pairs = [(self.stored(key), tail)];
             let (space, take) = (self.space, |_, new| len = new);
@@ -356,8 +357,9 @@ impl<'k> Exclusive<'k> {
         len_max: impl Fn(usize) -> usize,
         mut take: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
-        for (_, tail) in pairs {
+        for (key, tail) in pairs {
             self.allow_heads(database, Attributes::NONE, tail)?;
+            self.expire_watched(database, key)?;
         }
         let table = self.table(database)?;
         let stored: Vec<_> = pairs.iter().map(|(key, tail)| (self.stored(key), *tail)).collect();
@@ -632,6 +634,11 @@ impl<'k> Exclusive<'k> {
             Some(table) => Ok(table.contains(&self.stored(key))?),
             None => Ok(false),
         }
+    }
+
+    /// Removes `key` if it has expired and somebody wants to know.
+    fn expire_watched(&mut self, database: usize, key: &[u8]) -> Result<()> {
+        if self.space.watched.is_empty() { Ok(()) } else { self.expire(database, key).map(drop) }
     }
 
     /// Removes `key` if it has expired. Returns whether it had.
