@@ -82,5 +82,6 @@ pub use salvage::{SalvageReport, Salvaged, salvage};
 #[doc(hidden)] // the server's
 pub use table::TableUsage;
 pub use table::{
-    Backup, Batch, Durability, Entry, Keys, PublishedCounters, Table, TableCounters, TableOptions, Values, WriteView,
+    Backup, Batch, Codec, Durability, Entry, Keys, PublishedCounters, Table, TableCounters, TableOptions, TypedPairs,
+    TypedTable, Values, WriteView,
 };

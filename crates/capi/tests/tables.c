@@ -10,7 +10,7 @@ static void versions_and_codes(void)
     CHECK(spt_version() == SPT_VERSION);
     CHECK(strcmp(spt_version_string(), "0.1.0") == 0);
     CHECK(strcmp(spt_strerror(SPT_OK), "success") == 0);
-    for (int status = 1; status <= SPT_BUILD_FAILED; status++)
+    for (int status = 1; status <= SPT_WRONG_TYPES; status++)
         CHECK(strcmp(spt_strerror(status), "an unknown code") != 0);
     CHECK(strcmp(spt_strerror(SPT_INTERNAL), "an unknown code") != 0);
     CHECK(strcmp(spt_strerror(-1), "an unknown code") == 0);
