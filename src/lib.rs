@@ -53,7 +53,6 @@ pub mod linear;
 mod little_endian;
 mod own_line;
 mod pager;
-mod planted;
 mod racing;
 #[cfg(test)]
 mod random;
@@ -79,9 +78,9 @@ pub use hash::HashKind;
 #[doc(hidden)] // the program's
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
-#[doc(hidden)] // the server's
-pub use table::TableUsage;
 pub use table::{
-    Backup, Batch, Codec, Durability, Entry, Keys, PublishedCounters, Table, TableCounters, TableOptions, TypedPairs,
-    TypedTable, Values, WriteView,
+    Backup, Batch, Codec, Durability, Entry, Follower, Keys, PublishedCounters, Table, TableCounters, TableOptions,
+    TypedPairs, TypedTable, Values, WriteView,
 };
+#[doc(hidden)] // the server's
+pub use table::{KeyEdit, OldValue, TableUsage};

@@ -83,6 +83,7 @@ impl Table {
             return Ok(());
         }
         let closed = self.write_last_checkpoint();
+        self.pager.remove_undo();
         event!(debug, "{}: closed", self.pager.path().display());
         self.pager.file().release_reserved();
         closed

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The writes are made in order, each under the latch of its bucket; all wait for the disk once, together. Work that
-//! single writes would repeat is done once per run. Lookups of many keys: `buckets/many.rs`.
+//! single writes would repeat is done once per run. Writes that depend on the value before:
+//! `edits.rs`. Lookups of many keys: `buckets/many.rs`.
 
 use super::handle::Table;
 use super::options::Durability;
@@ -259,9 +260,9 @@ fn append_of((key, tail): &(impl AsRef<[u8]>, impl AsRef<[u8]>)) -> WalRecord<'_
 }
 
 /// The maximum number of changes made in one visit of the gate.
-const RUN_MAX: usize = 32;
+pub(super) const RUN_MAX: usize = 32;
 /// The maximum bytes in the log of a run of more than one change.
-const RUN_LOG_BYTES: u64 = 1 << 14;
+pub(super) const RUN_LOG_BYTES: u64 = 1 << 14;
 
 /// Changes made in one visit of the gate, with one reservation in the log and one check of the load.
 struct Run {
@@ -272,13 +273,13 @@ struct Run {
 }
 
 /// The places of the next changes, whose cache lines are being fetched.
-struct Ahead<'t> {
+pub(super) struct Ahead<'t> {
     buckets: &'t Buckets,
     places: [(u64, Place<'t>); PAGES_AHEAD],
 }
 
 /// A bucket's page.
-type Place<'t> = (BucketAddress, FrameRef<'t>);
+pub(super) type Place<'t> = (BucketAddress, FrameRef<'t>);
 
 /// Far enough ahead for memory to respond, near enough that the line is still in the cache.
 const PAGES_AHEAD: usize = 16;
@@ -286,7 +287,11 @@ const PLACES_AHEAD: usize = 8;
 
 impl<'t> Ahead<'t> {
     /// Starts fetching for the first changes; `None` if there is no change.
-    fn begin<'k>(buckets: &'t Buckets, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> Option<Ahead<'t>> {
+    pub(super) fn begin<'k>(
+        buckets: &'t Buckets,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+    ) -> Option<Ahead<'t>> {
         let first = Self::fetch(buckets, (count > 0).then(|| change_at(0))?);
         let mut ahead = Ahead { buckets, places: [first; PAGES_AHEAD] };
         for index in 1..count.min(PAGES_AHEAD) {
@@ -300,7 +305,12 @@ impl<'t> Ahead<'t> {
 
     /// The hash and the place of change `index`. Starts fetching for later changes.
     #[inline]
-    fn take<'k>(&mut self, index: usize, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> (u64, Place<'t>) {
+    pub(super) fn take<'k>(
+        &mut self,
+        index: usize,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+    ) -> (u64, Place<'t>) {
         let place = self.places[index % PAGES_AHEAD];
         if index + PAGES_AHEAD < count {
             self.places[index % PAGES_AHEAD] = Self::fetch(self.buckets, change_at(index + PAGES_AHEAD));

@@ -25,7 +25,7 @@ const NO_COUNT: &str = "ERR The keys of a single slot are not counted; DBSIZE ha
 
 /// The slot of the command's keys; `None` without keys, an error if they have several.
 pub(crate) fn slot_of(spec: &Spec, args: &Args<'_>) -> Result<Option<u16>, Refusal> {
-    let mut slots = spec.key_indices(args.len()).map(|index| splitpoint::shards::slot(args.at(index)));
+    let mut slots = spec.key_indices(args).map(|index| splitpoint::shards::slot(args.at(index)));
     let first = slots.next();
     if slots.all(|slot| Some(slot) == first) { Ok(first) } else { Err(CROSS_SLOT.into()) }
 }
