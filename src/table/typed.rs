@@ -55,7 +55,7 @@ impl Table {
         Ok(TypedTable { table: self, types: PhantomData })
     }
 
-    /// Records that keys and values are of the types with the names in `asked`, or compares these with what is recorded.
+    /// Records that keys and values are of the types with the names in `asked`, or compares these with the recorded.
     ///
     /// # Errors
     /// Those of [`typed`](Self::typed).
