@@ -56,6 +56,8 @@ pub enum ErrorKind {
     NotADictionary = 19,
     /// An earlier step of this build failed, or was cancelled; start it again.
     BuildFailed = 20,
+    /// A typed table has other types than it was opened with.
+    WrongTypes = 21,
 }
 
 impl ErrorKind {

@@ -79,8 +79,8 @@ pub use hash::HashKind;
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
 pub use table::{
-    Backup, Batch, Durability, Entry, Follower, Keys, PublishedCounters, Table, TableCounters, TableOptions, Values,
-    WriteView,
+    Backup, Batch, Codec, Durability, Entry, Follower, Keys, PublishedCounters, Table, TableCounters, TableOptions,
+    TypedPairs, TypedTable, Values, WriteView,
 };
 #[doc(hidden)] // the server's
 pub use table::{KeyEdit, OldValue, TableUsage};

@@ -53,10 +53,12 @@ from splitpoint.errors import (
     TooLongError,
     VersionError,
     WrongHashError,
+    WrongTypesError,
     error,
 )
 from splitpoint.figures import DictionaryStats, SalvageReport, ShardInfo, TableCounters, TableStats
 from splitpoint.table import Batch, Table, TableOptions, memory, open, restore, salvage
+from splitpoint.typed import Codec, TypedTable
 from splitpoint.values import Values
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "BusyError",
     "Change",
     "ClosedError",
+    "Codec",
     "CorruptError",
     "DeadlockError",
     "Dictionary",
@@ -102,9 +105,11 @@ __all__ = [
     "TableOptions",
     "TableStats",
     "TooLongError",
+    "TypedTable",
     "Values",
     "VersionError",
     "WrongHashError",
+    "WrongTypesError",
     "__version__",
     "error",
     "memory",

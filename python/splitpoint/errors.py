@@ -43,6 +43,7 @@ class ErrorKind(enum.IntEnum):
     BUSY = 18
     NOT_A_DICTIONARY = 19
     BUILD_FAILED = 20
+    WRONG_TYPES = 21
     NOT_FOUND = 200
     IN_USE = 221
 
@@ -199,6 +200,10 @@ class StoppedError(Error, InterruptedError):
     """Cancelled by the caller."""
 
 
+class WrongTypesError(FormatError):
+    """A typed table has other types than it was opened with."""
+
+
 class BuildFailedError(Error, RuntimeError):
     """An earlier step of this build failed: start it again."""
 
@@ -232,6 +237,7 @@ _CLASSES: dict[ErrorKind, tuple[type[Error], int]] = {
     ErrorKind.BUSY: (BusyError, _errno.EBUSY),
     ErrorKind.NOT_A_DICTIONARY: (NotADictionaryError, 0),
     ErrorKind.BUILD_FAILED: (BuildFailedError, 0),
+    ErrorKind.WRONG_TYPES: (WrongTypesError, 0),
     ErrorKind.IN_USE: (InUseError, 0),
 }
 

@@ -319,6 +319,11 @@ impl TableCore {
         self.removal(py, |table| table.remove(&key))
     }
 
+    #[pyo3(signature = (types, /))]
+    fn _record_types(&self, py: Python<'_>, types: &str) -> PyResult<()> {
+        self.ending(py, |table| table.record_types(types))
+    }
+
     #[pyo3(signature = (key, /))]
     fn _take<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let taken = self.removal(py, |table| {

@@ -426,6 +426,7 @@ impl Dictionary {
             positions,
             current: None,
             rest: &self.files,
+            left: self.len(),
             run: Run::default(),
             given: 0,
             long: Vec::new(),
@@ -533,6 +534,8 @@ pub struct Pairs<'d> {
     current: Option<(&'d DictionaryFile, Within<'d>)>,
     /// The files after the current one.
     rest: &'d [Arc<DictionaryFile>],
+    /// The most pairs that there can still be.
+    left: u64,
     run: Run,
     given: usize,
     /// The value returned last, if it is long.
@@ -561,6 +564,7 @@ impl Pairs<'_> {
         }
         let index = self.given;
         self.given += 1;
+        self.left = self.left.saturating_sub(1);
         let (file, _) = self.current.as_ref().expect("its run was read");
         let value = ValueAt::of(file, &self.run, index).get(&mut self.long);
         if value.is_err() {
@@ -584,6 +588,7 @@ impl Pairs<'_> {
     }
 }
 
+/// After the last pair, or an error, it stays at its end.
 impl FusedIterator for Pairs<'_> {}
 
 impl Iterator for Pairs<'_> {
@@ -592,5 +597,10 @@ impl Iterator for Pairs<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let pair = self.next_ref().transpose()?;
         Some(pair.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+
+    /// At most the pairs that are left in the files, and one error, which may come before any of them.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, usize::try_from(self.left).ok().and_then(|left| left.checked_add(1)))
     }
 }

@@ -180,6 +180,10 @@ impl<'f> Backup<'f> {
                 ..TableOptions::new()
             };
             let copy = options.open(new.unfinished_path())?; // the file is empty, and so becomes a table
+            copy.types
+                .lock()
+                .expect("no panic while held")
+                .clone_from(&table.types.lock().expect("no panic while held"));
             let (all, mut done) = (table.len(), 0u64);
             let mut scan = table.scan();
             while let Some((key, value)) = scan.next_ref()? {

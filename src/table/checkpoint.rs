@@ -128,7 +128,8 @@ impl Table {
         let room = self.pager.reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
-        self.pager.freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes, room)
+        let types = self.types.lock().expect("no panic while held").clone();
+        self.pager.freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes, room)
     }
 
     /// Called after a write: makes a checkpoint if one is due.

@@ -33,6 +33,8 @@ pub struct Table {
     pub(super) buckets: Buckets,
     pub(super) gate: Gate,
     pub(super) durability: Durability,
+    /// The names of the types of a typed table, or an empty text: see [`Table::typed`].
+    pub(super) types: Mutex<String>,
     pub(super) publisher: Mutex<Option<Publisher>>,
     /// Locked by the thread that compacts.
     pub(super) compaction: Mutex<()>,

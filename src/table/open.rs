@@ -170,7 +170,9 @@ impl Table {
         let root = Root::parse(root, pager.frame_bytes()).map_err(|what| pager.corrupt(format!("header: {what}")))?;
         let hash = choose_hash(&pager, options, &root)?;
         let buckets = Buckets::from_root(pager.clone(), hash, &root)?;
-        Ok(Table::from_parts(pager, buckets, root.totals, options))
+        let table = Table::from_parts(pager, buckets, root.totals, options);
+        *table.types.lock().expect("no panic while held") = root.types;
+        Ok(table)
     }
 
     fn from_parts(pager: Arc<Pager>, buckets: Buckets, totals: Totals, options: &TableOptions) -> Table {
@@ -179,6 +181,7 @@ impl Table {
             pager,
             buckets,
             durability: options.durability,
+            types: Mutex::default(),
             publisher: Mutex::default(),
             compaction: Mutex::default(),
             closed: AtomicBool::new(false),

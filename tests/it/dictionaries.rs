@@ -191,3 +191,25 @@ fn the_users_own_hash_function_is_not_taken_from_its_kind() {
     let users = splitpoint::DictionaryOptions::new().user_hash("first", first).open(&path).unwrap();
     assert_eq!((users.hash_function().name(), users.get(b"alice").unwrap()), ("first", Some(b"admin".to_vec())));
 }
+
+#[test]
+fn an_iteration_returns_no_more_than_its_size_hint_and_nothing_after_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("numbers.spd");
+    let pairs = (0..500u32).map(|n| (n.to_le_bytes(), b"value"));
+    DictionaryBuilder::new().shards(3).build(&path, pairs).unwrap();
+    let numbers = Dictionary::open(&path).unwrap();
+    let mut all = numbers.iter();
+    let mut left = 500;
+    loop {
+        assert_eq!(all.size_hint(), (0, Some(left + 1)));
+        if all.next().is_none() {
+            break;
+        }
+        left -= 1;
+    }
+    assert_eq!(left, 0);
+    assert!(all.next().is_none() && all.next().is_none());
+    let part = numbers.range(..u64::MAX / 2);
+    assert!(part.size_hint().1.unwrap() >= part.count());
+}

@@ -485,6 +485,8 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Entry::or_insert_with", Refuses, |t, _| outcome(t.entry(b"k").or_insert_with(|| b"child".to_vec()))),
     ("Entry::apply", Refuses, |t, _| outcome(t.entry(b"k").and_modify(Vec::clear).apply())),
     ("Entry::remove", Refuses, |t, _| outcome(t.entry(b"k").remove())),
+    ("Table::typed", Refuses, |t, _| outcome(t.typed::<u8, u8>())),
+    ("Table::record_types", Refuses, |t, _| outcome(t.record_types("u8 -> u8"))),
     ("Table::with", Answers, |t, _| Some(t.with(Durability::Sync)).map(|_| Answers)),
     ("WriteView::table", Answers, |t, _| (t.with(Durability::Sync).table().len() == 1001).then_some(Answers)),
     ("WriteView::entry", Answers, |t, _| Some(t.with(Durability::Sync).entry(b"k")).map(|_| Answers)),

@@ -121,6 +121,7 @@ enum {
     SPT_BUSY = 18,              /* the log is full and a backup keeps it from being emptied: try again */
     SPT_NOT_A_DICTIONARY = 19,  /* not a dictionary, or a name at which something else exists */
     SPT_BUILD_FAILED = 20,      /* an earlier step of the build failed: start it again */
+    SPT_WRONG_TYPES = 21,       /* a typed table has other types; not from this library */
 
     SPT_NOT_FOUND = 200,        /* the key is absent */
     SPT_EXISTS = 201,           /* the key is present already; nothing has changed */

@@ -63,6 +63,7 @@ const KINDS: &[(ErrorKind, &CStr)] = &[
     (ErrorKind::Busy, c"the log is full while a backup runs: try again"),
     (ErrorKind::NotADictionary, c"not a dictionary"),
     (ErrorKind::BuildFailed, c"an earlier step of the build failed: start it again"),
+    (ErrorKind::WrongTypes, c"a typed table has other types"),
 ];
 
 impl Status {
