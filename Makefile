@@ -2,7 +2,9 @@
 # make test     everything: format, lints, all tests, documentation, examples
 # make test-python  the Python package: wheel, tests and types, in virtual environments of its own; PYTHON=python3.12
 # make test-spark   the Spark data source on a cluster of two worker processes; needs Java 17, installs PySpark (450 MB)
-# make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; short runs of power and faults
+# make slow     tests that take minutes or gigabytes: a value of 1 GiB, long runs over damaged files; five mutants, others each
+#               day; short runs of power and faults
+# make mutants  proves that tests find mistakes: makes each one of tests/mutants/, whose test must fail; an hour; MUTANTS=same_salt
 # make power    power losses on ext4, XFS and btrfs, on a disk that records each write: SECONDS=300, SEED, FS=xfs, REPLAY=folder
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
 # make test-server  the server with redis-cli, redis-benchmark, redis-py, hiredis; crashes; compared with redis; SECONDS=10,
@@ -49,6 +51,8 @@ BUILT != CARGO='$(CARGO)' CARGO_TARGET_DIR='$(CARGO_TARGET_DIR)' .ci/built
 TARGET = dictionary memcached open ops replay resp
 INPUT =
 RUNS =
+# Which mutants are run, if not all.
+MUTANTS =
 # Where power and faults begin (the clock says, and they print it), on which file systems, and what is to be done once more.
 SEED =
 FS =
@@ -77,8 +81,13 @@ test-spark: tools
 
 slow: tools
 	$(CARGO) test --workspace --locked --release -- --ignored
+	@$(MAKE) mutants MUTANTS='--sample 5'
 	@$(MAKE) power SECONDS=60
 	@$(MAKE) faults SECONDS=60
+
+mutants: tools
+	@command -v python3 >/dev/null 2>&1 || { echo 'python3 is missing. Install it: apt install python3'; exit 1; } >&2
+	@CARGO='$(CARGO)' tests/mutants/run $(MUTANTS)
 
 # Installs the clients where it may (crates/server/tests/run); what is missing is skipped, and that is said.
 test-server: tools
@@ -167,7 +176,7 @@ sanitize: tools
 # it ignores the advice that populates a mapping, which the skipped test of io expects to fail. The other skipped tests repeat
 # a workload per call of the system, which takes the emulator hours. Memory order is that of the host.
 PLATFORMS = aarch64-unknown-linux-gnu aarch64-apple-darwin
-EMULATED = --skip what_is_stored --skip crash --skip planted --skip dictionary:: --skip interleavings --skip a_failing_call \
+EMULATED = --skip what_is_stored --skip crash --skip dictionary:: --skip interleavings --skip a_failing_call \
     --skip a_hundred_thousand
 platforms: tools
 	@for platform in $(PLATFORMS); do \
@@ -372,6 +381,6 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test test-fuzz slow power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
+.PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
     test-compat-upstream bench-compat bench-server test-server static uplot

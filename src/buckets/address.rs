@@ -14,7 +14,6 @@ use crate::linear;
 use crate::pager::FRAME_UNITS;
 use crate::pager::interleave::step;
 use crate::pager::pool::{FrameNo, FrameRef, ReadGuard};
-use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
@@ -136,9 +135,7 @@ impl Buckets {
     pub(super) fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
         // A thread that splits or merges a bucket holds its latch until the new view is published.
         let now = self.view();
-        now == view
-            || planted(Bug::ViewNotComparedAgain)
-            || now.version() == view.version() && now.linear().bucket_of(hash) == bucket
+        now == view || now.version() == view.version() && now.linear().bucket_of(hash) == bucket
     }
 
     /// Latches the bucket of `hash` for reading. The range is its primary page.

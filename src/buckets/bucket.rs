@@ -26,7 +26,6 @@ use crate::linear;
 use crate::pager::pool::WriteGuard;
 use crate::pager::pool::part::PartGuard;
 use crate::pager::words::FrameBytes;
-use crate::planted::{Bug, planted};
 
 /// The change of a table's totals by a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -285,7 +284,7 @@ impl Bucket<'_> {
     #[inline(never)]
     fn overwrite(&mut self, key: &[u8], hash: u64, location: PairLocation, value: &[u8]) -> Result<Delta> {
         let key = HashedKey::new(key, hash);
-        let (mut old_extent, old_value_bytes) = self.value_at(location)?;
+        let (old_extent, old_value_bytes) = self.value_at(location)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
         let big_key = key.bytes.len() > self.buckets.limits.key_inline_max;
         if self.buckets.fits_inline(key.bytes, value.len()) {
@@ -303,9 +302,6 @@ impl Bucket<'_> {
             let mut delta = self.replace(key, location, form, &new.to_bytes())?;
             delta.payload = payload;
             return Ok(delta);
-        }
-        if planted(Bug::FreedTooEarly) {
-            old_extent.take().inspect(|old| self.buckets.free_extent(old));
         }
         let new = self.new_extent(key, [value, b""], 0)?;
         let mut delta = self.replace_or_free(key, location, new)?;

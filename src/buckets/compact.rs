@@ -25,7 +25,6 @@ use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use crate::pager::words::Bytes;
 use crate::pager::{Destination, FRAME_UNITS};
-use crate::planted::{Bug, planted};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
@@ -325,8 +324,7 @@ impl Buckets {
         step();
         self.groups[group].store(new, Release);
         let view = self.view();
-        let next = u32::from(!planted(Bug::MoveKeepsVersion));
-        self.set_view(View::new(view.max_bucket(), view.version().wrapping_add(next)));
+        self.set_view(View::new(view.max_bucket(), view.version().wrapping_add(1)));
         self.pager.free(from.first, from.units)?;
         Ok(Some(Movable { first: unit, ..from }))
     }

@@ -15,7 +15,6 @@ use crate::little_endian::{u32_at, u64_at};
 use crate::pager::pool::refuse_to_wait_with_values;
 use crate::pager::words::Bytes;
 use crate::pager::{FRAME_UNITS, StoredValue};
-use crate::planted::{Bug, planted};
 
 /// Bytes of a reference to an extent.
 pub(crate) const EXTENT_BYTES: usize = 20;
@@ -219,7 +218,7 @@ impl Buckets {
             return Ok(None);
         }
         // A replay of the log would read the old value there.
-        if self.pager.values().is_referred_to(extent.unit) && !planted(Bug::ReferredUnitsOverwritten) {
+        if self.pager.values().is_referred_to(extent.unit) {
             return Ok(None);
         }
         // A partial overwrite could not be undone. A thread that holds a value may be refused any latch, so it never

@@ -13,7 +13,6 @@ use super::page::{self, Damage, PAIR_IN_EXTENT, Record, Slot};
 use crate::error::Result;
 use crate::linear;
 use crate::pager::words::Bytes;
-use crate::planted::{Bug, planted};
 
 impl Buckets {
     /// Copies all records of the bucket with this primary page.
@@ -124,7 +123,6 @@ impl Buckets {
         added.clear();
         let (first, second) = self.empty_pages(primaries, 2).split_at_mut(self.page_bytes);
         let (mut stay, mut go) = (Builder::new(first), Builder::new(second));
-        let mut drops = planted(Bug::SplitDropsRecord);
         for (start, page) in gathered.pages() {
             let mut end = page.len();
             for slots in page::slots(page).map_err(|d| self.damaged(d))?.chunks(u64::BITS as usize) {
@@ -133,9 +131,8 @@ impl Buckets {
                 let batch = Batch { page, start, slots, end, same_bytes: same_bytes(page, slots, end) };
                 let moves;
                 (moves, end) = self.moving(&batch, split)?;
-                let lost = if std::mem::take(&mut drops) { moves & moves.wrapping_neg() } else { 0 };
                 stay = batch.add_to(stay, !moves & u64::MAX >> (u64::BITS as usize - slots.len()), old);
-                go = batch.add_to(go, moves & !lost, added);
+                go = batch.add_to(go, moves, added);
             }
         }
         let old_next = self.lay_out_overflow(gathered, old)?;

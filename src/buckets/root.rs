@@ -6,7 +6,6 @@ use super::sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
 use crate::linear;
 use crate::little_endian::{u16_at, u32_at, u64_at};
 use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES};
-use crate::planted::{Bug, planted};
 
 /// Offset of the groups' first frames in the root. On disk.
 const GROUPS: usize = 128;
@@ -37,7 +36,7 @@ impl Root {
         put(4, &self.hash_id.to_le_bytes());
         put(8, &self.seed.to_le_bytes());
         put(16, &self.check_value.to_le_bytes());
-        put(24, &self.max_bucket.saturating_sub(planted(Bug::WrongMaxBucket).into()).to_le_bytes());
+        put(24, &self.max_bucket.to_le_bytes());
         put(28, &self.min_max_bucket.to_le_bytes());
         put(32, &self.fill.percent.to_le_bytes());
         put(36, &self.fill.pairs.unwrap_or(0).to_le_bytes());

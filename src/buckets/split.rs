@@ -22,7 +22,6 @@ use crate::error::Result;
 use crate::linear;
 use crate::pager::interleave::step;
 use crate::pager::words::Bytes;
-use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, TryLockError};
 
@@ -82,9 +81,6 @@ impl Buckets {
         };
         let mut source = LatchedBucket::new(self, number, frame, source_start);
         self.gather(source.page(), gathered)?;
-        if planted(Bug::SplitFreesFirst) {
-            self.free_overflow(gathered.overflow_pages());
-        }
         self.divide(gathered, split, layouts, primaries)?;
         let (old, added) = primaries.split_at(self.page_bytes);
 
@@ -97,9 +93,7 @@ impl Buckets {
         frame.part(target_start..target_start + self.page_bytes).store(0, added);
         self.set_view(View::new(new, view.version()));
         drop(target);
-        if !planted(Bug::SplitFreesFirst) {
-            self.free_overflow(gathered.overflow_pages());
-        }
+        self.free_overflow(gathered.overflow_pages());
         drop(source);
         self.activity.count_split();
         self.prefetch_split(grown);
@@ -152,8 +146,7 @@ impl Buckets {
         // Also needed by salvage, which recognizes frames of buckets by pages that are either valid or all zeros.
         source.as_mut().unwrap_or(&mut target).part(range).fill(0..self.page_bytes, 0);
         // A new version, so that a reader of the removed bucket notices even if a bucket of that number comes back.
-        let next = u32::from(!planted(Bug::MergeKeepsVersion));
-        self.set_view(View::new(shrunk.max_bucket, view.version().wrapping_add(next)));
+        self.set_view(View::new(shrunk.max_bucket, view.version().wrapping_add(1)));
         drop((source, target));
         self.free_overflow(gathered.overflow_pages());
         self.free_group(last)?;

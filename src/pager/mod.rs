@@ -32,6 +32,7 @@ use checkpoint::Checkpointer;
 pub(crate) use checkpoint::lock::CheckpointGuard;
 use checkpoint::lock::CheckpointLock;
 pub(crate) use checkpoint::reserve::CheckpointRoom;
+use checkpoint::save_undo::UndoFiles;
 pub(crate) use checkpoint::{Frozen, copy};
 use file::TableFile;
 pub(crate) use file::create::Create;
@@ -63,6 +64,7 @@ pub(crate) struct Pager {
     /// `Some` for a file that is open for writing.
     log: Option<Log>,
     checkpoint_lock: Arc<CheckpointLock>,
+    undo: UndoFiles,
     /// Whether this handle made the file.
     made: bool,
     /// Identifies this process, see `io::forks`.
@@ -233,7 +235,7 @@ impl Pager {
 
     fn checkpointer(&self) -> Checkpointer<'_> {
         let (allocator, values) = (self.allocator(), self.values());
-        Checkpointer { frames: &self.frames, allocator, values, log: self.log.as_ref() }
+        Checkpointer { frames: &self.frames, allocator, values, log: self.log.as_ref(), undo: &self.undo }
     }
 
     /// Allocates `len` units: within one frame if fewer than [`FRAME_UNITS`], else from the start of a frame on.
@@ -291,6 +293,11 @@ impl Pager {
     /// Writes a checkpoint, see [`Checkpointer::write_frozen`].
     pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
         self.checkpointer().write_frozen(frozen)
+    }
+
+    /// Removes what was saved for readers that are gone.
+    pub(crate) fn remove_undo(&self) {
+        self.undo.remove_unneeded(&self.frames.file);
     }
 
     /// Reserves disk space for a checkpoint, see [`Checkpointer::reserve_checkpoint`].

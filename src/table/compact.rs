@@ -19,7 +19,6 @@ use crate::buckets::compact::{Movable, What};
 use crate::error::Result;
 use crate::pager::pool::lock_without_values;
 use crate::pager::{Destination, FRAME_UNITS, ZONE_FRAMES};
-use crate::planted::{Bug, planted};
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
 
@@ -61,8 +60,7 @@ impl Table {
     /// Those of [`compact`](Self::compact).
     pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<bool> {
         drop(self.enter()?);
-        let only = lock_without_values(&self.compaction)?;
-        let _only = (!planted(Bug::CompactionsTogether)).then_some(only);
+        let _only = lock_without_values(&self.compaction)?;
         let _compacting = self.pager.allocator().begin_compaction();
         if self.pager.has_written_through() {
             // Until a checkpoint is complete, extents that the log refers to cannot be freed, and the file cannot be

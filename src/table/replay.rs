@@ -21,7 +21,6 @@ use crate::error::{Error, Result};
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
 use crate::pager::wal::{Block, BlockLimits, Log, Reader, RecordBody};
-use crate::planted::{Bug, planted};
 use std::panic::resume_unwind;
 use std::thread::{Builder, available_parallelism, scope};
 
@@ -136,20 +135,14 @@ impl Table {
             if self.pager.frames().is_to_be_read(frame) {
                 frames.push(frame);
             }
-            let part = if planted(Bug::KeysInSeveralParts) { index % parts.len() } else { of_hash.part(hash) };
-            parts[part].push(Change { record: index as u32, kind, key, value });
+            parts[of_hash.part(hash)].push(Change { record: index as u32, kind, key, value });
             *changes += 1;
         };
         let add_plain = |change: WalRecord<'_>| {
             let place = |part: &[u8]| body.of_part(bytes, part);
             match change {
                 WalRecord::Put { key, value } => add(&*block, Kind::Put, place(key), place(value)),
-                WalRecord::Append { key, tail } => {
-                    add(&*block, Kind::Append, place(key), place(tail));
-                    if planted(Bug::AppendedTwice) {
-                        add(&*block, Kind::Append, place(key), place(tail));
-                    }
-                }
+                WalRecord::Append { key, tail } => add(&*block, Kind::Append, place(key), place(tail)),
                 // No table has a longer key, so such a removal changes nothing.
                 WalRecord::Remove { key } if key.len() <= KEY_LEN_MAX => {
                     add(&*block, Kind::Remove, place(key), RecordBody::default());
@@ -160,9 +153,7 @@ impl Table {
         match WalRecord::parse(kind, bytes).ok_or_else(|| self.bad_record(kind))? {
             WalRecord::Clear => *clears = true,
             WalRecord::Batch(bytes) => {
-                let made = decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?;
-                let count = made.len() - usize::from(planted(Bug::BatchInPart) && !made.is_empty());
-                made.into_iter().take(count).for_each(add_plain);
+                decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?.into_iter().for_each(add_plain);
             }
             WalRecord::PutStored { key, reference } => {
                 let Some(value) = self.pager.values().read_stored(decode_reference(reference))? else {
@@ -204,8 +195,7 @@ impl Table {
     /// Returns the error of the first record that failed. Without one, removes all pairs if that comes next.
     fn finish_block(&self, now: &Prepared, results: Vec<std::result::Result<(), Failed>>) -> Result<()> {
         let failed = results.into_iter().filter_map(std::result::Result::err);
-        let order = |failed: &Failed| if planted(Bug::AnyFailureCounts) { 0 } else { failed.record };
-        if let Some(Failed { error, .. }) = failed.min_by_key(order) {
+        if let Some(Failed { error, .. }) = failed.min_by_key(|failed| failed.record) {
             return Err(error);
         }
         if now.clears { self.clear() } else { Ok(()) }

@@ -15,11 +15,10 @@
 
 use super::gate::{ClosedGate, WriterGuard};
 use super::handle::Table;
-use super::wal_record::{REMOVE, WalRecord, body};
+use super::wal_record::{WalRecord, body};
 use crate::buckets::Delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pager::wal::{Log, Lsn, Room, Short};
-use crate::planted::{Bug, planted};
 use std::borrow::BorrowMut;
 
 /// A writer inside the gate, with room in the log for its record if changes are logged.
@@ -165,9 +164,6 @@ impl Table {
         (kind, key, rest): (u8, Option<&[u8]>, &[u8]),
         short: Option<&mut Short>,
     ) -> Result<Lsn> {
-        if planted(Bug::RemovalUnlogged) && kind == REMOVE {
-            return Ok(0);
-        }
         let logged = match short {
             Some(short) => log.append_short(room.borrow_mut(), short),
             None => log.append(room.borrow_mut(), kind, &body(key, rest, &mut Default::default())),
@@ -182,7 +178,7 @@ impl Table {
     }
 
     fn sync_to(&self, lsn: Lsn) -> Result<()> {
-        match self.pager.log().filter(|log| log.waits() && !planted(Bug::DoneBeforeSynced)) {
+        match self.pager.log().filter(|log| log.waits()) {
             Some(log) => log.sync_to(lsn).inspect_err(|e| self.pager.poison(e.message())),
             None => Ok(()),
         }

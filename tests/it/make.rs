@@ -73,6 +73,7 @@ fn scripts_ask_cargo_where_it_builds() {
         "fuzz/run",
         "python/run-spark-tests",
         "python/run-tests",
+        "tests/mutants/run",
     ] {
         let text = std::fs::read_to_string(root.join(script)).expect("it exists");
         let code = text.lines().filter(|line| !line.trim_start().starts_with('#'));

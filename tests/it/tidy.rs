@@ -8,6 +8,7 @@
 mod circles;
 mod hazards;
 mod heads;
+mod mutants;
 mod words;
 
 use std::collections::BTreeSet;
@@ -34,7 +35,6 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "little_endian",
             "own_line",
             "pager",
-            "planted",
             "random",
             "salvage",
             "table",
@@ -46,55 +46,26 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/fault.rs", &["error"]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/own_line.rs", &[]),
-    ("src/planted.rs", &[]),
     ("src/racing.rs", &[]),
     ("src/random.rs", &[]),
     ("src/linear.rs", &[]),
     ("src/little_endian.rs", &[]),
     ("src/varint.rs", &[]),
     ("src/hash/", &["checksum"]),
-    // A test's disk: a thread can be interrupted at each of its calls, and its locks can be planted with bugs.
-    ("src/io/simulated/mod.rs", &["pager", "planted", "random"]),
+    // A test's disk: a thread can be interrupted at each of its calls.
+    ("src/io/simulated/mod.rs", &["pager", "random"]),
     ("src/io/", &["racing"]),
-    ("src/pager/", &["checksum", "io", "little_endian", "error", "fault", "own_line", "planted", "racing"]),
+    ("src/pager/", &["checksum", "io", "little_endian", "error", "fault", "own_line", "racing"]),
     (
         "src/buckets/",
-        &[
-            "pager",
-            "io",
-            "hash",
-            "linear",
-            "little_endian",
-            "error",
-            "fault",
-            "own_line",
-            "planted",
-            "random",
-            "varint",
-        ],
+        &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "own_line", "random", "varint"],
     ),
     // `table`: the options to read a file with, and a table in memory of what was found already.
     (
         "src/salvage/",
-        &[
-            "table",
-            "buckets",
-            "pager",
-            "io",
-            "hash",
-            "linear",
-            "little_endian",
-            "error",
-            "fault",
-            "planted",
-            "random",
-            "varint",
-        ],
+        &["table", "buckets", "pager", "io", "hash", "linear", "little_endian", "error", "fault", "random", "varint"],
     ),
-    (
-        "src/dictionary/",
-        &["checksum", "io", "hash", "linear", "little_endian", "error", "fault", "planted", "random", "varint"],
-    ),
+    ("src/dictionary/", &["checksum", "io", "hash", "linear", "little_endian", "error", "fault", "random", "varint"]),
     (
         "src/table/",
         &[
@@ -107,7 +78,6 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "little_endian",
             "error",
             "fault",
-            "planted",
             "random",
             "varint",
         ],
@@ -130,6 +100,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/dictionary/build/heap.rs",
     "src/dictionary/index/chunk/wide.rs",
     "src/dictionary/index/popcnt.rs",
+    "src/io/byte_locks.rs",
     "src/io/forks.rs",
     "src/io/guard.rs",
     "src/io/idle.rs",
@@ -152,6 +123,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/racing.rs",
     "tests/it/processes/lacking.rs",
     "tests/it/processes/lost_pages.rs",
+    "tests/it/processes/readers.rs",
     "tests/it/recovery.rs",
 ];
 

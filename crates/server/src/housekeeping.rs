@@ -48,10 +48,12 @@ fn each_second(server: &Server) {
     server.clock_s.store(now_s, Relaxed);
     server.note_memory_peak(server.space.used_bytes());
     server.may_read_disk.store(server.space.may_read_disk(), Relaxed);
+    server.notices.settle(&server.space);
     let Some(idle) = server.settings.idle() else { return };
     for client in server.clients.all() {
         // A reply being sent is never cut off here, however long it takes; `Settings::stalled_s` is for that.
-        let is_idle = !client.busy.load(Relaxed) && client.subscriptions() == 0;
+        let waits = client.subscriptions() > 0 || client.monitors.load(Relaxed);
+        let is_idle = !client.busy.load(Relaxed) && !waits;
         let active_s = client.active_s.load(Relaxed);
         if is_idle && now_s.saturating_sub(active_s) > idle.as_secs() {
             tracing::debug!(client = client.id, "closed: idle");

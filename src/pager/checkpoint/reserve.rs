@@ -25,7 +25,6 @@ use crate::pager::file::length::set_frame_count;
 use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::file::names::journal_path;
 use crate::pager::pool::{DirtyCount, FrameNo};
-use crate::planted::{Bug, planted};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -87,7 +86,7 @@ impl Checkpointer<'_> {
             (self.frames.file.file_frames.load(Acquire), self.frames.file.checkpoint_frames.load(Acquire));
         // If the file was cut, the last checkpoint still needs the frames beyond the cut. The very first checkpoint is
         // journalled completely, so that the file stays empty until it is complete.
-        let safe = cut == last && !self.values.has_replayed_references() || planted(Bug::NewFramesOverOld);
+        let safe = cut == last && !self.values.has_replayed_references();
         if safe && last > 0 { last } else { FrameNo::MAX }
     }
 
@@ -143,7 +142,7 @@ impl Checkpointer<'_> {
         let header = 1;
         let frames = journalled + waiting.min(zones) + (listed + waiting).min(zones) + header;
         let bytes = JOURNAL_HEADER_BYTES + frames * (self.frames.frame_bytes() as u64 + INDEX_ENTRY_BYTES);
-        if bytes > room.reserved_bytes && !planted(Bug::JournalUnreserved) {
+        if bytes > room.reserved_bytes {
             let journal = room.journal.as_deref().expect("no checkpoint has it yet");
             let fail =
                 |e| Error::io(&self.frames.file.path, "reserve disk space for a checkpoint of", e).before_checkpoint();

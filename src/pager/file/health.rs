@@ -3,7 +3,6 @@
 //! A checkpoint that finds no room on the disk does not poison the handle: nothing has changed. If the cache needs a
 //! checkpoint, no write begins before one has succeeded, so that memory stays bounded; each write tries again.
 
-use crate::planted::{Bug, planted};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
@@ -23,9 +22,6 @@ const POISONED: u8 = 2;
 impl Health {
     /// Makes the handle refuse all further writes. The first reason is kept.
     pub(in crate::pager) fn poison(&self, reason: &str) {
-        if planted(Bug::NotPoisoned) {
-            return;
-        }
         let mut kept = self.reason.lock().expect("no panic while held");
         if self.state.swap(POISONED, AcqRel) != POISONED {
             reason.clone_into(&mut kept);

@@ -28,7 +28,6 @@ use crate::pager::file::mapped_reads::MappedReads;
 use crate::pager::file::sums::frame_sum;
 use crate::pager::pool::words::Bytes;
 use crate::pager::pool::{FrameNo, FrameSource};
-use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
@@ -89,7 +88,7 @@ impl Frames {
         }
         // In this order: a checkpoint sets its number of frames before its sequence number.
         let checkpoint = self.file.sequence.load(Acquire) != self.file.frozen_sequence.load(Acquire);
-        if checkpoint && !planted(Bug::SpillsBesideCheckpoint) || frame >= self.file.frame_count() {
+        if checkpoint || frame >= self.file.frame_count() {
             return false;
         }
         let mut shadowed = self.pool.is_shadowed(frame);
@@ -112,8 +111,7 @@ impl Frames {
     fn spill_target(&self, frame: FrameNo) -> Option<SpillTarget<'_>> {
         let end = self.file.checkpoint_frames.load(Acquire);
         let beyond = frame >= end && self.file.file_frames.load(Acquire) == end;
-        let in_place = self.file.scratch || self.spilling.in_place && beyond || planted(Bug::SpillsOverCheckpoint);
-        if in_place {
+        if self.file.scratch || self.spilling.in_place && beyond {
             return self.file.handle.as_ref().map(SpillTarget::Place);
         }
         if self.spilling.shadow_failed.load(Relaxed) {

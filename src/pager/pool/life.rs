@@ -12,7 +12,6 @@
 //! `tests/it/contents.rs` run those.
 
 use super::state::{Change, FrozenFrame, Parity, Unused, Word};
-use crate::planted::{Bug, planted, tests::with};
 use std::collections::{HashMap, VecDeque};
 
 type Token = u8;
@@ -284,7 +283,7 @@ impl State {
     }
 
     fn is_checkpoint_running(&self) -> bool {
-        self.phase != Phase::Idle && !(self.phase == Phase::Told && planted(Bug::ShadowEmptiedLate))
+        self.phase != Phase::Idle
     }
 
     // The steps.
@@ -331,7 +330,7 @@ impl State {
 
     /// `Frames::write_fresh`, then a change of the whole frame.
     fn replace(self, buffers: bool) -> Option<State> {
-        if !self.in_table || self.referred[0] != [None; 2] && !planted(Bug::ReferredUnitsReused) {
+        if !self.in_table || self.referred[0] != [None; 2] {
             return None;
         }
         let mut next = self.latch()?.load_to_replace(true, buffers).move_to_buffer(buffers);
@@ -346,7 +345,7 @@ impl State {
     /// `Frames::write`, then a change of a part of the frame.
     fn change(self, part: usize, buffers: bool) -> Option<State> {
         // Units that the log refers to in this period are not reused.
-        if !self.in_table || self.referred[0][part].is_some() && !planted(Bug::ReferredUnitsReused) {
+        if !self.in_table || self.referred[0][part].is_some() {
             return None;
         }
         let mut next = self.latch()?.load(buffers).dirty();
@@ -460,12 +459,11 @@ impl State {
                 }
             }
             Spiller::Latched => {
-                let running = self.is_checkpoint_running() && !planted(Bug::SpillsBesideCheckpoint);
-                if running || !self.in_table {
+                if self.is_checkpoint_running() || !self.in_table {
                     next.spiller = Spiller::Idle;
                     return Some(next.release());
                 }
-                let is_new = self.last.is_none() || planted(Bug::SpillsOverCheckpoint);
+                let is_new = self.last.is_none();
                 let to_shadow = if self.word.is_spilled() {
                     self.word.is_shadowed()
                 } else {
@@ -556,9 +554,6 @@ impl State {
                     }
                     FrozenFrame::InFile | FrozenFrame::InMemory => self.copied = Some((bytes, !direct)),
                     FrozenFrame::Spilled => self.copied = Some((self.file, false)),
-                    FrozenFrame::Shadowed if planted(Bug::ShadowForgotten) => {
-                        self.copied = Some((self.file, false));
-                    }
                     FrozenFrame::Shadowed => self.phase = Phase::ToReadShadow,
                     FrozenFrame::Preserved => self.phase = Phase::ToTakePreserved,
                 }
@@ -687,27 +682,5 @@ fn every_state_of_a_frame_in_every_order_has_its_contents() {
         let states = explore(kind).unwrap_or_else(|what| panic!("{what}"));
         println!("{states} states, {kind:?}");
         assert!(states > 100, "{states}");
-    }
-}
-
-#[test]
-fn each_bug_in_the_life_of_a_frame_is_found() {
-    const BUGS: [Bug; 12] = [
-        Bug::StaleBufferPreserved,
-        Bug::SpillsBesideCheckpoint,
-        Bug::SpillsOverCheckpoint,
-        Bug::ShadowForgotten,
-        Bug::ShadowKept,
-        Bug::ShadowEmptiedLate,
-        Bug::SpilledKept,
-        Bug::FrozenNotPreserved,
-        Bug::EvictedBeforeInFile,
-        Bug::ThroughTrusted,
-        Bug::WindowCountsAsZero,
-        Bug::ReferredUnitsReused,
-    ];
-    for bug in BUGS {
-        let found = with(bug, || KINDS.iter().find_map(|&kind| explore(kind).err()));
-        println!("{bug:?}: {}", found.unwrap_or_else(|| panic!("{bug:?} is not found")));
     }
 }

@@ -18,7 +18,6 @@
 //! Not here: bytes (`mod.rs`), when a transition is wanted (`load/`, `checkpoint/`).
 
 use crate::pager::interleave::step;
-use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicU64, Ordering, Ordering::*};
 
 const READERS: u64 = 0xFFFF;
@@ -152,8 +151,7 @@ impl Word {
     /// The word with a writer; `None` if the frame is latched.
     #[inline(always)]
     pub(super) fn exclusive(self) -> Option<Word> {
-        let held = if planted(Bug::TryWriteOverReaders) { WRITER } else { READERS | WRITER };
-        (self.0 & held == 0).then_some(Word(self.0 | WRITER))
+        (self.0 & (READERS | WRITER) == 0).then_some(Word(self.0 | WRITER))
     }
 
     /// [`exclusive`](Self::exclusive) of a resident frame at its address, which counts as used.
@@ -171,8 +169,7 @@ impl Word {
     /// The word without the writer, which may have changed the bytes.
     #[inline(always)]
     pub(super) fn released(self) -> Word {
-        let version = if planted(Bug::WriteKeepsVersion) { 0 } else { VERSION };
-        Word(self.0.wrapping_add(version).wrapping_sub(WRITER))
+        Word(self.0.wrapping_add(VERSION).wrapping_sub(WRITER))
     }
 
     /// The word without one of its readers.
@@ -231,7 +228,7 @@ impl Word {
     /// The word of a frame that is not resident and whose memory was returned, released. `zero`: the memory is zero
     /// again, which that of a window is not: it is the file's.
     pub(super) fn returned(self, zero: bool) -> Word {
-        let old = if zero || planted(Bug::WindowCountsAsZero) { UNRETURNED } else { 0 };
+        let old = if zero { UNRETURNED } else { 0 };
         Word(self.0 & !(WRITER | old))
     }
 
@@ -240,7 +237,7 @@ impl Word {
     /// of a spilled frame are kept in part.
     pub(super) fn may_be_replaced_unread(self, now: Parity, whole: bool) -> bool {
         let needed = now.other().any() | if whole { 0 } else { SPILLED };
-        self.is_resident() || self.0 & needed == 0 || planted(Bug::StaleBufferPreserved)
+        self.is_resident() || self.0 & needed == 0
     }
 }
 
@@ -255,10 +252,8 @@ impl Word {
     /// The transition before the bytes in memory are changed. The exclusive latch is held.
     pub(super) fn dirtied(self, now: Parity) -> Change {
         let frozen = now.other().any();
-        let spilled = if planted(Bug::SpilledKept) { 0 } else { SPILLED | SHADOWED };
-        let next = Word(self.0 & !(frozen | spilled) | now.dirty());
-        let preserve = self.0 & frozen != 0 && !planted(Bug::FrozenNotPreserved);
-        Change { next, preserve, list: self.is_to_be_listed(now) }
+        let next = Word(self.0 & !(frozen | SPILLED | SHADOWED) | now.dirty());
+        Change { next, preserve: self.0 & frozen != 0, list: self.is_to_be_listed(now) }
     }
 
     /// The transition before bytes that the file already has are stored in memory. The frame is new since the last
@@ -308,13 +303,11 @@ impl Word {
     /// How the checkpoint gets the content of a frame that it froze. A shared latch is held.
     pub(super) fn frozen_content(self, now: Parity) -> FrozenFrame {
         let frozen = self.0 & now.other().any();
-        let through =
-            frozen == now.other().through() || frozen & now.other().through() != 0 && planted(Bug::ThroughTrusted);
         if frozen == 0 {
             FrozenFrame::Preserved
         } else if self.is_spilled() && !(self.is_shadowed() && self.is_resident()) {
             if self.is_shadowed() { FrozenFrame::Shadowed } else { FrozenFrame::Spilled }
-        } else if through {
+        } else if frozen == now.other().through() {
             FrozenFrame::InFile
         } else {
             FrozenFrame::InMemory
@@ -341,15 +334,13 @@ impl Word {
 
     /// The word of a frame that the checkpoint has written to its location; `None` if a writer holds the latch.
     pub(super) fn in_file(self) -> Option<Word> {
-        let written = if planted(Bug::ShadowKept) { JOURNALLED } else { JOURNALLED | SPILLED | SHADOWED };
-        (self.0 & WRITER == 0).then_some(Word(self.0 & !written))
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !(JOURNALLED | SPILLED | SHADOWED)))
     }
 
     /// The word latched for eviction. `None` if the frame's memory must stay: it is latched, or no file has its bytes.
     pub(super) fn to_evict(self) -> Option<Unused> {
         const KEPT: u64 = DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1] | JOURNALLED;
-        let kept = if planted(Bug::EvictedBeforeInFile) { KEPT & !JOURNALLED } else { KEPT };
-        if self.is_resident() && self.0 & kept == 0 { self.unless_used() } else { None }
+        if self.is_resident() && self.0 & KEPT == 0 { self.unless_used() } else { None }
     }
 
     /// The word latched for spilling; `None` unless the frame is dirty, not frozen, and not latched.
@@ -386,8 +377,7 @@ impl Word {
     /// memory, or if the frame is latched or frozen. Its dirty bit stays, since the frame is in a list of dirty frames;
     /// the checkpoint skips frames beyond the end.
     pub(super) fn to_forget(self, now: Parity) -> Option<Word> {
-        let held = if planted(Bug::ForgetUnderReaders) { WRITER } else { READERS | WRITER };
-        let may = self.is_resident() && self.0 & (held | now.other().any()) == 0;
+        let may = self.is_resident() && self.0 & (READERS | WRITER | now.other().any()) == 0;
         may.then_some(Word(self.0 | WRITER))
     }
 

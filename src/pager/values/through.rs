@@ -30,7 +30,6 @@ use crate::pager::pool::words::Bytes;
 use crate::pager::pool::{FrameNo, FrameSource};
 use crate::pager::space::FRAME_UNITS;
 use crate::pager::space::windows::ValueRoom;
-use crate::planted::{Bug, planted};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -98,7 +97,7 @@ impl Values<'_> {
         let Some(file) = self.frames.file.handle.as_ref().filter(|_| self.through.allowed) else { return Ok(()) };
         let end = self.frames.file.checkpoint_frames.load(Acquire);
         let bytes = file.len().map_err(|e| Error::io(&self.frames.file.path, "ask the length of", e))?;
-        if end > 0 && bytes == u64::from(end) * self.frames.frame_bytes() as u64 || planted(Bug::ThroughAfterReplay) {
+        if end > 0 && bytes == u64::from(end) * self.frames.frame_bytes() as u64 {
             self.frames.file.values_from.store(end, Release);
         }
         Ok(())
@@ -175,15 +174,11 @@ impl Values<'_> {
     /// Whether the log may refer to these units in the file.
     pub(crate) fn is_referred_to(&self, unit: u64) -> bool {
         self.through.used.load(Relaxed)
-            && !planted(Bug::ReferredUnitsReused)
             && self.frames.pool.is_written_through((unit / u64::from(FRAME_UNITS)) as FrameNo)
     }
 
     /// Makes the bytes that were written through durable. Must be called before the log is synced.
     pub(in crate::pager) fn sync(&self) -> Result<()> {
-        if planted(Bug::ThroughUnsynced) {
-            return Ok(());
-        }
         until_free(&self.through.syncing);
         let _syncing = self.through.syncing.lock().expect("no panic while held");
         // Another thread's sync may have failed after it reset the flag.
@@ -237,22 +232,18 @@ impl Values<'_> {
             value.resize(stored.bytes as usize, 0);
             file.read_at(&mut value, stored.address).map_err(fail)?;
         }
-        let intact = value.len() == stored.bytes as usize && crc32c(&value) == stored.sum;
-        if intact || planted(Bug::ReferenceUnchecked) && value.len() == stored.bytes as usize {
+        if value.len() == stored.bytes as usize && crc32c(&value) == stored.sum {
             self.through.replayed.store(true, Relaxed);
             return Ok(Some(value));
         }
-        if self.frames.file.read_only {
-            // A process that has opened the table in the meantime may have written a checkpoint there.
-            self.frames.file.refuse_if_stale(file.as_ref())?;
-        }
-        Ok(None)
+        // A process that has opened the table in the meantime may have written a checkpoint there.
+        self.frames.file.refuse_if_stale().map(|()| None)
     }
 
     /// Whether records refer to bytes that may be only in the operating system's cache, and whose pairs are now
     /// elsewhere in memory.
     pub(crate) fn has_replayed_references(&self) -> bool {
-        self.through.replayed.load(Relaxed) && !planted(Bug::ThroughAfterReplay)
+        self.through.replayed.load(Relaxed)
     }
 
     /// Called before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to

@@ -34,7 +34,6 @@ use crate::own_line::OwnLine;
 use crate::pager::file::names::refuse_if_moved;
 use crate::pager::file::random::random_u64;
 use crate::pager::interleave::{step, task, until_free, wait_on};
-use crate::planted::{Bug, planted};
 use preallocate::Preallocator;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Reader, RecordBody};
@@ -319,7 +318,7 @@ impl Log {
         }
         drop(tail);
         // Callers that rely on the disk must not see records that may not be on it.
-        if self.waits() && !planted(Bug::ReplayedUnsynced) {
+        if self.waits() {
             self.sync()?;
         }
         Ok(records)
@@ -437,9 +436,6 @@ impl Log {
     }
 
     fn resumed(&self, tail: &mut Tail, segment: &Segment) -> Result<()> {
-        if planted(Bug::SameSalt) {
-            return Ok(());
-        }
         let body = random_u64().to_le_bytes();
         segment.prepare(tail.offset, tail.offset + RESUMED_BYTES)?;
         let (head, chain) = Head::new(RESUMED, &[&body]).after(tail.chain);
@@ -553,9 +549,7 @@ impl Log {
         tail.resume = None;
         if let Some(old) = old {
             let pending = std::mem::take(&mut tail.pending);
-            if !(planted(Bug::EndedUnsynced) && pending.is_empty()) {
-                tail.unsynced.push((old, pending, offset));
-            }
+            tail.unsynced.push((old, pending, offset));
         }
         self.reserved.store(RECORDS_START, Relaxed);
         self.ready.store(0, Release);
@@ -568,7 +562,7 @@ impl Log {
     pub(super) fn release(&self, number: u64) -> Result<()> {
         // A thread that is syncing may be about to write to a segment that this call frees.
         let mut durable = self.durable();
-        while durable.leading && !planted(Bug::FreedUnderSync) {
+        while durable.leading {
             durable = wait_on(&self.synced, &self.durable, durable);
         }
         let mut tail = self.tail();
@@ -577,7 +571,7 @@ impl Log {
         let (free, needed): (Vec<NeededSegment>, Vec<_>) = tail.needed.iter().partition(|s| s.number < number);
         // The checkpoint contains their records.
         tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
-        tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot) || planted(Bug::ReplayedKept));
+        tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot));
         // Files are removed first: a free slot may be written to at once.
         for segment in &free {
             if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes() {
@@ -693,7 +687,7 @@ impl Log {
     fn append_pieces(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
         let number = {
             let mut tail = self.tail();
-            tail.pieces = tail.pieces.wrapping_add(u32::from(!planted(Bug::PiecesShareNumber)));
+            tail.pieces = tail.pieces.wrapping_add(1);
             tail.pieces.to_le_bytes()
         };
         let mut rest = body.to_vec();
@@ -824,9 +818,6 @@ impl Log {
     }
 
     fn write_again(&self, path: &Path, end: u64) -> std::io::Result<()> {
-        if planted(Bug::ReplayedUnsynced) {
-            return Ok(());
-        }
         const PART_BYTES: u64 = 1 << 20;
         let file = self.storage.open(path, Mode::Write)?;
         let mut part = Vec::new();

@@ -12,7 +12,6 @@
 use super::segment::Segment;
 use crate::io::{forked_since, forks};
 use crate::pager::interleave::{spawn, step, task, uninterrupted, until_free};
-use crate::planted::{Bug, planted};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
@@ -118,8 +117,7 @@ impl Shared {
         step();
         until_free(&self.segment);
         let held = self.segment.lock().expect("no panic while held");
-        let Some(segment) = held.clone() else { return false };
-        let _held = (!planted(Bug::ReadyUnheld)).then_some(held);
+        let Some(segment) = &*held else { return false };
         let from = self.prepared.load(Relaxed);
         let to = self.wanted.load(Acquire).min(segment.capacity()).min(from + STEP_BYTES);
         // A writer must have made the first bytes ready before: those of a resumed segment do not start at its
@@ -130,9 +128,6 @@ impl Shared {
         if uninterrupted(|| segment.prepare(from, to)).is_err() {
             self.wanted.store(0, Relaxed);
             return false;
-        }
-        if planted(Bug::ReadyUnheld) {
-            step();
         }
         self.prepared.store(to, Release);
         true

@@ -20,7 +20,6 @@ use crate::io::atomic::with_suffix;
 use crate::io::{File, Mapped, Mode, PRIVATE, Storage, open_locked, take_access_of};
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::file::header::NUMBER_MAX;
-use crate::planted::{Bug, planted};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -74,7 +73,7 @@ impl SegmentHeader {
 
     /// Start value of the segment's chain of checksums.
     pub(super) fn chain(&self) -> u32 {
-        if planted(Bug::SameSalt) { 0 } else { u32_at(&self.to_bytes(), 60) }
+        u32_at(&self.to_bytes(), 60)
     }
 
     /// Reads the header. Returns `None` if there is none: its writer did not complete it. If both copies are damaged

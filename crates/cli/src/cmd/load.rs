@@ -404,10 +404,10 @@ impl Loading<'_> {
                 }
                 _ => accepted(table.append(pair.key, pair.value).map(drop)),
             },
-            Duplicates::First => accepted(table.insert(pair.key, pair.value).map(drop)),
+            Duplicates::First => accepted(table.insert_new(pair.key, pair.value).map(drop)),
             Duplicates::Error => {
                 let mut absent = true;
-                let refused = accepted(table.insert(pair.key, pair.value).map(|inserted| absent = inserted))?;
+                let refused = accepted(table.insert_new(pair.key, pair.value).map(|inserted| absent = inserted))?;
                 Ok(refused.or_else(|| {
                     let key = escapes::quoted(pair.key);
                     let others = if self.load.whole { "last or first" } else { "last, first or append" };

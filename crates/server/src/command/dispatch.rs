@@ -7,8 +7,10 @@ use super::spec::{Flags, Id};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
-    bits, client, cluster, config, connection, dump, edit, info, introspect, keys, lifetime, pubsub, stats, strings,
+    bits, client, cluster, config, connection, dump, edit, events, hyperloglog, info, introspect, keys, lifetime,
+    pubsub, stats, strings,
 };
+use crate::clients::Subscription;
 use crate::keyspace::{Exclusive, KeySpace};
 use std::sync::atomic::Ordering::*;
 
@@ -72,7 +74,14 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
     reply::array(out, transaction.len());
     for (spec, args) in transaction.commands() {
         let before = out.len();
+        session.feed_monitors(spec, &args, &session.client.address);
+        session.track(spec, &args);
         let outcome = match Handler::of(spec.id) {
+            Handler::Session(_) if matches!(spec.id, Id::SSubscribe | Id::Monitor) => {
+                let article = if spec.id == Id::SSubscribe { "a " } else { "" };
+                let name = spec.name.to_uppercase();
+                Err(format!("ERR {name} isn't allowed for {article}DENY BLOCKING client").into())
+            }
             Handler::Session(execute) => execute(session, args, out),
             Handler::Scan(_) if spec.id == Id::DbSize => {
                 alone.len(session.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
@@ -90,6 +99,7 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
             Handler::Transaction(execute) => execute(session, alone, args, out),
         };
         // Without a limit, a transaction that reads large values again and again could take any amount of memory.
+        events::report(&session.server.notices, alone, spec.id, &args, session.client.id);
         let too_long = out.len() - start > reply_bytes_max;
         if let Err(refusal) = if too_long { Err(REPLY_TOO_LONG.into()) } else { outcome } {
             session.figures.of(spec.id).failed.fetch_add(1, Relaxed);

@@ -8,6 +8,7 @@
 //! Not here: parsing of options, and commands that need more than one key.
 
 use super::call::{Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, Refusal};
+use super::comparison::Comparison;
 use super::number::{Decimal, parse_integer};
 use super::reply::{self, Version};
 use crate::keyspace::{Attributes, Edit, Exclusive, New, Old};
@@ -38,6 +39,8 @@ pub(crate) struct Store<'a> {
     /// Only if the key is absent, or present.
     pub(crate) only_absent: bool,
     pub(crate) only_present: bool,
+    /// Only if it allows the value before.
+    pub(crate) comparison: Option<Comparison<'a>>,
     pub(crate) answer: StoreAnswer,
 }
 
@@ -81,8 +84,15 @@ const DECIMAL_BYTES_MAX: usize = 5 << 10; // as in Redis
 impl<'a> Plan<'a> {
     /// The value and the attributes that the key gets whatever it has, with the reply OK; `None` if it depends on that.
     pub(crate) fn store_always(&self) -> Option<(&'a [u8], Attributes)> {
-        let Plan::Store(Store { value, lifetime, only_absent: false, only_present: false, answer: StoreAnswer::Ok }) =
-            *self
+        let Plan::Store(store) = *self else { return None };
+        let Store {
+            value,
+            lifetime,
+            only_absent: false,
+            only_present: false,
+            comparison: None,
+            answer: StoreAnswer::Ok,
+        } = store
         else {
             return None;
         };
@@ -113,7 +123,12 @@ impl<'a> Plan<'a> {
         let attributes = old.map_or(Attributes::NONE, |old| old.attributes);
         Ok(match *self {
             Plan::Store(store) => {
-                let refused = store.only_absent && old.is_some() || store.only_present && old.is_none();
+                if store.comparison.is_some() && old.is_some_and(|old| !old.is_whole()) {
+                    return Ok(Edit::Alone);
+                }
+                let refused = store.only_absent && old.is_some()
+                    || store.only_present && old.is_none()
+                    || store.comparison.is_some_and(|comparison| !comparison.allows(old.map(|old| old.value)));
                 match store.answer {
                     StoreAnswer::Ok if refused => reply::null(out, version),
                     StoreAnswer::Ok => reply::ok(out),

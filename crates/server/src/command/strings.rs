@@ -1,9 +1,11 @@
 //! Commands on values.
 
 use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
+use super::comparison::{Comparison, digest_of};
 use super::edit::{NewLifetime, Plan, Store, StoreAnswer};
 use super::number::{Decimal, parse_integer};
 use super::reply;
+use super::spec::Id;
 use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
 use std::ops::Range;
 
@@ -96,11 +98,12 @@ pub(crate) fn database(argument: &[u8]) -> Result<usize, Refusal> {
     database.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// The options of SET and GETEX.
+/// The options of SET, GETEX and MSETEX.
 #[derive(Default)]
-struct SetOptions {
+struct SetOptions<'a> {
     only_absent: bool,
     only_present: bool,
+    comparison: Option<Comparison<'a>>,
     get: bool,
     keep: bool,
     persist: bool,
@@ -115,23 +118,31 @@ struct LifetimeOption {
     factor: i64,
 }
 
-/// Parses the options from argument `first` on: those of SET if `of_set`, else those of GETEX.
-fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOptions, Refusal> {
+/// Parses the options of `id`, which is SET, GETEX or MSETEX, from argument `first` on.
+fn set_options<'a>(call: &Call<'_, 'a>, first: usize, id: Id) -> Result<SetOptions<'a>, Refusal> {
     let args = call.args;
     let mut options = SetOptions::default();
+    let (stores, of_set) = (id != Id::GetEx, id == Id::Set);
     let mut index = first;
     while index < args.len() {
         let has_lifetime = options.keep || options.persist || options.lifetime.is_some();
-        if of_set && args.is(index, "nx") && !options.only_present {
+        let is_compared = options.comparison.is_some();
+        if stores && args.is(index, "nx") && !options.only_present && !is_compared {
             options.only_absent = true;
-        } else if of_set && args.is(index, "xx") && !options.only_absent {
+        } else if stores && args.is(index, "xx") && !options.only_absent && !is_compared {
             options.only_present = true;
         } else if of_set && args.is(index, "get") {
             options.get = true;
-        } else if of_set && args.is(index, "keepttl") && (!has_lifetime || options.keep) {
+        } else if stores && args.is(index, "keepttl") && (!has_lifetime || options.keep) {
             options.keep = true;
-        } else if !of_set && args.is(index, "persist") && (!has_lifetime || options.persist) {
+        } else if !stores && args.is(index, "persist") && (!has_lifetime || options.persist) {
             options.persist = true;
+        } else if let Some(comparison) = if of_set { Comparison::parse(&args, index)? } else { None } {
+            if is_compared || options.only_absent || options.only_present {
+                return Err(SYNTAX.into());
+            }
+            options.comparison = Some(comparison);
+            index += 1;
         } else {
             let units = [("ex", false, 1000), ("px", false, 1), ("exat", true, 1000), ("pxat", true, 1)];
             let unit = units.iter().find(|(word, ..)| args.is(index, word));
@@ -150,7 +161,16 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
     Ok(options)
 }
 
-impl SetOptions {
+impl SetOptions<'_> {
+    /// What becomes of the key's lifetime.
+    fn lifetime(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Lifetime, Refusal> {
+        Ok(match self.expires_at_ms(call, now_ms, name)? {
+            Some(at_ms) => Lifetime::Are(Attributes::expiring(at_ms as u64)), // positive
+            None if self.keep => Lifetime::Keep,
+            None => Lifetime::Clear,
+        })
+    }
+
     /// When the key expires, in Unix milliseconds; `None` if the options give no lifetime.
     fn expires_at_ms(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Option<i64>, Refusal> {
         let at = |new: LifetimeOption| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
@@ -168,7 +188,7 @@ fn lifetime_of(argument: &[u8], absolute: bool, factor: i64, now_ms: u64, name: 
 
 /// SET key value ...
 pub(crate) fn set<'a>(call: &Call<'_, 'a>, now_ms: u64) -> Result<Plan<'a>, Refusal> {
-    let options = set_options(call, 3, true)?;
+    let options = set_options(call, 3, Id::Set)?;
     Ok(Plan::Store(Store {
         value: call.args.at(2),
         lifetime: match options.expires_at_ms(call, now_ms, "set")? {
@@ -178,31 +198,31 @@ pub(crate) fn set<'a>(call: &Call<'_, 'a>, now_ms: u64) -> Result<Plan<'a>, Refu
         },
         only_absent: options.only_absent,
         only_present: options.only_present,
+        comparison: options.comparison,
         answer: if options.get { StoreAnswer::Old } else { StoreAnswer::Ok },
     }))
 }
 
 /// The plan that stores `value` whatever the key has.
-fn store<'a>(value: &'a [u8], lifetime: NewLifetime, answer: StoreAnswer) -> Plan<'a> {
-    Plan::Store(Store { value, lifetime, only_absent: false, only_present: false, answer })
+fn store<'a>(value: &'a [u8], lifetime: NewLifetime, answer: StoreAnswer) -> Store<'a> {
+    Store { value, lifetime, only_absent: false, only_present: false, comparison: None, answer }
 }
 
 /// SETNX key value
 pub(crate) fn setnx<'a>(call: &Call<'_, 'a>, _: u64) -> Result<Plan<'a>, Refusal> {
-    let (value, answer) = (call.args.at(2), StoreAnswer::Number);
-    Ok(Plan::Store(Store { value, lifetime: NewLifetime::Never, only_absent: true, only_present: false, answer }))
+    Ok(Plan::Store(Store { only_absent: true, ..store(call.args.at(2), NewLifetime::Never, StoreAnswer::Number) }))
 }
 
 /// SETEX key seconds value; with `factor` 1 PSETEX.
 pub(crate) fn setex<'a>(call: &Call<'_, 'a>, now_ms: u64, factor: i64) -> Result<Plan<'a>, Refusal> {
     let name = if factor == 1 { "psetex" } else { "setex" };
     let at_ms = lifetime_of(call.args.at(2), false, factor, now_ms, name)?;
-    Ok(store(call.args.at(3), NewLifetime::At(at_ms as u64), StoreAnswer::Ok)) // positive
+    Ok(Plan::Store(store(call.args.at(3), NewLifetime::At(at_ms as u64), StoreAnswer::Ok))) // positive
 }
 
 /// GETSET key value
 pub(crate) fn getset<'a>(call: &Call<'_, 'a>, _: u64) -> Result<Plan<'a>, Refusal> {
-    Ok(store(call.args.at(2), NewLifetime::Never, StoreAnswer::Old))
+    Ok(Plan::Store(store(call.args.at(2), NewLifetime::Never, StoreAnswer::Old)))
 }
 
 /// GETDEL key
@@ -216,7 +236,7 @@ pub(crate) fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
 
 /// GETEX key ...
 pub(crate) fn getex<'a>(call: &Call<'_, 'a>, now_ms: u64) -> Result<Plan<'a>, Refusal> {
-    let options = set_options(call, 2, false)?;
+    let options = set_options(call, 2, Id::GetEx)?;
     let is_number = options.lifetime.is_none_or(|new| parse_integer(call.args.at(new.index)).is_some());
     let invalid = if is_number { "ERR invalid expire time in 'getex' command" } else { NOT_AN_INTEGER };
     let at_ms = options.expires_at_ms(call, now_ms, "getex").map_err(|_| invalid);
@@ -251,6 +271,55 @@ pub(crate) fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_abse
     } else {
         reply::ok(call.out)
     }
+    Ok(())
+}
+
+/// MSETEX numkeys key value ... [NX | XX] [lifetime]
+pub(crate) fn msetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let args = call.args;
+    let number = parse_integer(args.at(1)).filter(|&number| number > 0);
+    let number = number.and_then(|number| usize::try_from(number).ok()).ok_or("ERR invalid numkeys value")?;
+    let end = number.checked_mul(2).and_then(|words| words.checked_add(2)).filter(|&end| end <= args.len());
+    let end = end.ok_or("ERR wrong number of key-value pairs")?;
+    let options = set_options(call, end, Id::MSetEx)?;
+    let lifetime = options.lifetime(call, alone.now_ms(), "msetex")?;
+    for index in (2..end).step_by(2).filter(|_| options.only_absent || options.only_present) {
+        if alone.contains(call.database, args.at(index))? == options.only_absent {
+            reply::integer(call.out, 0);
+            return Ok(());
+        }
+    }
+    for index in (2..end).step_by(2) {
+        alone.put(call.database, args.at(index), args.at(index + 1), lifetime)?;
+    }
+    reply::integer(call.out, 1);
+    Ok(())
+}
+
+/// DIGEST key
+pub(crate) fn digest(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (out, version) = (&mut *call.out, call.version);
+    turn.with_value(call.database, call.args.at(1), |value| {
+        reply::bulk_or_null(out, value.map(digest_of).as_ref().map(String::as_bytes), version);
+    })?;
+    Ok(())
+}
+
+/// DELEX key [IFEQ | IFNE | IFDEQ | IFDNE what]
+pub(crate) fn delex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args.at(1);
+    let comparison = match call.args.len() {
+        2 => None,
+        4 => Some(Comparison::parse(&call.args, 2)?.ok_or(SYNTAX)?),
+        _ => return Err("ERR wrong number of arguments for 'delex' command".into()),
+    };
+    let mut value = Vec::new();
+    let allowed = match comparison {
+        None => true,
+        Some(comparison) => alone.get(call.database, key, &mut value)? && comparison.allows(Some(&value)),
+    };
+    let removed = allowed && alone.remove(call.database, key)?;
+    reply::integer(call.out, removed.into());
     Ok(())
 }
 

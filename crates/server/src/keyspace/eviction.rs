@@ -207,6 +207,7 @@ impl Exclusive<'_> {
                 return Err(SpaceError::MemoryLimit);
             };
             if self.remove(database, &key)? {
+                space.watched.was_evicted();
                 space.events.evicted.fetch_add(1, Relaxed);
             }
             evicted += 1;

@@ -10,7 +10,7 @@
 //! ```
 
 use super::gate::ExclusiveEntry;
-use super::watched::Watch;
+use super::watched::{Change, Watch};
 use super::{
     Attributes, Clock, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Known, New, Old, Place, Record, Result,
     SHORT_VALUE_BYTES, cut, heads_by, marks, put_coded,
@@ -71,6 +71,26 @@ impl<'k> Exclusive<'k> {
     /// The key space, for what needs no exclusion.
     pub(crate) fn space(&self) -> &'k KeySpace {
         self.space
+    }
+
+    /// Whether changes are recorded: see [`KeySpace::observe`].
+    pub(crate) fn is_observed(&self) -> bool {
+        self.space.watched.is_observed()
+    }
+
+    /// The changes since the last call, if the key space is observed.
+    #[inline]
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        self.space.watched.take_log()
+    }
+
+    /// Whether `key` is present, and whether it expires.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn presence_of(&mut self, database: usize, key: &[u8]) -> Result<(bool, bool)> {
+        let known = self.known(database, key)?;
+        Ok((known.is_some(), known.is_some_and(|known| known.attributes.expires_at_ms != 0)))
     }
 
     /// Collects the following changes until [`commit`](Self::commit) makes them together. In memory they are made
@@ -310,7 +330,8 @@ impl<'k> Exclusive<'k> {
             let (space, take) = (self.space, |_, new| len = new);
             space.append_many(&table, database, &pairs, &self.clock, |_| usize::MAX, take)?;
             if let Some(len) = len {
-                space.watched.touch(database, key);
+                // An empty value before counts as none.
+                space.watched.touch(database, key, || len > tail.len());
                 space.memory.note_writes(space, &[(key, tail)], &self.clock);
                 return Ok(len);
             }
@@ -344,8 +365,9 @@ impl<'k> Exclusive<'k> {
         while at < pairs.len() {
             let first = at;
             let took = |index: usize, len: Option<usize>| {
-                if len.is_some() {
-                    self.space.watched.touch(database, pairs[first + index].0);
+                if let Some(len) = len {
+                    let (key, tail) = pairs[first + index];
+                    self.space.watched.touch(database, key, || len > tail.len());
                 }
                 take(first + index, len);
                 at = first + index + 1;
@@ -478,7 +500,8 @@ impl<'k> Exclusive<'k> {
             Edit::Put => self.stage(database, key, Some(&new))?,
             Edit::Remove => self.stage(database, key, None)?,
         }
-        self.changed(database, key);
+        self.space.events.changes.fetch_add(1, Relaxed);
+        self.space.watched.touch(database, key, || known.is_some());
         Ok(())
     }
 
@@ -650,7 +673,7 @@ impl<'k> Exclusive<'k> {
     /// Reports a change of `key` to those who watch it.
     fn changed(&self, database: usize, key: &[u8]) {
         self.space.events.changes.fetch_add(1, Relaxed);
-        self.space.watched.touch(database, key);
+        self.space.watched.touch(database, key, || self.holds(database, key).unwrap_or(true));
     }
 
     fn database(&self, database: usize) -> &'k Database {
@@ -787,6 +810,18 @@ impl<'k> Exclusive<'k> {
         });
         database.table.store(Some(table.clone()));
         Ok(table)
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    /// Reports what no command has reported, such as what the sweep removed.
+    fn drop(&mut self) {
+        let changes = self.take_changes();
+        if !changes.is_empty()
+            && let Some(observer) = self.space.observer.get()
+        {
+            observer(self, changes);
+        }
     }
 }
 

@@ -54,12 +54,12 @@ use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use sweep::SweepCursor;
-pub(crate) use watched::Watch;
 use watched::Watched;
+pub(crate) use watched::{Change, Happened, Watch};
 
 /// The number of databases, numbered from 0, that SELECT accepts.
 pub(crate) const DATABASE_COUNT: usize = 16;
@@ -113,6 +113,9 @@ impl std::fmt::Display for SpaceError {
 /// The result of an operation on the key space.
 pub type Result<T> = std::result::Result<T, SpaceError>;
 
+/// What is called with changes of an observed key space.
+pub(crate) type Observer = Box<dyn Fn(&mut Exclusive<'_>, Vec<Change>) + Send + Sync>;
+
 /// All databases, and what is needed to share them between threads.
 pub struct KeySpace {
     databases: Vec<Database>,
@@ -121,6 +124,8 @@ pub struct KeySpace {
     /// The dictionary that database 0 has instead of a table.
     dictionary: Option<Arc<Served>>,
     watched: Watched,
+    /// Called before the gate opens with changes that no command has taken.
+    observer: OnceLock<Observer>,
     memory: MemoryLimit,
     next_cas: AtomicU64,
     /// Counters for INFO and metrics.
@@ -333,6 +338,18 @@ impl KeySpace {
             counters.memory_bytes < counters.file_bytes
         };
         self.in_file() && self.tables().any(is_partial)
+    }
+
+    /// Sets what is called with changes while the key space is observed. Only the first call has an effect.
+    pub(crate) fn set_observer(&self, observer: Observer) {
+        let _ = self.observer.set(observer);
+    }
+
+    /// Records all changes from now on, or no longer; recording makes every write exclusive. Waits for the gate.
+    pub(crate) fn observe(&self, observed: bool) {
+        if let Some(_alone) = self.close(Patience::MayWait) {
+            self.watched.observe(observed);
+        }
     }
 
     /// Marks every watched key as changed.

@@ -11,8 +11,8 @@ use crate::dictionary::Served;
 use splitpoint::{Durability, Error, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
 
 /// How to open a [`KeySpace`].
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,7 @@ impl KeySpace {
             place,
             dictionary: None,
             watched: Watched::default(),
+            observer: OnceLock::new(),
             memory: MemoryLimit::new(seed),
             // Larger than every number of an earlier run, which counted up from an earlier time.
             next_cas: AtomicU64::new(now_ms() << 20),

@@ -147,10 +147,10 @@ impl<'t> ServedFile<'t> {
     /// Stores `value` under `key` if it is absent, or has expired. Returns whether it did.
     ///
     /// # Errors
-    /// Those of [`Table::insert`].
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+    /// Those of [`Table::insert_new`].
+    pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         if !self.has_marks() {
-            return self.table.insert(key, value);
+            return self.table.insert_new(key, value);
         }
         let is_absent = !self.contains(key)?;
         if is_absent {

@@ -24,6 +24,7 @@ use crate::command::call::{Args, Outcome, Refusal, Span, Turn};
 use crate::command::cluster;
 use crate::command::dispatch::Handler;
 use crate::command::edit;
+use crate::command::events;
 use crate::command::number::parse_integer;
 use crate::command::reply::{self, Version};
 use crate::command::spec::{self, Flags, Id, Names, Spec};
@@ -139,6 +140,7 @@ impl Session for RespSession {
 
     fn close(&mut self) {
         self.state.forget_watch();
+        self.state.stop_notices();
         self.state.server.channels.unsubscribe_all(&self.state.client);
         self.state.server.clients.remove(self.state.client.id);
     }
@@ -161,6 +163,11 @@ impl RespSession {
             lookup_run_max: RUN_MAX,
             unsynced: false,
         }
+    }
+
+    /// The server.
+    pub fn server(&self) -> Arc<Server> {
+        self.state.server.clone()
     }
 
     /// The session of a client that connected by TLS.
@@ -244,6 +251,11 @@ impl RespSession {
                     shared = server.space.share(patience);
                 }
                 let Some(entry) = &shared else { break Some((index, Flow::Wait)) };
+                if self.state.tracking.is_some()
+                    && let Some(spec) = request.spec
+                {
+                    requests[index..index + count].iter().for_each(|request| self.state.track(spec, &args_of(request)));
+                }
                 let args = requests[index..index + count].iter().map(args_of);
                 let database = self.state.database;
                 if planted(Bug::RunBeforeSelect) {
@@ -318,6 +330,8 @@ impl RespSession {
         }
         if self.state.client.subscriptions() > 0 && self.state.version == Version::Resp2
             || self.state.server.clients.are_paused()
+            || self.state.server.monitors.are_there()
+            || self.state.caching.is_some()
         {
             return None;
         }
@@ -372,6 +386,9 @@ impl RespSession {
             if patience == Patience::EventLoop && is_long(spec, &args) {
                 return Step::Wait;
             }
+            if spec.id != Id::Exec {
+                self.state.feed_monitors(spec, &args, &self.state.client.address);
+            }
             let outcome = match Handler::of(spec.id) {
                 Handler::Session(execute) => {
                     *shared = None;
@@ -383,13 +400,16 @@ impl RespSession {
                         *shared = server.space.share(patience);
                     }
                     let Some(entry) = shared else { return Step::Wait };
+                    self.state.track(spec, &args);
                     execute(&mut Turn::Shared(entry), &mut self.state.call(args, out))
                 }
                 Handler::Edit(_) | Handler::Change(_) | Handler::Transaction(_) => {
                     *shared = None;
                     let Some(mut alone) = server.space.close(patience) else { return Step::Wait };
                     self.unsynced = true;
+                    self.state.track(spec, &args);
                     let outcome = self.change(&mut alone, spec, args, out);
+                    events::report(&server.notices, &mut alone, spec.id, &args, self.state.client.id);
                     drop(alone);
                     if matches!(spec.id, Id::FlushDb | Id::FlushAll) {
                         server.compact_cleared();
@@ -397,6 +417,15 @@ impl RespSession {
                     outcome
                 }
             };
+            if std::mem::take(&mut self.state.unsettled) {
+                server.notices.settle(&server.space);
+            }
+            if spec.id == Id::Exec {
+                self.state.feed_monitors(spec, &args, &self.state.client.address);
+            }
+            if self.state.transaction.is_none() && spec.id != Id::Client {
+                self.state.caching = None;
+            }
             if let Err(refusal) = outcome {
                 self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
                 out.truncate(before);
@@ -528,7 +557,12 @@ impl RespSession {
 fn is_long(spec: &Spec, args: &Args<'_>) -> bool {
     const ARGS_MAX: usize = 10_000;
     const BYTES_MAX: usize = 1 << 20;
-    spec.flags.has(Flags::WAITS) || args.len() > ARGS_MAX || spec.id == Id::SetRange && bytes_of(spec, args) > BYTES_MAX
+    // These wait for the gate.
+    let settles = spec.id == Id::Client && args.is(1, "tracking") || spec.id == Id::Config && args.is(1, "set");
+    settles
+        || spec.flags.has(Flags::WAITS)
+        || args.len() > ARGS_MAX
+        || spec.id == Id::SetRange && bytes_of(spec, args) > BYTES_MAX
 }
 
 /// The number of bytes that a command may add to the key space.

@@ -7,6 +7,7 @@ use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::call::{Args, Refusal, Turn};
 use crate::command::dispatch::Handler;
 use crate::command::edit::Plan;
+use crate::command::events;
 use crate::command::reply;
 use crate::command::spec::Id;
 use crate::command::strings;
@@ -111,9 +112,20 @@ impl RespSession {
             self.state.figures.hits.fetch_add(hits, Relaxed);
         }
         if misses > 0 {
+            self.publish_misses(shared, keys);
             self.state.figures.misses.fetch_add(misses, Relaxed);
         }
         Some(done)
+    }
+
+    /// Publishes which of these keys are absent, if somebody wants to know.
+    #[inline(never)]
+    fn publish_misses(&self, shared: &Shared<'_>, keys: &[&[u8]]) {
+        let (notices, database) = (&self.state.server.notices, self.state.database);
+        if notices.wants_misses() {
+            let absent = keys.iter().filter(|key| matches!(shared.value_len(database, key), Ok(None)));
+            absent.for_each(|key| notices.missed(database, key));
+        }
     }
 
     pub(super) fn set_run<'a, const MOST: usize>(
@@ -148,6 +160,7 @@ impl RespSession {
         let stored = alone
             .make_room(bytes)
             .and_then(|()| alone.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE));
+        events::report_run(&self.state.server.notices, alone, "set", self.state.client.id);
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
@@ -192,7 +205,9 @@ impl RespSession {
                     // Answer them one by one instead, each with its own error.
                     return None;
                 }
-                alone.append_many(self.state.database, pairs, limit, take).map(|()| true)
+                let appended = alone.append_many(self.state.database, pairs, limit, take).map(|()| true);
+                events::report_run(&self.state.server.notices, alone, "append", self.state.client.id);
+                appended
             }
         };
         out.append(&mut late);
@@ -249,7 +264,8 @@ impl RespSession {
         self.end_run(outcome.map(|()| true), done, count, before, out)
     }
 
-    /// Answers edits that store values whatever the keys have, with exclusive entry; `None` if there are others.
+    /// Answers edits that store values whatever the keys have, with exclusive entry; `None` if there are others, or if
+    /// each must be reported by itself.
     pub(super) fn store_run_alone<'a>(
         &mut self,
         alone: &mut Exclusive<'_>,
@@ -258,6 +274,9 @@ impl RespSession {
         out: &mut Vec<u8>,
     ) -> Option<usize> {
         let (mut keys, mut plans): ([&[u8]; RUN_MAX], _) = ([&[]; RUN_MAX], [None; RUN_MAX]);
+        if alone.is_observed() {
+            return None;
+        }
         let count = self.plans_of(id, alone.now_ms(), args, &mut keys, &mut plans);
         let (pairs, attributes) = stores_of(&keys[..count], &plans[..count])?;
         self.unsynced = true;

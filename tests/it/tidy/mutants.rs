@@ -1,0 +1,52 @@
+//! The patches of `tests/mutants/` apply to the sources as they are, and name tests that exist.
+//!
+//! `make mutants` runs them, which takes an hour; this only keeps them from becoming stale.
+
+use super::hazards::is_test;
+use super::{File, files, none, root};
+use std::process::Command;
+
+/// What is wrong with the commands that a patch begins with.
+fn breaches(patch: &File, rust: &[File]) -> Vec<String> {
+    let commands = patch.text().lines().take_while(|line| !line.is_empty());
+    let wrong = commands.filter_map(|command| {
+        let test = command.split_once("cargo test ").and_then(|(_, words)| words.rsplit([' ', ':']).next());
+        let exists = test.is_some_and(|test| rust.iter().any(|file| is_test(test, file.text())));
+        (!exists).then(|| format!("{}: begin with `cargo test ...` of a test that exists, not `{command}`", patch.path))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    if patch.text().starts_with('\n') { vec![format!("{}: name a test", patch.path)] } else { wrong }
+}
+
+#[test]
+fn every_mutant_applies_and_names_tests_that_exist() {
+    let (patches, others): (Vec<File>, Vec<File>) =
+        files().into_iter().partition(|file| file.path.starts_with("tests/mutants/") && file.is("patch"));
+    let rust: Vec<File> = others.into_iter().filter(|file| file.is("rs")).collect();
+    assert!(patches.len() > 50, "{} patches", patches.len());
+    let mut wrong = Vec::new();
+    for patch in &patches {
+        wrong.extend(breaches(patch, &rust));
+        let applies = Command::new("git").args(["apply", "--check", &patch.path]).current_dir(root()).output();
+        let applies = applies.expect("these tests need git: apt install git");
+        if !applies.status.success() {
+            let why = String::from_utf8_lossy(&applies.stderr);
+            wrong.push(format!("{}: does not apply to the source; make it anew: {why}", patch.path));
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn a_mutant_without_its_test_is_seen() {
+    let rust = [File { path: "tests/it/a.rs".into(), bytes: "#[test]\nfn a_is_b() {}\n".into() }];
+    let breaches = |head: &str| {
+        let bytes = format!("{head}\n\nA is not b.\n").into();
+        breaches(&File { path: "tests/mutants/a.patch".into(), bytes }, &rust).len()
+    };
+    assert_eq!(breaches("cargo test --lib -- tests::a_is_b"), 0);
+    assert_eq!(breaches("SPLITPOINT_SEED=3 cargo test --lib -- a_is_b\ncargo test -- a_is_b"), 0);
+    for bad in ["", "cargo test -- tests::a_is_c", "tests::a_is_b", "cargo test -- a_is_b\ncargo test -- b"] {
+        assert_eq!(breaches(bad), 1, "{bad}");
+    }
+}
