@@ -498,6 +498,7 @@ impl<'k> Exclusive<'k> {
         }
         match what {
             Edit::Keep | Edit::Alone => return Ok(()),
+            Edit::Remove if known.is_none() => return Ok(()),
             Edit::Append => return self.append(database, key, &new).map(drop),
             Edit::Put => self.stage(database, key, Some(&new))?,
             Edit::Remove => self.stage(database, key, None)?,

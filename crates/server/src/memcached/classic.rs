@@ -105,18 +105,19 @@ pub(super) fn store_edit(
             (Mode::Append | Mode::Prepend, Some(expires_at_ms)) => put(Attributes { expires_at_ms, ..fresh }),
         };
     };
-    // A key that no client has asked for its number has one that no client knows, larger than all others.
-    let now = if old.attributes.cas == 0 { u64::MAX } else { old.attributes.cas };
+    // A key that no client has asked for its number has one that no client knows, later than all others.
+    let now = old.attributes.cas;
+    let (is_now, is_older) = (now != 0 && cas == now, cas != 0 && (now == 0 || cas < now));
     match mode {
         Mode::Set | Mode::Replace => put(fresh),
         Mode::Add => (Edit::Keep, Stored::No),
-        Mode::Cas if invalidate && cas != 0 && cas < now => {
+        Mode::Cas if invalidate && is_older => {
             let marks = Attributes::STALE | old.attributes.marks & Attributes::CLAIMED;
             put(Attributes { marks, expires_at_ms: old.attributes.expires_at_ms, ..fresh })
         }
-        Mode::Cas if cas != now => (Edit::Keep, Stored::Exists),
+        Mode::Cas if !is_now => (Edit::Keep, Stored::Exists),
         Mode::Cas => put(fresh),
-        Mode::Append | Mode::Prepend if cas != 0 && cas != now => (Edit::Keep, Stored::Exists),
+        Mode::Append | Mode::Prepend if cas != 0 && !is_now => (Edit::Keep, Stored::Exists),
         // The marks are about the old value.
         Mode::Append if old.attributes.marks == 0 => (new.append(Some(&old), data), Stored::Yes),
         Mode::Append | Mode::Prepend if !old.is_whole() => (Edit::Alone, Stored::Yes),
