@@ -124,7 +124,7 @@ impl Buckets {
         let key = if key.len() > self.limits.key_inline_max { key } else { b"" };
         let content_bytes = (key.len() + value.len()) as u64;
         let capacity = self.units_for(content_bytes);
-        let Some(room) = self.pager.allocate_through(capacity, content_bytes)? else { return Ok(None) };
+        let Some(room) = self.pager.values().allocate_through(capacity, content_bytes)? else { return Ok(None) };
         let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32); // lengths are checked on entry
         let extent = Extent { unit: room.unit, capacity, key_bytes, value_bytes };
         let address = room.unit * self.pager.unit_bytes() as u64;
