@@ -89,8 +89,9 @@ fn remedy_of_full_disk(source: &io::Error) -> &'static str {
 }
 
 impl Error {
-    /// `message` says what happened and where, without a full stop at the end.
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// An error of a program that uses the library as this crate does: `message` says what happened and where, without
+    /// a full stop at the end.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         debug_assert!(!message.ends_with('.') || message.ends_with("..."), "advice is the hint: {message}");
         Error(Box::new(Inner { kind, message, hint: None, source: None }))
@@ -106,7 +107,8 @@ impl Error {
     }
 
     /// Adds a hint on what to do: whole sentences, without command-line flags, since there are other front ends.
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }

@@ -22,7 +22,7 @@ impl Table {
     /// present throughout is included, a pair that is added or removed during the call may be.
     ///
     /// # Errors
-    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::Build::finish) and
+    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::dictionary::Build::finish) and
     /// [`Scan::next_ref`](crate::Scan::next_ref);
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`shards`](DictionaryBuilder::shards).
     ///
@@ -54,7 +54,7 @@ impl Dictionary {
     /// Puts all pairs into `table`, replacing values of equal keys. Returns their number.
     ///
     /// # Errors
-    /// Those of [`Pairs::next_ref`](crate::Pairs::next_ref) and [`Table::put_many`].
+    /// Those of [`Pairs::next_ref`](crate::dictionary::Pairs::next_ref) and [`Table::put_many`].
     pub fn thaw(&self, table: &Table) -> Result<u64> {
         let mut pairs = self.iter();
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(THAW_BATCH);

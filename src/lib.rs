@@ -21,7 +21,8 @@
 //! | [`hash`] | hash functions by name, and the user's own |
 //! | [`linear`] | which bucket holds a hash, which bucket splits next: the paper's arithmetic |
 //! | `table` | [`Table`]: get, put, append, remove, scan; [`Backup`], [`salvage()`] |
-//! | `dictionary` | [`Dictionary`]: built once by [`DictionaryBuilder`], changed in batches by [`Update`] |
+//! | [`dictionary`] | [`Dictionary`]: built once by [`DictionaryBuilder`], changed in batches |
+//! | [`shards`] | dictionaries of several files, built by several processes |
 //! | `freeze` | [`Table::freeze`], [`Dictionary::thaw`] |
 //! | `buckets` | linear hashing over the pager: pages, overflow, splits, merges, scans |
 //! | `pager` | frames, latches, space, write-ahead log, checkpoints; one file |
@@ -39,7 +40,7 @@ struct GuideExamples;
 
 mod buckets;
 mod checksum;
-mod dictionary;
+pub mod dictionary;
 mod error;
 mod fault;
 mod freeze;
@@ -56,15 +57,24 @@ mod salvage;
 mod table;
 mod varint;
 
+/// Dictionaries in several files, one per shard: for several disks or machines, or processes that build at once.
+///
+/// [`DictionaryBuilder::shards`] builds one in one process, [`shards::ShardJob`] in several. A key has a
+/// [`shards::slot`], as in a Redis cluster, and each shard has a range of slots.
+pub mod shards {
+    pub use crate::dictionary::shard_job::{ShardBase, ShardFile, ShardJob, ShardWriter};
+    pub use crate::dictionary::shards::info::ShardInfo;
+    pub use crate::dictionary::shards::slots::{SLOT_COUNT, slot};
+}
+
 pub use buckets::{KEY_LEN_MAX, Scan, TableSurvey, VALUE_LEN_MAX, ValueRef};
-pub use dictionary::{
-    Build, Change, Compression, Dictionary, DictionaryBuilder, DictionaryOptions, DictionaryStat, Diff, Duplicates,
-    Effort, Index, Pairs, Progress, SLOT_COUNT, ShardBase, ShardFile, ShardInfo, ShardJob, ShardWriter, Update,
-    VerifyProgress, slot,
-};
+pub use dictionary::{Dictionary, DictionaryBuilder, DictionaryOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;
 pub use hash::HashKind;
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
-pub use table::{Backup, Batch, Durability, PublishedCounters, Table, TableCounters, TableOptions, TableUsage};
+pub use table::{
+    Backup, Batch, Durability, Follower, KeyEdit, OldValue, PublishedCounters, Table, TableCounters, TableOptions,
+    TableUsage,
+};

@@ -211,7 +211,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
             value = self.get(key)
             if value is not None:
                 return value
-            self.insert(key, default)
+            self.insert_new(key, default)
 
     @overload
     def pop(self, key: Bytes, /) -> bytes: ...

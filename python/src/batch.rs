@@ -76,12 +76,12 @@ impl BatchCore {
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
     /// >>> batch = table.batch()
-    /// >>> batch.insert(b"alice", b"90")
+    /// >>> batch.insert_new(b"alice", b"90")
     /// >>> batch.commit()
     /// >>> table[b"alice"]
     /// b'90'
     #[pyo3(signature = (key, value, /))]
-    fn insert(&self, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {
+    fn insert_new(&self, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {
         self.add(Change::Insert(key.to_vec(), value.to_vec()))
     }
 
@@ -123,7 +123,7 @@ impl BatchCore {
                 match change {
                     Change::Put(key, value) => batch.put(key, value)?,
                     Change::Append(key, tail) => batch.append(key, tail)?,
-                    Change::Insert(key, value) => batch.insert(key, value)?,
+                    Change::Insert(key, value) => batch.insert_new(key, value)?,
                     Change::Remove(key) => batch.remove(key)?,
                 }
             }

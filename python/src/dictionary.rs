@@ -250,7 +250,8 @@ impl DictionaryCore {
     fn _verify(&self, py: Python<'_>, threads: usize, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
         let _busy = self.handle.busy();
         let (dictionary, watch) = (self.dictionary(py)?, &Watch::default());
-        let report = |progress: splitpoint::VerifyProgress| watch.report(progress.bytes, progress.bytes_total);
+        let report =
+            |progress: splitpoint::dictionary::VerifyProgress| watch.report(progress.bytes, progress.bytes_total);
         run_long(py, "verify", progress, watch, move || dictionary.verify_with(threads, report)).map(fault_list)
     }
 

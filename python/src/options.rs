@@ -4,8 +4,9 @@ use crate::error::{invalid, wrong_type};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use splitpoint::dictionary::{Compression, Duplicates, Effort, Index};
 use splitpoint::hash::{HashFunction, HashKind};
-use splitpoint::{Compression, DictionaryBuilder, Duplicates, Durability, Effort, Index, TableOptions};
+use splitpoint::{DictionaryBuilder, Durability, TableOptions};
 
 /// One of `known`, or a `ValueError` that lists them.
 fn one_of<T: Copy>(option: &str, name: &str, known: &[(&str, T)]) -> PyResult<T> {

@@ -2,7 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use splitpoint::{Compression, DictionaryStat, Fault, SalvageReport, TableCounters, TableSurvey};
+use splitpoint::dictionary::{Compression, DictionaryStat};
+use splitpoint::{Fault, SalvageReport, TableCounters, TableSurvey};
 
 /// Sets each field under its name.
 macro_rules! set_fields {

@@ -11,14 +11,14 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use splitpoint::linear::Position;
-use splitpoint::{ShardBase, ShardFile, ShardJob};
+use splitpoint::shards::{ShardBase, ShardFile, ShardJob};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A file of a shard: the shard's number, the path, and the number of pairs.
 type File = (u32, PathBuf, u64);
 
-/// A build or an update of a dictionary of shards by several processes, see `splitpoint::ShardJob`.
+/// A build or an update of a dictionary of shards by several processes, see `splitpoint::shards::ShardJob`.
 #[pyclass(frozen, module = "splitpoint._splitpoint")]
 pub struct ShardJobCore {
     job: ShardJob,
@@ -118,7 +118,7 @@ pub fn shard_generation(py: Python<'_>, path: PathBuf) -> PyResult<Option<u64>> 
 #[pyfunction]
 #[pyo3(signature = (key, /))]
 pub fn slot(key: Bytes<'_>) -> u16 {
-    splitpoint::slot(&key)
+    splitpoint::shards::slot(&key)
 }
 
 /// A column of numbers, for Arrow.
@@ -152,7 +152,7 @@ pub fn position_column(keys: &Bound<'_, PyAny>, hash: &str, seed: u64) -> PyResu
 #[pyo3(signature = (keys, last_slots, /))]
 pub fn slot_column(keys: &Bound<'_, PyAny>, last_slots: Option<Vec<u16>>) -> PyResult<NumbersCore> {
     let number = |key: &[u8]| {
-        let slot = splitpoint::slot(key);
+        let slot = splitpoint::shards::slot(key);
         last_slots.as_ref().map_or(slot.into(), |lasts| lasts.partition_point(|last| *last < slot) as i32)
     };
     Ok(NumbersCore(Arc::new(numbers::<Int32Array, _>(keys, number)?)))

@@ -277,11 +277,11 @@ impl TableCore {
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
-    /// >>> table.insert(b"alice", b"1"), table.insert(b"alice", b"2"), table[b"alice"]
+    /// >>> table.insert_new(b"alice", b"1"), table.insert_new(b"alice", b"2"), table[b"alice"]
     /// (True, False, b'1')
     #[pyo3(signature = (key, value, /))]
-    fn insert(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<bool> {
-        self.change(py, &key, |table| table.insert(&key, &value))
+    fn insert_new(&self, py: Python<'_>, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<bool> {
+        self.change(py, &key, |table| table.insert_new(&key, &value))
     }
 
     /// Stores `value` and returns the earlier one, or `None`. Atomic.

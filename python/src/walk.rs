@@ -1,7 +1,8 @@
 //! A walk over a dictionary that owns the dictionary.
 
 use self_cell::self_cell;
-use splitpoint::{Dictionary, Pairs};
+use splitpoint::Dictionary;
+use splitpoint::dictionary::Pairs;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

@@ -105,7 +105,7 @@ def test_update_takes_what_dict_update_takes(table):
 
 
 def test_atomic_calls(table):
-    assert table.insert(b"a", b"1") and not table.insert(b"a", b"2")
+    assert table.insert_new(b"a", b"1") and not table.insert_new(b"a", b"2")
     assert table.replace(b"a", b"3") == b"1"
     assert table.setdefault(b"a", b"9") == b"3"
     assert table.setdefault(b"new") == b""
@@ -130,7 +130,7 @@ def test_a_batch_is_all_or_nothing(table):
     with table.batch() as batch:
         batch[b"a"] = b"1"
         batch.append(b"a", b"2")
-        batch.insert(b"old", b"2")
+        batch.insert_new(b"old", b"2")
         batch.put("c", "3")
         del batch[b"absent"]
         assert (len(batch), dict(table)) == (5, {b"old": b"1"})
@@ -341,7 +341,7 @@ def test_the_first_pair_is_found_without_passing_emptied_buckets(path):
 def test_the_first_pair_is_that_of_hash_order_after_any_change(table):
     changes = [
         lambda key: table.__setitem__(key, b""),
-        lambda key: table.insert(key, b""),
+        lambda key: table.insert_new(key, b""),
         lambda key: table.replace(key, b""),
         lambda key: table.append(key, b"x"),
         lambda key: table.compare_and_set(key, None, b""),

@@ -47,7 +47,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(key=KEYS, value=VALUES)
     def insert(self, key: bytes, value: bytes) -> None:
-        assert self.table.insert(key, value) == (key not in self.model)
+        assert self.table.insert_new(key, value) == (key not in self.model)
         self.model.setdefault(key, value)
 
     @rule(key=KEYS, value=VALUES)

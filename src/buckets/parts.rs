@@ -28,6 +28,17 @@ impl Buckets {
             self.sample(primary, key);
         }
         let Some(location) = location else { return Ok(None) };
+        self.part_at(primary, location, choose, part).map(Some)
+    }
+
+    /// [`get_part`](Self::get_part) of the pair at `location`.
+    fn part_at(
+        &self,
+        primary: &[u8],
+        location: PairLocation,
+        choose: impl FnOnce(usize) -> Range<usize>,
+        part: &mut Vec<u8>,
+    ) -> Result<usize> {
         self.with_record(primary, location, |record| {
             let cut = |range: Range<usize>, len: usize| {
                 let start = range.start.min(len);
@@ -36,7 +47,7 @@ impl Buckets {
             if record.form == INLINE {
                 let len = record.value.len();
                 part.extend_from_slice(&record.value[cut(choose(len), len)]);
-                return Ok(Some(len));
+                return Ok(len);
             }
             let extent = self.parse_extent(record)?;
             let len = extent.value_bytes as usize;
@@ -47,12 +58,30 @@ impl Buckets {
                 part.extend_from_slice(bytes);
                 true
             })?;
-            Ok(Some(len))
+            Ok(len)
         })
     }
 }
 
 impl Bucket<'_> {
+    /// Calls `work` with the value at `location` and its length; of one in an extent, only with its first `head_bytes`
+    /// bytes.
+    pub(crate) fn with_head<R>(
+        &self,
+        location: PairLocation,
+        head_bytes: usize,
+        work: impl FnOnce(&[u8], usize) -> R,
+    ) -> Result<R> {
+        if location.found.form == INLINE {
+            return self
+                .buckets
+                .with_record(self.page(), location, |record| Ok(work(record.value, record.value.len())));
+        }
+        let mut head = Vec::new();
+        let len = self.buckets.part_at(self.page(), location, |len| 0..len.min(head_bytes), &mut head)?;
+        Ok(work(&head, len))
+    }
+
     /// Overwrites the value at `location` from byte `at` on. Returns false, with nothing changed, if `part` is not
     /// within it.
     pub(crate) fn write_part(

@@ -47,8 +47,8 @@ pub struct Scan<'t> {
     sorting: Sorting,
     /// Whether frames are read together with their neighbours.
     brings_around: bool,
-    /// Whether values in extents are skipped.
-    only_keys: bool,
+    /// The number of bytes that are read of a value in an extent; `None` for all.
+    head_bytes: Option<usize>,
 }
 
 /// The buffers of a scan in hash order.
@@ -102,7 +102,7 @@ impl Buckets {
             sorting: Sorting::default(),
             // A scan of part of the table needs few of the neighbouring frames.
             brings_around: to.is_none() && self.pager.frames().brings_around(),
-            only_keys: false,
+            head_bytes: None,
         }
     }
 }
@@ -110,8 +110,15 @@ impl Buckets {
 impl Scan<'_> {
     /// Makes this a scan for keys only: the values that it returns are unspecified, and large ones are not read.
     #[must_use]
-    pub fn only_keys(mut self) -> Self {
-        self.only_keys = true;
+    pub fn only_keys(self) -> Self {
+        self.only_heads(0)
+    }
+
+    /// Makes this a scan for keys and the beginnings of values: a value that it returns is complete, or has at least
+    /// its first `bytes` bytes. Of large values no more is read.
+    #[must_use]
+    pub fn only_heads(mut self, bytes: usize) -> Self {
+        self.head_bytes = Some(bytes);
         self
     }
 
@@ -338,8 +345,14 @@ impl Scan<'_> {
             }
             let value = self.extents.len();
             let mut end = None;
-            if self.only_keys {
-                end = Some(value);
+            if let Some(bytes) = self.head_bytes {
+                let bytes = u64::from(extent.value_bytes).min(bytes as u64);
+                let extents = &mut self.extents;
+                buckets.read_extent(&extent, extent.key_bytes.into(), bytes, |part| {
+                    extents.extend_from_slice(part);
+                    true
+                })?;
+                end = Some(self.extents.len());
             } else if extent.value_bytes <= LARGE_VALUE_BYTES {
                 buckets.read_extent_value(&extent, &mut self.extents)?;
                 end = Some(self.extents.len());

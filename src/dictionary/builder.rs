@@ -35,7 +35,8 @@ use std::sync::Arc;
 ///
 /// # Examples
 /// ```
-/// use splitpoint::{Dictionary, DictionaryBuilder, Index};
+/// use splitpoint::dictionary::Index;
+/// use splitpoint::{Dictionary, DictionaryBuilder};
 ///
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("users.spd");

@@ -70,8 +70,9 @@ impl Dictionary {
     /// Finds what changed from this dictionary to `newer`, in hash order, shard by shard.
     ///
     /// Reads both once, sequentially, in a few MiB of memory. Values of 1 MiB or more are held only if they differ, and
-    /// only during their change. Shards that share a file are not read. [`Update::apply`](crate::Update::apply) takes
-    /// each change, so the differences between two generations bring a copy of the first up to the second.
+    /// only during their change. Shards that share a file are not read.
+    /// [`Update::apply`](super::Update::apply) takes each change, so the differences between two generations bring a
+    /// copy of the first up to the second.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the two were built with different hash functions or seeds, or divided into

@@ -335,7 +335,8 @@ impl Dictionary {
     ///
     /// # Examples
     /// ```
-    /// use splitpoint::{Dictionary, DictionaryBuilder, slot};
+    /// use splitpoint::shards::slot;
+    /// use splitpoint::{Dictionary, DictionaryBuilder};
     ///
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("users.spd");

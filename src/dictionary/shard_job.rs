@@ -71,7 +71,8 @@ impl ShardBase {
 ///
 /// # Examples
 /// ```
-/// use splitpoint::{Dictionary, DictionaryBuilder, ShardBase, ShardJob};
+/// use splitpoint::shards::{ShardBase, ShardJob};
+/// use splitpoint::{Dictionary, DictionaryBuilder};
 ///
 /// let place = tempfile::tempdir()?;
 /// let (directory, unfinished) = (place.path().join("users.spd"), place.path().join("unfinished"));
@@ -323,7 +324,7 @@ impl ShardWriter<'_> {
     /// never descend.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a key of another shard; those of [`Build::push`](crate::Build::push).
+    /// [`ErrorKind::InvalidArgument`] for a key of another shard; those of [`Build::push`](super::Build::push).
     pub fn put(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
         self.push(key, Some(value), place)
     }
@@ -359,7 +360,7 @@ impl ShardWriter<'_> {
     /// # Errors
     /// [`ErrorKind::Duplicate`] if a key occurs twice, unless [`DictionaryBuilder::duplicates`] chooses one;
     /// [`ErrorKind::Stale`] if another process has updated the dictionary; those of
-    /// [`Build::finish`](crate::Build::finish). After an error no file is left.
+    /// [`Build::finish`](super::Build::finish). After an error no file is left.
     pub fn finish(self) -> Result<Vec<ShardFile>> {
         let ShardWriter { job, shards, paths, intake } = self;
         let sorters = intake.finish()?;

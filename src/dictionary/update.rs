@@ -96,7 +96,7 @@ impl Update {
     /// Stores `value` under `key`, replacing an earlier value.
     ///
     /// # Errors
-    /// Those of [`Build::push`](crate::Build::push).
+    /// Those of [`Build::push`](super::Build::push).
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.push(key, Some(value))
     }
@@ -127,7 +127,7 @@ impl Update {
     /// Shards without changes keep their files.
     ///
     /// # Errors
-    /// Those of [`Build::finish`](crate::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the old
+    /// Those of [`Build::finish`](super::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the old
     /// file is damaged.
     pub fn finish(self) -> Result<u64> {
         self.target.finish(&self.plan, self.intake, &self.old.files)
@@ -139,7 +139,7 @@ impl DictionaryBuilder {
     /// hash function and shards stay those of the old dictionary. One pass, no sort.
     ///
     /// # Errors
-    /// Those of [`Dictionary::open`] and [`Build::finish`](crate::Build::finish);
+    /// Those of [`Dictionary::open`] and [`Build::finish`](super::Build::finish);
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`resume`](Self::resume).
     pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
         Update::start(old.as_ref(), new.as_ref(), self, Unchanged::Written)?.finish()

@@ -6,6 +6,8 @@
 //! Not here: the meaning of the bytes (`pager`), caching (`pager/pool/`).
 
 pub(crate) mod atomic;
+#[cfg(target_os = "linux")]
+mod byte_locks;
 mod forks;
 #[cfg(target_os = "linux")]
 mod guard;
@@ -176,6 +178,20 @@ pub(crate) trait File: Send + Sync {
     }
     /// Whether a writer holds the lock now.
     fn is_locked(&self) -> Result<bool>;
+    /// Locks the byte at `offset`, which the file need not have, until it is unlocked or the file closed: together with
+    /// others that share it, or `alone`. `Some(false)` if another handle prevents it; `None` if the system has no such
+    /// locks. Never waits. To lock it `alone`, the file must be open for writing.
+    fn lock_byte(&self, _offset: u64, _alone: bool) -> Result<Option<bool>> {
+        Ok(None)
+    }
+    /// Releases the lock of the byte at `offset`.
+    fn unlock_byte(&self, _offset: u64) -> Result<()> {
+        Ok(())
+    }
+    /// The first byte in `range` that another handle has locked, if the system says so.
+    fn first_locked_byte(&self, _range: Range<u64>) -> Result<Option<u64>> {
+        Ok(None)
+    }
     /// Announces that reads will be in random order, so that the system reads only what is asked for.
     fn expect_random_reads(&self) {}
     /// Starts reading `count` bytes from `offset`, so that a later [`read_at`](Self::read_at) waits less. `false` if

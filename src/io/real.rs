@@ -11,6 +11,8 @@ use super::{Access, File, Mapped, Mode, PERMISSIONS, Storage, View};
 use super::{Memory, Over, Window};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
+#[cfg(target_os = "linux")]
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -261,6 +263,8 @@ struct RealFile {
     file: fs::File,
     /// The process that locked it; see `forks`.
     locked: AtomicU64,
+    /// The process that locked bytes of it.
+    byte_locked: AtomicU64,
     /// The process's limit on file length in bytes, as of the last time it was read.
     allowed: AtomicU64,
 }
@@ -269,7 +273,8 @@ const UNLOCKED: u64 = u64::MAX;
 
 impl RealFile {
     fn new(file: fs::File) -> RealFile {
-        RealFile { file, locked: AtomicU64::new(UNLOCKED), allowed: AtomicU64::new(0) }
+        let [locked, byte_locked] = [const { AtomicU64::new(UNLOCKED) }; 2];
+        RealFile { file, locked, byte_locked, allowed: AtomicU64::new(0) }
     }
 
     /// Refuses to write up to `bytes` if the process may not. The limit takes a system call to read, so it is read only
@@ -289,6 +294,10 @@ impl Drop for RealFile {
         // descriptor until it calls exec. In a forked child the lock belongs to the parent and is kept.
         if *self.locked.get_mut() == u64::from(forks()) {
             let _ = self.file.unlock();
+        }
+        #[cfg(target_os = "linux")]
+        if *self.byte_locked.get_mut() == u64::from(forks()) {
+            let _ = super::byte_locks::unlock(&self.file, 0..i64::MAX as u64);
         }
     }
 }
@@ -380,6 +389,22 @@ impl File for RealFile {
     #[cfg(target_os = "linux")]
     fn is_mounted_alone(&self) -> Result<bool> {
         is_mount_root(&self.file)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn lock_byte(&self, offset: u64, alone: bool) -> Result<Option<bool>> {
+        self.byte_locked.store(forks().into(), Relaxed);
+        super::byte_locks::lock(&self.file, offset, alone)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn unlock_byte(&self, offset: u64) -> Result<()> {
+        super::byte_locks::unlock(&self.file, offset..offset + 1)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn first_locked_byte(&self, range: Range<u64>) -> Result<Option<u64>> {
+        super::byte_locks::first_locked(&self.file, range)
     }
 
     #[cfg(target_os = "linux")]

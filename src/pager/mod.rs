@@ -31,6 +31,7 @@ use allocate::{Allocator, Kept};
 use checkpoint::Checkpointer;
 pub(crate) use checkpoint::lock::CheckpointGuard;
 use checkpoint::lock::CheckpointLock;
+use checkpoint::save_undo::UndoFiles;
 pub(crate) use checkpoint::{Frozen, copy};
 use file::TableFile;
 pub(crate) use file::create::Create;
@@ -61,6 +62,7 @@ pub(crate) struct Pager {
     /// `Some` for a file that is open for writing.
     log: Option<Log>,
     checkpoint_lock: Arc<CheckpointLock>,
+    undo: UndoFiles,
     /// Whether this handle made the file.
     made: bool,
     /// Identifies this process, see `io::forks`.
@@ -238,7 +240,7 @@ impl Pager {
 
     pub(crate) fn checkpointer(&self) -> Checkpointer<'_> {
         let (allocator, values) = (self.allocator(), self.values());
-        Checkpointer { frames: &self.frames, allocator, values, log: self.log.as_ref() }
+        Checkpointer { frames: &self.frames, allocator, values, log: self.log.as_ref(), undo: &self.undo }
     }
 
     /// Allocates `len` units: within one frame if fewer than [`FRAME_UNITS`], else from the start of a frame on.
@@ -255,5 +257,10 @@ impl Pager {
     /// The header and the map frames: (first, count).
     pub(crate) fn fixed_frames(&self) -> impl Iterator<Item = (FrameNo, u32)> {
         self.frames.file.maps.fixed()
+    }
+
+    /// Removes what was saved for readers that are gone.
+    pub(crate) fn remove_undo(&self) {
+        self.undo.remove_unneeded(&self.frames.file);
     }
 }

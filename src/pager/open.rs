@@ -8,7 +8,9 @@
 
 use super::Pager;
 use super::allocate::Kept;
-use super::checkpoint::journal::{install, wait_installed};
+use super::checkpoint::hold::hold_last_checkpoint;
+use super::checkpoint::journal::install;
+use super::checkpoint::save_undo::UndoFiles;
 use super::file::create::{Create, open_to_read, open_to_write};
 use super::file::header::{FIRST_FRAMES, Header};
 use super::file::names::{refuse_other_names, resolve};
@@ -99,6 +101,7 @@ impl Pager {
             through,
             log,
             checkpoint_lock: Arc::default(),
+            undo: UndoFiles::default(),
             made: false,
             forks: forks(),
         };
@@ -149,9 +152,7 @@ impl Pager {
         let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, .. } =
             opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
-        if read_only {
-            wait_installed(storage.as_ref(), path, file.as_ref())?;
-        } else {
+        if !read_only {
             install(storage.as_ref(), path, file.as_ref())?;
         }
         // A file is empty if its creator did not complete the first checkpoint. A file that this call created may
@@ -173,7 +174,12 @@ impl Pager {
             let frames = Frames::new(pool, file, spilling, cache_frames, 1);
             return Ok((Self::start(frames, Some(log))?, None));
         }
-        let (header, root) = Header::read(path, file.as_ref())?;
+        let (held, header, root) = if read_only {
+            hold_last_checkpoint(storage.as_ref(), path, file.as_ref())?
+        } else {
+            let (header, root) = Header::read(path, file.as_ref())?;
+            (None, header, root)
+        };
         let pool = Pool::new(header.frame_bytes, true)?;
         let cache_frames = cache.frames(header.frame_bytes);
         if u64::from(header.frame_count) > cache_frames {
@@ -194,7 +200,7 @@ impl Pager {
             log.follow(table_bytes);
             log
         });
-        let file = TableFile::with_header(storage, path.to_owned(), file, read_only, &header);
+        let file = TableFile::with_header(storage, path.to_owned(), file, read_only, held, &header);
         Ok((Self::of(Frames::new(pool, file, spilling, cache_frames, 0), log), Some(root)))
     }
 }

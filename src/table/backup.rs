@@ -18,7 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
-use crate::pager::copy::{Target, copy_checkpoint, copy_file, is_crashed};
+use crate::pager::copy::{Target, copy_checkpoint, copy_file, copy_opened, is_crashed};
+use crate::pager::file::undo::remove_all_undo;
 use crate::pager::resolve;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -86,7 +87,7 @@ impl<'f> Backup<'f> {
     /// function cancelled it.
     ///
     /// A table in a file is synced first. Its other threads continue while it is copied, until they need a checkpoint.
-    /// Writers of a table in memory wait. A read-only handle copies the file's last checkpoint.
+    /// Writers of a table in memory wait. A read-only handle copies the checkpoint that it reads.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if a file exists at `path` and may not be replaced; [`ErrorKind::Locked`] if that
@@ -97,7 +98,10 @@ impl<'f> Backup<'f> {
         // Checked first: in a child, the locks may be held by threads that do not exist there.
         table.pager.refuse_if_forked()?;
         if table.pager.is_read_only() && table.replayed() == 0 {
-            return self.save_file(table.pager.path(), path);
+            return self.replace(Some(table.pager.path()), path, |progress, new| {
+                let mut step = |done, all| progress(done, all).is_continue();
+                copy_opened(table.pager.file(), &mut target_of(new, &mut step))
+            });
         }
         if table.pager.is_read_only() || !table.pager.has_file() {
             return self.save_pairs(table, path);
@@ -117,8 +121,8 @@ impl<'f> Backup<'f> {
     /// if the progress function cancelled it.
     ///
     /// # Errors
-    /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if checkpoints
-    /// follow each other too fast for a copy, or if an interrupted one must first be completed by an open for writing.
+    /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if an
+    /// interrupted checkpoint must first be completed by an open for writing.
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
@@ -129,7 +133,7 @@ impl<'f> Backup<'f> {
         }
         self.replace(Some(from), path.as_ref(), |progress, new| {
             let mut step = |done, all| progress(done, all).is_continue();
-            copy_file(storage.as_ref(), from, &mut target_of(new, &mut step))
+            copy_file(&storage, from, &mut target_of(new, &mut step))
         })
     }
 
@@ -147,7 +151,7 @@ impl<'f> Backup<'f> {
         drop(options.clone().open(backup)?);
         self.replace(Some(backup), path.as_ref(), |progress, new| {
             let mut step = |done, all| progress(done, all).is_continue();
-            if !copy_file(storage.as_ref(), backup, &mut target_of(new, &mut step))? {
+            if !copy_file(&storage, backup, &mut target_of(new, &mut step))? {
                 return Ok(false);
             }
             let faults = options.open(new.unfinished_path())?.verify()?;
@@ -278,6 +282,7 @@ fn target_of<'a>(new: &'a AtomicFile, step: &'a mut dyn FnMut(u64, u64) -> bool)
 fn remove_sidecars(storage: &dyn Storage, path: &Path) -> Result<()> {
     let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
     sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(storage, sidecar))?;
+    remove_all_undo(storage, path)?;
     for sidecar in sidecars {
         storage.remove(&sidecar).map_err(|e| Error::io(&sidecar, "remove", e))?;
     }

@@ -72,11 +72,11 @@ impl<'t> Batch<'t> {
         self.changes.add(self.table, WalRecord::Remove { key })
     }
 
-    /// Adds a [`Table::insert`]: if the key is present when the batch is committed, its value stays.
+    /// Adds a [`Table::insert_new`]: if the key is present when the batch is committed, its value stays.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn insert_new(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.table.buckets.check_lengths(key, value.len())?;
         self.defer(key, Edit::Insert(value.to_vec()));
         Ok(())
@@ -381,13 +381,13 @@ mod tests {
         let table = Table::in_memory().unwrap();
         table.put(b"here", b"1").unwrap();
         let mut batch = table.batch();
-        batch.insert(b"here", b"2").unwrap();
-        batch.insert(b"absent", b"3").unwrap();
-        batch.insert(b"absent", b"4").unwrap();
+        batch.insert_new(b"here", b"2").unwrap();
+        batch.insert_new(b"absent", b"3").unwrap();
+        batch.insert_new(b"absent", b"4").unwrap();
         batch.append(b"absent", b"5").unwrap();
         batch.update(b"absent", |old| Some([old.unwrap(), b"6"].concat())).unwrap();
         batch.remove(b"here").unwrap();
-        batch.insert(b"here", b"7").unwrap();
+        batch.insert_new(b"here", b"7").unwrap();
         batch.update(b"never", |old| old.map(<[u8]>::to_vec)).unwrap();
         assert_eq!(batch.len(), 8);
         batch.commit().unwrap();
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(table.len(), 2);
         // Nothing to change, and nothing is logged.
         let mut batch = table.batch();
-        batch.insert(b"here", b"8").unwrap();
+        batch.insert_new(b"here", b"8").unwrap();
         batch.commit().unwrap();
         assert_eq!(table.get(b"here").unwrap().unwrap(), b"7");
     }

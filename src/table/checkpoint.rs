@@ -81,6 +81,7 @@ impl Table {
             return Ok(());
         }
         let closed = self.write_last_checkpoint();
+        self.pager.remove_undo();
         self.pager.file().release_reserved();
         closed
     }

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The writes are made in order, each under the latch of its bucket; all wait for the disk once, together. Work that
-//! single writes would repeat is done once per run. Lookups of many keys: `buckets/many.rs`.
+//! single writes would repeat is done once per run. Writes that depend on the value before:
+//! `edits.rs`. Lookups of many keys: `buckets/many.rs`.
 
 use super::handle::Table;
 use super::wal_record::WalRecord;
@@ -239,9 +240,9 @@ impl Table {
 }
 
 /// The maximum number of changes made in one visit of the gate.
-const RUN_MAX: usize = 32;
+pub(super) const RUN_MAX: usize = 32;
 /// The maximum bytes in the log of a run of more than one change.
-const RUN_LOG_BYTES: u64 = 1 << 14;
+pub(super) const RUN_LOG_BYTES: u64 = 1 << 14;
 
 /// Changes made in one visit of the gate, with one reservation in the log and one check of the load.
 struct Run {
@@ -252,7 +253,7 @@ struct Run {
 }
 
 /// The places of the next changes, whose cache lines are being fetched.
-struct Ahead<'t> {
+pub(super) struct Ahead<'t> {
     buckets: &'t Buckets,
     places: [(u64, BucketAddress<'t>); PAGES_AHEAD],
 }
@@ -263,7 +264,11 @@ const PLACES_AHEAD: usize = 8;
 
 impl<'t> Ahead<'t> {
     /// Starts fetching for the first changes; `None` if there is no change.
-    fn begin<'k>(buckets: &'t Buckets, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> Option<Ahead<'t>> {
+    pub(super) fn begin<'k>(
+        buckets: &'t Buckets,
+        count: usize,
+        change_at: impl Fn(usize) -> WalRecord<'k>,
+    ) -> Option<Ahead<'t>> {
         let first = Self::fetch(buckets, (count > 0).then(|| change_at(0))?);
         let mut ahead = Ahead { buckets, places: [first; PAGES_AHEAD] };
         for index in 1..count.min(PAGES_AHEAD) {
@@ -277,7 +282,7 @@ impl<'t> Ahead<'t> {
 
     /// The hash and the place of change `index`. Starts fetching for later changes.
     #[inline]
-    fn take<'k>(
+    pub(super) fn take<'k>(
         &mut self,
         index: usize,
         count: usize,

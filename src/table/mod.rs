@@ -17,6 +17,8 @@ mod checkpoint;
 mod compact;
 mod counters;
 mod deferred;
+mod edits;
+mod follower;
 mod gate;
 mod handle;
 mod many;
@@ -44,6 +46,8 @@ use crate::pager::wal::Lsn;
 pub use backup::Backup;
 pub use batch::Batch;
 pub use counters::TableCounters;
+pub use edits::{KeyEdit, OldValue};
+pub use follower::Follower;
 pub use handle::Table;
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
@@ -182,7 +186,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+    pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
         let mut insert = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match location {

@@ -82,6 +82,19 @@ impl Table {
     }
 
     pub(super) fn open_with(options: TableOptions, path: &Path) -> Result<Table> {
+        // Only a handle that reads can be stale: another process has opened the table and written a checkpoint while
+        // this one replayed the log, or there are no locks to prevent that.
+        const TRIES: usize = 20;
+        for _ in 1..TRIES {
+            match Table::open_once(options.clone(), path) {
+                Err(e) if e.kind() == ErrorKind::Stale => {}
+                opened => return opened,
+            }
+        }
+        Table::open_once(options, path)
+    }
+
+    fn open_once(options: TableOptions, path: &Path) -> Result<Table> {
         let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
         let cache = options.cache_limit(options.cache_bytes.unwrap_or_else(default_cache_bytes));
         let create = if options.create_new {
@@ -181,7 +194,10 @@ impl Table {
         self.replaying = true;
         // If the replay fails, nothing may be written: the log has the only copy of the changes not yet replayed.
         *self.closed.get_mut() = true;
-        self.replayed = self.replay_log(log, plan)?;
+        let replayed = self.replay_log(log, plan);
+        // After another process's checkpoint, parts of the log may be gone.
+        pager.file().refuse_if_stale()?;
+        self.replayed = replayed?;
         *self.closed.get_mut() = false;
         self.replaying = false;
         if pager.values().has_replayed_references() && log.waits() {

@@ -17,9 +17,9 @@ pub enum Durability {
     /// Survives the end of the process, however it ends.
     #[default]
     Os,
-    /// Survives a power loss once the call has returned. The same holds for answers: an `insert`, `remove` or `update`
-    /// that changes nothing waits until the writes that it depends on are durable. Lookups and scans do not wait, and
-    /// may see another thread's write before that write has returned.
+    /// Survives a power loss once the call has returned. The same holds for answers: an `insert_new`, `remove` or
+    /// `update` that changes nothing waits until the writes that it depends on are durable. Lookups and scans do not
+    /// wait, and may see another thread's write before that write has returned.
     Sync,
 }
 
@@ -190,6 +190,10 @@ impl TableOptions {
     }
 
     /// Opens for reading only: no file is changed or created.
+    ///
+    /// The handle keeps the checkpoint that it opened, while another process writes later ones, which costs disk space
+    /// for the pages that change. If there is none, reads return [`ErrorKind::Stale`](crate::ErrorKind); the same on
+    /// file systems without locks of bytes, and on systems other than Linux. [`follow`](Self::follow) moves on instead.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self

@@ -91,6 +91,12 @@ impl<'a> WalRecord<'a> {
         record_bytes(key.map_or(0, |key| varint_bytes(key.len() as u64) + key.len()) + rest.len())
     }
 
+    /// The length of the record of a put; no shorter than that of an append or a removal of the key.
+    #[inline]
+    pub(super) fn log_bytes_of_put(key: &[u8], value_bytes: usize) -> u64 {
+        record_bytes(varint_bytes(key.len() as u64) + key.len() + value_bytes)
+    }
+
     pub(super) fn parse(kind: u8, body: &'a [u8]) -> Option<WalRecord<'a>> {
         let keyed = || {
             let (len, head) = get_varint(body)?;

@@ -19,7 +19,8 @@ use crate::spd::indexes::{Index as Read, Ranked};
 use crate::spd::{Reader, manifest, trie};
 use sample_pairs::KINDS;
 pub use sample_pairs::Pairs;
-use splitpoint::{Compression, Dictionary, DictionaryBuilder, HashKind, Index};
+use splitpoint::dictionary::{Compression, Index};
+use splitpoint::{Dictionary, DictionaryBuilder, HashKind};
 use std::fs;
 use std::path::Path;
 

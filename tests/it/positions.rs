@@ -13,7 +13,7 @@ fn positions_and_slots_are_those_of_the_fixture() {
     for (kind, seed) in [(HashKind::Xxh3, 0), (HashKind::Xxh3, 42), (HashKind::Sip13, 7), (HashKind::Crc32c, 0)] {
         for key in KEYS {
             let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            let (position, slot) = (Position::of(kind.hash(key, seed)).0, splitpoint::slot(key));
+            let (position, slot) = (Position::of(kind.hash(key, seed)).0, splitpoint::shards::slot(key));
             writeln!(text, "{hex}\t{}\t{seed}\t{position}\t{slot}", kind.name()).unwrap();
         }
     }

@@ -8,6 +8,7 @@
 //! processes/lacking.rs     standard descriptors that are closed, file systems without locks, syncs or permissions
 //! processes/lost_pages.rs  pages that the system cannot provide, and signals that are not the library's
 //! processes/names.rs       links, renames and mounts of a table's file
+//! processes/readers.rs     readers that keep a checkpoint beside a writer, stopped and killed
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
 //!
@@ -19,6 +20,7 @@ mod killed;
 mod lacking;
 mod lost_pages;
 mod names;
+mod readers;
 mod sharing;
 
 use std::path::{Path, PathBuf};
@@ -56,6 +58,7 @@ const TASKS: &[(&str, Task)] = &[
     ("hold_by_name", names::hold),
     ("reload_elsewhere", names::reload_elsewhere),
     ("use_mounted", names::use_mounted),
+    ("keep", readers::keep),
     ("read", sharing::read),
 ];
 

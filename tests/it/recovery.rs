@@ -36,7 +36,7 @@ fn what_was_written_is_there_after_a_crash_without_any_sync() {
         }
         table.put(b"large", &vec![7; 300_000]).unwrap();
         table.append(b"large", &vec![8; 200_000]).unwrap();
-        assert!(!table.insert(&key(500), b"no").unwrap());
+        assert!(!table.insert_new(&key(500), b"no").unwrap());
         table.update(&key(501), |old| Some([old.unwrap(), b"?"].concat())).unwrap();
 
         let table = Table::open(crashed(&path, after.path())).unwrap();
@@ -239,18 +239,12 @@ fn a_scan_beside_a_writer_brings_nothing_around_from_the_next_checkpoint() {
     assert!(reader.counters().memory_bytes >= before + 8 * 4096, "nothing came with the first frame");
     (0..20_000).for_each(|i| table.put(&key(i), b"new").unwrap());
     table.checkpoint().unwrap();
-    let mut stale = 0;
-    loop {
-        match scan.next_ref() {
-            Ok(Some((_, value))) => assert_eq!(value, b"old"),
-            Ok(None) => break,
-            Err(e) => {
-                assert_eq!(e.kind(), ErrorKind::Stale, "{e}");
-                stale += 1;
-            }
-        }
+    let mut count = 1;
+    while let Some((_, value)) = scan.next_ref().unwrap() {
+        assert_eq!(value, b"old");
+        count += 1;
     }
-    assert!(stale > 0);
+    assert_eq!(count, 20_000);
 }
 
 /// The pairs that a scan of a read-only handle gives, and the messages of its errors.
@@ -303,61 +297,81 @@ fn a_scan_finds_damage_where_it_is_whatever_frames_it_brings_around() {
     }
 }
 
-#[test]
-fn a_reader_beside_a_writer_sees_the_last_checkpoint_until_the_next() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("t.spt");
-    let table = Table::open(&path).unwrap();
-    for i in 0..20_000u32 {
-        table.put(&key(i), b"old").unwrap();
-    }
-    table.checkpoint().unwrap();
-    let open = || TableOptions::new().read_only(true).cache_bytes(1).open(&path).unwrap();
-    let reader = open();
-    for i in 0..20_000 {
-        table.put(&key(i), b"new").unwrap();
-    }
-    table.put(b"more", b"1").unwrap();
-    for i in 0..20_000 {
-        assert_eq!(reader.get(&key(i)).unwrap().unwrap(), b"old");
-    }
-    assert_eq!((reader.get(b"more").unwrap(), reader.len()), (None, 20_000));
-    table.checkpoint().unwrap();
-    // What is in the reader's memory is of the old state, and anything else is refused.
-    let kinds: Vec<_> = (0..20_000u32)
-        .map(|i| match reader.get(&key(i)) {
-            Ok(value) => {
-                assert_eq!(value.unwrap(), b"old");
-                None
-            }
-            Err(e) => Some(e.kind()),
-        })
-        .collect();
-    assert!(kinds.contains(&Some(ErrorKind::Stale)));
-    assert!(kinds.iter().flatten().all(|&kind| kind == ErrorKind::Stale));
-    let reader = open();
-    assert_eq!(reader.get(&key(7)).unwrap().unwrap(), b"new");
-    assert_eq!(reader.len(), 20_001);
+/// The undo files of a table.
+fn undo_files(table: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(format!("{}-undo", table.display()));
+    entries.map_or(Vec::new(), |entries| entries.map(|entry| entry.unwrap().path()).collect())
 }
 
 #[test]
-fn a_reader_beside_a_writer_that_shortens_the_file_is_stale() {
+fn a_reader_beside_a_writer_reads_one_checkpoint_to_the_end_and_then_nothing_of_it_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
     let table = Table::open(&path).unwrap();
-    (0..20_000).for_each(|i| table.put(&key(i), b"old").unwrap());
+    let put_all = |value: &[u8]| (0..20_000u32).for_each(|i| table.put(&key(i), value).unwrap());
+    put_all(b"old");
     table.checkpoint().unwrap();
-    let reader = TableOptions::new().read_only(true).cache_bytes(1).open(&path).unwrap();
-    let before = std::fs::metadata(&path).unwrap().len();
+    assert!(undo_files(&path).is_empty());
+    let open = || TableOptions::new().read_only(true).cache_bytes(1).open(&path).unwrap();
+    let readers = [open(), open()];
+    let holds = |reader: &Table, value: &[u8], len| {
+        assert_eq!(reader.len(), len);
+        for i in 0..20_000 {
+            assert_eq!(reader.get(&key(i)).unwrap().as_deref(), Some(value), "{i}");
+        }
+        assert_eq!(reader.verify().unwrap(), []);
+    };
+    put_all(b"new");
+    table.put(b"more", b"1").unwrap();
+    holds(&readers[0], b"old", 20_000);
+    table.checkpoint().unwrap();
+    let later = open();
+    let saved = undo_files(&path);
+    assert_eq!(saved.len(), 1, "{saved:?}");
+    put_all(b"newer");
+    table.checkpoint().unwrap();
+    put_all(&[b'x'; 500]);
+    table.checkpoint().unwrap();
     (10..20_000).for_each(|i| assert!(table.remove(&key(i)).unwrap()));
     table.compact().unwrap();
-    assert!(std::fs::metadata(&path).unwrap().len() < before / 2);
-    for i in 0..20_000 {
-        match reader.get(&key(i)) {
-            Ok(value) => assert_eq!(value.unwrap(), b"old"),
-            Err(e) => assert_eq!(e.kind(), ErrorKind::Stale, "{e}"),
-        }
+    readers.iter().for_each(|reader| holds(reader, b"old", 20_000));
+    holds(&later, b"new", 20_001);
+    // A copy that a reader makes is that of its checkpoint.
+    let copy = directory.path().join("copy.spt");
+    readers[0].backup(&copy).unwrap();
+    holds(&Table::open(&copy).unwrap(), b"old", 20_000);
+    drop(readers);
+    table.put(b"more", b"2").unwrap();
+    table.checkpoint().unwrap();
+    holds(&later, b"new", 20_001);
+    assert!(!undo_files(&path).contains(&saved[0]), "nobody needs the oldest");
+    let newest = open();
+    assert_eq!((newest.get(b"more").unwrap().unwrap(), newest.len()), (b"2".to_vec(), 11));
+    table.close().unwrap();
+    holds(&later, b"new", 20_001);
+    drop((later, newest));
+    Table::open(&path).unwrap().close().unwrap();
+    assert!(undo_files(&path).is_empty(), "{:?}", undo_files(&path));
+}
+
+#[test]
+fn a_reader_that_stays_costs_one_copy_of_the_file_however_many_checkpoints_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let table = Table::open(&path).unwrap();
+    let put_all = |value: &[u8]| (0..20_000u32).for_each(|i| table.put(&key(i), value).unwrap());
+    put_all(b"old");
+    table.checkpoint().unwrap();
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    let reader = TableOptions::new().read_only(true).open(&path).unwrap();
+    for n in 0..10u8 {
+        put_all(&[n; 3]);
+        table.checkpoint().unwrap();
     }
+    let saved = undo_files(&path);
+    let saved: u64 = saved.iter().map(|name| std::fs::metadata(name).unwrap().len()).sum();
+    assert!(saved > bytes / 2 && saved < bytes * 5 / 4, "{saved} of {bytes}");
+    assert_eq!(reader.get(&key(1)).unwrap().unwrap(), b"old");
 }
 
 /// Runs `work` in a child made by `fork`; gives its exit status.
@@ -419,7 +433,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::usage", Answers, |t, _| (t.usage().used_bytes > 0).then_some(Answers)),
     ("Table::contains", Refuses, |t, _| outcome(t.contains(b"k"))),
     ("Table::put", Refuses, |t, _| outcome(t.put(b"k", b"child"))),
-    ("Table::insert", Refuses, |t, _| outcome(t.insert(b"new", b"child"))),
+    ("Table::insert_new", Refuses, |t, _| outcome(t.insert_new(b"new", b"child"))),
     ("Table::append", Refuses, |t, _| outcome(t.append(b"k", b"child"))),
     ("Table::remove", Refuses, |t, _| outcome(t.remove(b"k"))),
     ("Table::update", Refuses, |t, _| outcome(t.update(b"k", |_| None))),
@@ -442,6 +456,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::survey_while", Refuses, |t, _| outcome(t.survey_while(|| ControlFlow::Continue(())))),
     ("Table::replace", Refuses, |t, _| outcome(t.replace(b"k", b"child"))),
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
+    ("Table::edit_many", Refuses, |t, _| outcome(t.edit_many(&[b"k"], 8, |_, _, _| splitpoint::KeyEdit::Remove).1)),
     ("Table::scan_prefix", Answers, |t, _| Some(t.scan_prefix(0, 1)).map(|_| Answers)),
     ("Table::backup", Refuses, |t, place| outcome(t.backup(place.join("backup.spt")))),
     ("Table::freeze", Refuses, |t, place| {
@@ -461,11 +476,12 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Scan::next", Refuses, |t, _| outcome(t.scan().next()?)),
     ("Scan::cursor", Answers, |t, _| (t.scan().cursor() == Some(0)).then_some(Answers)),
     ("Scan::only_keys", Answers, |t, _| (t.scan().only_keys().cursor() == Some(0)).then_some(Answers)),
+    ("Scan::only_heads", Answers, |t, _| (t.scan().only_heads(8).cursor() == Some(0)).then_some(Answers)),
     ("Scan::at_boundary", Answers, |t, _| t.scan().at_boundary().then_some(Answers)),
     ("Batch::put", Answers, |t, _| outcome(t.batch().put(b"k", b"child"))),
     ("Batch::append", Answers, |t, _| outcome(t.batch().append(b"k", b"child"))),
     ("Batch::remove", Answers, |t, _| outcome(t.batch().remove(b"k"))),
-    ("Batch::insert", Answers, |t, _| outcome(t.batch().insert(b"k", b"child"))),
+    ("Batch::insert_new", Answers, |t, _| outcome(t.batch().insert_new(b"k", b"child"))),
     ("Batch::update", Answers, |t, _| outcome(t.batch().update(b"k", |_| None))),
     ("Batch::len", Answers, |t, _| {
         let mut batch = t.batch();

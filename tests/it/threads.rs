@@ -65,7 +65,7 @@ fn operate(table: &Table, key: &[u8], random: &mut u64, numbers: &AtomicU32) -> 
         }
         12 => {
             let n = fresh();
-            Op::Insert(n, table.insert(key, &bytes_of(n)).unwrap())
+            Op::Insert(n, table.insert_new(key, &bytes_of(n)).unwrap())
         }
         13..15 => Op::Remove(table.remove(key).unwrap()),
         _ => {
@@ -247,7 +247,7 @@ fn room_that_is_not_used_is_given_back_before_the_log_goes_on() {
             scope.spawn(|| {
                 while !done.load(Relaxed) {
                     assert!(!table.remove(b"absent").unwrap());
-                    assert!(!table.insert(b"there", b"2").unwrap());
+                    assert!(!table.insert_new(b"there", b"2").unwrap());
                 }
             });
         }

@@ -100,6 +100,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/dictionary/build/heap.rs",
     "src/dictionary/index/chunk/wide.rs",
     "src/dictionary/index/popcnt.rs",
+    "src/io/byte_locks.rs",
     "src/io/forks.rs",
     "src/io/guard.rs",
     "src/io/idle.rs",
@@ -122,6 +123,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/racing.rs",
     "tests/it/processes/lacking.rs",
     "tests/it/processes/lost_pages.rs",
+    "tests/it/processes/readers.rs",
     "tests/it/recovery.rs",
 ];
 

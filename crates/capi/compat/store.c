@@ -569,7 +569,7 @@ int store_put(struct store *store, struct span key, struct span value, bool repl
     if (!table)
         return -1;
     spt_status status = replace ? spt_put(table, key.bytes, key.len, value.bytes, value.len)
-                                : spt_insert(table, key.bytes, key.len, value.bytes, value.len);
+                                : spt_insert_new(table, key.bytes, key.len, value.bytes, value.len);
     if (status == SPT_EXISTS)
         return 1;
     if (status != SPT_OK)

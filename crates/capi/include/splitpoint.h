@@ -382,9 +382,9 @@ spt_status spt_view_release(spt_view *view);
  */
 spt_status spt_get_many(spt_table *table, const spt_bytes *keys, size_t count, spt_bytes *values, void **memory);
 
-/** spt_put, spt_insert, spt_append, spt_remove - change a pair
+/** spt_put, spt_insert_new, spt_append, spt_remove - change a pair
  *
- * spt_put stores the value, replacing an earlier one. spt_insert stores it only if the key is absent. spt_append
+ * spt_put stores the value, replacing an earlier one. spt_insert_new stores it only if the key is absent. spt_append
  * appends `tail` to the value, which is empty if the key is absent; `*value_len`, unless it is NULL, is the new length.
  * spt_remove removes the pair.
  *
@@ -393,7 +393,7 @@ spt_status spt_get_many(spt_table *table, const spt_bytes *keys, size_t count, s
  *
  * Returns:
  *   SPT_OK                done
- *   SPT_EXISTS            spt_insert: the key is present, and keeps its value
+ *   SPT_EXISTS            spt_insert_new: the key is present, and keeps its value
  *   SPT_NOT_FOUND         spt_remove: the key is absent
  *   SPT_TOO_LONG          the key, or the value including the appended bytes, is longer than 4 GiB - 1
  *   SPT_IS_READ_ONLY      the table is open for reading
@@ -403,7 +403,7 @@ spt_status spt_get_many(spt_table *table, const spt_bytes *keys, size_t count, s
  *   SPT_IO SPT_CORRUPT    reading a page from the file failed
  */
 spt_status spt_put(spt_table *table, const void *key, size_t key_len, const void *value, size_t value_len);
-spt_status spt_insert(spt_table *table, const void *key, size_t key_len, const void *value, size_t value_len);
+spt_status spt_insert_new(spt_table *table, const void *key, size_t key_len, const void *value, size_t value_len);
 spt_status spt_append(spt_table *table, const void *key, size_t key_len, const void *tail, size_t tail_len,
                       size_t *value_len);
 spt_status spt_remove(spt_table *table, const void *key, size_t key_len);
@@ -479,7 +479,7 @@ typedef struct spt_pair {
 spt_status spt_put_many(spt_table *table, const spt_pair *pairs, size_t count);
 spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count, size_t *value_lens);
 
-/** spt_batch_begin, spt_batch_put, spt_batch_insert, spt_batch_append, spt_batch_remove, spt_batch_update,
+/** spt_batch_begin, spt_batch_put, spt_batch_insert_new, spt_batch_append, spt_batch_remove, spt_batch_update,
  * spt_batch_len, spt_batch_commit, spt_batch_discard - make several changes as one
  *
  * spt_batch_begin opens a batch. The functions that add changes copy keys and values, and change nothing.
@@ -515,7 +515,7 @@ spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count
  */
 spt_status spt_batch_begin(spt_table *table, spt_batch **batch);
 spt_status spt_batch_put(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
-spt_status spt_batch_insert(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
+spt_status spt_batch_insert_new(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
 spt_status spt_batch_append(spt_batch *batch, const void *key, size_t key_len, const void *tail, size_t tail_len);
 spt_status spt_batch_remove(spt_batch *batch, const void *key, size_t key_len);
 spt_status spt_batch_update(spt_batch *batch, const void *key, size_t key_len, spt_update_fn function,

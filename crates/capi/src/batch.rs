@@ -48,14 +48,14 @@ extern "C" fn spt_batch_put(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_batch_insert(
+extern "C" fn spt_batch_insert_new(
     batch: Handle<OpenBatch>,
     key: In<'_>,
     key_len: usize,
     value: In<'_>,
     value_len: usize,
 ) -> Status {
-    add(batch, |batch| Ok(batch.insert(key.key(key_len)?, value.value(value_len)?)?))
+    add(batch, |batch| Ok(batch.insert_new(key.key(key_len)?, value.value(value_len)?)?))
 }
 
 #[unsafe(no_mangle)]

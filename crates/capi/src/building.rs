@@ -9,7 +9,8 @@ use crate::handles::{Handle, Object};
 use crate::options::{InOptions, Sized, hash_named};
 use crate::status::{Failure, OK, Result, Status};
 use crate::table::OpenTable;
-use splitpoint::{Build, Compression, Dictionary, DictionaryBuilder, Duplicates, Effort, HashKind, Index, Update};
+use splitpoint::dictionary::{Build, Compression, Duplicates, Effort, Index, Update};
+use splitpoint::{Dictionary, DictionaryBuilder, HashKind};
 use std::ffi::{c_int, c_void};
 
 /// `spt_build_options`.

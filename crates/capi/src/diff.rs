@@ -8,7 +8,7 @@ use crate::callbacks::ProgressCallback;
 use crate::dictionary::OpenDictionary;
 use crate::handles::{Handle, Object};
 use crate::status::{END, Failure, OK, Result, Status};
-use splitpoint::{Change, Diff};
+use splitpoint::dictionary::{Change, Diff};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 

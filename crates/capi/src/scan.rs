@@ -6,7 +6,8 @@ use crate::dictionary::OpenDictionary;
 use crate::handles::{Handle, Object, Pin};
 use crate::status::{END, Failure, OK, Result, Status};
 use crate::table::OpenTable;
-use splitpoint::{Dictionary, Pairs, Scan};
+use splitpoint::dictionary::Pairs;
+use splitpoint::{Dictionary, Scan};
 use std::ffi::c_int;
 use std::sync::Arc;
 

@@ -147,7 +147,7 @@ extern "C" fn spt_put(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn spt_insert(
+extern "C" fn spt_insert_new(
     table: Handle<OpenTable>,
     key: In<'_>,
     key_len: usize,
@@ -155,7 +155,7 @@ extern "C" fn spt_insert(
     value_len: usize,
 ) -> Status {
     border(table.number(), || {
-        let stored = table.shared()?.insert(key.key(key_len)?, value.value(value_len)?)?;
+        let stored = table.shared()?.insert_new(key.key(key_len)?, value.value(value_len)?)?;
         Ok(if stored { OK } else { EXISTS })
     })
 }

@@ -64,7 +64,7 @@ static void wrong_handle(void *handle)
     EXPECT(wrong, spt_get_view(handle, "k", 1, &view));
     EXPECT(wrong, spt_get_many(handle, &bytes, 1, &value, &memory));
     EXPECT(wrong, spt_put(handle, "k", 1, "v", 1));
-    EXPECT(wrong, spt_insert(handle, "k", 1, "v", 1));
+    EXPECT(wrong, spt_insert_new(handle, "k", 1, "v", 1));
     EXPECT(wrong, spt_append(handle, "k", 1, "v", 1, &len));
     EXPECT(wrong, spt_remove(handle, "k", 1));
     EXPECT(wrong, spt_replace(handle, "k", 1, "v", 1, &memory, &len));
@@ -82,7 +82,7 @@ static void wrong_handle(void *handle)
     EXPECT(wrong, spt_cursor_position(handle, &number, &boundary));
     EXPECT(wrong, spt_batch_begin(handle, &batch));
     EXPECT(wrong, spt_batch_put(handle, "k", 1, "v", 1));
-    EXPECT(wrong, spt_batch_insert(handle, "k", 1, "v", 1));
+    EXPECT(wrong, spt_batch_insert_new(handle, "k", 1, "v", 1));
     EXPECT(wrong, spt_batch_append(handle, "k", 1, "v", 1));
     EXPECT(wrong, spt_batch_remove(handle, "k", 1));
     EXPECT(wrong, spt_batch_update(handle, "k", 1, never_update, NULL));
@@ -165,7 +165,7 @@ static void null_pointers(void)
     EXPECT(invalid, spt_replace(table, "k", 1, "v", 1, &memory, NULL));
     EXPECT(invalid, spt_compare_and_set(table, NULL, 1, NULL, NULL));
     EXPECT(invalid, spt_append(table, "k", 1, NULL, 1, NULL));
-    EXPECT(invalid, spt_insert(table, NULL, 7, "v", 1));
+    EXPECT(invalid, spt_insert_new(table, NULL, 7, "v", 1));
     EXPECT(invalid, spt_remove(table, NULL, 7));
     EXPECT(invalid, spt_contains(table, NULL, 7));
     EXPECT(invalid, spt_len(table, NULL));
@@ -192,7 +192,7 @@ static void null_pointers(void)
     OK(spt_batch_begin(table, &batch));
     EXPECT(invalid, spt_batch_put(batch, NULL, 1, "v", 1));
     EXPECT(invalid, spt_batch_put(batch, "k", 1, NULL, 1));
-    EXPECT(invalid, spt_batch_insert(batch, "k", 1, NULL, 1));
+    EXPECT(invalid, spt_batch_insert_new(batch, "k", 1, NULL, 1));
     EXPECT(invalid, spt_batch_append(batch, "k", 1, NULL, 1));
     EXPECT(invalid, spt_batch_remove(batch, NULL, 1));
     EXPECT(invalid, spt_batch_update(batch, "k", 1, NULL, NULL));

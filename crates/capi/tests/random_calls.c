@@ -194,7 +194,7 @@ static void change_one(void)
         break;
     case INSERT:
         expected = present ? SPT_EXISTS : SPT_OK;
-        got = spt_insert(table, key, key_len, bytes, len);
+        got = spt_insert_new(table, key, key_len, bytes, len);
         break;
     case APPEND:
         if (!fits(plan.key, plan.len))
@@ -378,7 +378,7 @@ static void use_batch(void)
         plan.change = PUT;
     memset(bytes, plan.fill, (size_t)plan.len);
     OK(plan.change == PUT      ? spt_batch_put(batches[i], key, key_len, bytes, (size_t)plan.len)
-       : plan.change == INSERT ? spt_batch_insert(batches[i], key, key_len, bytes, (size_t)plan.len)
+       : plan.change == INSERT ? spt_batch_insert_new(batches[i], key, key_len, bytes, (size_t)plan.len)
                                : spt_batch_remove(batches[i], key, key_len));
     plans[i][planned[i]++] = plan;
     OK(spt_batch_len(batches[i], &len));

@@ -270,8 +270,8 @@ static void changes(spt_table *table)
     void *old = NULL;
     spt_bytes one = {"one", 3}, two = {"two", 3}, empty = {NULL, 0};
 
-    OK(spt_insert(table, B("carol"), B("1")));
-    EXPECT(SPT_EXISTS, spt_insert(table, B("carol"), B("2")));
+    OK(spt_insert_new(table, B("carol"), B("1")));
+    EXPECT(SPT_EXISTS, spt_insert_new(table, B("carol"), B("2")));
     CHECK(has(table, "carol", "1"));
     OK(spt_append(table, B("carol"), B("23"), &len));
     CHECK(len == 3 && has(table, "carol", "123"));
@@ -369,8 +369,8 @@ static void batches(spt_table *table)
     OK(spt_batch_begin(table, &batch));
     OK(spt_batch_put(batch, B("b1"), B("put")));
     OK(spt_batch_append(batch, B("b1"), B("+")));
-    OK(spt_batch_insert(batch, B("b1"), B("ignored")));
-    OK(spt_batch_insert(batch, B("b2"), B("inserted")));
+    OK(spt_batch_insert_new(batch, B("b1"), B("ignored")));
+    OK(spt_batch_insert_new(batch, B("b2"), B("inserted")));
     OK(spt_batch_remove(batch, B("absent")));
     OK(spt_batch_update(batch, B("b3"), edit, &context));
     OK(spt_batch_len(batch, &len));

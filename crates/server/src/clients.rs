@@ -39,6 +39,11 @@ pub struct Client {
     killed: AtomicBool,
     /// The task of the connection.
     pub(crate) waker: AtomicWaker,
+    /// Whether it is sent every command (MONITOR).
+    pub(crate) monitors: AtomicBool,
+    /// Whether it tracks keys (CLIENT TRACKING).
+    pub(crate) tracks: AtomicBool,
+    ended: AtomicBool,
     subscriptions: AtomicUsize,
     pushed: AtomicBool,
     inner: Mutex<Inner>,
@@ -48,11 +53,25 @@ pub struct Client {
 struct Inner {
     name: String,
     library: (String, String),
-    channels: HashSet<Vec<u8>>,
-    patterns: HashSet<Vec<u8>>,
-    /// Bytes of the names in `channels` and `patterns`.
+    /// Indexed by [`Subscription`].
+    subscribed: [HashSet<Vec<u8>>; 3],
+    /// Bytes of the names in `subscribed`.
     subscribed_bytes: usize,
     pushes: Vec<u8>,
+}
+
+/// What a client can subscribe to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subscription {
+    Channel,
+    Pattern,
+    /// A channel of the node that serves its slot.
+    ShardChannel,
+}
+
+impl Subscription {
+    pub(crate) const ALL: [Subscription; 3] =
+        [Subscription::Channel, Subscription::Pattern, Subscription::ShardChannel];
 }
 
 impl Client {
@@ -80,16 +99,16 @@ impl Client {
         change(&mut self.lock().library);
     }
 
-    /// The number of channels and patterns it has subscribed to.
+    /// The number of channels of both kinds and patterns it has subscribed to.
     #[inline]
     pub(crate) fn subscriptions(&self) -> usize {
         self.subscriptions.load(Relaxed)
     }
 
-    /// The number of channels and the number of patterns it has subscribed to.
-    pub(crate) fn subscription_counts(&self) -> (usize, usize) {
+    /// The number of channels, of patterns and of shard channels it has subscribed to.
+    pub(crate) fn subscription_counts(&self) -> [usize; 3] {
         let inner = self.lock();
-        (inner.channels.len(), inner.patterns.len())
+        std::array::from_fn(|kind| inner.subscribed[kind].len())
     }
 
     /// Bytes of the names of its channels and patterns.
@@ -97,24 +116,23 @@ impl Client {
         self.lock().subscribed_bytes
     }
 
-    /// Adds `name` to its channels (or patterns) or removes it. Returns whether that changed anything.
-    pub(crate) fn note_subscription(&self, name: &[u8], pattern: bool, add: bool) -> bool {
+    /// Adds a name to those it has subscribed to, or removes it. Returns whether that changed anything.
+    pub(crate) fn note_subscription(&self, name: &[u8], kind: Subscription, add: bool) -> bool {
         let mut inner = self.lock();
-        let names = if pattern { &mut inner.patterns } else { &mut inner.channels };
+        let names = &mut inner.subscribed[kind as usize];
         let changed = if add { names.insert(name.to_vec()) } else { names.remove(name) };
         match changed {
             true if add => inner.subscribed_bytes += name.len(),
             true => inner.subscribed_bytes -= name.len(),
             false => {}
         }
-        self.subscriptions.store(inner.channels.len() + inner.patterns.len(), Relaxed);
+        self.subscriptions.store(inner.subscribed.iter().map(HashSet::len).sum(), Relaxed);
         changed
     }
 
-    /// Its channels, or with `pattern` its patterns.
-    pub(crate) fn subscribed(&self, pattern: bool) -> Vec<Vec<u8>> {
-        let inner = self.lock();
-        if pattern { inner.patterns.iter().cloned().collect() } else { inner.channels.iter().cloned().collect() }
+    /// The names it has subscribed to.
+    pub(crate) fn subscribed(&self, kind: Subscription) -> Vec<Vec<u8>> {
+        self.lock().subscribed[kind as usize].iter().cloned().collect()
     }
 
     /// The protocol version it speaks.
@@ -149,6 +167,11 @@ impl Client {
     #[inline]
     pub(crate) fn has_pushes(&self) -> bool {
         self.pushed.load(Acquire)
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
     }
 
     /// Ends the connection.
@@ -224,6 +247,9 @@ impl Clients {
             input_bytes: AtomicUsize::new(0),
             killed: AtomicBool::new(false),
             waker: AtomicWaker::new(),
+            monitors: AtomicBool::new(false),
+            tracks: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             subscriptions: AtomicUsize::new(0),
             pushed: AtomicBool::new(false),
             inner: Mutex::default(),
@@ -263,13 +289,20 @@ impl Clients {
     /// Removes a connection that has ended.
     pub(crate) fn remove(&self, id: u64) {
         let mut all = self.lock();
-        all.remove(&id);
+        if let Some(client) = all.remove(&id) {
+            client.ended.store(true, Relaxed);
+        }
         self.count.store(all.len(), Relaxed);
     }
 
     /// All connections, in the order of their numbers.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// The connection of this number.
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().get(&id).cloned()
     }
 
     /// The number of connections.

@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(100);
-/// Keys with lifetimes that the sweep checks in one step, and how long it may continue in one tick if many had expired.
-const SWEPT_AT_ONCE: usize = 200;
+/// Keys that the sweep checks in one step, and how long it may continue in one tick if many had expired: a quarter of
+/// one processor.
+const SWEPT_AT_ONCE: usize = 2000;
 const SWEEP_TIME: Duration = Duration::from_millis(25);
 
 /// Starts the thread. It ends when the server is gone.
@@ -37,16 +38,8 @@ pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
 
 fn sweep(server: &Server, cursor: &mut SweepCursor) {
     let since = Instant::now();
-    while since.elapsed() < SWEEP_TIME {
-        match server.space.sweep(cursor, SWEPT_AT_ONCE) {
-            // If more than a quarter had expired, there are probably more.
-            Ok(swept) if swept.removed * 4 > swept.looked_at => {}
-            Ok(_) => return,
-            Err(error) => {
-                tracing::warn!(%error, "sweep of expired keys");
-                return;
-            }
-        }
+    if let Err(error) = server.space.sweep(cursor, SWEPT_AT_ONCE, || since.elapsed() < SWEEP_TIME) {
+        tracing::warn!(%error, "sweep of expired keys");
     }
 }
 
@@ -55,10 +48,12 @@ fn each_second(server: &Server) {
     server.clock_s.store(now_s, Relaxed);
     server.note_memory_peak(server.space.used_bytes());
     server.may_read_disk.store(server.space.may_read_disk(), Relaxed);
+    server.notices.settle(&server.space);
     let Some(idle) = server.settings.idle() else { return };
     for client in server.clients.all() {
         // A reply being sent is never cut off here, however long it takes; `Settings::stalled_s` is for that.
-        let is_idle = !client.busy.load(Relaxed) && client.subscriptions() == 0;
+        let waits = client.subscriptions() > 0 || client.monitors.load(Relaxed);
+        let is_idle = !client.busy.load(Relaxed) && !waits;
         let active_s = client.active_s.load(Relaxed);
         if is_idle && now_s.saturating_sub(active_s) > idle.as_secs() {
             tracing::debug!(client = client.id, "closed: idle");

@@ -27,6 +27,8 @@ mod housekeeping;
 mod http;
 pub mod keyspace;
 pub mod memcached;
+mod monitors;
+mod notices;
 mod options;
 mod planted;
 pub mod resp;
@@ -40,6 +42,7 @@ mod syncer;
 mod systemd;
 mod threads;
 mod tls;
+mod tracking;
 mod watcher;
 
 pub use options::{Options, ServeError};

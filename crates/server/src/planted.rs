@@ -33,7 +33,7 @@ pub(crate) enum Bug {
     // Of lifetimes and attributes.
     /// A key is present for a millisecond after its expiry time.
     ExpiresLate,
-    /// A lookup of several keys uses for each key the lifetime of the next one.
+    /// A lookup of several keys uses for each key the lifetime of the one before.
     ExpiryOfNeighbour,
     /// An append in a batch adds to the value of an expired key.
     AppendToExpired,

@@ -6,6 +6,8 @@ use crate::figures::Figures;
 use crate::foreign::ForeignLog;
 use crate::keyspace::{KeySpace, now_ms};
 use crate::memcached::state::Memcached;
+use crate::monitors::Monitors;
+use crate::notices::{Notices, plain_events};
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::syncer::Syncer;
@@ -22,13 +24,17 @@ pub struct Server {
     /// The keys and values.
     pub space: Arc<KeySpace>,
     /// Limits and the password.
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     /// Who is connected.
     pub clients: Clients,
     /// The state that memcached connections share.
     pub(crate) memcached: Memcached,
     /// Subscriptions to published messages.
-    pub(crate) channels: Channels,
+    pub(crate) channels: Arc<Channels>,
+    /// Keyspace notifications and tracked keys.
+    pub(crate) notices: Arc<Notices>,
+    /// Clients that are sent every command.
+    pub(crate) monitors: Monitors,
     /// Requests that took long.
     pub(crate) slow_log: SlowLog,
     /// When a client that speaks another protocol was last logged.
@@ -68,6 +74,10 @@ impl Server {
     /// A server without sockets. With `sync`, replies are sent only when changes are on the disk.
     pub fn new(space: Arc<KeySpace>, settings: Settings, sync: bool) -> Server {
         let syncer = (sync && space.in_file()).then(|| Syncer::start(space.clone()));
+        let (settings, channels) = (Arc::new(settings), Arc::<Channels>::default());
+        let notices = Arc::new(Notices::new(settings.clone(), channels.clone()));
+        let reporter = notices.clone();
+        space.set_observer(Box::new(move |alone, changes| reporter.report(alone, &changes, None, plain_events)));
         let run_id = (0..3).map(|_| format!("{:016x}", space.random())).collect::<String>();
         Server {
             may_read_disk: AtomicBool::new(space.may_read_disk()),
@@ -75,7 +85,9 @@ impl Server {
             settings,
             clients: Clients::default(),
             memcached: Memcached::default(),
-            channels: Channels::default(),
+            channels,
+            notices,
+            monitors: Monitors::default(),
             slow_log: SlowLog::default(),
             foreign: ForeignLog::default(),
             syncer,

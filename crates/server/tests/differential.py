@@ -110,6 +110,11 @@ def random_case(r, word):
 def command(r):
     k = key
     plain = [
+        lambda: ["PFADD", r.choice([b"hll", b"hll2", k(r)]), *(str(r.randrange(10**6)) for _ in range(r.choice([0, 1, 2, 50, 600])))],
+        lambda: ["PFCOUNT", *(r.choice([b"hll", b"hll2", b"hll3", k(r)]) for _ in range(r.choice([1, 1, 2, 3])))],
+        lambda: ["PFMERGE", r.choice([b"hll3", k(r)]), *(r.choice([b"hll", b"hll2", k(r)]) for _ in range(r.randrange(3)))],
+        lambda: ["GET", r.choice([b"hll", b"hll2", b"hll3"])],
+        lambda: ["DEL", r.choice([b"hll", b"hll2", b"hll3"])] if r.random() < 0.2 else ["PING"],
         lambda: ["GET", k(r)],
         lambda: set_command(r),
         lambda: ["SET", k(r), value(r)],
@@ -175,6 +180,9 @@ def command(r):
         lambda: ["RESET"] if r.random() < 0.3 else ["PING"],
         lambda: [r.choice(["SUBSCRIBE", "PSUBSCRIBE"]), "unused"] if r.random() < 0.2 else ["UNSUBSCRIBE", "unused"],
         lambda: ["PUNSUBSCRIBE", "unused"],
+        lambda: ["SSUBSCRIBE", r.choice(["unused", "unused2"])] if r.random() < 0.2 else ["SUNSUBSCRIBE", r.choice(["unused", "unused2"])],
+        lambda: ["SPUBLISH", "shard", "message"],
+        lambda: ["PUBSUB", *r.choice([("SHARDCHANNELS", "unused"), ("SHARDCHANNELS", "nothing"), ("SHARDNUMSUB", "unused2", "unused")])],
         lambda: ["SET", b"encoded", value(r)],
         lambda: ["OBJECT", r.choice(["ENCODING", "encoding", "FREQ"]), r.choice([b"encoded", b"absent"])],
         lambda: ["OBJECT", r.choice(["ENCODING", "NOSUCH", "REFCOUNT"]), *r.choice([(), (b"encoded", b"x")])],

@@ -579,6 +579,96 @@ fn bits_are_counted_found_and_combined_as_in_redis() {
 }
 
 #[test]
+fn conditions_compare_values_and_digests() {
+    let mut session = session(SpaceOptions::default());
+    let digest = "b6acb9d84a38ff74"; // XXH3 of "Hello world", as Redis 8.4 documents it
+    let lines = [
+        ("SETRANGE k 0 Hello", ":5"),
+        ("SETRANGE k 6 world", ":11"),
+        ("BITFIELD k SET u8 #5 32", "*1 :0"),
+        ("DIGEST k", &format!("$16 {digest}")),
+        ("DIGEST absent", "$-1"),
+        ("SET k a IFDEQ 0000000000000000", "$-1"),
+        ("SET k a IFDEQ 00", "-ERR a digest must be exactly 16 hexadecimal characters"),
+        (&format!("SET k a IFDNE {digest}"), "$-1"),
+        (&format!("SET k a IFDEQ {}", digest.to_uppercase()), "+OK"),
+        ("SET k b IFEQ a", "+OK"),
+        ("SET k c IFEQ a GET", "$1 b"),
+        ("GET k", "$1 b"),
+        ("SET k c IFNE b", "$-1"),
+        ("SET k c IFNE a GET", "$1 b"),
+        ("GET k", "$1 c"),
+        ("SET absent v IFEQ v", "$-1"),
+        ("SET absent v IFNE v EX 100", "+OK"),
+        ("TTL absent", ":100"),
+        ("SET absent w IFEQ v KEEPTTL", "+OK"),
+        ("TTL absent", ":100"),
+        ("SET k v IFEQ c NX", "-ERR syntax error"),
+        ("SET k v NX IFEQ c", "-ERR syntax error"),
+        ("SET k v IFEQ c IFNE d", "-ERR syntax error"),
+        ("SET k v IFEQ", "-ERR syntax error"),
+        ("GETEX k IFEQ c", "-ERR syntax error"),
+        ("DELEX k IFEQ x", ":0"),
+        ("DELEX k IFNE c", ":0"),
+        ("DELEX k IFEQ c", ":1"),
+        ("DELEX k IFNE c", ":0"),
+        ("DELEX k", ":0"),
+        ("DELEX absent", ":1"),
+        ("DELEX k IFEQ", "-ERR wrong number of arguments for \\'delex\\' command"),
+        ("DELEX k NX x", "-ERR syntax error"),
+        ("MSETEX 2 a 1 b 2 EX 50", ":1"),
+        ("TTL b", ":50"),
+        ("MSETEX 2 a 3 c 3 NX", ":0"),
+        ("MSETEX 2 a 3 c 3 XX", ":0"),
+        ("MSETEX 2 a 3 b 3 XX KEEPTTL", ":1"),
+        ("MGET a b c", "*3 $1 3 $1 3 $-1"),
+        ("TTL a", ":50"),
+        ("MSETEX 0 a 1", "-ERR invalid numkeys value"),
+        ("MSETEX 9223372036854775807 a 1", "-ERR wrong number of key-value pairs"),
+        ("MSETEX 2 a 1 b", "-ERR wrong number of key-value pairs"),
+        ("MSETEX 1 a 1 GET", "-ERR syntax error"),
+        ("COMMAND GETKEYS MSETEX 2 a 1 b 2 NX", "*2 $1 a $1 b"),
+    ];
+    let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+    for ((command, expected), reply) in lines.iter().zip(replies_to(&mut session, &commands)) {
+        assert_eq!(reply, *expected, "{command}");
+    }
+}
+
+#[test]
+fn corrupt_hyperloglogs_are_refused() {
+    let mut session = session(SpaceOptions::default());
+    let corrupt = "-INVALIDOBJ Corrupted HLL object detected";
+    let not_one = "-WRONGTYPE Key is not a valid HyperLogLog string value.";
+    let lines = [
+        ("PFADD h a b c", ":1"),
+        ("SET s text", "+OK"),
+        ("PFADD s a", not_one),
+        ("PFCOUNT s", not_one),
+        ("PFCOUNT h s", not_one),
+        ("PFMERGE h s", not_one),
+        ("PFMERGE s h", not_one),
+        ("APPEND h x", ":28"),
+        ("PFCOUNT h", corrupt),
+        ("PFCOUNT h absent", corrupt),
+        ("PFMERGE m h", corrupt),
+        ("EXISTS m", ":0"),
+        ("SETRANGE h 4 \u{2}", ":28"),
+        ("PFADD h a", not_one),
+        ("SETRANGE d 12303 x", ":12304"),
+        ("SETRANGE d 0 HYLL", ":12304"),
+        ("PFADD d a", ":1"),
+        ("PFCOUNT d", ":2"),
+        ("SETRANGE d 12304 x", ":12305"),
+        ("PFCOUNT d", not_one),
+    ];
+    let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+    for ((command, expected), reply) in lines.iter().zip(replies_to(&mut session, &commands)) {
+        assert_eq!(reply, *expected, "{command}");
+    }
+}
+
+#[test]
 fn a_paused_client_waits_and_then_goes_on() {
     let mut session = session(SpaceOptions::default());
     replies_to(&mut session, &["CLIENT PAUSE 60000 WRITE"]);
@@ -587,4 +677,111 @@ fn a_paused_client_waits_and_then_goes_on() {
     let (used, flow) = session.execute(&input, &mut out, Patience::MayWait);
     assert!(matches!(flow, Flow::Sleep(_)) && out == b"$-1\r\n" && used == request(&[b"GET", b"k"]).len());
     assert_eq!(replies_to(&mut session, &["CLIENT UNPAUSE", "SET k v"]), ["+OK", "+OK"]);
+}
+
+/// Messages of other clients for a session, as one line.
+fn pushes(session: &mut RespSession) -> String {
+    let mut out = Vec::new();
+    session.take_pushes(&mut out);
+    String::from_utf8(out).unwrap().trim_end().replace("\r\n", " ")
+}
+
+fn another(session: &RespSession) -> RespSession {
+    let server = session.server();
+    let client = server.clients.add("another".into(), "test".into(), 0, 10).unwrap();
+    let figures = server.add_figures();
+    RespSession::new(server, client, figures)
+}
+
+#[test]
+fn expired_evicted_and_missed_keys_are_published() {
+    let mut writer = session(SpaceOptions::default());
+    let mut subscriber = another(&writer);
+    replies_to(&mut subscriber, &["SUBSCRIBE __keyevent@0__:expired __keyevent@0__:evicted __keyevent@0__:keymiss"]);
+    let event = |name: &str, key: &str| {
+        let channel = format!("__keyevent@0__:{name}");
+        format!("*3 $7 message ${} {channel} ${} {key}", channel.len(), key.len())
+    };
+    replies_to(&mut writer, &["SET k v PXAT 1", "APPEND k x", "GET absent"]);
+    assert_eq!(pushes(&mut subscriber), "", "nothing is published by default");
+    replies_to(&mut writer, &["CONFIG SET notify-keyspace-events EAm"]);
+    replies_to(&mut writer, &["SET k v PXAT 1", "APPEND k x"]);
+    assert_eq!(pushes(&mut subscriber), event("expired", "k"));
+    replies_to(&mut writer, &["GET absent", "MGET k gone"]);
+    assert_eq!(pushes(&mut subscriber), [event("keymiss", "absent"), event("keymiss", "gone")].join(" "));
+    replies_to(&mut writer, &["CONFIG SET maxmemory 1mb maxmemory-policy allkeys-lru"]);
+    for number in 0..20 {
+        replies_to(&mut writer, &[format!("SETRANGE large{number} 100000 x").as_str()]);
+    }
+    assert!(pushes(&mut subscriber).contains("evicted"));
+    replies_to(&mut writer, &["CONFIG SET notify-keyspace-events ", "SET k v PXAT 1", "APPEND k x"]);
+    assert_eq!(pushes(&mut subscriber), "");
+}
+
+#[test]
+fn tracked_keys_are_invalidated_once() {
+    let mut reader = session(SpaceOptions::default());
+    let mut writer = another(&reader);
+    let invalid = |key: &str| format!(">2 $10 invalidate *1 ${} {key}", key.len());
+    replies_to(&mut reader, &["HELLO 3", "CLIENT TRACKING ON", "GET a", "MGET b c"]);
+    replies_to(&mut writer, &["SET a 1", "SET a 2", "INCR b", "SET unread 1"]);
+    assert_eq!(pushes(&mut reader), [invalid("a"), invalid("b")].join(" "));
+    replies_to(&mut reader, &["MULTI", "GET a", "EXEC", "PFCOUNT h"]);
+    replies_to(&mut writer, &["MULTI", "DEL a", "PFADD h 1", "EXEC"]);
+    assert_eq!(pushes(&mut reader), [invalid("a"), invalid("h")].join(" "));
+    // Changes by the client itself too, unless it asked not to be told.
+    replies_to(&mut reader, &["GET a", "SET a 1"]);
+    assert_eq!(pushes(&mut reader), invalid("a"));
+    replies_to(&mut reader, &["CLIENT TRACKING ON NOLOOP", "GET a", "SET a 1", "GET a"]);
+    assert_eq!(pushes(&mut reader), "");
+    replies_to(&mut writer, &["FLUSHALL"]);
+    assert_eq!(pushes(&mut reader), ">2 $10 invalidate _");
+    // Only the command after CACHING YES.
+    replies_to(
+        &mut reader,
+        &["CLIENT TRACKING OFF", "CLIENT TRACKING ON OPTIN", "CLIENT CACHING YES", "GET a", "GET b"],
+    );
+    replies_to(&mut writer, &["SET a 1", "SET b 1"]);
+    assert_eq!(pushes(&mut reader), invalid("a"));
+    replies_to(&mut reader, &["RESET", "GET a"]);
+    replies_to(&mut writer, &["SET a 1"]);
+    assert_eq!(pushes(&mut reader), "");
+}
+
+#[test]
+fn redirected_invalidations_end_with_their_target() {
+    let mut reader = session(SpaceOptions::default());
+    let mut target = another(&reader);
+    let mut writer = another(&reader);
+    replies_to(&mut target, &["SUBSCRIBE __redis__:invalidate"]);
+    replies_to(&mut reader, &["HELLO 3", "CLIENT TRACKING ON REDIRECT 2", "GET a", "GET b"]);
+    replies_to(&mut writer, &["SET a 1"]);
+    assert_eq!(pushes(&mut target), "*3 $7 message $20 __redis__:invalidate *1 $1 a");
+    assert_eq!(pushes(&mut reader), "");
+    target.close();
+    replies_to(&mut writer, &["SET b 1"]);
+    assert_eq!(pushes(&mut reader), ">2 $21 tracking-redir-broken :2");
+    assert!(replies_to(&mut reader, &["CLIENT TRACKINGINFO"])[0].contains("broken_redirect"));
+}
+
+#[test]
+fn a_monitor_sees_commands_but_no_passwords() {
+    let mut writer = session(SpaceOptions::default());
+    let mut monitor = another(&writer);
+    replies_to(&mut writer, &["SET before 1"]);
+    assert_eq!(replies_to(&mut monitor, &["MONITOR"]), ["+OK"]);
+    replies_to(
+        &mut writer,
+        &["SET k v", "GET k", "AUTH secret", "HELLO 2 AUTH default secret", "CONFIG SET timeout 5"],
+    );
+    let shown = pushes(&mut monitor);
+    let commands: Vec<&str> = shown.split('+').skip(1).map(|line| line.split_once("] ").unwrap().1.trim()).collect();
+    assert_eq!(commands[..3], [r#""SET" "k" "v""#, r#""GET" "k""#, r#""AUTH" "(redacted)""#]);
+    assert!(commands.len() == 4 && !shown.contains("secret"));
+    // One that does not read is disconnected.
+    for _ in 0..40 {
+        replies(&mut writer, &request(&[b"ECHO", &vec![b'x'; 1 << 20]]), 1 << 30);
+    }
+    let (_, flow) = monitor.execute(b"PING\r\n", &mut Vec::new(), Patience::MayWait);
+    assert_eq!(flow, Flow::Close);
 }

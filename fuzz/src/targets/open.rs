@@ -167,7 +167,7 @@ fn call(input: &mut Input<'_>, n: usize, table: &Table, keys: &[Vec<u8>]) {
         4..7 => either(table.append(&key, &value)),
         7..10 => either(table.remove(&key)),
         10 => either(table.update(&key, |old| old.map(|old| [old, b"+"].concat()))),
-        11 => either(table.insert(&key, &value)),
+        11 => either(table.insert_new(&key, &value)),
         12 => either(table.get(&key)),
         13 => either(table.sync()),
         14 => either(table.clear()),

@@ -133,7 +133,7 @@ impl Run {
             4..6 => {
                 let value = self.value(input, n);
                 let absent = !self.model.contains_key(&k);
-                assert_eq!(self.table.insert(&k, &value).expect("insert"), absent);
+                assert_eq!(self.table.insert_new(&k, &value).expect("insert"), absent);
                 self.model.entry(k).or_insert(value);
             }
             6..10 => {

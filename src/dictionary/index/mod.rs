@@ -38,7 +38,7 @@ use trie::{PageShape, Trie, TrieOptions};
 ///
 /// # Examples
 /// ```
-/// use splitpoint::Index;
+/// use splitpoint::dictionary::Index;
 /// assert_eq!(Index::default(), Index::page());
 /// assert_eq!(Index::trie().name(), "trie");
 /// ```

@@ -14,8 +14,8 @@ pub const SLOT_COUNT: u16 = 1 << 14;
 ///
 /// # Examples
 /// ```
-/// assert_eq!(splitpoint::slot(b"foo"), 12182);
-/// assert_eq!(splitpoint::slot(b"{user1000}.following"), splitpoint::slot(b"{user1000}.followers"));
+/// assert_eq!(splitpoint::shards::slot(b"foo"), 12182);
+/// assert_eq!(splitpoint::shards::slot(b"{user1000}.following"), splitpoint::shards::slot(b"{user1000}.followers"));
 /// ```
 pub fn slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOT_COUNT

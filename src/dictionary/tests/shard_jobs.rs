@@ -4,7 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at directories and files")]
 
 use super::model::{Model, builder, pairs};
-use crate::dictionary::{Dictionary, DictionaryBuilder, Duplicates, Index, ShardBase, ShardFile, ShardJob};
+use crate::dictionary::shard_job::{ShardBase, ShardFile, ShardJob};
+use crate::dictionary::{Dictionary, DictionaryBuilder, Duplicates, Index};
 use crate::error::{ErrorKind, Result};
 use crate::random::Random;
 use std::fs;

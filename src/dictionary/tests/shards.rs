@@ -3,7 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests remove files")]
 
 use super::model::{Model, builder, in_directory, pairs};
-use crate::dictionary::{Dictionary, DictionaryOptions, Index, slot};
+use crate::dictionary::shards::slots::slot;
+use crate::dictionary::{Dictionary, DictionaryOptions, Index};
 use crate::error::ErrorKind;
 
 #[test]

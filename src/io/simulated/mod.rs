@@ -36,6 +36,7 @@ use crate::random::Random;
 use bugs::planted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -563,6 +564,8 @@ struct Inner {
     plan: Option<Plan>,
     tally: Tally,
     locks: Vec<InodeNo>,
+    byte_locks: Vec<ByteLock>,
+    handle_count: u64,
     /// Whether files can be mapped.
     maps: bool,
     /// Files with this number or a higher one were created by calls, not part of the initial state.
@@ -640,7 +643,21 @@ impl Inner {
         let made_from = state.inodes.len();
         let (trace, locks) = (Vec::new(), Vec::new());
         let (plan, slow, room, tally) = (None, None, None, Tally::default());
-        Inner { state, trace, plan, tally, locks, maps: true, made_from, slow, room, before_emptying: None }
+        let (byte_locks, handle_count) = (Vec::new(), 0);
+        Inner {
+            state,
+            trace,
+            plan,
+            tally,
+            locks,
+            byte_locks,
+            handle_count,
+            maps: true,
+            made_from,
+            slow,
+            room,
+            before_emptying: None,
+        }
     }
 
     /// How the next call should fail.
@@ -741,7 +758,9 @@ impl Storage for Simulated {
                 found.filter(|_| mode != Mode::New).ok_or(refused)?
             }
         };
-        Ok(Box::new(Open { disk: self.clone(), inode, writable: mode != Mode::Read, locked: AtomicBool::new(false) }))
+        inner.handle_count += 1;
+        let (number, locked) = (inner.handle_count, AtomicBool::new(false));
+        Ok(Box::new(Open { disk: self.clone(), inode, writable: mode != Mode::Read, locked, number }))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -782,12 +801,28 @@ impl Storage for Simulated {
     }
 }
 
+/// A handle's lock of one byte of a file.
+struct ByteLock {
+    inode: InodeNo,
+    handle: u64,
+    offset: u64,
+    alone: bool,
+}
+
+impl ByteLock {
+    fn at(&self, other: &ByteLock) -> bool {
+        (self.inode, self.offset) == (other.inode, other.offset)
+    }
+}
+
 /// An open file.
 struct Open {
     disk: Simulated,
     inode: InodeNo,
     writable: bool,
     locked: AtomicBool,
+    /// Identifies this handle among those that lock bytes.
+    number: u64,
 }
 
 impl Open {
@@ -855,6 +890,30 @@ impl File for Open {
         Ok(self.disk.inner().locks.contains(&self.inode))
     }
 
+    fn lock_byte(&self, offset: u64, alone: bool) -> Result<Option<bool>> {
+        let mut inner = self.disk.inner();
+        let own = ByteLock { inode: self.inode, handle: self.number, offset, alone };
+        let locks = &mut inner.byte_locks;
+        let excludes = |other: &ByteLock| other.at(&own) && other.handle != own.handle && (other.alone || alone);
+        if locks.iter().any(excludes) {
+            return Ok(Some(false));
+        }
+        locks.retain(|other| !(other.at(&own) && other.handle == own.handle));
+        locks.push(own);
+        Ok(Some(true))
+    }
+
+    fn unlock_byte(&self, offset: u64) -> Result<()> {
+        self.disk.inner().byte_locks.retain(|lock| (lock.handle, lock.offset) != (self.number, offset));
+        Ok(())
+    }
+
+    fn first_locked_byte(&self, range: Range<u64>) -> Result<Option<u64>> {
+        let inner = self.disk.inner();
+        let others = inner.byte_locks.iter().filter(|lock| lock.inode == self.inode && lock.handle != self.number);
+        Ok(others.map(|lock| lock.offset).filter(|offset| range.contains(offset)).min())
+    }
+
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         assert!(self.writable, "a file opened for reading is only read");
         if !self.disk.inner().maps {
@@ -911,6 +970,7 @@ impl Drop for Open {
         if self.locked.load(Relaxed) {
             self.disk.inner().locks.retain(|&inode| inode != self.inode);
         }
+        self.disk.inner().byte_locks.retain(|lock| lock.handle != self.number);
     }
 }
 

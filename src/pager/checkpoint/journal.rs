@@ -138,6 +138,11 @@ impl JournalWriter<'_> {
         self.direct.wrote = true;
     }
 
+    /// The frames that are in the journal so far.
+    pub(super) fn journalled(&self) -> impl Iterator<Item = FrameNo> {
+        self.index.iter().map(|&(frame, _)| frame)
+    }
+
     /// The frames so far, with their checksums.
     pub(super) fn frames(&self) -> &[(FrameNo, u32)] {
         &self.all
@@ -297,19 +302,6 @@ pub(crate) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     }
     drop(journal);
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
-}
-
-/// Waits up to 3 seconds for another process to finish writing a checkpoint in place.
-pub(in crate::pager) fn wait_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
-    const WAIT: std::time::Duration = std::time::Duration::from_millis(20);
-    const WAITS_MAX: usize = 150;
-    for _ in 0..WAITS_MAX {
-        match refuse_half_installed(storage, path, file) {
-            Err(e) if e.kind() == ErrorKind::Locked && file.is_locked().unwrap_or(false) => std::thread::sleep(WAIT),
-            other => return other,
-        }
-    }
-    refuse_half_installed(storage, path, file)
 }
 
 /// Returns an error if a complete journal exists: the table's frames may then be from two checkpoints.

@@ -4,7 +4,9 @@
 //! reserve     disk space for all that follows (`reserve.rs`); an error here leaves everything unchanged
 //! freeze      between two writes: list the dirty frames, encode the header
 //! new frames  write those beyond the end of the last checkpoint to their locations; sync
-//! journal     copy the others, with their checksums, to `<path>-ckpt`; sync       -- the commit point
+//! journal     copy the others, with their checksums, to `<path>-ckpt`
+//! undo        if other handles read the file: save what they need of it (`save_undo.rs`)
+//! commit      complete the header of the journal; sync it                 -- the commit point
 //! in place    write the journalled frames to their locations in the file; sync
 //! remove      the journal
 //! ```
@@ -20,9 +22,11 @@
 //! journal".
 
 pub(crate) mod copy;
+pub(super) mod hold;
 pub(crate) mod journal;
 pub(super) mod lock;
 pub(super) mod reserve;
+pub(super) mod save_undo;
 
 use crate::error::{Error, Result};
 use crate::io::File;
@@ -40,6 +44,7 @@ use journal::{
     CUT_NOTHING, CheckpointId, DirectWriter, FileSize, FrameSums, JournalError, JournalWriter, install_frames,
 };
 use reserve::CheckpointRoom;
+use save_undo::{NoReaderBegins, UndoFiles};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::*;
 
@@ -68,6 +73,7 @@ pub(crate) struct Checkpointer<'p> {
     pub(super) allocator: Allocator<'p>,
     pub(super) values: Values<'p>,
     pub(super) log: Option<&'p Log>,
+    pub(super) undo: &'p UndoFiles,
 }
 
 impl Checkpointer<'_> {
@@ -159,7 +165,8 @@ impl Checkpointer<'_> {
             // Writers may be writing through beyond the end of this checkpoint, now and while it is installed.
             size.cut = if self.frames.file.takes_values() { CUT_NOTHING } else { size.frame_count };
         }
-        let (all, index) = self.write_journal(frozen, size, journal, file).inspect_err(forget)?;
+        // Until the file has this checkpoint, or the journal is gone again.
+        let (all, index, _no_reader_begins) = self.write_journal(frozen, size, journal, file).inspect_err(forget)?;
         self.frames.file.storage.sync_names(&path).map_err(fail("sync the directory of")).inspect_err(forget)?;
         // A crash from here on leaves a file that is of no use without the journal.
         self.frames.file.refuse_if_moved().inspect_err(forget)?;
@@ -179,13 +186,13 @@ impl Checkpointer<'_> {
 
     /// Writes the frozen frames to the journal, or, if they are new, to their locations in the file. Returns all
     /// frames, and those in the journal.
-    fn write_journal(
+    fn write_journal<'f>(
         &self,
         frozen: &Frozen,
         size: FileSize,
         journal: &dyn File,
-        file: &dyn File,
-    ) -> Result<(FrameSums, FrameSums)> {
+        file: &'f dyn File,
+    ) -> Result<(FrameSums, FrameSums, Option<NoReaderBegins<'f>>)> {
         let direct = DirectWriter::new(file, self.frames.frame_bytes(), frozen.direct_from);
         let mut writer = JournalWriter::new(journal, direct, self.frames.frame_bytes());
         self.copy_frames(frozen, &mut writer).map_err(|e| self.journal_error(e))?;
@@ -197,7 +204,9 @@ impl Checkpointer<'_> {
             sequence: frozen.sequence,
             base: self.frames.file.sequence.load(Relaxed),
         };
-        writer.finish(id, size).map_err(|e| self.journal_error(e.into()))
+        let none_begins = self.undo.save(&self.frames.file, file, frozen, writer.journalled());
+        let (all, index) = writer.finish(id, size).map_err(|e| self.journal_error(e.into()))?;
+        Ok((all, index, none_begins))
     }
 
     fn journal_error(&self, e: JournalError) -> Error {

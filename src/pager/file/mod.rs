@@ -7,6 +7,7 @@
 pub(crate) mod create;
 pub(crate) mod header;
 pub(super) mod health;
+pub(super) mod held;
 pub(super) mod length;
 pub(crate) mod map_frames;
 pub(super) mod mapped_reads;
@@ -14,12 +15,14 @@ pub(crate) mod names;
 pub(super) mod random;
 pub(super) mod stale;
 pub(crate) mod sums;
+pub(crate) mod undo;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Access, File, Storage};
 use crate::pager::pool::FrameNo;
 use header::{FIRST_FRAMES, Header};
 use health::Health;
+use held::Held;
 use length::WrittenEnd;
 use map_frames::MapFrames;
 use names::refuse_if_moved;
@@ -38,6 +41,8 @@ pub(crate) struct TableFile {
     /// `None`: in memory only.
     pub(super) handle: Option<Arc<dyn File>>,
     pub(super) read_only: bool,
+    /// The checkpoint that is kept for a handle that only reads.
+    held: Option<Held>,
     /// Whether the file is an unlinked temporary file for frames that do not fit in the cache. Its content ends with
     /// the handle.
     pub(super) scratch: bool,
@@ -73,6 +78,7 @@ impl TableFile {
             path,
             handle,
             read_only: false,
+            held: None,
             scratch: false,
             frame_bytes,
             table_id: random_u64(),
@@ -94,10 +100,12 @@ impl TableFile {
         path: PathBuf,
         handle: Arc<dyn File>,
         read_only: bool,
+        held: Option<Held>,
         header: &Header,
     ) -> TableFile {
         TableFile {
             read_only,
+            held,
             table_id: header.table_id,
             frame_count: AtomicU32::new(header.frame_count),
             maps: MapFrames::new(header.map_groups),
@@ -156,9 +164,10 @@ impl TableFile {
     }
 
     #[cold]
-    pub(super) fn unread(&self, file: &dyn File, frame: FrameNo, e: std::io::Error) -> Error {
+    pub(super) fn unread(&self, frame: FrameNo, e: std::io::Error) -> Error {
         if self.read_only
-            && let Err(other) = self.refuse_if_stale(file)
+            && self.held.is_none()
+            && let Err(other) = self.refuse_if_stale()
             && other.kind() != ErrorKind::Io
         {
             return other; // a checkpoint made the file shorter, or the file was cut

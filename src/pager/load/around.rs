@@ -6,7 +6,7 @@
 //! check. With a smaller cache, frames might be evicted before the scan reaches them.
 //!
 //! Errors are ignored here: frames that cannot be read, or whose checksums do not match, do not become resident, and
-//! the read that needs one reports the error. Not here: the check for a checkpoint (`refuse_if_stale`).
+//! the read that needs one reports the error. Not here: the check for a checkpoint (`file/held.rs`).
 
 use super::Frames;
 use crate::pager::pool::FrameNo;
@@ -37,10 +37,7 @@ impl Frames {
         let first = frame - frame % run;
         let end = file_frames.min(first + run);
         let mut bytes = vec![0; bytes_of(end - first)];
-        // The check comes after the read, so that all frames are from before a checkpoint.
-        if file.read_at(&mut bytes, first as u64 * self.frame_bytes() as u64).is_err()
-            || self.file.refuse_if_stale(file.as_ref()).is_err()
-        {
+        if self.file.read_as_opened(file.as_ref(), first, &mut bytes).is_err() {
             return;
         }
         for (frame, content) in (first..end).zip(bytes.chunks_exact(self.frame_bytes())) {

@@ -56,19 +56,17 @@ impl FrameSource for Frames {
         let Some((file, reads)) = self.file_of(frame) else {
             return Ok(false);
         };
-        let at = u64::from(frame) * self.frame_bytes() as u64;
-        // A reader uses `pread`: another process may be writing the file, and each frame needs further calls anyway.
-        let mapped = self.pool.has_buffers() && !self.file.read_only;
-        if !(mapped && reads.read(file, at, bytes)) {
-            file.read_at(bytes, at).map_err(|e| self.file.unread(file, frame, e))?;
+        if self.file.read_only {
+            self.file.read_as_opened(file, frame, bytes)?;
+        } else {
+            let at = u64::from(frame) * self.frame_bytes() as u64;
+            let mapped = self.pool.has_buffers() && reads.read(file, at, bytes);
+            if !mapped {
+                file.read_at(bytes, at).map_err(|e| self.file.unread(frame, e))?;
+            }
         }
         self.counts.frames_read.fetch_add(1, Relaxed);
-        let checked = self.check_sum(frame, bytes);
-        if self.file.read_only {
-            // Must follow the read, and precede the report of a checksum mismatch as damage.
-            self.file.refuse_if_stale(file)?;
-        }
-        checked?;
+        self.check_sum(frame, bytes)?;
         Ok(true)
     }
 

@@ -236,11 +236,8 @@ impl Values<'_> {
             self.through.replayed.store(true, Relaxed);
             return Ok(Some(value));
         }
-        if self.frames.file.read_only {
-            // A process that has opened the table in the meantime may have written a checkpoint there.
-            self.frames.file.refuse_if_stale(file.as_ref())?;
-        }
-        Ok(None)
+        // A process that has opened the table in the meantime may have written a checkpoint there.
+        self.frames.file.refuse_if_stale().map(|()| None)
     }
 
     /// Whether records refer to bytes that may be only in the operating system's cache, and whose pairs are now

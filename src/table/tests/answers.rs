@@ -155,7 +155,7 @@ fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {
 
 #[test]
 fn an_insert_that_finds_a_key_waits_until_the_key_is_on_the_disk() {
-    second_waits(|t| t.put(b"new", b"1").unwrap(), |t| !t.insert(b"new", b"2").unwrap());
+    second_waits(|t| t.put(b"new", b"1").unwrap(), |t| !t.insert_new(b"new", b"2").unwrap());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_write_that_changes_nothing_syncs_nothing_where_nothing_waits() {
     let table = open(Arc::new(disk.clone()));
     table.put(b"there", b"1").unwrap();
     let calls = disk.calls();
-    assert!(!table.insert(b"there", b"2").unwrap());
+    assert!(!table.insert_new(b"there", b"2").unwrap());
     assert!(!table.remove(b"absent").unwrap());
     assert!(!table.update(b"absent", |_| None).unwrap());
     assert_eq!(disk.calls(), calls, "calls to the disk");

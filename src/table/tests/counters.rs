@@ -60,7 +60,7 @@ fn changes_are_counted_one_by_one() {
         table.put(&i.to_le_bytes(), b"1").unwrap();
     }
     table.append(&0u32.to_le_bytes(), b"2").unwrap();
-    assert!(!table.insert(&0u32.to_le_bytes(), b"3").unwrap());
+    assert!(!table.insert_new(&0u32.to_le_bytes(), b"3").unwrap());
     assert!(!table.remove(b"absent").unwrap());
     let mut batch = table.batch();
     batch.put(b"batch", b"1").unwrap();

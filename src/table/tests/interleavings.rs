@@ -39,7 +39,7 @@ thread_local! {
 
 fn run(scheduler: impl Scheduler + 'static, scenario: fn() -> bool) {
     let mut config = shuttle::Config::new();
-    config.stack_size = 1 << 18;
+    config.stack_size = 1 << 20;
     config.silence_warnings = true;
     // A scenario takes a few thousand steps; one that waits forever reaches this limit.
     config.max_steps = shuttle::MaxSteps::FailAfter(200_000);

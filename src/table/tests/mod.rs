@@ -121,7 +121,7 @@ fn run(options: TableOptions, place: Place, ops: Vec<Op>) {
             }
             Op::Insert(k, len) => {
                 let absent = !model.contains_key(&key(k));
-                assert_eq!(table.insert(&key(k), &value(step, len)).unwrap(), absent);
+                assert_eq!(table.insert_new(&key(k), &value(step, len)).unwrap(), absent);
                 model.entry(key(k)).or_insert_with(|| value(step, len));
             }
             Op::Append(k, len) => {

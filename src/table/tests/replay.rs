@@ -94,7 +94,7 @@ fn history(table: &Table, random: &mut Random, steps: usize) {
             1 => table.checkpoint().unwrap(),
             2..20 => _ = table.remove(&key).unwrap(),
             20..45 => _ = table.append(&key, &value).unwrap(),
-            45..50 => _ = table.insert(&key, &value).unwrap(),
+            45..50 => _ = table.insert_new(&key, &value).unwrap(),
             50..55 => _ = table.compare_and_set(&key, None, Some(&value)).unwrap(),
             55..65 => {
                 let mut batch = table.batch();

@@ -5,7 +5,8 @@
 
 use super::indexes;
 use crate::corruption::Random;
-use splitpoint::{DictionaryBuilder, DictionaryOptions, Index};
+use splitpoint::dictionary::Index;
+use splitpoint::{DictionaryBuilder, DictionaryOptions};
 
 /// Where even numbers are keys, odd ones are not; both are mixed, so that no lookup is like the one before.
 fn key(number: u64) -> [u8; 8] {

@@ -9,7 +9,8 @@ use crate::corruption::Random;
 use crate::format::updating;
 use crate::spd::indexes::{Index as Read, Ranked};
 use crate::spd::{Reader, manifest};
-use splitpoint::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, HashKind, Index};
+use splitpoint::dictionary::{Compression, Index};
+use splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, HashKind};
 use std::fs;
 use std::path::{Path, PathBuf};
 

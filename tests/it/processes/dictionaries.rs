@@ -8,7 +8,8 @@
 use super::{Running, process, task_arguments, this_binary, with_task};
 use crate::corruption::{Random, directory};
 use crate::dictionaries::Pairs;
-use splitpoint::{Dictionary, DictionaryBuilder, ErrorKind, Index};
+use splitpoint::dictionary::Index;
+use splitpoint::{Dictionary, DictionaryBuilder, ErrorKind};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

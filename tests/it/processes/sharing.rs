@@ -41,7 +41,7 @@ fn reads(path: &Path, later: Option<&[u8]>) {
     assert_eq!(table.put(b"later", b"3").unwrap_err().kind(), ErrorKind::ReadOnly);
     // It inserts a key that exists, so it would change nothing.
     let mut batch = table.batch();
-    batch.insert(b"checkpointed", b"2").unwrap();
+    batch.insert_new(b"checkpointed", b"2").unwrap();
     assert_eq!(batch.commit().unwrap_err().kind(), ErrorKind::ReadOnly);
 }
 

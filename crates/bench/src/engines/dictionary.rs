@@ -5,7 +5,8 @@
 //! names; `effort=` from 0. A `trie` is the paper's; ours by default is `trie,skip=64`.
 
 use crate::engine::{Made, Maker, Making, Opening, Outcome, Pairs, Reader};
-use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, Effort, HashKind, Index};
+use ::splitpoint::dictionary::{Effort, Index};
+use ::splitpoint::{Dictionary, DictionaryBuilder, DictionaryOptions, HashKind};
 use std::path::Path;
 
 /// The measured settings: each kind, a filter, and tries with skip entries.

@@ -17,7 +17,7 @@ use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, acce
 use clap::ValueEnum;
 use serde_json::json;
 use splitpoint::{Durability, HashKind, OutputFile, Table, TableOptions};
-use splitpoint_server::keyspace::ServedFile;
+use splitpoint_server::keyspace::{Marks, ServedFile};
 use std::cell::{Cell, OnceCell};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -163,7 +163,7 @@ impl Load {
         let mut loading = Loading {
             load: &self,
             table: OnceCell::new(),
-            has_marks: Cell::new(None),
+            marks: Cell::new(None),
             stored: 0,
             table_failed: false,
             start: Instant::now(),
@@ -365,7 +365,7 @@ struct Loading<'l> {
     load: &'l Load,
     table: OnceCell<Table>,
     /// Whether a server has kept lifetimes in the table.
-    has_marks: Cell<Option<bool>>,
+    marks: Cell<Option<Marks>>,
     /// Rows in the table.
     stored: u64,
     /// The library failed, not an input.
@@ -391,11 +391,11 @@ impl Loading<'_> {
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
         let table = self.load.table(&self.table)?;
         // A new value must not have the lifetime of an old one.
-        let table = match self.has_marks.get() {
-            Some(has_marks) => ServedFile::with_marks(table, has_marks),
+        let table = match self.marks.get() {
+            Some(marks) => ServedFile::with_marks(table, marks),
             None => ServedFile::of(table)?,
         };
-        self.has_marks.set(Some(table.has_marks()));
+        self.marks.set(Some(table.marks()));
         match self.load.duplicates.unwrap_or(Duplicates::Last) {
             Duplicates::Last => accepted(table.put(pair.key, pair.value)),
             Duplicates::Append => match &self.load.separator {
@@ -404,10 +404,10 @@ impl Loading<'_> {
                 }
                 _ => accepted(table.append(pair.key, pair.value).map(drop)),
             },
-            Duplicates::First => accepted(table.insert(pair.key, pair.value).map(drop)),
+            Duplicates::First => accepted(table.insert_new(pair.key, pair.value).map(drop)),
             Duplicates::Error => {
                 let mut absent = true;
-                let refused = accepted(table.insert(pair.key, pair.value).map(|inserted| absent = inserted))?;
+                let refused = accepted(table.insert_new(pair.key, pair.value).map(|inserted| absent = inserted))?;
                 Ok(refused.or_else(|| {
                     let key = escapes::quoted(pair.key);
                     let others = if self.load.whole { "last or first" } else { "last, first or append" };

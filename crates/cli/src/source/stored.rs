@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::format::{Pair, Row, Source};
-use splitpoint::Pairs;
+use splitpoint::dictionary::Pairs;
 use splitpoint_server::keyspace::ServedScan;
 
 /// The common part of a table's scan and a dictionary's iterator.

@@ -28,9 +28,13 @@ pub(super) fn setbit(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     let (key, at, shift) = (call.args.at(1), offset / 8, 7 - offset % 8);
     let mut old = Vec::new();
     alone.get_part(call.database, key, |_| at..at + 1, &mut old)?;
-    let old = old.first().copied().unwrap_or(0);
-    alone.put_part(call.database, key, at, &[old & !(1 << shift) | bit << shift])?;
-    reply::integer(call.out, i64::from(old >> shift & 1));
+    let byte = old.first().copied().unwrap_or(0);
+    let new = byte & !(1 << shift) | bit << shift;
+    // As in Redis, a bit that is already there changes nothing.
+    if old.first() != Some(&new) {
+        alone.put_part(call.database, key, at, &[new])?;
+    }
+    reply::integer(call.out, i64::from(byte >> shift & 1));
     Ok(())
 }
 
@@ -325,8 +329,11 @@ pub(super) fn bitfield(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Ou
         match new {
             None => reply::null(call.out, call.version),
             Some(new) => {
+                let before = bytes.clone();
                 field.set(&mut bytes, new);
-                alone.put_part(call.database, key, field.bytes().start, &bytes)?;
+                if bytes != before {
+                    alone.put_part(call.database, key, field.bytes().start, &bytes)?;
+                }
                 let is_set = matches!(field.change, Change::Set(_));
                 reply::integer(call.out, if is_set { old } else { new } as i64); // at most 64 bits
             }

@@ -270,14 +270,14 @@ impl Turn<'_, '_> {
         }
     }
 
-    /// The attributes of `key`; the default for a key without any, and for an absent one.
+    /// The attributes of `key`; `None` if it is absent.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes, SpaceError> {
+    pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Option<Attributes>, SpaceError> {
         match self {
-            Turn::Shared(shared) => Ok(shared.attributes(database, key)?.unwrap_or_default()),
-            Turn::Alone(alone) => alone.attributes(database, key),
+            Turn::Shared(shared) => shared.attributes(database, key),
+            Turn::Alone(alone) => alone.attributes_of(database, key),
         }
     }
 }

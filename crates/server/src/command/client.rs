@@ -7,11 +7,16 @@ use super::reply::{self, Version};
 use super::spec::COMMANDS;
 use super::state::{Replies, SessionState};
 use crate::clients::Client;
+use crate::tracking::Mode;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-const HELP: [&str; 24] = [
+const HELP: [&str; 32] = [
+    "CACHING (YES|NO)",
+    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+    "GETREDIR",
+    "    Return the client ID we are redirecting to when tracking is enabled.",
     "GETNAME",
     "    Return the name of the current connection.",
     "ID",
@@ -34,6 +39,10 @@ const HELP: [&str; 24] = [
     "    Assign information about the client's library.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Control server assisted client side caching.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Accepted; no command of this server blocks.",
 ];
@@ -91,6 +100,12 @@ pub(crate) fn client(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
             }
             reply::integer(out, 0);
         }
+        (b"tracking", 3..) => track(session, args, out)?,
+        (b"caching", 3) => caching(session, args, out)?,
+        (b"getredir", 2) => {
+            reply::integer(out, session.tracking.as_ref().map_or(-1, |mode| mode.redirect as i64)); // below 2^63
+        }
+        (b"trackinginfo", 2) => tracking_info(session, out),
         (b"help", 2) => reply::help(out, "CLIENT", &HELP),
         _ => return Err(Refusal::unknown_subcommand(&args, "CLIENT")),
     }
@@ -117,23 +132,164 @@ fn set_info(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
     Ok(())
 }
 
+/// CLIENT TRACKING ON | OFF [option ...]
+fn track(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (mut mode, mut target) = (Mode::default(), None);
+    let mut index = 3;
+    while index < args.len() {
+        let value = args.get(index + 1);
+        match (args.at(index).to_ascii_lowercase().as_slice(), value) {
+            (b"redirect", Some(id)) => {
+                if mode.redirect != 0 {
+                    return Err("ERR A client can only redirect to a single other client".into());
+                }
+                let id = parse_integer(id).ok_or(super::call::NOT_AN_INTEGER)?;
+                let found = u64::try_from(id).ok().and_then(|id| session.server.clients.find(id));
+                let found = found.ok_or("ERR The client ID you want redirect to does not exist")?;
+                mode.redirect = found.id;
+                target = Some(found).filter(|found| found.id != session.client.id);
+                index += 1;
+            }
+            (b"prefix", Some(prefix)) => {
+                mode.prefixes.push(prefix.to_vec());
+                index += 1;
+            }
+            (b"bcast", _) => mode.broadcast = true,
+            (b"optin", _) => mode.opt_in = true,
+            (b"optout", _) => mode.opt_out = true,
+            (b"noloop", _) => mode.no_loop = true,
+            _ => return Err(SYNTAX.into()),
+        }
+        index += 1;
+    }
+    if args.is(2, "on") {
+        complete(&mut mode, session.tracking.as_ref())?;
+        session.server.notices.tracking.start(&session.client, mode.clone(), target);
+        session.tracking = Some(mode);
+    } else if args.is(2, "off") {
+        session.server.notices.tracking.stop(session.client.id);
+        (session.tracking, session.caching) = (None, None);
+    } else {
+        return Err(SYNTAX.into());
+    }
+    session.client.tracks.store(session.tracking.is_some(), Relaxed);
+    session.unsettled = true;
+    reply::ok(out);
+    Ok(())
+}
+
+/// Checks a mode, and adds to it what the client has already.
+fn complete(mode: &mut Mode, old: Option<&Mode>) -> Outcome {
+    if !mode.broadcast && !mode.prefixes.is_empty() {
+        return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
+    }
+    if old.is_some_and(|old| old.broadcast != mode.broadcast) {
+        return Err("ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then \
+                    re-enabling it with a different mode."
+            .into());
+    }
+    if mode.broadcast && (mode.opt_in || mode.opt_out) {
+        return Err("ERR OPTIN and OPTOUT are not compatible with BCAST".into());
+    }
+    if mode.opt_in && mode.opt_out {
+        return Err("ERR You can't specify both OPTIN mode and OPTOUT mode".into());
+    }
+    if old.is_some_and(|old| mode.opt_in && old.opt_out || mode.opt_out && old.opt_in) {
+        return Err("ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then \
+                    re-enabling it with a different mode."
+            .into());
+    }
+    let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+    let refusal = |one: &[u8], which: &str, other: &[u8]| {
+        let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));
+        let rest = "Prefixes for a single client must not overlap.";
+        Refusal::from(format!("ERR Prefix '{one}' overlaps with {which} prefix '{other}'. {rest}"))
+    };
+    let earlier = old.map_or(&[][..], |old| &old.prefixes);
+    for (index, prefix) in mode.prefixes.iter().enumerate() {
+        if let Some(other) = earlier.iter().find(|other| overlap(prefix, other)) {
+            return Err(refusal(prefix, "an existing", other));
+        }
+        if let Some(other) = mode.prefixes[index + 1..].iter().find(|other| overlap(prefix, other)) {
+            return Err(refusal(prefix, "another provided", other));
+        }
+    }
+    mode.prefixes.extend_from_slice(earlier);
+    if mode.broadcast && mode.prefixes.is_empty() {
+        mode.prefixes.push(Vec::new());
+    }
+    Ok(())
+}
+
+/// CLIENT CACHING YES | NO
+fn caching(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let Some(mode) = session.tracking.as_ref().filter(|mode| mode.opt_in || mode.opt_out) else {
+        return Err("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
+                    mode enabled"
+            .into());
+    };
+    let yes = args.is(2, "yes");
+    if !yes && !args.is(2, "no") {
+        return Err(SYNTAX.into());
+    }
+    if yes && !mode.opt_in {
+        return Err("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.".into());
+    }
+    if !yes && !mode.opt_out {
+        return Err("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.".into());
+    }
+    session.caching = Some(yes);
+    reply::ok(out);
+    Ok(())
+}
+
+/// CLIENT TRACKINGINFO
+fn tracking_info(session: &SessionState, out: &mut Vec<u8>) {
+    let mode = session.tracking.clone().unwrap_or_default();
+    let is_broken = session.server.notices.tracking.is_broken(session.client.id);
+    let flags = [
+        ("off", session.tracking.is_none()),
+        ("on", session.tracking.is_some()),
+        ("bcast", mode.broadcast),
+        ("optin", mode.opt_in),
+        ("caching-yes", mode.opt_in && session.caching == Some(true)),
+        ("optout", mode.opt_out),
+        ("caching-no", mode.opt_out && session.caching == Some(false)),
+        ("noloop", mode.no_loop),
+        ("broken_redirect", is_broken),
+    ];
+    let flags: Vec<&str> = flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
+    reply::map(out, 3, session.version);
+    reply::bulk(out, b"flags");
+    reply::set(out, flags.len(), session.version);
+    flags.iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
+    reply::bulk(out, b"redirect");
+    reply::integer(out, session.tracking.as_ref().map_or(-1, |mode| mode.redirect as i64)); // below 2^63
+    reply::bulk(out, b"prefixes");
+    reply::array(out, mode.prefixes.len());
+    mode.prefixes.iter().for_each(|prefix| reply::bulk(out, prefix));
+}
+
 /// A client as one line of CLIENT LIST.
 fn line_of(client: &Client, now_s: u64) -> String {
     let age = client.since.elapsed().as_secs();
-    let (channels, patterns) = client.subscription_counts();
+    let [channels, patterns, shard_channels] = client.subscription_counts();
     let (library, library_version) = client.library();
     let queued = client.queued.load(Relaxed);
     let command = COMMANDS.get(usize::from(client.last_command.load(Relaxed))).map_or("NULL", |spec| spec.name);
-    let flags = match (channels + patterns > 0, queued > 0) {
-        (true, true) => "Px",
-        (true, false) => "P",
-        (false, true) => "x",
-        (false, false) => "N",
-    };
+    let flags = [
+        ("O", client.monitors.load(Relaxed)),
+        ("P", client.subscriptions() > 0),
+        ("x", queued > 0),
+        ("t", client.tracks.load(Relaxed)),
+    ];
+    let flags: String = flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).collect();
+    let flags = if flags.is_empty() { "N" } else { &flags };
     format!(
         "id={} addr={} laddr={} fd=-1 name={} age={age} idle={} flags={flags} db={} sub={channels} psub={patterns} \
-        ssub=0 multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem={} \
-        tot-mem={} events=r cmd={command} user=default redir=-1 resp={} lib-name={library} lib-ver={library_version}",
+        ssub={shard_channels} multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} \
+        oll=0 omem={} tot-mem={} events=r cmd={command} user=default redir=-1 \
+        resp={} lib-name={library} lib-ver={library_version}",
         client.id,
         client.address,
         client.local_address,

@@ -13,7 +13,7 @@ use super::state::SessionState;
 use crate::dictionary::slots::{Place, SlotMap, text_of};
 use crate::dictionary::topology::{Address, Node};
 use crate::dictionary::{Generation, Served};
-use splitpoint::SLOT_COUNT;
+use splitpoint::shards::SLOT_COUNT;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -25,7 +25,7 @@ const NO_COUNT: &str = "ERR The keys of a single slot are not counted; DBSIZE ha
 
 /// The slot of the command's keys; `None` without keys, an error if they have several.
 pub(crate) fn slot_of(spec: &Spec, args: &Args<'_>) -> Result<Option<u16>, Refusal> {
-    let mut slots = spec.key_indices(args.len()).map(|index| splitpoint::slot(args.at(index)));
+    let mut slots = spec.key_indices(args).map(|index| splitpoint::shards::slot(args.at(index)));
     let first = slots.next();
     if slots.all(|slot| Some(slot) == first) { Ok(first) } else { Err(CROSS_SLOT.into()) }
 }
@@ -84,7 +84,7 @@ pub(super) fn cluster(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
             let topology = now.slots.topology();
             reply::bulk(out, topology.nodes[topology.own].id.as_bytes());
         }
-        (b"keyslot", 3) => reply::integer(out, splitpoint::slot(args.at(2)).into()),
+        (b"keyslot", 3) => reply::integer(out, splitpoint::shards::slot(args.at(2)).into()),
         (b"countkeysinslot", 3) => {
             let slot = parse_integer(args.at(2)).and_then(|slot| u16::try_from(slot).ok());
             let slot = slot.filter(|slot| *slot < SLOT_COUNT).ok_or("ERR Invalid slot")?;

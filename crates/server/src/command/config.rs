@@ -6,6 +6,7 @@ use super::reply;
 use super::spec::COMMANDS;
 use super::state::SessionState;
 use crate::keyspace::{DATABASE_COUNT, Eviction};
+use crate::notices::Notices;
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 
@@ -20,6 +21,7 @@ const NAMES: &[&str] = &[
     "client-query-buffer-limit",
     "slowlog-log-slower-than",
     "slowlog-max-len",
+    "notify-keyspace-events",
     // Read-only.
     "databases",
     "cluster-enabled",
@@ -45,6 +47,7 @@ fn get(server: &Server, name: &str) -> String {
             micros => micros.to_string(),
         },
         "slowlog-max-len" => server.slow_log.len_max.load(Relaxed).to_string(),
+        "notify-keyspace-events" => server.notices.classes(),
         "databases" => if server.space.dictionary().is_some() { 1 } else { DATABASE_COUNT }.to_string(),
         "cluster-enabled" => if server.space.dictionary().is_some() { "yes" } else { "no" }.into(),
         "port" => server.port.load(Relaxed).to_string(),
@@ -104,6 +107,11 @@ fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
             let len = within(0, 1 << 20)? as usize;
             Box::new(move |server| server.slow_log.len_max.store(len, Relaxed))
         }
+        "notify-keyspace-events" => {
+            const UNKNOWN: &str = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
+            let classes = Notices::parse_classes(text).ok_or(UNKNOWN)?;
+            Box::new(move |server| server.notices.set_classes(classes))
+        }
         _ => return Err("can't set immutable config"),
     })
 }
@@ -128,7 +136,7 @@ fn set(server: &Server, args: Args<'_>) -> Outcome {
 
 /// CONFIG subcommand ...
 pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let (server, version) = (&*session.server, session.version);
+    let (server, version) = (&*session.server.clone(), session.version);
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"get", 3..) => {
@@ -142,6 +150,7 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         }
         (b"set", 4..) if args.len().is_multiple_of(2) => {
             set(server, args)?;
+            session.unsettled = true;
             reply::ok(out);
         }
         (b"resetstat", 2) => {

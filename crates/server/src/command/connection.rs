@@ -58,6 +58,7 @@ pub(super) fn select(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
 pub(super) fn reset(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     session.transaction = None;
     session.forget_watch();
+    session.stop_notices();
     session.server.channels.unsubscribe_all(&session.client);
     session.database = 0;
     session.client.database.store(0, Relaxed);

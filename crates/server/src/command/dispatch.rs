@@ -1,13 +1,16 @@
 //! The function that executes each command, and EXEC, which executes those that were queued.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
+use super::edit::Plan;
 use super::reply;
 use super::spec::{Flags, Id};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
-    bits, client, cluster, config, connection, dump, info, introspect, keys, lifetime, pubsub, stats, strings,
+    bits, client, cluster, config, connection, dump, edit, events, hyperloglog, info, introspect, keys, lifetime,
+    pubsub, stats, strings,
 };
+use crate::clients::Subscription;
 use crate::keyspace::{Exclusive, KeySpace};
 use std::sync::atomic::Ordering::*;
 
@@ -23,6 +26,8 @@ pub(crate) enum Handler {
     Scan(fn(&KeySpace, &mut Call<'_, '_>, &StagedKeys) -> Outcome),
     /// The key space, shared with other threads.
     Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
+    /// The value of the first argument: what to do with it, given the time now.
+    Edit(for<'a> fn(&Call<'_, 'a>, u64) -> Result<Plan<'a>, Refusal>),
     /// The key space, exclusive.
     Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
     /// The session, and the key space, exclusive.
@@ -69,7 +74,14 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
     reply::array(out, transaction.len());
     for (spec, args) in transaction.commands() {
         let before = out.len();
+        session.feed_monitors(spec, &args, &session.client.address);
+        session.track(spec, &args);
         let outcome = match Handler::of(spec.id) {
+            Handler::Session(_) if matches!(spec.id, Id::SSubscribe | Id::Monitor) => {
+                let article = if spec.id == Id::SSubscribe { "a " } else { "" };
+                let name = spec.name.to_uppercase();
+                Err(format!("ERR {name} isn't allowed for {article}DENY BLOCKING client").into())
+            }
             Handler::Session(execute) => execute(session, args, out),
             Handler::Scan(_) if spec.id == Id::DbSize => {
                 alone.len(session.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
@@ -79,10 +91,15 @@ fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out:
                 execute(&session.server.space, &mut session.call(args, out), &staged)
             }
             Handler::Lookup(execute) => execute(&mut Turn::Alone(alone), &mut session.call(args, out)),
+            Handler::Edit(plan) => {
+                let mut call = session.call(args, out);
+                plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan))
+            }
             Handler::Change(execute) => execute(alone, &mut session.call(args, out)),
             Handler::Transaction(execute) => execute(session, alone, args, out),
         };
         // Without a limit, a transaction that reads large values again and again could take any amount of memory.
+        events::report(&session.server.notices, alone, spec.id, &args, session.client.id);
         let too_long = out.len() - start > reply_bytes_max;
         if let Err(refusal) = if too_long { Err(REPLY_TOO_LONG.into()) } else { outcome } {
             session.figures.of(spec.id).failed.fetch_add(1, Relaxed);

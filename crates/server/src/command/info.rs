@@ -5,6 +5,7 @@ use super::reply;
 use super::spec::COMMANDS;
 use super::state::SessionState;
 use crate::clients::Client;
+use crate::clients::Subscription;
 use crate::dictionary::slots::text_of;
 use crate::keyspace::DATABASE_COUNT;
 use crate::server::Server;
@@ -81,7 +82,8 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             };
             line(text, format_args!("client_recent_max_input_buffer:{}", most(|client| &client.input_bytes)));
             line(text, format_args!("client_recent_max_output_buffer:{}", most(|client| &client.output_bytes)));
-            constants(text, "cluster_connections blocked_clients tracking_clients clients_in_timeout_table");
+            line(text, format_args!("tracking_clients:{}", server.notices.tracking.client_count()));
+            constants(text, "cluster_connections blocked_clients clients_in_timeout_table");
         }
         "memory" => {
             let (limit, policy) = server.space.memory_limit();
@@ -163,8 +165,14 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("keyspace_misses:{}", server.total(|f| &f.misses)));
             line(text, format_args!("expired_keys:{}", events.expired.load(Relaxed)));
             line(text, format_args!("evicted_keys:{}", events.evicted.load(Relaxed)));
-            line(text, format_args!("pubsub_channels:{}", server.channels.names(None).len()));
+            line(text, format_args!("pubsub_channels:{}", server.channels.names(Subscription::Channel, None).len()));
             line(text, format_args!("pubsub_patterns:{}", server.channels.pattern_count()));
+            let shard_channels = server.channels.names(Subscription::ShardChannel, None).len();
+            line(text, format_args!("pubsubshard_channels:{shard_channels}"));
+            let (keys, items, prefixes) = server.notices.tracking.sizes();
+            line(text, format_args!("tracking_total_keys:{keys}"));
+            line(text, format_args!("tracking_total_items:{items}"));
+            line(text, format_args!("tracking_total_prefixes:{prefixes}"));
             line(text, format_args!("total_reads_processed:{}", server.total(|f| &f.reads)));
             constants(
                 text,
@@ -172,10 +180,10 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
                 instantaneous_input_kbps=0.00 instantaneous_output_kbps=0.00 instantaneous_input_repl_kbps=0.00
                 instantaneous_output_repl_kbps=0.00 sync_full sync_partial_ok sync_partial_err expired_stale_perc=0.00
                 expired_time_cap_reached_count expire_cycle_cpu_milliseconds evicted_clients
-                total_eviction_exceeded_time current_eviction_exceeded_time pubsubshard_channels latest_fork_usec
+                total_eviction_exceeded_time current_eviction_exceeded_time latest_fork_usec
                 total_forks migrate_cached_sockets slave_expires_tracked_keys active_defrag_hits active_defrag_misses
                 active_defrag_key_hits active_defrag_key_misses total_active_defrag_time current_active_defrag_time
-                tracking_total_keys tracking_total_items tracking_total_prefixes unexpected_error_replies
+                unexpected_error_replies
                 dump_payload_sanitizations io_threaded_reads_processed io_threaded_writes_processed
                 reply_buffer_shrinks reply_buffer_expands",
             );
@@ -208,9 +216,10 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
         "dictionary" => dictionary(server, text),
         "keyspace" => {
             for database in 0..DATABASE_COUNT {
-                let (keys, expiring) = (server.space.len(database), server.space.expiring_len(database));
+                let keys = server.space.len(database);
                 if keys > 0 {
-                    line(text, format_args!("db{database}:keys={keys},expires={expiring},avg_ttl=0"));
+                    let (expiring, left_ms) = server.space.lifetimes(database).unwrap_or_default();
+                    line(text, format_args!("db{database}:keys={keys},expires={expiring},avg_ttl={left_ms}"));
                 }
             }
         }

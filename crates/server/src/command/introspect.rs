@@ -4,7 +4,7 @@ use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
 use super::number::parse_integer;
 use super::pattern::matches;
 use super::reply::{self, Version};
-use super::spec::{COMMANDS, Names, Spec};
+use super::spec::{COMMANDS, Keys, Names, Spec};
 use super::state::SessionState;
 use crate::figures::BUCKETS;
 use crate::server::Server;
@@ -29,6 +29,14 @@ pub(super) fn last_save(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u
 /// HT.COMPACT
 pub(super) fn compact(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     session.server.space.compact()?;
+    reply::ok(out);
+    Ok(())
+}
+
+/// MONITOR
+pub(super) fn monitor(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.server.monitors.add(&session.client);
+    session.client.monitors.store(true, Relaxed);
     reply::ok(out);
     Ok(())
 }
@@ -176,12 +184,13 @@ fn describe(spec: &Spec, out: &mut Vec<u8>, version: Version) {
     reply::array(out, 10);
     reply::bulk(out, spec.name.as_bytes());
     reply::integer(out, spec.arity.into());
-    let flags: Vec<&str> = spec.flags.names().collect();
+    let mut flags: Vec<&str> = spec.flags.names().collect();
+    flags.extend(spec.counts_keys().then_some("movablekeys"));
     reply::set(out, flags.len(), version);
     flags.iter().for_each(|flag| reply::simple(out, flag));
-    reply::integer(out, spec.keys.first.into());
-    reply::integer(out, spec.keys.last.into());
-    reply::integer(out, spec.keys.step.into());
+    let Keys { first, last, step } = spec.keys;
+    let positions = if spec.counts_keys() { [0; 3] } else { [first, last, step] };
+    positions.into_iter().for_each(|position| reply::integer(out, position.into()));
     reply::set(out, 1, version);
     reply::simple(out, &format!("@{}", spec.group));
     let tips = spec.tips();
@@ -211,16 +220,16 @@ fn docs(args: Args<'_>, out: &mut Vec<u8>, version: Version) {
 
 fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let spec = Names::get().find(args.at(2)).ok_or("ERR Invalid command specified")?;
-    let count = args.len() - 2;
+    let args = Args { spans: &args.spans[2..], ..args };
     if spec.keys.first == 0 {
         return Err("ERR The command has no key arguments".into());
     }
-    if !spec.accepts(count) {
+    if !spec.accepts(args.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let keys: Vec<usize> = spec.key_indices(count).collect();
+    let keys: Vec<usize> = spec.key_indices(&args).collect();
     reply::array(out, keys.len());
-    keys.iter().for_each(|&index| reply::bulk(out, args.at(index + 2)));
+    keys.iter().for_each(|&index| reply::bulk(out, args.at(index)));
     Ok(())
 }
 
@@ -311,12 +320,12 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
             parse_integer(args.at(4)).ok_or(super::call::NOT_AN_INTEGER)?;
         }
         let key = args.at(2);
-        let attributed = turn.attributes(call.database, key)? != Default::default();
+        let attributes = turn.attributes(call.database, key)?.unwrap_or_default();
         // For a dictionary, report only the record's bytes.
         let overhead = if turn.space().dictionary().is_some() { 0 } else { OVERHEAD_BYTES };
-        let side = if attributed { key.len() + 20 + OVERHEAD_BYTES } else { 0 };
+        let head = attributes.stored_bytes();
         match turn.value_len(call.database, key)? {
-            Some(len) => reply::count(call.out, (key.len() + len + overhead + side) as u64),
+            Some(len) => reply::count(call.out, (key.len() + len + overhead + head) as u64),
             None => reply::null(call.out, call.version),
         }
         return Ok(());

@@ -11,6 +11,8 @@
 //!
 //! strings.rs      values: GET, SET, APPEND, INCR ...
 //! bits.rs         SETBIT, BITCOUNT, BITFIELD ..., LCS
+//! events.rs       the keyspace events of each command
+//! hyperloglog.rs  PFADD, PFCOUNT, PFMERGE
 //! keys.rs         DEL, EXISTS, RENAME, SCAN ...
 //! lifetime.rs     EXPIRE, TTL ...
 //! dump.rs         DUMP, RESTORE
@@ -32,10 +34,14 @@ mod bits;
 pub(crate) mod call;
 mod client;
 pub(crate) mod cluster;
+mod comparison;
 mod config;
 mod connection;
 pub(crate) mod dispatch;
 mod dump;
+pub(crate) mod edit;
+pub(crate) mod events;
+mod hyperloglog;
 pub(crate) mod info;
 mod introspect;
 pub(crate) mod keys;

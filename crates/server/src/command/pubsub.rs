@@ -3,6 +3,7 @@
 use super::call::{Args, Outcome, Refusal};
 use super::reply;
 use super::state::SessionState;
+use crate::clients::Subscription;
 use std::sync::atomic::Ordering::*;
 
 /// PUBLISH channel message
@@ -13,8 +14,16 @@ pub(super) fn publish(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// SUBSCRIBE channel ...; with `pattern` PSUBSCRIBE.
-pub(super) fn subscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
+/// SPUBLISH shardchannel message
+pub(super) fn publish_in_shard(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let bytes_max = session.server.settings.output_bytes.load(Relaxed);
+    let receivers = session.server.channels.publish_in_shard(args.at(1), args.at(2), bytes_max);
+    reply::count(out, receivers);
+    Ok(())
+}
+
+/// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE name ...
+pub(super) fn subscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>, kind: Subscription) -> Outcome {
     const COUNT_MAX: usize = 1 << 20;
     // The names of a client's subscriptions may take as many bytes as one request.
     let (count, bytes) = (COUNT_MAX, session.server.settings.request_bytes.load(Relaxed));
@@ -23,56 +32,65 @@ pub(super) fn subscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8
         return Err("ERR too many subscriptions".into());
     }
     for name in args.from(1) {
-        session.server.channels.subscribe(&session.client, name, pattern);
-        confirm(session, out, if pattern { "psubscribe" } else { "subscribe" }, Some(name));
+        session.server.channels.subscribe(&session.client, name, kind);
+        confirm(session, out, kind, "subscribe", Some(name));
     }
     Ok(())
 }
 
-/// UNSUBSCRIBE [channel ...]; with `pattern` PUNSUBSCRIBE.
-pub(super) fn unsubscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>, pattern: bool) -> Outcome {
-    let kind = if pattern { "punsubscribe" } else { "unsubscribe" };
+/// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE [name ...]
+pub(super) fn unsubscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>, kind: Subscription) -> Outcome {
     let names: Vec<Vec<u8>> = match args.len() {
-        1 => session.client.subscribed(pattern),
+        1 => session.client.subscribed(kind),
         _ => args.from(1).map(<[u8]>::to_vec).collect(),
     };
     if names.is_empty() {
-        confirm(session, out, kind, None);
+        confirm(session, out, kind, "unsubscribe", None);
     }
     for name in names {
-        session.server.channels.unsubscribe(&session.client, &name, pattern);
-        confirm(session, out, kind, Some(&name));
+        session.server.channels.unsubscribe(&session.client, &name, kind);
+        confirm(session, out, kind, "unsubscribe", Some(&name));
     }
     Ok(())
 }
 
-fn confirm(session: &SessionState, out: &mut Vec<u8>, kind: &str, name: Option<&[u8]>) {
+/// Writes the reply to a change of subscriptions. Shard channels are counted by themselves.
+fn confirm(session: &SessionState, out: &mut Vec<u8>, kind: Subscription, what: &str, name: Option<&[u8]>) {
+    let [channels, patterns, shard_channels] = session.client.subscription_counts();
+    let (prefix, count) = match kind {
+        Subscription::Channel => ("", channels + patterns),
+        Subscription::Pattern => ("p", channels + patterns),
+        Subscription::ShardChannel => ("s", shard_channels),
+    };
     reply::push(out, 3, session.version);
-    reply::bulk(out, kind.as_bytes());
+    reply::bulk(out, format!("{prefix}{what}").as_bytes());
     reply::bulk_or_null(out, name, session.version);
-    reply::count(out, session.client.subscriptions() as u64);
+    reply::count(out, count as u64);
 }
 
 /// PUBSUB subcommand ...
 pub(super) fn ask(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let channels = &session.server.channels;
     let subcommand = args.at(1).to_ascii_lowercase();
+    let kind = match subcommand.starts_with(b"shard") {
+        true => Subscription::ShardChannel,
+        false => Subscription::Channel,
+    };
     match (subcommand.as_slice(), args.len()) {
-        (b"channels", 2 | 3) => {
-            let names = channels.names(args.get(2));
+        (b"channels" | b"shardchannels", 2 | 3) => {
+            let names = channels.names(kind, args.get(2));
             reply::array(out, names.len());
             names.iter().for_each(|name| reply::bulk(out, name));
         }
-        (b"numsub", _) => {
+        (b"numsub" | b"shardnumsub", _) => {
             // An array in RESP3 too, as in Redis.
             reply::array(out, 2 * (args.len() - 2));
             for name in args.from(2) {
                 reply::bulk(out, name);
-                reply::count(out, channels.subscribers(name) as u64);
+                reply::count(out, channels.subscribers(kind, name) as u64);
             }
         }
         (b"numpat", 2) => reply::count(out, channels.pattern_count() as u64),
-        (b"shardchannels", 2 | 3) | (b"shardnumsub", 2) => reply::array(out, 0),
         (b"help", 2) => {
             let lines = [
                 "CHANNELS [<pattern>]",
@@ -81,6 +99,8 @@ pub(super) fn ask(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
                 "    Return number of subscriptions to patterns.",
                 "NUMSUB [<channel> ...]",
                 "    Return the number of subscribers for the specified channels.",
+                "SHARDCHANNELS [<pattern>], SHARDNUMSUB [<shardchannel> ...]",
+                "    The same for shard channels.",
             ];
             reply::help(out, "PUBSUB", &lines);
         }

@@ -3,6 +3,7 @@
 //! Handlers and counters use this. The functions are in `dispatch.rs`.
 
 use super::call::{Args, Refusal};
+use super::number::parse_integer;
 use super::table::rows;
 
 /// Properties of a command that COMMAND INFO reports, and properties that decide how it is executed.
@@ -40,6 +41,7 @@ flags! {
     NOW = 18 "", // at once between MULTI and EXEC too, where others are queued
     RUN = 19 "", // requests of one key and no option in a row are one call of the table
     RUN_OF_KEYS = 20 "", // requests in a row are one call of the table; all arguments are keys
+    RUN_OF_EDITS = 21 "", // requests of one key, with any options, in a row are one call of the table
 }
 
 impl Flags {
@@ -58,7 +60,7 @@ impl Flags {
 pub(crate) struct Keys {
     /// Index of the first key.
     pub(crate) first: i32,
-    /// Index of the last one; negative: from the end.
+    /// Index of the last one; negative: from the end; 0: the argument before the first key is their number.
     pub(crate) last: i32,
     /// Distance between keys.
     pub(crate) step: i32,
@@ -120,7 +122,9 @@ const SUBCOMMANDS: [(Id, Subcommands); 9] = [
     (
         Id::Client,
         &[
+            ("caching", 3),
             ("getname", 2),
+            ("getredir", 2),
             ("help", 2),
             ("id", 2),
             ("info", 2),
@@ -132,6 +136,8 @@ const SUBCOMMANDS: [(Id, Subcommands); 9] = [
             ("reply", 3),
             ("setinfo", 4),
             ("setname", 3),
+            ("tracking", -3),
+            ("trackinginfo", 2),
             ("unblock", -3),
             ("unpause", 2),
         ],
@@ -160,7 +166,7 @@ impl Spec {
     pub(crate) fn tips(&self) -> &'static [&'static str] {
         match self.id {
             Id::MGet => &["request_policy:multi_shard"],
-            Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
+            Id::MSet | Id::MSetEx => &["request_policy:multi_shard", "response_policy:all_succeeded"],
             Id::MSetNx => &["request_policy:multi_shard", "response_policy:agg_min"],
             Id::Del | Id::Unlink | Id::Exists | Id::Touch => &["request_policy:multi_shard", "response_policy:agg_sum"],
             Id::RandomKey => &["request_policy:all_shards", "nondeterministic_output"],
@@ -208,16 +214,31 @@ impl Spec {
             return (count > 1).then(|| count - 1);
         }
         let is_plain = count == self.arity.unsigned_abs() as usize || self.id == Id::Append && count == 5;
-        (self.flags.has(Flags::RUN) && is_plain).then_some(1)
+        let is_edit = self.flags.has(Flags::RUN_OF_EDITS) && self.accepts(count);
+        (self.flags.has(Flags::RUN) && is_plain || is_edit).then_some(1)
     }
 
-    /// Indices of the keys in a request of `count` arguments.
-    pub(crate) fn key_indices(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+    /// Whether a request states the number of its keys.
+    pub(crate) fn counts_keys(&self) -> bool {
+        self.keys.first > 0 && self.keys.last == 0
+    }
+
+    /// Indices of the keys in a request. None if it states an impossible number of keys.
+    pub(crate) fn key_indices(&self, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let Keys { first, last, step } = self.keys;
-        // OBJECT HELP has no key at the index where OBJECT ENCODING has one.
-        let last = if last < 0 { count as i64 + i64::from(last) } else { i64::from(last).min(count as i64 - 1) };
+        let (count, first) = (args.len() as i64, i64::from(first));
+        let last = match last {
+            0 => {
+                let stated = args.get((first - 1).max(0) as usize).and_then(parse_integer);
+                let last = stated.and_then(|keys| keys.checked_mul(step.into())?.checked_add(first - 1));
+                last.filter(|last| *last < count).unwrap_or(0)
+            }
+            ..0 => count + i64::from(last),
+            // OBJECT HELP has no key at the index where OBJECT ENCODING has one.
+            _ => i64::from(last).min(count - 1),
+        };
         let none = first == 0;
-        (i64::from(first)..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize)
+        (first..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize)
     }
 }
 
@@ -277,6 +298,7 @@ fn place_of(name: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::call::Span;
 
     #[test]
     fn every_command_is_found_by_its_name_in_any_case() {
@@ -326,13 +348,24 @@ mod tests {
 
     #[test]
     fn keys_are_where_redis_has_them() {
-        let keys =
-            |name: &str, count| Names::get().find(name.as_bytes()).unwrap().key_indices(count).collect::<Vec<_>>();
-        assert_eq!(keys("mset", 5), [1, 3]);
-        assert_eq!(keys("del", 4), [1, 2, 3]);
-        assert_eq!(keys("rename", 3), [1, 2]);
-        assert_eq!(keys("object", 3), [2]);
-        assert_eq!(keys("object", 2), [0usize; 0]);
-        assert_eq!(keys("ping", 1), [0usize; 0]);
+        let keys = |request: &str| {
+            let mut spans = Vec::new();
+            for word in request.split(' ') {
+                let start = word.as_ptr() as usize - request.as_ptr() as usize;
+                spans.push(Span::of(start..start + word.len()));
+            }
+            let args = Args { request: request.as_bytes(), spans: &spans };
+            Names::get().find(args.at(0)).unwrap().key_indices(&args).collect::<Vec<_>>()
+        };
+        assert_eq!(keys("mset a 1 b 2"), [1, 3]);
+        assert_eq!(keys("del a b c"), [1, 2, 3]);
+        assert_eq!(keys("rename a b"), [1, 2]);
+        assert_eq!(keys("object encoding a"), [2]);
+        assert_eq!(keys("object help"), [0usize; 0]);
+        assert_eq!(keys("ping"), [0usize; 0]);
+        assert_eq!(keys("msetex 2 a 1 b 2 nx"), [2, 4]);
+        for impossible in ["msetex 0 a 1", "msetex -1 a 1", "msetex 9223372036854775807 a 1", "msetex 4 a 1 b 2 nx"] {
+            assert_eq!(keys(impossible), [0usize; 0]);
+        }
     }
 }

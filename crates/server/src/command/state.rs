@@ -3,11 +3,12 @@
 use super::call::Span;
 use super::call::{Args, Call, Refusal};
 use super::reply::{self, Version};
-use super::spec::Spec;
+use super::spec::{Flags, Id, Spec};
 use crate::clients::Client;
 use crate::figures::Figures;
 use crate::keyspace::Watch;
 use crate::server::Server;
+use crate::tracking::Mode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -26,6 +27,12 @@ pub(crate) struct SessionState {
     pub(crate) closing: bool,
     /// The command asks for this delay before its reply.
     pub(crate) sleep: Option<Duration>,
+    /// How the client tracks the keys it reads.
+    pub(crate) tracking: Option<Mode>,
+    /// Whether the next command's keys are tracked (CLIENT CACHING).
+    pub(crate) caching: Option<bool>,
+    /// Whether a command changed who wants to know of changes. The key space must be told once the gate is open.
+    pub(crate) unsettled: bool,
     /// Whether the client connected by TLS, and so gets the nodes' TLS addresses.
     pub(crate) is_tls: bool,
 }
@@ -56,6 +63,9 @@ impl SessionState {
             watch: Watch::default(),
             closing: false,
             sleep: None,
+            tracking: None,
+            caching: None,
+            unsettled: false,
             is_tls: false,
         }
     }
@@ -63,6 +73,48 @@ impl SessionState {
     /// Ends WATCH outside the gate.
     pub(crate) fn forget_watch(&mut self) {
         self.server.space.forget_watch(&mut self.watch);
+    }
+
+    /// Ends CLIENT TRACKING and MONITOR.
+    pub(crate) fn stop_notices(&mut self) {
+        if self.tracking.take().is_some() {
+            self.server.notices.tracking.stop(self.client.id);
+            self.client.tracks.store(false, Relaxed);
+        }
+        self.caching = None;
+        self.server.monitors.remove(self.client.id);
+        self.client.monitors.store(false, Relaxed);
+    }
+
+    /// Remembers the keys that a command reads if the client tracks them. Call it before entry to the key space ends.
+    #[inline]
+    pub(crate) fn track(&self, spec: &Spec, args: &Args<'_>) {
+        if let Some(mode) = &self.tracking {
+            self.track_keys(mode, spec, args);
+        }
+    }
+
+    #[cold]
+    fn track_keys(&self, mode: &Mode, spec: &Spec, args: &Args<'_>) {
+        let wanted = match (mode.opt_in, mode.opt_out) {
+            (true, _) => self.caching == Some(true),
+            (_, true) => self.caching != Some(false),
+            _ => !mode.broadcast,
+        };
+        if wanted && spec.flags.has(Flags::READONLY) {
+            let keys = spec.key_indices(args).map(|index| args.at(index));
+            let bytes_max = self.server.settings.output_bytes.load(Relaxed);
+            self.server.notices.tracking.remember(self.client.id, keys, bytes_max);
+        }
+    }
+
+    /// Sends a command to the clients that monitor.
+    pub(crate) fn feed_monitors(&self, spec: &Spec, args: &Args<'_>, source: &str) {
+        if self.server.monitors.are_there() && !spec.flags.has(Flags::ADMIN) {
+            let is_hidden = spec.id == Id::Auth || spec.id == Id::Hello && args.len() > 2;
+            let bytes_max = self.server.settings.output_bytes.load(Relaxed);
+            self.server.monitors.feed(args, is_hidden, self.database, source, bytes_max);
+        }
     }
 
     /// An execution with these arguments.

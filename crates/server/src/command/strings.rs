@@ -1,8 +1,11 @@
 //! Commands on values.
 
 use super::call::{Args, Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, TOO_LONG, Turn};
+use super::comparison::{Comparison, digest_of};
+use super::edit::{NewLifetime, Plan, Store, StoreAnswer};
 use super::number::{Decimal, parse_integer};
 use super::reply;
+use super::spec::Id;
 use crate::keyspace::{Attributes, DATABASE_COUNT, Exclusive, Lifetime, SpaceError};
 use std::ops::Range;
 
@@ -95,42 +98,51 @@ pub(crate) fn database(argument: &[u8]) -> Result<usize, Refusal> {
     database.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// The options of SET and GETEX.
+/// The options of SET, GETEX and MSETEX.
 #[derive(Default)]
-struct SetOptions {
+struct SetOptions<'a> {
     only_absent: bool,
     only_present: bool,
+    comparison: Option<Comparison<'a>>,
     get: bool,
     keep: bool,
     persist: bool,
-    lifetime: Option<NewLifetime>,
+    lifetime: Option<LifetimeOption>,
 }
 
 /// A lifetime option: the index of the argument with its number, and the number's unit.
 #[derive(Clone, Copy)]
-struct NewLifetime {
+struct LifetimeOption {
     index: usize,
     absolute: bool,
     factor: i64,
 }
 
-/// Parses the options from argument `first` on: those of SET if `of_set`, else those of GETEX.
-fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOptions, Refusal> {
+/// Parses the options of `id`, which is SET, GETEX or MSETEX, from argument `first` on.
+fn set_options<'a>(call: &Call<'_, 'a>, first: usize, id: Id) -> Result<SetOptions<'a>, Refusal> {
     let args = call.args;
     let mut options = SetOptions::default();
+    let (stores, of_set) = (id != Id::GetEx, id == Id::Set);
     let mut index = first;
     while index < args.len() {
         let has_lifetime = options.keep || options.persist || options.lifetime.is_some();
-        if of_set && args.is(index, "nx") && !options.only_present {
+        let is_compared = options.comparison.is_some();
+        if stores && args.is(index, "nx") && !options.only_present && !is_compared {
             options.only_absent = true;
-        } else if of_set && args.is(index, "xx") && !options.only_absent {
+        } else if stores && args.is(index, "xx") && !options.only_absent && !is_compared {
             options.only_present = true;
         } else if of_set && args.is(index, "get") {
             options.get = true;
-        } else if of_set && args.is(index, "keepttl") && (!has_lifetime || options.keep) {
+        } else if stores && args.is(index, "keepttl") && (!has_lifetime || options.keep) {
             options.keep = true;
-        } else if !of_set && args.is(index, "persist") && (!has_lifetime || options.persist) {
+        } else if !stores && args.is(index, "persist") && (!has_lifetime || options.persist) {
             options.persist = true;
+        } else if let Some(comparison) = if of_set { Comparison::parse(&args, index)? } else { None } {
+            if is_compared || options.only_absent || options.only_present {
+                return Err(SYNTAX.into());
+            }
+            options.comparison = Some(comparison);
+            index += 1;
         } else {
             let units = [("ex", false, 1000), ("px", false, 1), ("exat", true, 1000), ("pxat", true, 1)];
             let unit = units.iter().find(|(word, ..)| args.is(index, word));
@@ -141,7 +153,7 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
             if has_lifetime && options.lifetime.is_none_or(|old| (old.absolute, old.factor) != (absolute, factor)) {
                 return Err(SYNTAX.into());
             }
-            options.lifetime = Some(NewLifetime { index: index + 1, absolute, factor });
+            options.lifetime = Some(LifetimeOption { index: index + 1, absolute, factor });
             index += 1;
         }
         index += 1;
@@ -149,10 +161,19 @@ fn set_options(call: &Call<'_, '_>, first: usize, of_set: bool) -> Result<SetOpt
     Ok(options)
 }
 
-impl SetOptions {
+impl SetOptions<'_> {
+    /// What becomes of the key's lifetime.
+    fn lifetime(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Lifetime, Refusal> {
+        Ok(match self.expires_at_ms(call, now_ms, name)? {
+            Some(at_ms) => Lifetime::Are(Attributes::expiring(at_ms as u64)), // positive
+            None if self.keep => Lifetime::Keep,
+            None => Lifetime::Clear,
+        })
+    }
+
     /// When the key expires, in Unix milliseconds; `None` if the options give no lifetime.
     fn expires_at_ms(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Option<i64>, Refusal> {
-        let at = |new: NewLifetime| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
+        let at = |new: LifetimeOption| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
         self.lifetime.map(at).transpose()
     }
 }
@@ -165,68 +186,43 @@ fn lifetime_of(argument: &[u8], absolute: bool, factor: i64, now_ms: u64, name: 
     at.filter(|_| number > 0).ok_or_else(|| format!("ERR invalid expire time in '{name}' command").into())
 }
 
-fn expiring(at_ms: i64) -> Lifetime {
-    Lifetime::Are(Attributes::expiring(at_ms as u64)) // positive
+/// SET key value ...
+pub(crate) fn set<'a>(call: &Call<'_, 'a>, now_ms: u64) -> Result<Plan<'a>, Refusal> {
+    let options = set_options(call, 3, Id::Set)?;
+    Ok(Plan::Store(Store {
+        value: call.args.at(2),
+        lifetime: match options.expires_at_ms(call, now_ms, "set")? {
+            Some(at_ms) => NewLifetime::At(at_ms as u64), // positive
+            None if options.keep => NewLifetime::Kept,
+            None => NewLifetime::Never,
+        },
+        only_absent: options.only_absent,
+        only_present: options.only_present,
+        comparison: options.comparison,
+        answer: if options.get { StoreAnswer::Old } else { StoreAnswer::Ok },
+    }))
 }
 
-/// SET key value ...
-pub(crate) fn set(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let (key, value) = (call.args.at(1), call.args.at(2));
-    let options = set_options(call, 3, true)?;
-    let expires_at_ms = options.expires_at_ms(call, alone.now_ms(), "set")?;
-    let mut old = Vec::new();
-    let present = if options.get {
-        alone.get(call.database, key, &mut old)?
-    } else if options.only_absent || options.only_present {
-        alone.contains(call.database, key)?
-    } else {
-        false
-    };
-    let refused = options.only_absent && present || options.only_present && !present;
-    if !refused {
-        let lifetime = match expires_at_ms {
-            Some(at_ms) => expiring(at_ms),
-            None if options.keep => Lifetime::Keep,
-            None => Lifetime::Clear,
-        };
-        alone.put(call.database, key, value, lifetime)?;
-    }
-    if options.get {
-        reply::bulk_or_null(call.out, present.then_some(&old), call.version);
-    } else if refused {
-        reply::null(call.out, call.version);
-    } else {
-        reply::ok(call.out);
-    }
-    Ok(())
+/// The plan that stores `value` whatever the key has.
+fn store<'a>(value: &'a [u8], lifetime: NewLifetime, answer: StoreAnswer) -> Store<'a> {
+    Store { value, lifetime, only_absent: false, only_present: false, comparison: None, answer }
 }
 
 /// SETNX key value
-pub(crate) fn setnx(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let absent = !alone.contains(call.database, call.args.at(1))?;
-    if absent {
-        alone.put(call.database, call.args.at(1), call.args.at(2), Lifetime::Clear)?;
-    }
-    reply::integer(call.out, absent.into());
-    Ok(())
+pub(crate) fn setnx<'a>(call: &Call<'_, 'a>, _: u64) -> Result<Plan<'a>, Refusal> {
+    Ok(Plan::Store(Store { only_absent: true, ..store(call.args.at(2), NewLifetime::Never, StoreAnswer::Number) }))
 }
 
 /// SETEX key seconds value; with `factor` 1 PSETEX.
-pub(crate) fn setex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, factor: i64) -> Outcome {
+pub(crate) fn setex<'a>(call: &Call<'_, 'a>, now_ms: u64, factor: i64) -> Result<Plan<'a>, Refusal> {
     let name = if factor == 1 { "psetex" } else { "setex" };
-    let at_ms = lifetime_of(call.args.at(2), false, factor, alone.now_ms(), name)?;
-    alone.put(call.database, call.args.at(1), call.args.at(3), expiring(at_ms))?;
-    reply::ok(call.out);
-    Ok(())
+    let at_ms = lifetime_of(call.args.at(2), false, factor, now_ms, name)?;
+    Ok(Plan::Store(store(call.args.at(3), NewLifetime::At(at_ms as u64), StoreAnswer::Ok))) // positive
 }
 
 /// GETSET key value
-pub(crate) fn getset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut old = Vec::new();
-    let present = alone.get(call.database, call.args.at(1), &mut old)?;
-    alone.put(call.database, call.args.at(1), call.args.at(2), Lifetime::Clear)?;
-    reply::bulk_or_null(call.out, present.then_some(&old), call.version);
-    Ok(())
+pub(crate) fn getset<'a>(call: &Call<'_, 'a>, _: u64) -> Result<Plan<'a>, Refusal> {
+    Ok(Plan::Store(store(call.args.at(2), NewLifetime::Never, StoreAnswer::Old)))
 }
 
 /// GETDEL key
@@ -239,29 +235,10 @@ pub(crate) fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
 }
 
 /// GETEX key ...
-pub(crate) fn getex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let key = call.args.at(1);
-    let options = set_options(call, 2, false)?;
-    let mut value = Vec::new();
-    if !alone.get(call.database, key, &mut value)? {
-        reply::null(call.out, call.version);
-        return Ok(());
-    }
-    let attributes = alone.attributes(call.database, key)?;
-    match options.expires_at_ms(call, alone.now_ms(), "getex")? {
-        Some(at_ms) if at_ms as u64 <= alone.now_ms() => {
-            alone.remove(call.database, key)?;
-        }
-        Some(at_ms) => {
-            alone.set_attributes(call.database, key, Attributes { expires_at_ms: at_ms as u64, ..attributes })?;
-        }
-        None if options.persist => {
-            alone.set_attributes(call.database, key, Attributes { expires_at_ms: 0, ..attributes })?;
-        }
-        None => {}
-    }
-    reply::bulk(call.out, &value);
-    Ok(())
+pub(crate) fn getex<'a>(call: &Call<'_, 'a>, now_ms: u64) -> Result<Plan<'a>, Refusal> {
+    let options = set_options(call, 2, Id::GetEx)?;
+    let at_ms = options.expires_at_ms(call, now_ms, "getex")?;
+    Ok(Plan::GetEx(at_ms.or(options.persist.then_some(0))))
 }
 
 /// MSET key value ...; with `only_absent` MSETNX.
@@ -285,13 +262,62 @@ pub(crate) fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_abse
         }
     } else {
         let pairs: Vec<(&[u8], &[u8])> = pairs().collect();
-        alone.put_many(call.database, &pairs)?;
+        alone.put_many(call.database, &pairs, |_| Attributes::NONE)?;
     }
     if only_absent {
         reply::integer(call.out, 1)
     } else {
         reply::ok(call.out)
     }
+    Ok(())
+}
+
+/// MSETEX numkeys key value ... [NX | XX] [lifetime]
+pub(crate) fn msetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let args = call.args;
+    let number = parse_integer(args.at(1)).filter(|&number| number > 0);
+    let number = number.and_then(|number| usize::try_from(number).ok()).ok_or("ERR invalid numkeys value")?;
+    let end = number.checked_mul(2).and_then(|words| words.checked_add(2)).filter(|&end| end <= args.len());
+    let end = end.ok_or("ERR wrong number of key-value pairs")?;
+    let options = set_options(call, end, Id::MSetEx)?;
+    let lifetime = options.lifetime(call, alone.now_ms(), "msetex")?;
+    for index in (2..end).step_by(2).filter(|_| options.only_absent || options.only_present) {
+        if alone.contains(call.database, args.at(index))? == options.only_absent {
+            reply::integer(call.out, 0);
+            return Ok(());
+        }
+    }
+    for index in (2..end).step_by(2) {
+        alone.put(call.database, args.at(index), args.at(index + 1), lifetime)?;
+    }
+    reply::integer(call.out, 1);
+    Ok(())
+}
+
+/// DIGEST key
+pub(crate) fn digest(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (out, version) = (&mut *call.out, call.version);
+    turn.with_value(call.database, call.args.at(1), |value| {
+        reply::bulk_or_null(out, value.map(digest_of).as_ref().map(String::as_bytes), version);
+    })?;
+    Ok(())
+}
+
+/// DELEX key [IFEQ | IFNE | IFDEQ | IFDNE what]
+pub(crate) fn delex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args.at(1);
+    let comparison = match call.args.len() {
+        2 => None,
+        4 => Some(Comparison::parse(&call.args, 2)?.ok_or(SYNTAX)?),
+        _ => return Err("ERR wrong number of arguments for 'delex' command".into()),
+    };
+    let mut value = Vec::new();
+    let allowed = match comparison {
+        None => true,
+        Some(comparison) => alone.get(call.database, key, &mut value)? && comparison.allows(Some(&value)),
+    };
+    let removed = allowed && alone.remove(call.database, key)?;
+    reply::integer(call.out, removed.into());
     Ok(())
 }
 
@@ -343,58 +369,25 @@ pub(crate) fn setrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Ou
     Ok(())
 }
 
-/// The value of a key if it has at most `len_max` bytes, so that it can be a number; longer values are not read.
-fn number_at(
-    alone: &mut Exclusive<'_>,
-    call: &Call<'_, '_>,
-    len_max: usize,
-    refusal: &'static str,
-) -> Result<Option<Vec<u8>>, Refusal> {
-    let (key, mut value) = (call.args.at(1), Vec::new());
-    if !alone.contains(call.database, key)? {
-        return Ok(None);
-    }
-    let len = alone.get_part(call.database, key, |len| if len <= len_max { 0..len } else { 0..0 }, &mut value)?;
-    if len.is_some_and(|len| len > len_max) { Err(refusal.into()) } else { Ok(Some(value)) }
-}
-
-/// INCR, DECR, INCRBY, DECRBY
-pub(crate) fn incr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, increment: i64) -> Outcome {
-    const DIGITS_MAX: usize = 20;
-    let key = call.args.at(1);
-    let old = number_at(alone, call, DIGITS_MAX, NOT_AN_INTEGER)?.map_or(Ok(0), |value| integer(&value))?;
-    let new = old.checked_add(increment).ok_or("ERR increment or decrement would overflow")?;
-    alone.put(call.database, key, itoa::Buffer::new().format(new).as_bytes(), Lifetime::Keep)?;
-    reply::integer(call.out, new);
-    Ok(())
+/// INCR, DECR
+pub(crate) fn incr_by<'a>(increment: i64) -> Result<Plan<'a>, Refusal> {
+    Ok(Plan::Add(increment))
 }
 
 /// INCRBY key increment
-pub(crate) fn incr_by_argument(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let increment = integer(call.args.at(2))?;
-    incr_by(alone, call, increment)
+pub(crate) fn incr_by_argument<'a>(call: &Call<'_, 'a>, _: u64) -> Result<Plan<'a>, Refusal> {
+    incr_by(integer(call.args.at(2))?)
 }
 
 /// DECRBY key decrement
-pub(crate) fn decr_by(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn decr_by<'a>(call: &Call<'_, 'a>, _: u64) -> Result<Plan<'a>, Refusal> {
     let decrement = integer(call.args.at(2))?;
-    let increment = decrement.checked_neg().ok_or("ERR decrement would overflow")?;
-    incr_by(alone, call, increment)
+    incr_by(decrement.checked_neg().ok_or("ERR decrement would overflow")?)
 }
 
 /// INCRBYFLOAT key increment
-pub(crate) fn incr_by_float(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    const DIGITS_MAX: usize = 5 << 10; // as in Redis
-    let key = call.args.at(1);
-    let old = match number_at(alone, call, DIGITS_MAX, NOT_A_FLOAT)? {
-        Some(value) => Decimal::parse(&value).ok_or(NOT_A_FLOAT)?,
-        None => Decimal::Exact(0),
-    };
-    let increment = Decimal::parse(call.args.at(2)).ok_or(NOT_A_FLOAT)?;
-    let sum = old.plus(increment).ok_or("ERR increment would produce NaN or Infinity")?.text();
-    alone.put(call.database, key, sum.as_bytes(), Lifetime::Keep)?;
-    reply::bulk(call.out, sum.as_bytes());
-    Ok(())
+pub(crate) fn incr_by_float<'a>(call: &Call<'_, 'a>, _: u64) -> Result<Plan<'a>, Refusal> {
+    Ok(Plan::AddDecimal(Decimal::parse(call.args.at(2)).ok_or(NOT_A_FLOAT)?))
 }
 
 #[cfg(test)]

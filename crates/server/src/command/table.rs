@@ -13,27 +13,35 @@ macro_rules! rows {
     ($use:ident) => { $use! {
     Get "get" 2 [READONLY FAST RUN] (1 1 1) "string" "1.0.0" "key" "The value of a key."
         Lookup(strings::get);
-    Set "set" -3 [WRITE DENYOOM RUN] (1 1 1) "string" "1.0.0"
-        "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
+    Set "set" -3 [WRITE DENYOOM RUN RUN_OF_EDITS] (1 1 1) "string" "1.0.0"
+        "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] \
+         [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL]"
         "Stores a value, on conditions, with a lifetime."
-        Change(strings::set);
-    SetNx "setnx" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value" "Stores a value if the key is absent."
-        Change(strings::setnx);
-    SetEx "setex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.0.0" "key seconds value"
+        Edit(strings::set);
+    SetNx "setnx" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key value"
+        "Stores a value if the key is absent."
+        Edit(strings::setnx);
+    SetEx "setex" 4 [WRITE DENYOOM RUN_OF_EDITS] (1 1 1) "string" "2.0.0" "key seconds value"
         "Stores a value with a lifetime in seconds."
-        Change(|alone, call| strings::setex(alone, call, 1000));
-    PSetEx "psetex" 4 [WRITE DENYOOM] (1 1 1) "string" "2.6.0" "key milliseconds value"
+        Edit(|call, now_ms| strings::setex(call, now_ms, 1000));
+    PSetEx "psetex" 4 [WRITE DENYOOM RUN_OF_EDITS] (1 1 1) "string" "2.6.0" "key milliseconds value"
         "Stores a value with a lifetime in milliseconds."
-        Change(|alone, call| strings::setex(alone, call, 1));
-    GetSet "getset" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key value"
+        Edit(|call, now_ms| strings::setex(call, now_ms, 1));
+    GetSet "getset" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key value"
         "Stores a value and returns the earlier one."
-        Change(strings::getset);
-    GetEx "getex" -2 [WRITE FAST] (1 1 1) "string" "6.2.0"
+        Edit(strings::getset);
+    GetEx "getex" -2 [WRITE FAST RUN_OF_EDITS] (1 1 1) "string" "6.2.0"
         "key [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | PERSIST]"
         "The value of a key, and changes its lifetime."
-        Change(strings::getex);
+        Edit(strings::getex);
     GetDel "getdel" 2 [WRITE FAST] (1 1 1) "string" "6.2.0" "key" "The value of a key, and removes it."
         Change(strings::getdel);
+    DelEx "delex" -2 [WRITE FAST] (1 1 1) "string" "8.4.0"
+        "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]"
+        "Removes a key if its value is, or is not, the given one."
+        Change(strings::delex);
+    Digest "digest" 2 [READONLY FAST] (1 1 1) "string" "8.4.0" "key" "The XXH3 hash of a value, in hexadecimal digits."
+        Lookup(strings::digest);
     MGet "mget" -2 [READONLY FAST RUN_OF_KEYS] (1 -1 1) "string" "1.0.0" "key [key ...]" "The values of several keys."
         Lookup(strings::mget);
     MSet "mset" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
@@ -42,6 +50,11 @@ macro_rules! rows {
     MSetNx "msetnx" -3 [WRITE DENYOOM] (1 -1 2) "string" "1.0.1" "key value [key value ...]"
         "Stores several values as one change if all keys are absent."
         Change(|alone, call| strings::mset(alone, call, true));
+    MSetEx "msetex" -4 [WRITE DENYOOM] (2 0 2) "string" "8.4.0"
+        "numkeys key value [key value ...] [NX | XX] \
+         [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | \
+         KEEPTTL]" "Stores values with one lifetime, all or none."
+        Change(strings::msetex);
     Append "append" -3 [WRITE DENYOOM FAST RUN] (1 1 1) "string" "2.0.0" "key value [MAXLEN bytes]"
         "Appends to a value, unless it would be longer; an absent key begins empty."
         Change(strings::append);
@@ -55,17 +68,18 @@ macro_rules! rows {
     SetRange "setrange" 4 [WRITE DENYOOM] (1 1 1) "string" "2.2.0" "key offset value"
         "Overwrites a part of a value, after zeros where it is shorter."
         Change(strings::setrange);
-    Incr "incr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Adds one to a number."
-        Change(|alone, call| strings::incr_by(alone, call, 1));
-    Decr "decr" 2 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key" "Subtracts one from a number."
-        Change(|alone, call| strings::incr_by(alone, call, -1));
-    IncrBy "incrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number."
-        Change(strings::incr_by_argument);
-    DecrBy "decrby" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "1.0.0" "key decrement" "Subtracts from a number."
-        Change(strings::decr_by);
-    IncrByFloat "incrbyfloat" 3 [WRITE DENYOOM FAST] (1 1 1) "string" "2.6.0" "key increment"
+    Incr "incr" 2 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key" "Adds one to a number."
+        Edit(|_, _| strings::incr_by(1));
+    Decr "decr" 2 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key" "Subtracts one from a number."
+        Edit(|_, _| strings::incr_by(-1));
+    IncrBy "incrby" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key increment" "Adds to a number."
+        Edit(strings::incr_by_argument);
+    DecrBy "decrby" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "1.0.0" "key decrement"
+        "Subtracts from a number."
+        Edit(strings::decr_by);
+    IncrByFloat "incrbyfloat" 3 [WRITE DENYOOM FAST RUN_OF_EDITS] (1 1 1) "string" "2.6.0" "key increment"
         "Adds to a decimal number."
-        Change(strings::incr_by_float);
+        Edit(strings::incr_by_float);
     Lcs "lcs" -3 [READONLY] (1 2 1) "string" "7.0.0" "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]"
         "The longest common subsequence of two values."
         Lookup(bits::lcs);
@@ -90,6 +104,16 @@ macro_rules! rows {
     BitFieldRo "bitfield_ro" -2 [READONLY FAST] (1 1 1) "bitmap" "6.0.0" "key [GET type offset ...]"
         "Reads numbers of any number of bits."
         Lookup(bits::bitfield_ro);
+
+    PfAdd "pfadd" -2 [WRITE DENYOOM FAST] (1 1 1) "hyperloglog" "2.8.9" "key [element ...]"
+        "Adds elements to a HyperLogLog."
+        Change(hyperloglog::pfadd);
+    PfCount "pfcount" -2 [READONLY] (1 -1 1) "hyperloglog" "2.8.9" "key [key ...]"
+        "About how many elements were added, to any of the keys."
+        Change(hyperloglog::pfcount);
+    PfMerge "pfmerge" -2 [WRITE DENYOOM] (1 -1 1) "hyperloglog" "2.8.9" "destkey [sourcekey ...]"
+        "Stores the union of HyperLogLogs."
+        Change(hyperloglog::pfmerge);
 
     Del "del" -2 [WRITE RUN] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys."
         Change(keys::del);
@@ -128,18 +152,18 @@ macro_rules! rows {
         Lookup(keys::object);
     Wait "wait" 3 [] (0 0 0) "generic" "3.0.0" "numreplicas timeout" "Waits for replicas, of which there are none."
         Session(introspect::wait);
-    Expire "expire" -3 [WRITE FAST] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"
+    Expire "expire" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"
         "Sets a lifetime in seconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::SECONDS, "expire"));
-    PExpire "pexpire" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key milliseconds [NX | XX | GT | LT]"
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::SECONDS, "expire"));
+    PExpire "pexpire" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "2.6.0" "key milliseconds [NX | XX | GT | LT]"
         "Sets a lifetime in milliseconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::MILLISECONDS, "pexpire"));
-    ExpireAt "expireat" -3 [WRITE FAST] (1 1 1) "generic" "1.2.0" "key unix-time [NX | XX | GT | LT]"
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::MILLISECONDS, "pexpire"));
+    ExpireAt "expireat" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "1.2.0" "key unix-time [NX | XX | GT | LT]"
         "Sets when a key expires, in seconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::UNIX_SECONDS, "expireat"));
-    PExpireAt "pexpireat" -3 [WRITE FAST] (1 1 1) "generic" "2.6.0" "key unix-time-ms [NX | XX | GT | LT]"
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::UNIX_SECONDS, "expireat"));
+    PExpireAt "pexpireat" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "2.6.0" "key unix-time-ms [NX | XX | GT | LT]"
         "Sets when a key expires, in milliseconds."
-        Change(|alone, call| lifetime::expire(alone, call, lifetime::UNIX_MILLISECONDS, "pexpireat"));
+        Edit(|call, now_ms| lifetime::expire(call, now_ms, lifetime::UNIX_MILLISECONDS, "pexpireat"));
     Ttl "ttl" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "Seconds until a key expires."
         Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::SECONDS));
     PTtl "pttl" 2 [READONLY FAST] (1 1 1) "generic" "2.6.0" "key" "Milliseconds until a key expires."
@@ -148,8 +172,8 @@ macro_rules! rows {
         Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::UNIX_SECONDS));
     PExpireTime "pexpiretime" 2 [READONLY FAST] (1 1 1) "generic" "7.0.0" "key" "When a key expires, in milliseconds."
         Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::UNIX_MILLISECONDS));
-    Persist "persist" 2 [WRITE FAST] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime."
-        Change(lifetime::persist);
+    Persist "persist" 2 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime."
+        Edit(|_, _| Ok(Plan::Persist));
 
     Multi "multi" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction."
         Session(connection::multi);
@@ -189,20 +213,30 @@ macro_rules! rows {
 
     Subscribe "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
         "channel [channel ...]" "Receives what is published on channels."
-        Session(|session, args, out| pubsub::subscribe(session, args, out, false));
+        Session(|session, args, out| pubsub::subscribe(session, args, out, Subscription::Channel));
     Unsubscribe "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
         "[channel ...]" "Ends subscriptions."
-        Session(|session, args, out| pubsub::unsubscribe(session, args, out, false));
+        Session(|session, args, out| pubsub::unsubscribe(session, args, out, Subscription::Channel));
     PSubscribe "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
         "pattern [pattern ...]" "Receives what is published on channels that match."
-        Session(|session, args, out| pubsub::subscribe(session, args, out, true));
+        Session(|session, args, out| pubsub::subscribe(session, args, out, Subscription::Pattern));
     PUnsubscribe "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (0 0 0) "pubsub" "2.0.0"
         "[pattern ...]" "Ends subscriptions to patterns."
-        Session(|session, args, out| pubsub::unsubscribe(session, args, out, true));
+        Session(|session, args, out| pubsub::unsubscribe(session, args, out, Subscription::Pattern));
     Publish "publish" 3 [PUBSUB LOADING STALE FAST] (0 0 0) "pubsub" "2.0.0" "channel message"
         "Sends a message to those who subscribed."
         Session(pubsub::publish);
-    PubSub "pubsub" -2 [PUBSUB LOADING STALE] (0 0 0) "pubsub" "2.8.0" "CHANNELS | NUMSUB | NUMPAT | HELP [...]"
+    SSubscribe "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (1 -1 1) "pubsub" "7.0.0"
+        "shardchannel [shardchannel ...]" "Receives what is published on shard channels."
+        Session(|session, args, out| pubsub::subscribe(session, args, out, Subscription::ShardChannel));
+    SUnsubscribe "sunsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBED] (1 -1 1) "pubsub" "7.0.0"
+        "[shardchannel ...]" "Ends subscriptions to shard channels."
+        Session(|session, args, out| pubsub::unsubscribe(session, args, out, Subscription::ShardChannel));
+    SPublish "spublish" 3 [PUBSUB LOADING STALE FAST] (1 1 1) "pubsub" "7.0.0" "shardchannel message"
+        "Sends a message to those who subscribed to the shard channel."
+        Session(pubsub::publish_in_shard);
+    PubSub "pubsub" -2 [PUBSUB LOADING STALE] (0 0 0) "pubsub" "2.8.0"
+        "CHANNELS | NUMSUB | NUMPAT | SHARDCHANNELS | SHARDNUMSUB | HELP [...]"
         "Asks about subscriptions."
         Session(pubsub::ask);
 
@@ -253,6 +287,9 @@ macro_rules! rows {
     Latency "latency" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "2.8.13"
         "HISTOGRAM [command ...] | RESET | LATEST | HELP" "How long commands took."
         Session(introspect::latency);
+    Monitor "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "1.0.0" ""
+        "Receives every command that is executed."
+        Session(introspect::monitor);
     Memory "memory" -2 [READONLY] (2 2 1) "server" "4.0.0" "USAGE key [SAMPLES count] | DOCTOR | HELP"
         "The memory of a key."
         Lookup(introspect::memory);

@@ -16,7 +16,8 @@ pub(crate) mod topology;
 
 use arc_swap::{ArcSwap, Guard};
 use slots::{Place, SlotMap};
-use splitpoint::{Dictionary, DictionaryOptions, SLOT_COUNT, ShardInfo};
+use splitpoint::shards::{SLOT_COUNT, ShardInfo};
+use splitpoint::{Dictionary, DictionaryOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex};
@@ -146,9 +147,9 @@ impl Served {
         let mut served = 0;
         while served < keys.len() {
             let request = &keys[served..served + usize::from(firsts[served])];
-            let slot = splitpoint::slot(request[0]);
+            let slot = splitpoint::shards::slot(request[0]);
             let is_here = matches!(now.slots.place(slot), Place::Here);
-            if !is_here || request[1..].iter().any(|key| splitpoint::slot(key) != slot) {
+            if !is_here || request[1..].iter().any(|key| splitpoint::shards::slot(key) != slot) {
                 break;
             }
             served += request.len();
@@ -183,7 +184,7 @@ impl Served {
     ) -> Result<T, LookupError> {
         let now = self.now();
         if let Some(key) = keys.iter().find(|key| !now.slots.serves(key)) {
-            return Err(LookupError::Elsewhere(splitpoint::slot(key)));
+            return Err(LookupError::Elsewhere(splitpoint::shards::slot(key)));
         }
         self.batches.fetch_add(1, Relaxed);
         look_up(&now.dictionary)

@@ -1,7 +1,7 @@
 //! Which node has which slot: the topology file applied to the shards of a dictionary.
 
 use super::topology::{Node, Share, Topology};
-use splitpoint::{SLOT_COUNT, ShardInfo};
+use splitpoint::shards::{SLOT_COUNT, ShardInfo};
 
 /// The owner of a slot that no node has.
 const NOBODY: u16 = u16::MAX;
@@ -101,7 +101,7 @@ impl SlotMap {
     /// Whether this process serves the slot of a key.
     #[inline]
     pub(crate) fn serves(&self, key: &[u8]) -> bool {
-        self.serves_all || self.is_served(self.owners[usize::from(splitpoint::slot(key))])
+        self.serves_all || self.is_served(self.owners[usize::from(splitpoint::shards::slot(key))])
     }
 
     /// First and last of each range of slots of a node, ascending; none for replicas.

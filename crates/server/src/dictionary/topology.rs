@@ -20,7 +20,8 @@
 //! resulting owner of each slot (`slots.rs`).
 
 use serde::Deserialize;
-use splitpoint::{HashKind, SLOT_COUNT};
+use splitpoint::HashKind;
+use splitpoint::shards::SLOT_COUNT;
 use std::net::ToSocketAddrs;
 use std::path::Path;
 

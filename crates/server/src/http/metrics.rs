@@ -60,9 +60,10 @@ fn databases(server: &Server, text: &mut Text) {
     for number in used() {
         text.line("keys", &format!("db=\"{number}\""), server.space.len(number));
     }
-    text.head("attributed_keys", "gauge", "Keys that expire or have memcached's flags or a CAS number.");
+    text.head("expiring_keys", "gauge", "Keys that expire; of a database of more than 10,000 keys an estimate.");
     for number in used() {
-        text.line("attributed_keys", &format!("db=\"{number}\""), server.space.attributed_len(number));
+        let (expiring, _) = server.space.lifetimes(number).unwrap_or_default();
+        text.line("expiring_keys", &format!("db=\"{number}\""), expiring);
     }
     let tables = || used().filter_map(|number| Some((number, server.space.table(number)?.counters())));
     for (name, kind, help, value) in [

@@ -15,7 +15,7 @@
 //!
 //! Cost: one hash and one store per access with a limit; one load without.
 
-use super::{Attributes, Clock, DATABASE_COUNT, Exclusive, KeySpace, Result, SpaceError};
+use super::{Clock, DATABASE_COUNT, Exclusive, HEAD_BYTES_MAX, KeySpace, Result, SpaceError};
 use splitpoint::{HashKind, hash::HashFunction};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -55,6 +55,8 @@ const LOOK_EVERY_BYTES: i64 = 64 << 10;
 const PLACES: usize = 1 << 20;
 /// The number of random keys among which a victim is chosen.
 const SAMPLE: usize = 16;
+/// Once a key that expires is found, no more keys than this are searched for others.
+const LOOKED_AT_MAX: usize = 1000;
 /// The most keys evicted, and the most buckets merged, for one write: more would delay other clients.
 const EVICTED_MAX: usize = 200;
 const MERGED_MAX: u32 = 64;
@@ -121,7 +123,13 @@ impl MemoryLimit {
                 used[self.hash.hash(key) as usize % PLACES].store(time_of_use(clock.now_ms()), Relaxed);
             }
         }
-        if self.countdown.fetch_sub(bytes as i64, Relaxed) < 0 {
+        self.note_bytes(space, bytes);
+    }
+
+    /// Notes that this many bytes were written.
+    #[inline]
+    pub(super) fn note_bytes(&self, space: &KeySpace, bytes: usize) {
+        if self.max_bytes.load(Relaxed) > 0 && self.countdown.fetch_sub(bytes as i64, Relaxed) < 0 {
             self.look(space);
         }
     }
@@ -199,6 +207,7 @@ impl Exclusive<'_> {
                 return Err(SpaceError::MemoryLimit);
             };
             if self.remove(database, &key)? {
+                space.watched.was_evicted();
                 space.events.evicted.fetch_add(1, Relaxed);
             }
             evicted += 1;
@@ -253,17 +262,29 @@ impl Exclusive<'_> {
         let space = self.space();
         let mut best: Option<(u64, usize, Vec<u8>)> = None;
         for (number, database) in space.databases.iter().enumerate() {
-            let Some(side) = database.side.load_full() else { continue };
-            let mut taken = 0;
+            let Some(table) = database.table.load_full().filter(|_| database.may_expire.load(Relaxed)) else {
+                continue;
+            };
+            let coding = space.coding(database);
+            let (mut taken, mut looked_at) = (0, 0);
             for from in [space.random(), 0] {
-                let mut scan = side.scan_from(from);
-                while let (true, Some((key, bytes))) = (taken < SAMPLE, scan.next_ref()?) {
+                let mut scan = table.scan_from(from).only_heads(HEAD_BYTES_MAX);
+                // Until there are some, however few of the keys expire.
+                while taken < SAMPLE && (taken == 0 || looked_at < LOOKED_AT_MAX) {
+                    let Some((stored, head)) = scan.next_ref()? else { break };
+                    looked_at += 1;
+                    let at = coding.decode(head).attributes.expires_at_ms;
+                    let Some(key) = space.key_of(stored).filter(|_| at != 0) else { continue };
                     taken += 1;
-                    let at = Attributes::decode(bytes).map_or(0, |attributes| attributes.expires_at_ms);
-                    if at != 0 && best.as_ref().is_none_or(|(soonest, ..)| at < *soonest) {
+                    if best.as_ref().is_none_or(|(soonest, ..)| at < *soonest) {
                         best = Some((at, number, key.to_vec()));
                     }
                 }
+            }
+            if taken == 0 {
+                // No writer is between its flag and the table: the gate is closed.
+                database.may_expire.store(false, Relaxed);
+                database.is_expiry_new.store(false, Relaxed);
             }
         }
         Ok(best.map(|(_, number, key)| (number, key)))

@@ -2,19 +2,21 @@
 //!
 //! In memory every change is made immediately. In a file the changes between [`Exclusive::begin`] and
 //! [`Exclusive::commit`] collect in a transaction, where lookups see them, and then become one batch of the table:
-//! after a crash the file has all of them or none. So a key's value and attributes always match, and an EXEC is
-//! atomic. (A transaction over several databases is one batch in each.)
+//! after a crash the file has all of them or none. So an EXEC is atomic. (A transaction over several databases is one
+//! batch in each.)
 //!
 //! ```text
-//! set(k, v, lifetime)   begin -> stage value, stage attributes -> commit: one change is a put, more are a batch
-//!                       -> side table -> watchers
+//! set(k, v, lifetime)   begin -> stage the stored value (record.rs) -> commit: a batch of the table -> watchers
 //! ```
 
 use super::gate::ExclusiveEntry;
-use super::watched::Watch;
-use super::{Attributes, Clock, DATABASE_COUNT, Database, KeySpace, Place, Result, WINDOW, marks};
+use super::watched::{Change, Watch};
+use super::{
+    Attributes, Clock, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Known, New, Old, Place, Record, Result,
+    SHORT_VALUE_BYTES, cut, heads_by, marks, put_coded,
+};
 use crate::planted::{Bug, planted};
-use splitpoint::{HashKind, Table, TableOptions};
+use splitpoint::{OldValue, Table};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +29,6 @@ pub struct Exclusive<'k> {
     clock: Clock,
     /// The changes between `begin` and `commit`, if the databases are in files.
     transaction: Option<Transaction>,
-    room: Vec<u8>,
 }
 
 /// What happens to a key's attributes when its value is set.
@@ -44,8 +45,8 @@ pub(crate) enum Lifetime {
 /// Changes that are not made yet; the last change of each key counts.
 #[derive(Default)]
 struct Transaction {
+    /// By database and key: the stored value; `None` where the key is removed.
     values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
-    attributes: HashMap<(usize, Vec<u8>), Attributes>,
     /// Made when a command first needs it, since it costs one lookup per key.
     presence: Option<Box<Presence>>,
 }
@@ -59,7 +60,7 @@ struct Presence {
 
 impl<'k> Exclusive<'k> {
     pub(super) fn new(space: &'k KeySpace, entry: ExclusiveEntry<'k>) -> Self {
-        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None, room: Vec::new() }
+        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None }
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
@@ -70,6 +71,26 @@ impl<'k> Exclusive<'k> {
     /// The key space, for what needs no exclusion.
     pub(crate) fn space(&self) -> &'k KeySpace {
         self.space
+    }
+
+    /// Whether changes are recorded: see [`KeySpace::observe`].
+    pub(crate) fn is_observed(&self) -> bool {
+        self.space.watched.is_observed()
+    }
+
+    /// The changes since the last call, if the key space is observed.
+    #[inline]
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        self.space.watched.take_log()
+    }
+
+    /// Whether `key` is present, and whether it expires.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn presence_of(&mut self, database: usize, key: &[u8]) -> Result<(bool, bool)> {
+        let known = self.known(database, key)?;
+        Ok((known.is_some(), known.is_some_and(|known| known.attributes.expires_at_ms != 0)))
     }
 
     /// Collects the following changes until [`commit`](Self::commit) makes them together. In memory they are made
@@ -111,9 +132,14 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn get(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.expire(database, key)?;
         self.space.memory.note_use(&[key], &self.clock);
-        self.read(database, key, value)
+        let Some(known) = self.known_now(database, key)? else {
+            value.clear();
+            return Ok(false);
+        };
+        self.read(database, key, value)?;
+        value.drain(..known.head_bytes);
+        Ok(true)
     }
 
     /// Whether `key` is present and has not expired.
@@ -121,8 +147,7 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool> {
-        self.expire(database, key)?;
-        self.holds(database, key)
+        Ok(self.known_now(database, key)?.is_some())
     }
 
     /// The attributes of `key`; the default for a key without any, and for an absent one.
@@ -130,8 +155,15 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes> {
-        self.expire(database, key)?;
-        Ok(self.attributes_at(database, key)?.unwrap_or_default())
+        Ok(self.attributes_of(database, key)?.unwrap_or_default())
+    }
+
+    /// The attributes of `key`; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn attributes_of(&mut self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
+        Ok(self.known_now(database, key)?.map(|known| known.attributes))
     }
 
     /// Values of `keys`, in their order. Expired ones are absent and stay for the sweep.
@@ -144,13 +176,27 @@ impl<'k> Exclusive<'k> {
         keys: &[&[u8]],
         mut take: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
+        self.get_records(database, keys, |index, record| take(index, record.map(|record| record.value)))
+    }
+
+    /// [`get_many`](Self::get_many) with the attributes of the keys.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn get_records(
+        &mut self,
+        database: usize,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<Record<'_>>),
+    ) -> Result<()> {
         if self.transaction.is_none() {
             return self.space.read_many(self.database(database), keys, &self.clock, take);
         }
         let mut value = Vec::new();
         for (index, key) in keys.iter().enumerate() {
+            let attributes = self.attributes(database, key)?;
             let found = self.get(database, key, &mut value)?;
-            take(index, found.then_some(value.as_slice()));
+            take(index, found.then_some(Record { attributes, value: &value }));
         }
         Ok(())
     }
@@ -167,20 +213,17 @@ impl<'k> Exclusive<'k> {
         choose: impl FnOnce(usize) -> Range<usize>,
         part: &mut Vec<u8>,
     ) -> Result<Option<usize>> {
-        let place = || (database, key.to_vec());
-        let staged = self.staged(|transaction| Some(transaction.attributes.get(&place()).copied()));
-        if staged.flatten().is_some_and(|attributes| attributes.expired(self.now_ms())) {
-            part.clear();
+        let Some(staged) = self.staged(database, key) else {
+            return self.space.read_part(self.database(database), key, &self.clock, choose, part);
+        };
+        part.clear();
+        let Some(stored) = staged else { return Ok(None) };
+        let record = self.space.coding(self.database(database)).decode(stored);
+        if record.attributes.expired(self.now_ms()) {
             return Ok(None);
         }
-        if let Some(staged) = self.staged(|transaction| transaction.values.get(&place())) {
-            part.clear();
-            let Some(value) = staged else { return Ok(None) };
-            let range = choose(value.len());
-            part.extend_from_slice(&value[range.start.min(value.len())..range.end.min(value.len())]);
-            return Ok(Some(value.len()));
-        }
-        self.space.read_part(self.database(database), key, &self.clock, choose, part)
+        part.extend_from_slice(cut(record.value, choose(record.value.len())));
+        Ok(Some(record.value.len()))
     }
 
     /// The length of the value of `key`; `None` if the key is absent. Reads no large value.
@@ -188,10 +231,8 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
-        match self.transaction {
-            Some(_) => self.get_part(database, key, |_| 0..0, &mut Vec::new()),
-            None => self.space.read_len(self.database(database), key, &self.clock),
-        }
+        let known = self.known(database, key)?.filter(|known| !known.attributes.expired(self.now_ms()));
+        Ok(known.map(|known| known.len))
     }
 
     /// Overwrites a part of the value of `key` from byte `at` on; a shorter value is first extended with zeros. The key
@@ -202,22 +243,28 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::put`].
     pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
-        self.expire(database, key)?;
         let end = at + part.len();
-        if self.space.in_file() {
+        let known = self.known_now(database, key)?;
+        let is_rewritten = |known: Known| {
+            // A head appears or goes: the CAS number goes, or the value begins like a head.
+            known.attributes.cas != 0 || at == 0 && (known.head_bytes == 0 || known.attributes == Attributes::NONE)
+        };
+        if self.space.in_file() || known.is_some_and(is_rewritten) {
             let mut value = Vec::new();
-            self.read(database, key, &mut value)?;
+            if let Some(known) = known {
+                self.read(database, key, &mut value)?;
+                value.drain(..known.head_bytes);
+            }
             value.resize(value.len().max(end), 0);
             value[at..end].copy_from_slice(part);
             self.put(database, key, &value, Lifetime::Keep)?;
             return Ok(value.len());
         }
-        let len = self.value_len(database, key)?.unwrap_or(0);
+        let (len, head_bytes) = known.map_or((0, 0), |known| (known.len, known.head_bytes));
         let within = len.clamp(at, end) - at;
         if within > 0 {
             self.changed(database, key);
-            self.forget_cas(database, key)?;
-            self.table(database)?.write_part(key, at, &part[..within])?;
+            self.table(database)?.write_part(key, head_bytes + at, &part[..within])?;
         }
         if within == part.len() {
             return Ok(len);
@@ -232,44 +279,39 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::put`].
     pub(crate) fn put(&mut self, database: usize, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
-        let standing = match lifetime {
-            Lifetime::Keep => {
-                self.expire(database, key)?;
-                // The value changes, so the old CAS number must no longer match.
-                self.attributes_at(database, key)?.map(|old| Attributes { cas: 0, ..old })
-            }
-            Lifetime::Clear => Some(Attributes::default()),
-            Lifetime::Are(attributes) => Some(attributes),
-        };
-        // Usually the key has no attributes and gets none.
-        let attributes = match standing {
-            Some(new) if new != self.attributes_at(database, key)?.unwrap_or_default() => Some(new),
-            _ => None,
+        let attributes = match lifetime {
+            // The value changes, so the old CAS number must no longer match.
+            Lifetime::Keep => Attributes { cas: 0, ..self.attributes(database, key)? },
+            Lifetime::Clear => Attributes::NONE,
+            Lifetime::Are(attributes) => attributes,
         };
         self.changed(database, key);
-        self.together(|this| {
-            this.stage_value(database, key, Some(value))?;
-            attributes.map_or(Ok(()), |attributes| this.stage_attributes(database, key, attributes))
-        })
+        self.stage_record(database, key, attributes, value)
     }
 
-    /// Stores the pairs in order, without attributes, as SET does.
+    /// Stores the pairs in order. Pair `n` gets the attributes `attributes(n)`, and loses others.
     ///
     /// # Errors
     /// Those of [`Table::put_many`].
-    pub(crate) fn put_many(&mut self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<()> {
+    pub(crate) fn put_many(
+        &mut self,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        attributes: impl Fn(usize) -> Attributes,
+    ) -> Result<()> {
         let table = self.table(database)?;
-        let mut simple = self.transaction.is_none();
-        if simple && self.database(database).side_len.load(Relaxed) > 0 {
-            for (key, _) in pairs {
-                simple &= self.attributes_at(database, key)?.is_none();
-            }
+        if self.transaction.is_some() || self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key)) {
+            let put = |(index, (key, value)): (usize, &(&[u8], &[u8]))| {
+                self.put(database, key, value, Lifetime::Are(attributes(index)))
+            };
+            return pairs.iter().enumerate().try_for_each(put);
         }
-        if !simple || self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key)) {
-            return pairs.iter().try_for_each(|(key, value)| self.put(database, key, value, Lifetime::Clear));
+        for (index, (key, value)) in pairs.iter().enumerate() {
+            self.allow_heads(database, attributes(index), value)?;
+            self.changed(database, key);
         }
-        pairs.iter().for_each(|(key, _)| self.changed(database, key));
-        table.put_many(pairs)?;
+        let of = self.database(database);
+        put_coded(&table, of, self.space.coding(of), pairs, attributes)?;
         self.space.memory.note_writes(self.space, pairs, &self.clock);
         Ok(())
     }
@@ -280,21 +322,24 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::append`].
     pub(crate) fn append(&mut self, database: usize, key: &[u8], tail: &[u8]) -> Result<usize> {
-        self.expire(database, key)?;
-        self.changed(database, key);
-        if self.transaction.is_some() {
-            let mut value = Vec::new();
-            self.read(database, key, &mut value)?;
-            value.extend_from_slice(tail);
-            self.forget_cas(database, key)?;
-            self.stage_value(database, key, Some(&value))?;
-            return Ok(value.len());
+        if self.transaction.is_none() {
+            self.allow_heads(database, Attributes::NONE, tail)?;
+            let (table, mut len) = (self.table(database)?, None);
+            let pairs = [(self.stored(key), tail)];
+            let (space, take) = (self.space, |_, new| len = new);
+            space.append_many(&table, database, &pairs, &self.clock, |_| usize::MAX, take)?;
+            if let Some(len) = len {
+                // An empty value before counts as none.
+                space.watched.touch(database, key, || len > tail.len());
+                space.memory.note_writes(space, &[(key, tail)], &self.clock);
+                return Ok(len);
+            }
         }
-        self.forget_cas(database, key)?;
-        let table = self.table(database)?;
-        let len = table.append(&self.stored(key), tail)?;
-        self.space.memory.note_writes(self.space, &[(key, tail)], &self.clock);
-        Ok(len)
+        let mut value = Vec::new();
+        self.get(database, key, &mut value)?;
+        value.extend_from_slice(tail);
+        self.put(database, key, &value, Lifetime::Keep)?;
+        Ok(value.len())
     }
 
     /// Appends each pair's bytes to the value of its key, in order. `len_max` returns the limit of a value's length for
@@ -310,60 +355,39 @@ impl<'k> Exclusive<'k> {
         len_max: impl Fn(usize) -> usize,
         mut take: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
+        for (_, tail) in pairs {
+            self.allow_heads(database, Attributes::NONE, tail)?;
+        }
         let table = self.table(database)?;
-        for (number, window) in pairs.chunks(WINDOW).enumerate() {
-            let mut alone = self.needing_more(database, window)?;
-            let mut at = 0;
-            while at < window.len() {
-                let first = number * WINDOW + at;
-                let together = (alone.trailing_zeros() as usize).min(window.len() - at);
-                if together == 0 {
-                    let (key, tail) = window[at];
-                    take(first, self.append_within(database, key, tail, len_max(first))?);
-                } else {
-                    let run = &window[at..at + together];
-                    let appended = table.append_many_within(
-                        run,
-                        |index| len_max(first + index),
-                        |index, len| {
-                            if len.is_some() {
-                                self.changed(database, run[index].0);
-                            }
-                            take(first + index, len);
-                        },
-                    );
-                    self.space.memory.note_writes(self.space, run, &self.clock);
-                    appended?;
+        let stored: Vec<_> = pairs.iter().map(|(key, tail)| (self.stored(key), *tail)).collect();
+        let mut at = 0;
+        while at < pairs.len() {
+            let first = at;
+            let took = |index: usize, len: Option<usize>| {
+                if let Some(len) = len {
+                    let (key, tail) = pairs[first + index];
+                    self.space.watched.touch(database, key, || len > tail.len());
                 }
-                at += together.max(1);
-                alone = alone.checked_shr(together.max(1) as u32).unwrap_or(0);
+                take(first + index, len);
+                at = first + index + 1;
+            };
+            let appended = self.space.append_many(
+                &table,
+                database,
+                &stored[first..],
+                &self.clock,
+                |index| len_max(first + index),
+                took,
+            );
+            self.space.memory.note_writes(self.space, &pairs[first..at], &self.clock);
+            appended?;
+            if at < pairs.len() {
+                let (key, tail) = pairs[at];
+                take(at, self.append_within(database, key, tail, len_max(at))?);
+                at += 1;
             }
         }
         Ok(())
-    }
-
-    /// The pairs, at most [`WINDOW`], that need more than a plain append to the table, as one bit each: those whose
-    /// keys have expired, have a CAS number, or are stored under a marked key of the file.
-    fn needing_more(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<u64> {
-        let mut bits = 0;
-        if self.space.in_file() {
-            let marked = pairs.iter().enumerate().filter(|(_, (key, _))| marks::is_marked(key));
-            marked.for_each(|(index, _)| bits |= 1 << index);
-        }
-        let database = self.database(database);
-        if database.side_len.load(Relaxed) > 0
-            && let Some(side) = database.side.load().as_ref()
-        {
-            let mut keys: [&[u8]; WINDOW] = [&[]; WINDOW];
-            keys.iter_mut().zip(pairs).for_each(|(place, (key, _))| *place = key);
-            side.get_many_with(&keys[..pairs.len()], |index, found| {
-                let has_number = |a: Attributes| a.cas != 0 && !planted(Bug::AppendKeepsNumber);
-                let is_over = |a: Attributes| a.expired(self.now_ms()) && !planted(Bug::AppendToExpired);
-                let needs_more = |attributes| has_number(attributes) || is_over(attributes);
-                bits |= u64::from(found.and_then(Attributes::decode).is_some_and(needs_more)) << index;
-            })?;
-        }
-        Ok(bits)
     }
 
     /// [`append`](Self::append), unless the value would have more than `len_max` bytes.
@@ -380,11 +404,11 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::remove`].
     pub(crate) fn remove(&mut self, database: usize, key: &[u8]) -> Result<bool> {
-        if self.expire(database, key)? || !self.holds(database, key)? {
+        if self.known_now(database, key)?.is_none() {
             return Ok(false);
         }
         self.changed(database, key);
-        self.remove_stored(database, key)?;
+        self.stage(database, key, None)?;
         Ok(true)
     }
 
@@ -393,12 +417,10 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::put`].
     pub(crate) fn set_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<bool> {
-        if !self.contains(database, key)? {
-            return Ok(false);
-        }
-        if self.attributes_at(database, key)?.unwrap_or_default() != attributes {
+        let Some(known) = self.known_now(database, key)? else { return Ok(false) };
+        if known.attributes != attributes {
             self.changed(database, key);
-            self.together(|this| this.stage_attributes(database, key, attributes))?;
+            self.replace_head(database, key, known, attributes)?;
         }
         Ok(true)
     }
@@ -408,15 +430,103 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::put`].
     pub(crate) fn cas_of(&mut self, database: usize, key: &[u8]) -> Result<Option<u64>> {
-        if !self.contains(database, key)? {
-            return Ok(None);
-        }
-        let mut attributes = self.attributes_at(database, key)?.unwrap_or_default();
+        let Some(known) = self.known_now(database, key)? else { return Ok(None) };
+        let mut attributes = known.attributes;
         if attributes.cas == 0 {
             attributes.cas = self.space.new_cas();
-            self.together(|this| this.stage_attributes(database, key, attributes))?;
+            self.replace_head(database, key, known, attributes)?;
         }
         Ok(Some(attributes.cas))
+    }
+
+    /// Gives a key that is present other attributes. In memory, where the head keeps its length, this writes only the
+    /// head; else the whole value.
+    fn replace_head(&mut self, database: usize, key: &[u8], known: Known, attributes: Attributes) -> Result<()> {
+        self.space.refuse_dictionary()?;
+        self.allow_heads(database, attributes, b"")?;
+        let of = self.database(database);
+        of.note_lifetime(attributes);
+        let mut head = Vec::new();
+        self.space.coding(of).encode_head(attributes, &mut head);
+        if !self.space.in_file() && head.len() == known.head_bytes {
+            self.table(database)?.write_part(key, 0, &head)?;
+            return Ok(());
+        }
+        let mut value = Vec::new();
+        self.read(database, key, &mut value)?;
+        self.stage_record(database, key, attributes, &value[known.head_bytes..])
+    }
+
+    /// Edits the value of `key`, as [`KeySpace::edit_many`] does. `edit` is called a second time if it answers
+    /// [`Edit::Alone`]: then it gets the whole value, and may give any.
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub(crate) fn edit(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        mut edit: impl FnMut(Option<Old<'_>>, &mut New<'_>) -> Edit,
+    ) -> Result<()> {
+        self.space.refuse_dictionary()?;
+        self.space.memory.note_use(&[key], &self.clock);
+        let known = self.known_now(database, key)?;
+        let (of, mut stored, mut new) = (self.database(database), Vec::new(), Vec::new());
+        let mut what = Edit::Alone;
+        for is_last in [false, true] {
+            let is_whole = is_last || known.is_none_or(|known| known.len <= SHORT_VALUE_BYTES);
+            if let Some(known) = known.filter(|_| !is_whole) {
+                // All that an edit of a value this long looks at.
+                self.get_part(database, key, |_| 0..OldValue::HEAD_BYTES, &mut new)?;
+                stored.clear();
+                self.space.coding(of).encode_head(known.attributes, &mut stored);
+                stored.append(&mut new);
+            } else {
+                self.read(database, key, &mut stored)?;
+            }
+            new.clear();
+            let coding = self.space.coding(of);
+            let old = known.map(|known| Old::of(coding.decode(&stored), known.len, known.head_bytes));
+            what = edit(old, &mut New::of(of, coding, &mut new));
+            if what != Edit::Alone {
+                break;
+            }
+            self.begin_heads(database)?;
+        }
+        match what {
+            Edit::Keep | Edit::Alone => return Ok(()),
+            Edit::Append => return self.append(database, key, &new).map(drop),
+            Edit::Put => self.stage(database, key, Some(&new))?,
+            Edit::Remove => self.stage(database, key, None)?,
+        }
+        self.space.events.changes.fetch_add(1, Relaxed);
+        self.space.watched.touch(database, key, || known.is_some());
+        Ok(())
+    }
+
+    /// Lets this value, with these attributes, have a head if it needs one.
+    fn allow_heads(&mut self, database: usize, attributes: Attributes, value: &[u8]) -> Result<()> {
+        if attributes == Attributes::NONE && self.space.coding(self.database(database)).is_plain(value) {
+            return Ok(());
+        }
+        self.begin_heads(database)
+    }
+
+    /// From now on the values of this database may have heads.
+    fn begin_heads(&mut self, database: usize) -> Result<()> {
+        let of = self.database(database);
+        if of.has_heads() {
+            return Ok(());
+        }
+        if !self.space.in_file() {
+            of.heads.store(HAS_MARK, Relaxed);
+            return Ok(());
+        }
+        // Chosen now, at random: no value that was stored before begins with it.
+        let mark = self.space.random_mark()?;
+        marks::put_header(&*self.table(database)?, mark)?;
+        of.heads.store(heads_by(mark), Relaxed);
+        Ok(())
     }
 
     /// Removes all keys of a database.
@@ -441,11 +551,9 @@ impl<'k> Exclusive<'k> {
         } else {
             free(database.table.swap(None));
         }
-        free(database.side.swap(None));
-        database.side_len.store(0, Relaxed);
-        database.expiring_len.store(0, Relaxed);
-        database.marked_len.store(0, Relaxed);
-        database.has_header.store(false, Relaxed);
+        database.heads.store(0, Relaxed);
+        database.may_expire.store(false, Relaxed);
+        database.is_expiry_new.store(false, Relaxed);
         space.memory.look(space);
         Ok(())
     }
@@ -455,8 +563,8 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn watch(&mut self, watch: &mut Watch, database: usize, key: &[u8]) -> Result<()> {
-        let attributes = self.attributes_at(database, key)?.unwrap_or_default();
-        self.space.watched.add(watch, database, key, attributes.expired(self.now_ms()));
+        let is_over = self.is_over(database, key)?;
+        self.space.watched.add(watch, database, key, is_over);
         Ok(())
     }
 
@@ -467,8 +575,7 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
         let mut dirty = watch.dirty.load(Relaxed);
         for ((database, key), was_expired) in &watch.keys {
-            let attributes = self.attributes_at(*database, key)?.unwrap_or_default();
-            dirty |= !was_expired && attributes.expired(self.now_ms()) && !planted(Bug::WatchForgetsClock);
+            dirty |= !was_expired && self.is_over(*database, key)? && !planted(Bug::WatchForgetsClock);
         }
         self.space.watched.remove(watch);
         Ok(dirty)
@@ -498,7 +605,7 @@ impl<'k> Exclusive<'k> {
         Ok(changed.map(|(place, value)| (place.1.clone(), value.is_some())).collect())
     }
 
-    /// The presence of the transaction's keys, which [`stage_value`](Self::stage_value) updates from now on; `None`
+    /// The presence of the transaction's keys, which [`stage`](Self::stage) updates from now on; `None`
     /// outside a transaction.
     fn presence(&mut self) -> Result<Option<&Presence>> {
         let Some(transaction) = &self.transaction else { return Ok(None) };
@@ -528,41 +635,44 @@ impl<'k> Exclusive<'k> {
 
     /// Removes `key` if it has expired. Returns whether it had.
     pub(super) fn expire(&mut self, database: usize, key: &[u8]) -> Result<bool> {
-        if !self.attributes_at(database, key)?.is_some_and(|a| a.expired(self.now_ms())) {
-            return Ok(false);
-        }
-        if self.holds(database, key)? {
+        let was_over = self.is_over(database, key)?;
+        if was_over {
             self.space.events.expired.fetch_add(1, Relaxed);
-        }
-        if !planted(Bug::SweptUnwatched) {
-            self.space.watched.touch_expired(database, key);
-        }
-        self.remove_stored(database, key)?;
-        Ok(true)
-    }
-
-    pub(super) fn remove_stored(&mut self, database: usize, key: &[u8]) -> Result<()> {
-        let attributed = self.attributes_at(database, key)?.is_some();
-        self.together(|this| {
-            this.stage_value(database, key, None)?;
-            if attributed { this.stage_attributes(database, key, Attributes::default()) } else { Ok(()) }
-        })
-    }
-
-    /// Removes the CAS number of `key`, so that the number of the old value does not match the new one.
-    fn forget_cas(&mut self, database: usize, key: &[u8]) -> Result<()> {
-        match self.attributes_at(database, key)? {
-            Some(old) if old.cas != 0 => {
-                self.together(|this| this.stage_attributes(database, key, Attributes { cas: 0, ..old }))
+            if !planted(Bug::SweptUnwatched) {
+                self.space.watched.touch_expired(database, key);
             }
-            _ => Ok(()),
+            self.stage(database, key, None)?;
         }
+        Ok(was_over)
+    }
+
+    /// Whether `key` has expired and is not removed yet.
+    fn is_over(&self, database: usize, key: &[u8]) -> Result<bool> {
+        Ok(self.known(database, key)?.is_some_and(|known| known.attributes.expired(self.now_ms())))
+    }
+
+    /// What is known about `key`, expired or not; `None` if it is absent.
+    fn known(&self, database: usize, key: &[u8]) -> Result<Option<Known>> {
+        match self.staged(database, key) {
+            Some(stored) => Ok(stored.map(|stored| self.space.known_of(self.database(database), stored, stored.len()))),
+            None => self.space.known(self.database(database), key, &self.clock),
+        }
+    }
+
+    /// [`known`](Self::known) of a key that has not expired; one that has is removed.
+    fn known_now(&mut self, database: usize, key: &[u8]) -> Result<Option<Known>> {
+        let known = self.known(database, key)?;
+        if known.is_some_and(|known| known.attributes.expired(self.now_ms())) {
+            self.expire(database, key)?;
+            return Ok(None);
+        }
+        Ok(known)
     }
 
     /// Reports a change of `key` to those who watch it.
     fn changed(&self, database: usize, key: &[u8]) {
         self.space.events.changes.fetch_add(1, Relaxed);
-        self.space.watched.touch(database, key);
+        self.space.watched.touch(database, key, || self.holds(database, key).unwrap_or(true));
     }
 
     fn database(&self, database: usize) -> &'k Database {
@@ -570,13 +680,14 @@ impl<'k> Exclusive<'k> {
     }
 
     fn stored<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
-        if self.space.in_file() { marks::of_value(key) } else { key.into() }
+        if self.space.in_file() { marks::of_key(key) } else { key.into() }
     }
 
+    /// Copies the stored value of `key`.
     fn read(&self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        if let Some(staged) = self.staged(|transaction| transaction.values.get(&(database, key.to_vec()))) {
-            value.extend_from_slice(staged.as_deref().unwrap_or_default());
+        if let Some(staged) = self.staged(database, key) {
+            value.extend_from_slice(staged.unwrap_or_default());
             return Ok(staged.is_some());
         }
         match self.database(database).table.load().as_ref() {
@@ -589,65 +700,52 @@ impl<'k> Exclusive<'k> {
         let mut is_found = false;
         self.space.read_many(self.database(database), &[key], &self.clock, |_, found| {
             is_found = found.is_some();
-            value.extend_from_slice(found.unwrap_or_default());
+            value.extend_from_slice(found.map_or(b"", |record| record.value));
         })?;
         Ok(is_found)
     }
 
     fn holds(&self, database: usize, key: &[u8]) -> Result<bool> {
-        if let Some(staged) = self.staged(|transaction| transaction.values.get(&(database, key.to_vec()))) {
-            return Ok(staged.is_some());
-        }
-        match self.database(database).table.load().as_ref() {
-            Some(table) => Ok(table.contains(&self.stored(key))?),
-            None => self.read_dictionary(database, key, &mut Vec::new()),
-        }
+        Ok(self.known(database, key)?.is_some())
     }
 
-    /// The attributes of `key`, expired or not.
-    pub(super) fn attributes_at(&mut self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
-        if let Some(&staged) = self.staged(|transaction| transaction.attributes.get(&(database, key.to_vec()))) {
-            return Ok(Some(staged).filter(|&attributes| attributes != Attributes::default()));
-        }
-        self.space.databases[database].attributes(key, &mut self.room)
-    }
-
+    /// The stored value that the transaction gives `key`, `None` within if it removes the key; `None` if it leaves the
+    /// key as it is.
     #[inline]
-    fn staged<'a, T>(&'a self, find: impl FnOnce(&'a Transaction) -> Option<T>) -> Option<T> {
-        self.transaction.as_ref().and_then(find)
+    fn staged(&self, database: usize, key: &[u8]) -> Option<Option<&[u8]>> {
+        let transaction = self.transaction.as_ref().filter(|transaction| !transaction.values.is_empty())?;
+        transaction.values.get(&(database, key.to_vec())).map(Option::as_deref)
     }
 
-    /// Makes several changes as one, inside or outside a transaction.
-    fn together(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        let begun = self.space.in_file() && self.transaction.is_none();
-        if begun {
-            self.begin();
+    /// Stores a value with attributes, now or with the transaction.
+    fn stage_record(&mut self, database: usize, key: &[u8], attributes: Attributes, value: &[u8]) -> Result<()> {
+        self.space.refuse_dictionary()?;
+        self.allow_heads(database, attributes, value)?;
+        let of = self.database(database);
+        let coding = self.space.coding(of);
+        if attributes == Attributes::NONE && coding.is_plain(value) {
+            return self.stage(database, key, Some(value));
         }
-        match work(self) {
-            Ok(()) if begun => self.commit(),
-            Ok(()) => Ok(()),
-            Err(error) => {
-                if begun {
-                    self.roll_back();
-                }
-                Err(error)
-            }
-        }
+        of.note_lifetime(attributes);
+        let mut stored = Vec::with_capacity(super::HEAD_BYTES_MAX + value.len());
+        coding.encode(attributes, value, &mut stored);
+        self.stage(database, key, Some(&stored))
     }
 
-    fn stage_value(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// Sets a stored value, or removes the key, now or with the transaction.
+    fn stage(&mut self, database: usize, key: &[u8], stored: Option<&[u8]>) -> Result<()> {
         self.space.refuse_dictionary()?;
         if self.transaction.is_some() {
-            return self.stage_in_transaction(database, key, value);
+            return self.stage_in_transaction(database, key, stored);
         }
-        match value {
-            Some(value) => {
-                self.table(database)?.put(key, value)?;
-                self.space.memory.note_writes(self.space, &[(key, value)], &self.clock);
+        match stored {
+            Some(stored) => {
+                self.table(database)?.put(&self.stored(key), stored)?;
+                self.space.memory.note_writes(self.space, &[(key, stored)], &self.clock);
             }
             None => {
                 if let Some(table) = self.database(database).table.load().as_ref() {
-                    table.remove(key)?;
+                    table.remove(&self.stored(key))?;
                 }
             }
         }
@@ -656,8 +754,8 @@ impl<'k> Exclusive<'k> {
 
     fn stage_in_transaction(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let place = (database, key.to_vec());
-        let counted = self.staged(|transaction| transaction.presence.as_ref()).is_some();
-        let before = self.staged(|transaction| transaction.values.get(&place)).map(Option::is_some);
+        let counted = self.transaction.as_ref().is_some_and(|transaction| transaction.presence.is_some());
+        let before = self.staged(database, key).map(|stored| stored.is_some());
         let was_stored = counted && before.is_none() && self.is_stored(database, key)?;
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         if let Some(presence) = &mut transaction.presence {
@@ -671,88 +769,30 @@ impl<'k> Exclusive<'k> {
         Ok(())
     }
 
-    fn stage_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<()> {
-        self.space.refuse_dictionary()?;
-        match &mut self.transaction {
-            Some(transaction) => {
-                transaction.attributes.insert((database, key.to_vec()), attributes);
-                Ok(())
-            }
-            None => self.database(database).set_side(key, attributes),
-        }
-    }
-
-    /// Makes a transaction's changes in the files, then in the side tables.
+    /// Makes a transaction's changes in the files.
     fn store(&self, transaction: Transaction) -> Result<()> {
         for number in 0..DATABASE_COUNT {
-            let of_this = |place: &&(usize, Vec<u8>)| place.0 == number;
-            let values = transaction.values.iter().filter(|(place, _)| of_this(place));
-            let attributes = transaction.attributes.iter().filter(|(place, _)| of_this(place));
-            self.store_in(
-                number,
-                values.map(|((_, key), value)| (key.as_slice(), value.as_deref())),
-                attributes.map(|((_, key), attributes)| (key.as_slice(), *attributes)),
-            )?;
-        }
-        Ok(())
-    }
-
-    fn store_in<'a>(
-        &self,
-        number: usize,
-        values: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-        attributes: impl Iterator<Item = (&'a [u8], Attributes)>,
-    ) -> Result<()> {
-        let mut values = values.peekable();
-        let mut attributes = attributes.peekable();
-        if values.peek().is_none() && attributes.peek().is_none() {
-            return Ok(());
-        }
-        let database = self.database(number);
-        let table = self.table(number)?;
-        let mut batch = table.batch();
-        let mut written = Vec::new();
-        for (key, value) in values {
-            match value {
-                Some(value) => {
-                    batch.put(&marks::of_value(key), value)?;
-                    written.push((key, value));
-                }
-                None => batch.remove(&marks::of_value(key))?,
+            let of_this = transaction.values.iter().filter(|(place, _)| place.0 == number);
+            let changes: Vec<_> = of_this.map(|((_, key), stored)| (key.as_slice(), stored.as_deref())).collect();
+            if changes.is_empty() {
+                continue;
             }
-        }
-        let attributes: Vec<_> = attributes.collect();
-        // The increase in marked pairs, and whether the header is among the new ones.
-        let (mut more, mut header) = (0i64, false);
-        for (key, new) in &attributes {
-            let old = database.attributes(key, &mut Vec::new())?.unwrap_or_default().durable();
-            let none = Attributes::default();
-            match (old != none, new.durable() != none) {
-                (_, true) => {
-                    batch.put(&marks::of_attributes(key), &new.durable().encode())?;
-                    more += i64::from(old == none);
-                    header = !database.has_header.load(Relaxed);
+            let table = self.table(number)?;
+            if let [(key, Some(stored))] = changes[..] {
+                table.put(&marks::of_key(key), stored)?;
+            } else {
+                let mut batch = table.batch();
+                for (key, stored) in &changes {
+                    match stored {
+                        Some(stored) => batch.put(&marks::of_key(key), stored)?,
+                        None => batch.remove(&marks::of_key(key))?,
+                    }
                 }
-                (true, false) => {
-                    batch.remove(&marks::of_attributes(key))?;
-                    more -= 1;
-                }
-                (false, false) => {}
+                batch.commit()?;
             }
+            let written: Vec<_> = changes.into_iter().filter_map(|(key, stored)| Some((key, stored?))).collect();
+            self.space.memory.note_writes(self.space, &written, &self.clock);
         }
-        if header {
-            batch.put(&marks::header(), marks::VERSION)?;
-            more += 1;
-        }
-        batch.commit()?;
-        if header {
-            database.has_header.store(true, Relaxed);
-        }
-        database.marked_len.fetch_add(more as u64, Relaxed); // wraps: `more` may be negative
-        for (key, attributes) in attributes {
-            database.set_side(key, attributes)?;
-        }
-        self.space.memory.note_writes(self.space, &written, &self.clock);
         Ok(())
     }
 
@@ -772,29 +812,15 @@ impl<'k> Exclusive<'k> {
     }
 }
 
-impl Database {
-    /// Sets the attributes of `key` in the side table; the default removes them.
-    pub(super) fn set_side(&self, key: &[u8], attributes: Attributes) -> Result<()> {
-        let is_none = attributes == Attributes::default();
-        let side = match self.side.load_full() {
-            Some(side) => side,
-            None if is_none => return Ok(()),
-            None => {
-                let side = Arc::new(TableOptions::new().hash(HashKind::Sip13).page_bytes(512).in_memory()?);
-                self.side.store(Some(side.clone()));
-                side
-            }
-        };
-        let expires_before = self.attributes(key, &mut Vec::new())?.is_some_and(|old| old.expires_at_ms != 0);
-        if is_none {
-            side.remove(key)?;
-        } else {
-            side.put(key, &attributes.encode())?;
+impl Drop for Exclusive<'_> {
+    /// Reports what no command has reported, such as what the sweep removed.
+    fn drop(&mut self) {
+        let changes = self.take_changes();
+        if !changes.is_empty()
+            && let Some(observer) = self.space.observer.get()
+        {
+            observer(self, changes);
         }
-        self.side_len.store(side.len(), Relaxed);
-        let more = i64::from(attributes.expires_at_ms != 0) - i64::from(expires_before);
-        self.expiring_len.fetch_add(more as u64, Relaxed); // wraps: `more` may be negative
-        Ok(())
     }
 }
 

@@ -1,33 +1,24 @@
-//! The stored keys of a table file: client keys, and marked keys for their attributes.
+//! The stored keys of a table file: client keys, and the header pair.
 //!
 //! ```text
-//! stored key        value                    for
-//! key               the client's value       a key that does not begin with the mark
-//! MARK 'k' key      the client's value       a key that does
-//! MARK 'm' key      attributes, 21 bytes     a key that expires or has flags
-//! MARK 'h'          one byte, the version    the file has, or had, pairs of 'm': an open must look for them
+//! stored key        value                     for
+//! key               as in record.rs           a key that does not begin with the mark
+//! MARK 'k' key      as in record.rs           a key that does
+//! MARK 'h'          version, 6 random bytes   the file has, or had, values with heads: these bytes mark them
 //! ```
 //!
 //! So a table that another program wrote can be served unchanged, and the commands of `splitpoint` see the clients'
-//! keys and values unchanged. Tables in memory have no marked pairs. All bytes here are on disk.
+//! keys and values. Tables in memory have no marked keys. All bytes here are on disk.
 
+use super::record::{Coding, MARK_BYTES};
+use splitpoint::{Error, ErrorKind, Result, Table};
 use std::borrow::Cow;
 
 pub(super) const MARK: &[u8; 4] = b"\0sp\xff";
 const KEY: u8 = b'k';
-const ATTRIBUTES: u8 = b'm';
 const HEADER: u8 = b'h';
-/// The value of the header pair.
-pub(super) const VERSION: &[u8] = &[1];
-
-/// The meaning of a stored key.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stored<'a> {
-    /// The client's key.
-    Key(&'a [u8]),
-    Attributes(&'a [u8]),
-    Other,
-}
+/// Version 1 had lifetimes in pairs of their own.
+const VERSION: u8 = 2;
 
 #[inline]
 pub(super) fn is_marked(key: &[u8]) -> bool {
@@ -42,27 +33,59 @@ fn with_kind(kind: u8, key: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// The stored key of the value of `key`.
-pub(super) fn of_value(key: &[u8]) -> Cow<'_, [u8]> {
+/// The stored key of `key`.
+pub(super) fn of_key(key: &[u8]) -> Cow<'_, [u8]> {
     if is_marked(key) { Cow::Owned(with_kind(KEY, key)) } else { Cow::Borrowed(key) }
 }
 
-/// The stored key of the attributes of `key`.
-pub(super) fn of_attributes(key: &[u8]) -> Vec<u8> {
-    with_kind(ATTRIBUTES, key)
+/// The client's key for a stored key; `None` for the header pair.
+pub(super) fn parse(stored: &[u8]) -> Option<&[u8]> {
+    match stored.strip_prefix(MARK) {
+        None => Some(stored),
+        Some([KEY, key @ ..]) => Some(key),
+        Some(_) => None,
+    }
 }
 
-pub(super) fn header() -> Vec<u8> {
+/// The key of the header pair.
+fn header() -> Vec<u8> {
     with_kind(HEADER, b"")
 }
 
-pub(super) fn parse(stored: &[u8]) -> Stored<'_> {
-    match stored.strip_prefix(MARK) {
-        None => Stored::Key(stored),
-        Some([KEY, key @ ..]) => Stored::Key(key),
-        Some([ATTRIBUTES, key @ ..]) => Stored::Attributes(key),
-        Some(_) => Stored::Other,
+/// The mark of the values of a file; `None` if it has no header pair.
+///
+/// # Errors
+/// [`ErrorKind::Version`] for a header pair of another version; those of [`Table::get`].
+pub(super) fn of_values(table: &Table) -> Result<Option<[u8; MARK_BYTES]>> {
+    let Some(value) = table.get(&header())? else { return Ok(None) };
+    match value.split_first() {
+        Some((&VERSION, mark)) if mark.len() == MARK_BYTES => Ok(mark.first_chunk().copied()),
+        first => {
+            let version = first.map_or(0, |(version, _)| *version);
+            let what =
+                format!("lifetimes of keys are stored in version {version}, this program reads version {VERSION}");
+            Err(Error::new(ErrorKind::Version, what)
+                .with_hint("Dump the file with the version that wrote it, and load the dump."))
+        }
     }
+}
+
+/// Stores a header pair with this mark.
+///
+/// # Errors
+/// Those of [`Table::put`].
+pub(super) fn put_header(table: &Table, mark: [u8; MARK_BYTES]) -> Result<()> {
+    let mut value = vec![VERSION];
+    value.extend_from_slice(&mark);
+    table.put(&header(), &value)
+}
+
+/// How the values of a file are coded.
+///
+/// # Errors
+/// Those of [`of_values`].
+pub(super) fn coding(table: &Table) -> Result<Coding> {
+    Ok(of_values(table)?.map_or(Coding::Plain, Coding::Marked))
 }
 
 #[cfg(test)]
@@ -71,12 +94,10 @@ mod tests {
 
     #[test]
     fn every_key_has_one_place_and_comes_back_from_it() {
-        let marked = [MARK, b"m".as_slice(), b"x"].concat();
+        let marked = [MARK, b"h".as_slice()].concat();
         for key in [b"plain".as_slice(), b"", &MARK[..], &marked, b"\0sp"] {
-            assert_eq!(parse(&of_value(key)), Stored::Key(key));
-            assert_eq!(parse(&of_attributes(key)), Stored::Attributes(key));
-            assert_ne!(of_value(key), of_attributes(key));
+            assert_eq!(parse(&of_key(key)), Some(key));
         }
-        assert_eq!(parse(&header()), Stored::Other);
+        assert_eq!(parse(&header()), None);
     }
 }

@@ -2,36 +2,36 @@
 //!
 //! ```text
 //! KeySpace ── Gate                shared or exclusive entry (gate.rs)
-//!          ├─ Database 0..16 ──── Table: the values, raw            memory, or one file per database
-//!          │                  └── side Table: attributes of the few keys that have any (attributes.rs)
+//!          ├─ Database 0..16 ──── Table: values, with lifetime and flags of the key in front (record.rs)
 //!          ├─ Served              a dictionary instead of a table in database 0 (crate::dictionary)
 //!          ├─ Watched             keys that a transaction depends on (watched.rs)
 //!          └─ MemoryLimit         when to evict, and which keys (eviction.rs)
 //! ```
 //!
-//! A protocol enters once for the commands of one read: with [`KeySpace::share`] for lookups and plain writes, with
-//! [`KeySpace::close`] for everything that reads before it writes or changes more than a value.
+//! A protocol enters once for the commands of one read: with [`KeySpace::share`] for lookups and for writes of
+//! one key each, with [`KeySpace::close`] for the rest.
 //!
 //! ```text
-//! Shared      get_many, attributes; put_many, append_many, remove_many: false if the database is not plain
+//! Shared      get_many; put_many, append_many, edit_many, remove_many: false if the database is not plain
 //! Exclusive   get, put, append, remove, set_attributes, flush...; begin and commit combine several into one change
 //! ```
 //!
-//! A database is *plain* while none of its keys has attributes, nothing is watched, and memory suffices. Then a write
-//! is one call of the table and needs no coordination with other threads. Whether a database is plain changes only
-//! while the gate is closed.
+//! A database is *plain* while nothing is watched and memory suffices. Then a write of one key, with or without a
+//! lifetime, is one call of the table under the latch of the key's bucket, without coordination with other threads.
+//! The first value with a head closes the gate once (`Exclusive::allow_heads`).
 //!
 //! A key counts as absent as soon as it has expired; it is removed when an exclusive command or the sweep (`sweep.rs`)
 //! finds it.
 //!
 //! Not here: what commands mean (`command`), bytes of a protocol (`resp`), waiting for the disk (`executor`).
 
-mod attributes;
+mod edit;
 mod eviction;
 mod exclusive;
 mod gate;
 mod marks;
 mod opening;
+mod record;
 mod served_file;
 mod sweep;
 mod watched;
@@ -39,25 +39,27 @@ mod watched;
 use crate::dictionary::{LookupError, Served};
 use crate::planted::{Bug, planted};
 use arc_swap::ArcSwapOption;
-pub(crate) use attributes::Attributes;
+pub(crate) use edit::{Edit, New, Old, SHORT_VALUE_BYTES};
 pub use eviction::Eviction;
 use eviction::MemoryLimit;
 pub(crate) use exclusive::{Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;
-pub use served_file::{ServedFile, ServedScan};
+pub(crate) use record::{Attributes, Record};
+use record::{Coding, HEAD_BYTES_MAX, MARK_BYTES};
+pub use served_file::{Marks, ServedFile, ServedScan};
 use splitpoint::{Error, Table};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use sweep::SweepCursor;
-pub(crate) use watched::Watch;
 use watched::Watched;
+pub(crate) use watched::{Change, Happened, Watch};
 
 /// The number of databases, numbered from 0, that SELECT accepts.
 pub(crate) const DATABASE_COUNT: usize = 16;
@@ -111,6 +113,9 @@ impl std::fmt::Display for SpaceError {
 /// The result of an operation on the key space.
 pub type Result<T> = std::result::Result<T, SpaceError>;
 
+/// What is called with changes of an observed key space.
+pub(crate) type Observer = Box<dyn Fn(&mut Exclusive<'_>, Vec<Change>) + Send + Sync>;
+
 /// All databases, and what is needed to share them between threads.
 pub struct KeySpace {
     databases: Vec<Database>,
@@ -119,6 +124,8 @@ pub struct KeySpace {
     /// The dictionary that database 0 has instead of a table.
     dictionary: Option<Arc<Served>>,
     watched: Watched,
+    /// Called before the gate opens with changes that no command has taken.
+    observer: OnceLock<Observer>,
     memory: MemoryLimit,
     next_cas: AtomicU64,
     /// Counters for INFO and metrics.
@@ -148,18 +155,19 @@ enum Place {
 struct Database {
     /// Created when the first key is stored.
     table: ArcSwapOption<Table>,
-    /// Attributes by key; created when the first key has any.
-    side: ArcSwapOption<Table>,
-    /// The number of pairs of `side`. Changes only while the gate is closed, as do the next three fields.
-    side_len: AtomicU64,
-    /// The number of those that expire.
-    expiring_len: AtomicU64,
-    /// The number of pairs of the table that are not keys: attributes and the header.
-    marked_len: AtomicU64,
-    has_header: AtomicBool,
+    /// 0 while no value has had a head. In a file then the mark of its values, [`HAS_MARK`] set. Changes only while
+    /// the gate is closed.
+    heads: AtomicU64,
+    /// Whether keys may expire: false only if none does.
+    may_expire: AtomicBool,
+    /// Whether a lifetime may have been set since the sweep began its pass; then `may_expire` is set, too.
+    is_expiry_new: AtomicBool,
     /// Whether all keys of the file were removed and it has not been compacted since.
     cleared: AtomicBool,
 }
+
+/// Set in [`Database::heads`] once values may have heads.
+const HAS_MARK: u64 = 1 << 63;
 
 /// Shared entry, for lookups and plain writes; made by [`KeySpace::share`]. Hold it for a batch, not for long.
 pub struct Shared<'k> {
@@ -198,19 +206,22 @@ impl KeySpace {
         if let Some(dictionary) = self.dictionary_of(database) {
             return dictionary.now().slots.keys();
         }
-        let database = &self.databases[database];
+        self.len_of(&self.databases[database])
+    }
+
+    fn len_of(&self, database: &Database) -> u64 {
         let pairs = database.table.load().as_ref().map_or(0, |table| table.len());
-        pairs.saturating_sub(database.marked_len.load(Relaxed))
+        pairs.saturating_sub(u64::from(self.in_file() && database.has_heads()))
     }
 
-    /// The number of keys of a database that have attributes, such as a lifetime. Free.
-    pub(crate) fn attributed_len(&self, database: usize) -> u64 {
-        self.databases[database].side_len.load(Relaxed)
-    }
-
-    /// The number of keys of a database that expire. Free.
-    pub(crate) fn expiring_len(&self, database: usize) -> u64 {
-        self.databases[database].expiring_len.load(Relaxed)
+    /// How the values of a database are coded.
+    #[inline]
+    fn coding(&self, database: &Database) -> Coding {
+        match (&self.place, database.heads.load(Relaxed)) {
+            (Place::Memory, _) => Coding::Tagged,
+            (Place::File(..), 0) => Coding::Plain,
+            (Place::File(..), mark) => Coding::Marked(mark_of(mark)),
+        }
     }
 
     /// Bytes of memory of all tables, in use or free for reuse.
@@ -257,7 +268,7 @@ impl KeySpace {
     }
 
     fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
-        self.databases.iter().flat_map(|database| [database.table.load_full(), database.side.load_full()]).flatten()
+        self.databases.iter().filter_map(|database| database.table.load_full())
     }
 
     /// Whether the values are in a file.
@@ -278,7 +289,7 @@ impl KeySpace {
     /// # Errors
     /// Those of [`Table::sync`].
     pub fn sync(&self) -> splitpoint::Result<()> {
-        self.value_tables().try_for_each(|table| table.sync())
+        self.tables().try_for_each(|table| table.sync())
     }
 
     /// Writes all changes to the files, as SAVE does. Waits for the disk, without blocking other threads.
@@ -287,7 +298,7 @@ impl KeySpace {
     /// Those of [`Table::checkpoint`].
     pub(crate) fn checkpoint(&self) -> splitpoint::Result<()> {
         let changes = self.events.changes.load(Relaxed);
-        self.value_tables().try_for_each(|table| table.checkpoint())?;
+        self.tables().try_for_each(|table| table.checkpoint())?;
         self.events.saved.store(changes, Relaxed);
         Ok(())
     }
@@ -299,7 +310,7 @@ impl KeySpace {
     /// Those of [`Table::compact`]; [`SpaceError::ReadOnly`] where a dictionary is served.
     pub(crate) fn compact(&self) -> Result<()> {
         self.refuse_dictionary()?;
-        Ok(self.value_tables().try_for_each(|table| table.compact())?)
+        Ok(self.tables().try_for_each(|table| table.compact())?)
     }
 
     /// Compacts the files whose keys were all removed. Waits for the disk, without blocking other threads.
@@ -315,10 +326,6 @@ impl KeySpace {
         Ok(())
     }
 
-    fn value_tables(&self) -> impl Iterator<Item = Arc<Table>> {
-        self.databases.iter().filter_map(|database| database.table.load_full())
-    }
-
     /// Whether a lookup may have to read a file, so that work belongs on an executor thread.
     ///
     /// O(databases): call it from time to time, not for each command.
@@ -330,7 +337,19 @@ impl KeySpace {
             let counters = table.counters();
             counters.memory_bytes < counters.file_bytes
         };
-        self.in_file() && self.value_tables().any(is_partial)
+        self.in_file() && self.tables().any(is_partial)
+    }
+
+    /// Sets what is called with changes while the key space is observed. Only the first call has an effect.
+    pub(crate) fn set_observer(&self, observer: Observer) {
+        let _ = self.observer.set(observer);
+    }
+
+    /// Records all changes from now on, or no longer; recording makes every write exclusive. Waits for the gate.
+    pub(crate) fn observe(&self, observed: bool) {
+        if let Some(_alone) = self.close(Patience::MayWait) {
+            self.watched.observe(observed);
+        }
     }
 
     /// Marks every watched key as changed.
@@ -383,11 +402,11 @@ impl KeySpace {
 
     /// The keys of the part of the hash space given by the first `bits` bits of `prefix`.
     fn keys_of_part(&self, database: usize, table: &Table, prefix: u64, bits: u32) -> Result<Vec<Vec<u8>>> {
-        let (now_ms, mut attributes, mut keys) = (now_ms(), Vec::new(), Vec::new());
-        let mut scan = table.scan_prefix(prefix, bits).only_keys();
-        while let Some((stored, _)) = scan.next_ref()? {
+        let (now_ms, coding, mut keys) = (now_ms(), self.coding(&self.databases[database]), Vec::new());
+        let mut scan = table.scan_prefix(prefix, bits).only_heads(HEAD_BYTES_MAX);
+        while let Some((stored, head)) = scan.next_ref()? {
             if let Some(key) = self.key_of(stored)
-                && !self.databases[database].expired(key, now_ms, &mut attributes)?
+                && !coding.decode(head).attributes.expired(now_ms)
             {
                 keys.push(key.to_vec());
             }
@@ -435,12 +454,12 @@ impl KeySpace {
         }
         let database = &self.databases[database];
         let Some(table) = database.table.load_full() else { return Ok(0) };
-        let mut scan = table.scan_from(cursor << 1).only_keys();
+        let coding = self.coding(database);
+        let mut scan = table.scan_from(cursor << 1).only_heads(HEAD_BYTES_MAX);
         let mut taken = 0;
-        let mut attributes = Vec::new();
-        while let Some((stored, _)) = scan.next_ref()? {
+        while let Some((stored, head)) = scan.next_ref()? {
             if let Some(key) = self.key_of(stored)
-                && !database.expired(key, now_ms, &mut attributes)?
+                && !coding.decode(head).attributes.expired(now_ms)
             {
                 take(key);
             }
@@ -453,101 +472,106 @@ impl KeySpace {
         Ok(scan.cursor().map_or(0, |cursor| (cursor >> 1).max(1)))
     }
 
-    /// The client's key for a stored key; `None` for attributes and the header.
+    /// The client's key for a stored key; `None` for the header pair.
     fn key_of<'a>(&self, stored: &'a [u8]) -> Option<&'a [u8]> {
-        if !self.in_file() {
-            return Some(stored);
-        }
-        match marks::parse(stored) {
-            marks::Stored::Key(key) => Some(key),
-            _ => None,
-        }
+        if self.in_file() { marks::parse(stored) } else { Some(stored) }
     }
 
     /// Whether the database is plain, so that writes may share the key space with other threads.
     #[inline]
-    fn is_plain(&self, database: &Database) -> bool {
-        database.side_len.load(Relaxed) == 0 && self.watched.is_empty() && !self.memory.is_pressed()
+    fn is_plain(&self) -> bool {
+        self.watched.is_empty() && !self.memory.is_pressed()
     }
 
-    /// Values of `keys`, in their order.
+    /// The records of `keys`, in their order; `None` for absent and expired ones.
     #[inline]
     fn read_many(
         &self,
         database: &Database,
         keys: &[&[u8]],
         clock: &Clock,
-        mut take: impl FnMut(usize, Option<&[u8]>),
+        mut take: impl FnMut(usize, Option<Record<'_>>),
     ) -> Result<()> {
         let table = database.table.load();
         let Some(table) = table.as_ref() else {
             if let Some(dictionary) = self.dictionary.as_ref().filter(|_| std::ptr::eq(database, &self.databases[0])) {
-                return read_dictionary(dictionary, keys, take);
+                return read_dictionary(dictionary, keys, |index, value| take(index, value.map(Coding::of_plain)));
             }
             (0..keys.len()).for_each(|index| take(index, None));
             return Ok(());
         };
         self.memory.note_use(keys, clock);
+        let coding = self.coding(database);
+        let mut previous = Attributes::NONE;
+        let mut take = |index: usize, stored: Option<&[u8]>| {
+            let record = stored.map(|stored| coding.decode(stored)).filter(|record| {
+                let attributes = if planted(Bug::ExpiryOfNeighbour) { previous } else { record.attributes };
+                previous = record.attributes;
+                attributes.expires_at_ms == 0 || !attributes.expired(clock.now_ms())
+            });
+            take(index, record);
+        };
         if self.in_file() && keys.iter().any(|key| marks::is_marked(key)) {
             return keys.iter().enumerate().try_for_each(|(index, key)| {
-                let value = table.get(&marks::of_value(key))?;
-                let expired = database.expired(key, clock.now_ms(), &mut Vec::new())?;
-                take(index, value.as_deref().filter(|_| !expired));
+                take(index, table.get(&marks::of_key(key))?.as_deref());
                 Ok(())
             });
         }
-        if database.side_len.load(Relaxed) == 0 {
-            if let [key] = keys {
-                return with_scratch(|value| {
-                    let found = table.get_into(key, value)?;
-                    take(0, found.then_some(value));
-                    Ok(())
-                });
-            }
-            return Ok(table.get_many_with(keys, take)?);
+        if let [key] = keys {
+            return with_scratch(|value| {
+                let found = table.get_into(key, value)?;
+                take(0, found.then_some(value));
+                Ok(())
+            });
         }
-        let now_ms = clock.now_ms();
-        // Read the attributes first, so that a value is at least as new as the attributes it is combined with.
-        for (window, keys) in keys.chunks(WINDOW).enumerate() {
-            let mut expired = 0u64;
-            if let Some(side) = database.side.load().as_ref() {
-                side.get_many_with(keys, |index, attributes| {
-                    let is = attributes.and_then(Attributes::decode).is_some_and(|a| a.expired(now_ms));
-                    expired |= u64::from(is) << index;
-                })?;
-            }
-            table.get_many_with(keys, |index, value| {
-                let of = if planted(Bug::ExpiryOfNeighbour) { (index + 1) % WINDOW } else { index };
-                let is_over = expired >> of & 1 == 1;
-                take(window * WINDOW + index, value.filter(|_| !is_over));
-            })?;
-        }
-        Ok(())
+        Ok(table.get_many_with(keys, take)?)
     }
 }
 
+/// What is known about a key without reading a large value.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    attributes: Attributes,
+    /// The length of the head in front of the value.
+    head_bytes: usize,
+    /// The length of the client's value.
+    len: usize,
+}
+
 impl KeySpace {
-    /// The length of the value of `key`; `None` if it is absent or has expired. Reads no large value, and does not
-    /// count as a use of the key.
-    fn read_len(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<Option<usize>> {
+    /// What is known about `key`, expired or not; `None` if it is absent. Does not count as a use of the key.
+    fn known(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<Option<Known>> {
         let table = database.table.load();
         let Some(table) = table.as_ref() else {
-            return self.read_part(database, key, clock, |_| 0..0, &mut Vec::new());
+            let mut len = None;
+            self.read_many(database, &[key], clock, |_, record| len = record.map(|record| record.value.len()))?;
+            return Ok(len.map(|len| Known { attributes: Attributes::NONE, head_bytes: 0, len }));
         };
-        if self.is_expired(database, key, clock)? { Ok(None) } else { Ok(table.value_len(&self.stored(key))?) }
+        with_scratch(|head| {
+            let len = table.get_part(&self.stored(key), |len| 0..len.min(HEAD_BYTES_MAX), head)?;
+            Ok(len.map(|len| self.known_of(database, head, len)))
+        })
     }
 
-    /// Whether `key` has expired. Must be called before the value is read, so that the value is at least as new.
-    fn is_expired(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<bool> {
-        Ok(database.side_len.load(Relaxed) > 0 && database.expired(key, clock.now_ms(), &mut Vec::new())?)
+    /// What is known about a key from the first bytes of its stored value, and its length.
+    fn known_of(&self, database: &Database, head: &[u8], len: usize) -> Known {
+        let Record { attributes, value } = self.coding(database).decode(head);
+        let head_bytes = head.len() - value.len();
+        Known { attributes, head_bytes, len: len - head_bytes }
     }
 
-    /// The stored key of the value of `key`.
+    /// [`known`](Self::known) of a key that has not expired.
+    fn known_now(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<Option<Known>> {
+        let is_now = |known: &Known| known.attributes.expires_at_ms == 0 || !known.attributes.expired(clock.now_ms());
+        Ok(self.known(database, key, clock)?.filter(is_now))
+    }
+
+    /// The stored key of `key`.
     fn stored<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.in_file() { marks::of_value(key) } else { key.into() }
+        if self.in_file() { marks::of_key(key) } else { key.into() }
     }
 
-    /// [`read_len`](Self::read_len), and a part of the value: `choose` gets the length and returns the range to read.
+    /// The length of the value of `key`, and a part of the value: `choose` gets the length and returns the range.
     fn read_part(
         &self,
         database: &Database,
@@ -560,19 +584,43 @@ impl KeySpace {
         let table = database.table.load();
         let Some(table) = table.as_ref() else {
             let (mut choose, mut len) = (Some(choose), None);
-            self.read_many(database, &[key], clock, |_, value| {
-                let (Some(value), Some(choose)) = (value, choose.take()) else { return };
-                let range = choose(value.len());
-                part.extend_from_slice(&value[range.start.min(value.len())..range.end.min(value.len())]);
-                len = Some(value.len());
+            self.read_many(database, &[key], clock, |_, record| {
+                let (Some(record), Some(choose)) = (record, choose.take()) else { return };
+                let range = choose(record.value.len());
+                part.extend_from_slice(cut(record.value, range));
+                len = Some(record.value.len());
             })?;
             return Ok(len);
         };
-        if self.is_expired(database, key, clock)? {
-            return Ok(None);
+        let Some(mut known) = self.known_now(database, key, clock)? else { return Ok(None) };
+        let mut choose = Some(choose);
+        let mut range = 0..0;
+        loop {
+            let Known { head_bytes, len, .. } = known;
+            if let Some(choose) = choose.take() {
+                range = choose(len);
+            }
+            let within = head_bytes + range.start..head_bytes + range.end;
+            let now_len = table.get_part(&self.stored(key), |_| within, part)?;
+            // Another thread may have given the value a head of another length between the two lookups.
+            let Some(again) = self.known_now(database, key, clock)? else {
+                part.clear();
+                return Ok(None);
+            };
+            if again.head_bytes == head_bytes && now_len == Some(head_bytes + len) {
+                return Ok(Some(len));
+            }
+            known = again;
+            // The range was chosen for another length: the caller's answer is cut to the new value.
+            range.end = range.end.min(known.len);
+            range.start = range.start.min(range.end);
         }
-        Ok(table.get_part(&self.stored(key), choose, part)?)
     }
+}
+
+/// The part of `value` within `range`.
+fn cut(value: &[u8], range: Range<usize>) -> &[u8] {
+    &value[range.start.min(value.len())..range.end.clamp(range.start, usize::MAX).min(value.len())]
 }
 
 fn read_dictionary(dictionary: &Served, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
@@ -587,20 +635,31 @@ fn read_dictionary(dictionary: &Served, keys: &[&[u8]], mut take: impl FnMut(usi
 }
 
 impl Database {
-    /// The attributes of `key`, expired or not.
-    fn attributes(&self, key: &[u8], room: &mut Vec<u8>) -> Result<Option<Attributes>> {
-        if self.side_len.load(Relaxed) == 0 {
-            return Ok(None);
-        }
-        match self.side.load().as_ref() {
-            Some(side) if side.get_into(key, room)? => Ok(Attributes::decode(room)),
-            _ => Ok(None),
-        }
+    /// Whether values may have heads.
+    #[inline]
+    fn has_heads(&self) -> bool {
+        self.heads.load(Relaxed) != 0
     }
 
-    fn expired(&self, key: &[u8], now_ms: u64, room: &mut Vec<u8>) -> Result<bool> {
-        Ok(self.attributes(key, room)?.is_some_and(|attributes| attributes.expired(now_ms)))
+    /// Notes that a key is about to be given these attributes.
+    #[inline]
+    fn note_lifetime(&self, attributes: Attributes) {
+        if attributes.expires_at_ms != 0 && !self.is_expiry_new.load(Relaxed) {
+            self.may_expire.store(true, Relaxed);
+            self.is_expiry_new.store(true, Relaxed);
+        }
     }
+}
+
+/// The mark in [`Database::heads`].
+fn mark_of(heads: u64) -> [u8; MARK_BYTES] {
+    let [a, b, c, d, e, f, ..] = heads.to_le_bytes();
+    [a, b, c, d, e, f]
+}
+
+/// [`Database::heads`] of a mark.
+fn heads_by([a, b, c, d, e, f]: [u8; MARK_BYTES]) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0]) | HAS_MARK
 }
 
 impl<'k> Shared<'k> {
@@ -619,7 +678,21 @@ impl<'k> Shared<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     #[inline]
-    pub fn get_many(&self, database: usize, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    pub fn get_many(&self, database: usize, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        self.get_records(database, keys, |index, record| take(index, record.map(|record| record.value)))
+    }
+
+    /// [`get_many`](Self::get_many) with the attributes of the keys.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    #[inline]
+    pub(crate) fn get_records(
+        &self,
+        database: usize,
+        keys: &[&[u8]],
+        take: impl FnMut(usize, Option<Record<'_>>),
+    ) -> Result<()> {
         self.space.read_many(&self.space.databases[database], keys, &self.clock, take)
     }
 
@@ -644,7 +717,8 @@ impl<'k> Shared<'k> {
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
-        self.space.read_len(&self.space.databases[database], key, &self.clock)
+        let known = self.space.known_now(&self.space.databases[database], key, &self.clock)?;
+        Ok(known.map(|known| known.len))
     }
 
     /// Notes that keys were used, for eviction.
@@ -652,36 +726,55 @@ impl<'k> Shared<'k> {
         self.space.memory.note_use(keys, &self.clock);
     }
 
-    /// The attributes of `key`; `None` if it has none, has expired or is absent.
+    /// The attributes of `key`; `None` if it has expired or is absent.
     ///
     /// # Errors
     /// Those of [`Table::get`].
     pub(crate) fn attributes(&self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
-        let attributes = self.space.databases[database].attributes(key, &mut Vec::new())?;
-        Ok(attributes.filter(|attributes| !attributes.expired(self.now_ms())))
+        let known = self.space.known_now(&self.space.databases[database], key, &self.clock)?;
+        Ok(known.map(|known| known.attributes))
     }
 
-    /// Stores the pairs in order if the database is plain; otherwise changes nothing and returns `false`.
+    /// Stores the pairs in order if the database is plain; otherwise changes nothing and returns `false`. Pair `n` gets
+    /// the attributes `attributes(n)`, and loses others.
     ///
     /// # Errors
     /// Those of [`Table::put_many`].
     #[inline]
-    pub(crate) fn put_many(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Result<bool> {
-        let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
-        match table.as_ref() {
-            None => return Ok(false),
-            Some(table) => match pairs {
+    pub(crate) fn put_many(
+        &self,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        attributes: impl Fn(usize) -> Attributes,
+    ) -> Result<bool> {
+        if self.space.memory.is_much(pairs.iter().map(|(_, value)| value.len()).sum()) {
+            return Ok(false);
+        }
+        let Some(table) = self.plain_table(database, pairs.iter().map(|(key, _)| *key)) else { return Ok(false) };
+        let Some(table) = table.as_ref() else { return Ok(false) };
+        let database = &self.space.databases[database];
+        let coding = self.space.coding(database);
+        let is_plain = |index: usize| attributes(index) == Attributes::NONE && coding.is_plain(pairs[index].1);
+        if (0..pairs.len()).all(is_plain) {
+            match pairs {
                 [(key, value)] => table.put(key, value)?,
                 _ => table.put_many(pairs)?,
-            },
+            }
+        } else {
+            if !database.has_heads() {
+                return Ok(false);
+            }
+            put_coded(table, database, coding, pairs, attributes)?;
         }
-        self.count(pairs);
+        self.space.events.changes.fetch_add(pairs.len() as u64, Relaxed);
+        self.space.memory.note_writes(self.space, pairs, &self.clock);
         Ok(true)
     }
 
     /// Appends each pair's bytes to the value of its key, in order, if the database is plain; otherwise changes nothing
     /// and returns `false`. `len_max` returns the limit of a value's length for the pair's index. Calls `take` with
-    /// each new length, or `None` where it would exceed the limit.
+    /// each new length, or `None` where it would exceed the limit. Returns how many pairs were taken: the next one, if
+    /// any, needs exclusive entry.
     ///
     /// # Errors
     /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
@@ -690,18 +783,16 @@ impl<'k> Shared<'k> {
         database: usize,
         pairs: &[(&[u8], &[u8])],
         len_max: impl Fn(usize) -> usize,
-        mut take: impl FnMut(usize, Option<usize>),
+        take: impl FnMut(usize, Option<usize>),
     ) -> Result<bool> {
-        let Some(table) = self.plain_table(database, pairs) else { return Ok(false) };
+        if self.space.memory.is_much(pairs.iter().map(|(_, value)| value.len()).sum()) {
+            return Ok(false);
+        }
+        let Some(table) = self.plain_table(database, pairs.iter().map(|(key, _)| *key)) else { return Ok(false) };
         let Some(table) = table.as_ref() else { return Ok(false) };
-        let mut changes = 0;
-        let appended = table.append_many_within(pairs, len_max, |index, len| {
-            changes += u64::from(len.is_some());
-            take(index, len);
-        });
-        self.space.events.changes.fetch_add(changes, Relaxed);
+        let appended = self.space.append_many(table, database, pairs, &self.clock, len_max, take);
         self.space.memory.note_writes(self.space, pairs, &self.clock);
-        Ok(appended.map(|()| true)?)
+        appended.map(|()| true)
     }
 
     /// Removes the keys in order if the database is plain; otherwise changes nothing and returns `false`. Calls `take`
@@ -715,9 +806,22 @@ impl<'k> Shared<'k> {
         keys: &[&[u8]],
         mut take: impl FnMut(usize, bool),
     ) -> Result<bool> {
-        let Some(table) = self.plain_table_of(database, keys.iter().copied()) else { return Ok(false) };
+        let Some(table) = self.plain_table(database, keys.iter().copied()) else { return Ok(false) };
         let Some(table) = table.as_ref() else { return Ok(false) };
         let mut changes = 0;
+        if self.space.databases[database].has_heads() {
+            let mut present = [false; WINDOW];
+            for (number, keys) in keys.chunks(WINDOW).enumerate() {
+                let remove = |index: usize, old: Option<Old<'_>>, _: &mut New<'_>| {
+                    present[index] = old.is_some();
+                    Edit::Remove
+                };
+                let (done, outcome) = self.space.edit_many(table, database, keys, 0, &self.clock, remove);
+                (0..done).for_each(|index| take(number * WINDOW + index, present[index]));
+                outcome?;
+            }
+            return Ok(true);
+        }
         let removed = table.remove_many_with(keys, |index, was_present| {
             changes += u64::from(was_present);
             take(index, was_present);
@@ -726,30 +830,65 @@ impl<'k> Shared<'k> {
         Ok(removed.map(|()| true)?)
     }
 
-    #[inline]
-    fn plain_table(&self, database: usize, pairs: &[(&[u8], &[u8])]) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
-        if self.space.memory.is_much(pairs.iter().map(|(_, value)| value.len()).sum()) {
-            return None;
+    /// Edits the values of `keys` in order if the database is plain: see [`KeySpace::edit_many`]. Returns the number of
+    /// keys edited, and the error that ended the call early. The key after those needs exclusive entry. `more_bytes` is
+    /// about what all edits may add.
+    pub(crate) fn edit_many(
+        &self,
+        database: usize,
+        keys: &[&[u8]],
+        (value_bytes_max, more_bytes): (usize, usize),
+        edit: impl FnMut(usize, Option<Old<'_>>, &mut New<'_>) -> Edit,
+    ) -> (usize, Result<()>) {
+        if self.space.memory.is_much(more_bytes) {
+            return (0, Ok(()));
         }
-        self.plain_table_of(database, pairs.iter().map(|(key, _)| *key))
+        let Some(table) = self.plain_table(database, keys.iter().copied()) else { return (0, Ok(())) };
+        let Some(table) = table.as_ref() else { return (0, Ok(())) };
+        self.space.memory.note_use(keys, &self.clock);
+        self.space.edit_many(table, database, keys, value_bytes_max, &self.clock, edit)
     }
 
     #[inline]
-    fn plain_table_of<'a>(
+    fn plain_table<'a>(
         &self,
         database: usize,
         mut keys: impl Iterator<Item = &'a [u8]>,
     ) -> Option<arc_swap::Guard<Option<Arc<Table>>>> {
-        let database = &self.space.databases[database];
-        let plain = self.space.is_plain(database) && !(self.space.in_file() && keys.any(marks::is_marked));
-        plain.then(|| database.table.load())
+        let plain = self.space.is_plain() && !(self.space.in_file() && keys.any(marks::is_marked));
+        plain.then(|| self.space.databases[database].table.load())
     }
+}
 
-    #[inline]
-    fn count(&self, pairs: &[(&[u8], &[u8])]) {
-        self.space.events.changes.fetch_add(pairs.len() as u64, Relaxed);
-        self.space.memory.note_writes(self.space, pairs, &self.clock);
-    }
+/// Stores the pairs in order, each with the attributes for its index.
+fn put_coded(
+    table: &Table,
+    database: &Database,
+    coding: Coding,
+    pairs: &[(&[u8], &[u8])],
+    attributes: impl Fn(usize) -> Attributes,
+) -> splitpoint::Result<()> {
+    with_scratch(|coded| {
+        coded.clear();
+        let mut ends = [0; WINDOW];
+        for (number, pairs) in pairs.chunks(WINDOW).enumerate() {
+            coded.clear();
+            for (index, (_, value)) in pairs.iter().enumerate() {
+                let attributes = attributes(number * WINDOW + index);
+                database.note_lifetime(attributes);
+                coding.encode(attributes, value, coded);
+                ends[index] = coded.len();
+            }
+            let mut coded_pairs: [(&[u8], &[u8]); WINDOW] = [(&[], &[]); WINDOW];
+            let mut start = 0;
+            for (index, (key, _)) in pairs.iter().enumerate() {
+                coded_pairs[index] = (key, &coded[start..ends[index]]);
+                start = ends[index];
+            }
+            table.put_many(&coded_pairs[..pairs.len()])?;
+        }
+        Ok(())
+    })
 }
 
 /// The clock of expiry: Unix time in milliseconds.
@@ -776,11 +915,4 @@ fn with_scratch<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::cell::Cell;
-
-    thread_local! {
-        /// The time that a test has set for this thread.
-        pub(crate) static STOPPED_CLOCK: Cell<Option<u64>> = const { Cell::new(None) };
-    }
-}
+pub(crate) mod tests;

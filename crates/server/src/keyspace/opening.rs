@@ -2,18 +2,17 @@
 //!
 //! ```text
 //! memory   nothing to do: a table is created when its database gets its first key
-//! file     open FILE, and FILE-db1, ... if they exist -> scan those with a header to fill the side table
+//! file     open FILE, and FILE-db1, ... if they exist -> read the header pair
 //! ```
 
-use super::attributes::Attributes;
 use super::eviction::{Eviction, MemoryLimit};
-use super::{DATABASE_COUNT, Database, Gate, KeySpace, Place, Result, Watched, marks, now_ms};
+use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result, Watched, heads_by, marks, now_ms};
 use crate::dictionary::Served;
-use splitpoint::{Durability, HashKind, Table, TableOptions};
+use splitpoint::{Durability, Error, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
 
 /// How to open a [`KeySpace`].
 #[derive(Clone, Debug, Default)]
@@ -38,10 +37,11 @@ pub struct SpaceOptions {
 impl KeySpace {
     /// Opens the files, or creates empty databases in memory.
     ///
-    /// O(pairs) for a file with keys that expire; else O(log to replay).
+    /// O(log to replay).
     ///
     /// # Errors
-    /// Those of [`TableOptions::open`] and [`TableOptions::in_memory`].
+    /// Those of [`TableOptions::open`] and [`TableOptions::in_memory`]; [`ErrorKind::Version`](splitpoint::ErrorKind)
+    /// for a file in which another version stored lifetimes.
     pub fn open(options: SpaceOptions) -> Result<KeySpace> {
         // Clients could guess a seed that comes only from the clock; they cannot guess the seed of a memory table.
         let seed = TableOptions::new().in_memory()?.hash_function().1;
@@ -56,7 +56,7 @@ impl KeySpace {
             Some(path) => {
                 for (number, database) in databases.iter_mut().enumerate() {
                     if let Some(table) = open_file(&options, &path, number, number == 0)? {
-                        database.load(Arc::new(table))?;
+                        database.load(table, &file_of(&path, number))?;
                     }
                 }
                 Place::File(Box::new(options), path)
@@ -83,6 +83,7 @@ impl KeySpace {
             place,
             dictionary: None,
             watched: Watched::default(),
+            observer: OnceLock::new(),
             memory: MemoryLimit::new(seed),
             // Larger than every number of an earlier run, which counted up from an earlier time.
             next_cas: AtomicU64::new(now_ms() << 20),
@@ -90,12 +91,14 @@ impl KeySpace {
         }
     }
 
-    pub(super) fn new_table(&self) -> Result<Table> {
-        Ok(memory_table().in_memory()?)
+    /// Bytes that no client can guess.
+    pub(super) fn random_mark(&self) -> Result<[u8; MARK_BYTES]> {
+        let [a, b, c, d, e, f, ..] = memory_table().in_memory()?.hash_function().1.to_le_bytes();
+        Ok([a, b, c, d, e, f])
     }
 
-    pub(super) fn len_of(&self, database: &Database) -> u64 {
-        database.table.load().as_ref().map_or(0, |table| table.len()).saturating_sub(database.marked_len.load(Relaxed))
+    pub(super) fn new_table(&self) -> Result<Table> {
+        Ok(memory_table().in_memory()?)
     }
 }
 
@@ -140,32 +143,17 @@ fn file_of(path: &Path, number: usize) -> PathBuf {
 }
 
 impl Database {
-    /// Adds a table from a file, and fills its side table.
-    fn load(&mut self, table: Arc<Table>) -> Result<()> {
-        if table.contains(&marks::header())? {
-            self.load_attributes(&table)?;
+    /// Adds a table from the file at `path`.
+    fn load(&mut self, table: Table, path: &Path) -> Result<()> {
+        let mark = marks::of_values(&table).map_err(|error| {
+            let at_file = Error::new(error.kind(), format!("{}: {}", path.display(), error.message()));
+            error.hint().map(str::to_owned).into_iter().fold(at_file, Error::with_hint)
+        })?;
+        if let Some(mark) = mark {
+            self.heads.store(heads_by(mark), Relaxed);
+            self.may_expire.store(true, Relaxed);
         }
-        self.table.store(Some(table));
-        Ok(())
-    }
-
-    fn load_attributes(&mut self, table: &Table) -> Result<()> {
-        let mut marked = 0;
-        let mut scan = table.scan();
-        while let Some((stored, value)) = scan.next_ref()? {
-            match marks::parse(stored) {
-                marks::Stored::Key(_) => {}
-                marks::Stored::Other => marked += 1,
-                marks::Stored::Attributes(key) => {
-                    marked += 1;
-                    if let Some(attributes) = Attributes::decode(value) {
-                        self.set_side(key, attributes)?;
-                    }
-                }
-            }
-        }
-        self.marked_len.store(marked, Relaxed);
-        self.has_header.store(true, Relaxed);
+        self.table.store(Some(Arc::new(table)));
         Ok(())
     }
 }

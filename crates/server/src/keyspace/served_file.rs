@@ -1,18 +1,17 @@
 //! A table file that a server has used, for programs that read or change it while no server has it open.
 //!
-//! A server stores lifetimes and flags of keys in the file, as marked pairs (`marks.rs`). A program that changes a
-//! value through `Table` alone leaves the old lifetime in place, so the new value expires with it. A program that
-//! counts pairs counts the marked ones too.
+//! A server stores lifetimes and flags of keys in front of their values (`record.rs`). A program that reads such a
+//! value through `Table` alone sees them; one that changes it through `Table` alone removes them.
 //!
 //! ```text
-//! get, contains, remove, scan     expired keys are absent, marked pairs are not keys
+//! get, contains, remove, scan     expired keys are absent, the header pair is no key
 //! put                             the key loses its lifetime, as after SET
 //! append                          the key keeps its lifetime, as after APPEND
 //! ```
 //!
-//! A table that was never served has no marked pairs; then each function is one call of the table.
+//! A table in which no server has stored a lifetime has no heads; then each function is one call of the table.
 
-use super::attributes::Attributes;
+use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Record};
 use super::{marks, now_ms};
 use splitpoint::{Result, Scan, Table};
 
@@ -20,41 +19,50 @@ use splitpoint::{Result, Scan, Table};
 #[derive(Clone, Copy)]
 pub struct ServedFile<'t> {
     table: &'t Table,
-    /// Whether the file has, or had, marked pairs.
-    has_marks: bool,
+    marks: Marks,
     now_ms: u64,
 }
+
+/// What a server has left in a file; for callers that change it many times.
+#[derive(Clone, Copy)]
+pub struct Marks(Coding);
 
 impl<'t> ServedFile<'t> {
     /// The keys of `table`. O(1).
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Those of [`Table::get`]; [`ErrorKind::Version`](splitpoint::ErrorKind) if another version has served the file.
     pub fn of(table: &'t Table) -> Result<ServedFile<'t>> {
-        Ok(Self::with_marks(table, table.contains(&marks::header())?))
+        Ok(Self::with_marks(table, Marks(marks::coding(table)?)))
     }
 
-    /// The keys of `table`, for callers that already know whether the file has marked pairs.
-    pub fn with_marks(table: &'t Table, has_marks: bool) -> ServedFile<'t> {
-        ServedFile { table, has_marks, now_ms: now_ms() }
+    /// The keys of `table`, for callers that have asked for its marks before.
+    pub fn with_marks(table: &'t Table, marks: Marks) -> ServedFile<'t> {
+        ServedFile { table, marks, now_ms: now_ms() }
+    }
+
+    /// The marks of the file.
+    pub fn marks(&self) -> Marks {
+        self.marks
     }
 
     /// Whether a server has kept lifetimes or flags in the file.
     pub fn has_marks(&self) -> bool {
-        self.has_marks
+        self.marks.0 != Coding::Plain
     }
 
-    fn is_expired(&self, key: &[u8]) -> Result<bool> {
-        if !self.has_marks {
-            return Ok(false);
-        }
-        let attributes = self.table.get(&marks::of_attributes(key))?;
-        Ok(attributes.as_deref().and_then(Attributes::decode).is_some_and(|attributes| attributes.expired(self.now_ms)))
+    fn coding(&self) -> Coding {
+        self.marks.0
     }
 
-    /// The stored key of the value of `key`.
+    /// The stored key of `key`.
     fn stored<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
-        if self.has_marks { marks::of_value(key) } else { key.into() }
+        if self.has_marks() { marks::of_key(key) } else { key.into() }
+    }
+
+    /// The record of a stored value that has not expired.
+    fn now<'v>(&self, stored: &'v [u8]) -> Option<Record<'v>> {
+        Some(self.coding().decode(stored)).filter(|record| !record.attributes.expired(self.now_ms))
     }
 
     /// Copies the value of `key` to `value`. `false` if the key is absent or has expired.
@@ -62,8 +70,17 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::get`].
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        if self.is_expired(key)? { Ok(false) } else { self.table.get_into(&self.stored(key), value) }
+        if !self.table.get_into(&self.stored(key), value)? {
+            return Ok(false);
+        }
+        match self.now(value).map(|record| value.len() - record.value.len()) {
+            Some(head_bytes) => drop(value.drain(..head_bytes)),
+            None => {
+                value.clear();
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether `key` is present and has not expired.
@@ -71,7 +88,24 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(!self.is_expired(key)? && self.table.contains(&self.stored(key))?)
+        Ok(self.attributes(key)?.is_some())
+    }
+
+    /// The attributes of `key`; `None` if it is absent or has expired.
+    fn attributes(&self, key: &[u8]) -> Result<Option<Attributes>> {
+        let mut head = Vec::new();
+        let len = self.table.get_part(&self.stored(key), |len| 0..len.min(HEAD_BYTES_MAX), &mut head)?;
+        Ok(len.and_then(|_| self.now(&head)).map(|record| record.attributes))
+    }
+
+    /// The stored value for a value and attributes.
+    fn coded<'v>(&self, attributes: Attributes, value: &'v [u8]) -> std::borrow::Cow<'v, [u8]> {
+        if attributes == Attributes::NONE && self.coding().is_plain(value) {
+            return value.into();
+        }
+        let mut coded = Vec::new();
+        self.coding().encode(attributes, value, &mut coded);
+        coded.into()
     }
 
     /// Stores `value` under `key` and removes the key's lifetime.
@@ -79,13 +113,7 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::put`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if !self.has_marks {
-            return self.table.put(key, value);
-        }
-        let mut batch = self.table.batch();
-        batch.put(&marks::of_value(key), value)?;
-        batch.remove(&marks::of_attributes(key))?;
-        batch.commit()
+        self.table.put(&self.stored(key), &self.coded(Attributes::NONE, value))
     }
 
     /// Appends `tail` to the value of `key`, which keeps its lifetime; `tail` becomes the value of an absent key.
@@ -94,10 +122,16 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::append`].
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
-        if self.is_expired(key)? {
-            return self.put(key, tail).map(|()| tail.len());
+        if !self.has_marks() {
+            return self.table.append(key, tail);
         }
-        self.table.append(&self.stored(key), tail)
+        let attributes = self.attributes(key)?;
+        let mut value = Vec::new();
+        self.get_into(key, &mut value)?;
+        value.extend_from_slice(tail);
+        let attributes = Attributes { cas: 0, ..attributes.unwrap_or(Attributes::NONE) };
+        self.table.put(&self.stored(key), &self.coded(attributes, &value))?;
+        Ok(value.len())
     }
 
     /// Removes `key` and its lifetime. Returns whether it was present and had not expired.
@@ -105,24 +139,18 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::remove`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        if !self.has_marks {
-            return self.table.remove(key);
-        }
         let was_present = self.contains(key)?;
-        let mut batch = self.table.batch();
-        batch.remove(&marks::of_value(key))?;
-        batch.remove(&marks::of_attributes(key))?;
-        batch.commit()?;
+        self.table.remove(&self.stored(key))?;
         Ok(was_present)
     }
 
     /// Stores `value` under `key` if it is absent, or has expired. Returns whether it did.
     ///
     /// # Errors
-    /// Those of [`Table::insert`].
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        if !self.has_marks {
-            return self.table.insert(key, value);
+    /// Those of [`Table::insert_new`].
+    pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        if !self.has_marks() {
+            return self.table.insert_new(key, value);
         }
         let is_absent = !self.contains(key)?;
         if is_absent {
@@ -136,43 +164,35 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::put`].
     pub fn rename(&self, old: &[u8], new: &[u8], value: &[u8]) -> Result<()> {
+        let attributes = self.attributes(old)?.unwrap_or(Attributes::NONE);
         let mut batch = self.table.batch();
-        batch.put(&self.stored(new), value)?;
+        batch.put(&self.stored(new), &self.coded(attributes, value))?;
         batch.remove(&self.stored(old))?;
-        if self.has_marks {
-            match self.table.get(&marks::of_attributes(old))? {
-                Some(attributes) => batch.put(&marks::of_attributes(new), &attributes)?,
-                None => batch.remove(&marks::of_attributes(new))?,
-            }
-            batch.remove(&marks::of_attributes(old))?;
-        }
         batch.commit()
     }
 
-    /// The number of keys. O(1), or O(pairs) if the file has marked pairs.
+    /// The number of keys. O(1), or O(pairs) if the file has lifetimes.
     ///
     /// # Errors
     /// Those of [`Table::get`].
     pub fn count_keys(&self) -> Result<u64> {
-        if !self.has_marks {
+        if !self.has_marks() {
             return Ok(self.table.len());
         }
-        let (mut count, mut scan) = (0, self.table.scan().only_keys());
-        while let Some((stored, _)) = scan.next_ref()? {
-            if let marks::Stored::Key(key) = marks::parse(stored) {
-                count += u64::from(!self.is_expired(key)?);
-            }
+        let (mut count, mut scan) = (0, self.table.scan().only_heads(HEAD_BYTES_MAX));
+        while let Some((stored, head)) = scan.next_ref()? {
+            count += u64::from(marks::parse(stored).is_some() && self.now(head).is_some());
         }
         Ok(count)
     }
 
-    /// Filters a scan of the table: leaves out marked pairs and expired keys.
+    /// Filters a scan of the table: leaves out the header pair and expired keys, and the heads of values.
     pub fn keys_of(self, scan: Scan<'t>) -> ServedScan<'t> {
         ServedScan { file: self, scan, key: Vec::new(), value: Vec::new() }
     }
 }
 
-/// A scan that leaves out marked pairs and expired keys; made by [`ServedFile::keys_of`].
+/// A scan that leaves out the header pair and expired keys; made by [`ServedFile::keys_of`].
 pub struct ServedScan<'t> {
     file: ServedFile<'t>,
     scan: Scan<'t>,
@@ -186,20 +206,16 @@ impl ServedScan<'_> {
     /// # Errors
     /// Those of [`Scan::next_ref`].
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if !self.file.has_marks {
+        if !self.file.has_marks() {
             return self.scan.next_ref();
         }
         while let Some((stored, value)) = self.scan.next_ref()? {
-            match marks::parse(stored) {
-                marks::Stored::Attributes(_) | marks::Stored::Other => {}
-                marks::Stored::Key(key) if self.file.is_expired(key)? => {}
-                marks::Stored::Key(key) => {
-                    self.key.clear();
-                    self.key.extend_from_slice(key);
-                    self.value.clear();
-                    self.value.extend_from_slice(value);
-                    return Ok(Some((&self.key, &self.value)));
-                }
+            if let (Some(key), Some(record)) = (marks::parse(stored), self.file.now(value)) {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                self.value.clear();
+                self.value.extend_from_slice(record.value);
+                return Ok(Some((&self.key, &self.value)));
             }
         }
         Ok(None)
@@ -235,7 +251,7 @@ mod tests {
         }
         let table = Table::open(&path).unwrap();
         let file = ServedFile::of(&table).unwrap();
-        assert!(table.len() > 5);
+        assert_eq!(table.len(), 6);
         assert_eq!(file.count_keys().unwrap(), 4);
         let (mut scan, mut keys) = (file.keys_of(table.scan()), Vec::new());
         while let Some((key, _)) = scan.next_ref().unwrap() {

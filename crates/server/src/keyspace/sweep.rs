@@ -1,66 +1,169 @@
-//! The sweep: removes expired keys that no command accesses, a bounded number at a time.
+//! The sweep: finds and removes expired keys that no command accesses.
 //!
-//! It walks the side tables by their scan cursor, so it reaches every key with a lifetime, however large the database.
-//! It reads without entering the gate, then closes the gate for a few expired keys at a time and checks each again.
+//! It walks the tables by their scan cursors, in steps, and reads only the beginning of each value. A step is followed
+//! by another if more than one in [`GO_ON_SHARE`] of its keys had expired, since then the keys ahead of the cursor
+//! probably have too. So about one key in `GO_ON_SHARE` may have expired and stay, and those that expired since the
+//! last tick of `housekeeping.rs`, as long as the time for a tick suffices.
+//!
+//! Each key is removed under the latch of its bucket, if it still has expired. A database without lifetimes is not
+//! walked: `Database::may_expire`.
 
-use super::{Attributes, KeySpace, Patience, Result, now_ms};
+use super::{Database, Edit, HEAD_BYTES_MAX, KeySpace, New, Old, Patience, Result, now_ms};
+use std::sync::atomic::Ordering::*;
 
-/// The position of the sweep.
+/// The position of the sweep in each database.
 #[derive(Default)]
-pub(crate) struct SweepCursor {
-    database: usize,
-    position: u64,
+pub(crate) struct SweepCursor([Position; super::DATABASE_COUNT]);
+
+#[derive(Clone, Copy, Default)]
+struct Position {
+    next: u64,
+    /// Whether this pass has found a key with a lifetime.
+    found: bool,
 }
 
-/// The result of one step of the sweep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The result of a sweep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Swept {
-    /// Keys with attributes that were checked.
+    /// Keys that were checked.
     pub(crate) looked_at: usize,
     /// Keys that had expired and were removed.
     pub(crate) removed: usize,
 }
 
-/// Keys removed each time the gate is closed: a few microseconds.
+/// A step is followed by another if more than one key in this many had expired.
+const GO_ON_SHARE: usize = 100;
+/// Keys removed together.
 const REMOVED_AT_ONCE: usize = 32;
 
 impl KeySpace {
-    /// Checks about `count` keys that may expire, from where the last step ended, and removes those that have expired.
+    /// Checks about `count` keys of each database in which keys may expire, from where the last call ended, and removes
+    /// those that have expired; then more of them as long as many had and `may_go_on` returns true.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::remove`].
-    pub(crate) fn sweep(&self, cursor: &mut SweepCursor, count: usize) -> Result<Swept> {
-        let mut swept = Swept { looked_at: 0, removed: 0 };
-        // The next database that has such keys.
-        let count_of_all = self.databases.len();
-        let following = (cursor.database..cursor.database + count_of_all).map(|number| number % count_of_all);
-        let with_side = |number: usize| Some((number, self.databases[number].side.load_full()?));
-        let Some((database, side)) = following.filter_map(with_side).next() else { return Ok(swept) };
-        if database != cursor.database {
-            cursor.position = 0;
+    pub(crate) fn sweep(
+        &self,
+        cursor: &mut SweepCursor,
+        count: usize,
+        mut may_go_on: impl FnMut() -> bool,
+    ) -> Result<Swept> {
+        let mut all = Swept::default();
+        for (number, position) in cursor.0.iter_mut().enumerate() {
+            while self.databases[number].may_expire.load(Relaxed) {
+                let swept = self.sweep_step(number, position, count)?;
+                all.looked_at += swept.looked_at;
+                all.removed += swept.removed;
+                if swept.removed * GO_ON_SHARE <= swept.looked_at || !may_go_on() {
+                    break;
+                }
+            }
         }
-        let now_ms = now_ms();
-        let mut expired = Vec::new();
-        let mut scan = side.scan_from(cursor.position);
-        while let Some((key, bytes)) = scan.next_ref()? {
+        Ok(all)
+    }
+
+    fn sweep_step(&self, number: usize, position: &mut Position, count: usize) -> Result<Swept> {
+        let database = &self.databases[number];
+        let mut swept = Swept::default();
+        let Some(table) = database.table.load_full() else { return Ok(swept) };
+        if position.next == 0 {
+            self.begin_pass(database);
+            position.found = false;
+        }
+        let (now_ms, coding) = (now_ms(), self.coding(database));
+        let mut expired: Vec<Vec<u8>> = Vec::new();
+        let mut scan = table.scan_from(position.next).only_heads(HEAD_BYTES_MAX);
+        while let Some((stored, head)) = scan.next_ref()? {
             swept.looked_at += 1;
-            if Attributes::decode(bytes).is_none_or(|attributes| attributes.expired(now_ms)) {
-                expired.push(key.to_vec());
+            let attributes = coding.decode(head).attributes;
+            position.found |= attributes.expires_at_ms != 0;
+            if attributes.expired(now_ms) {
+                expired.push(stored.to_vec());
             }
             if swept.looked_at >= count && scan.at_boundary() {
                 break;
             }
         }
-        *cursor = match scan.cursor() {
-            Some(position) => SweepCursor { database, position },
-            None => SweepCursor { database: (database + 1) % count_of_all, position: 0 },
-        };
+        position.next = scan.cursor().unwrap_or(0);
+        if position.next == 0 && !position.found {
+            self.end_fruitless_pass(database);
+        }
         for keys in expired.chunks(REMOVED_AT_ONCE) {
-            let Some(mut alone) = self.close(Patience::MayWait) else { continue };
-            for key in keys {
-                swept.removed += usize::from(alone.expire(database, key)?);
-            }
+            swept.removed += self.remove_expired(number, keys)?;
         }
         Ok(swept)
+    }
+
+    /// Removes those of the stored keys that have expired.
+    fn remove_expired(&self, number: usize, keys: &[Vec<u8>]) -> Result<usize> {
+        let mut removed = 0;
+        let Some(shared) = self.share(Patience::MayWait) else { return Ok(0) };
+        if self.watched.is_empty() {
+            let Some(table) = self.databases[number].table.load_full() else { return Ok(0) };
+            let remove = |_: usize, now: Option<Old<'_>>, _: &mut New<'_>| match now {
+                Some(_) => Edit::Keep,
+                None => {
+                    removed += 1;
+                    Edit::Remove
+                }
+            };
+            self.edit_many(&table, number, keys, 0, &shared.clock, remove).1?;
+            return Ok(removed);
+        }
+        drop(shared);
+        let Some(mut alone) = self.close(Patience::MayWait) else { return Ok(0) };
+        for key in keys.iter().filter_map(|stored| self.key_of(stored)) {
+            removed += usize::from(alone.expire(number, key)?);
+        }
+        Ok(removed)
+    }
+
+    /// Lifetimes that were set before are found by this pass, later ones set the flag again: no writer is between the
+    /// flag and the table while the gate is closed.
+    fn begin_pass(&self, database: &Database) {
+        if let Some(_alone) = self.close(Patience::MayWait) {
+            database.is_expiry_new.store(false, Relaxed);
+        }
+    }
+
+    /// No key of the pass had a lifetime: if none was set meanwhile, none has.
+    fn end_fruitless_pass(&self, database: &Database) {
+        if let Some(_alone) = self.close(Patience::MayWait)
+            && !database.is_expiry_new.load(Relaxed)
+        {
+            database.may_expire.store(false, Relaxed);
+        }
+    }
+
+    /// How many keys of a database have lifetimes, and the average of what is left of them, in milliseconds. Counted in
+    /// a small database; estimated from a sample of a large one. O(1).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(crate) fn lifetimes(&self, number: usize) -> Result<(u64, u64)> {
+        const COUNTED_MAX: u64 = 10_000;
+        const PARTS: u64 = 50;
+        let database = &self.databases[number];
+        let Some(table) = database.table.load_full().filter(|_| database.may_expire.load(Relaxed)) else {
+            return Ok((0, 0));
+        };
+        let (len, now_ms, coding) = (self.len(number), now_ms(), self.coding(database));
+        let (parts, in_part) = if len <= COUNTED_MAX { (1, u64::MAX) } else { (PARTS, COUNTED_MAX / PARTS) };
+        let (mut looked_at, mut expiring, mut left_ms) = (0u64, 0u64, 0u64);
+        for part in 0..parts {
+            let mut scan = table.scan_from(u64::MAX / parts * part).only_heads(HEAD_BYTES_MAX);
+            let end = looked_at.saturating_add(in_part);
+            while let (true, Some((stored, head))) = (looked_at < end, scan.next_ref()?) {
+                if self.key_of(stored).is_none() {
+                    continue;
+                }
+                looked_at += 1;
+                let at_ms = coding.decode(head).attributes.expires_at_ms;
+                expiring += u64::from(at_ms != 0);
+                left_ms = left_ms.saturating_add(at_ms.saturating_sub(now_ms));
+            }
+        }
+        let of_all = u128::from(expiring) * u128::from(len.max(looked_at)) / u128::from(looked_at.max(1));
+        Ok((u64::try_from(of_all).unwrap_or(u64::MAX), left_ms / expiring.max(1)))
     }
 }

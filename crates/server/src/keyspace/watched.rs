@@ -2,6 +2,9 @@
 //!
 //! Exact per key: a transaction fails only if one of its own keys changed. While anything is watched no database is
 //! plain, so every write calls [`Watched::touch`] while the gate is closed.
+//!
+//! The key space can also be observed as a whole, for keyspace notifications and CLIENT TRACKING: then all changes are
+//! recorded in a log, which is emptied before the gate opens again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -15,11 +18,36 @@ struct Watcher {
     was_expired: bool,
 }
 
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    /// It was stored, removed, or got another lifetime. `was_present`: whether it had a value before.
+    Changed { was_present: bool },
+    /// It was removed because it had expired.
+    Expired,
+    /// It was removed because of the memory limit.
+    Evicted,
+    /// It was removed with all other keys of the database; the change names no key.
+    Flushed,
+}
+
+/// A change of the key space.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) database: usize,
+    pub(crate) key: Vec<u8>,
+    pub(crate) what: Happened,
+}
+
 #[derive(Default)]
 pub(super) struct Watched {
     keys: Mutex<Watchers>,
-    /// The number of watched keys. It grows only while the gate is closed; it may fall at any time.
+    /// The number of watched keys, plus one while the key space is observed. It grows only while the gate is closed; it
+    /// may fall at any time.
     count: AtomicUsize,
+    /// Written while the gate is closed.
+    observed: AtomicBool,
+    log: Mutex<Vec<Change>>,
 }
 
 /// The keys that one client watches. Dropping it without [`Exclusive::unwatch`](super::Exclusive::unwatch) or
@@ -71,7 +99,45 @@ impl Watched {
         keys.entry(place.clone()).or_default().push(watcher);
         watch.keys.insert(place, expired);
         watch.bytes += key.len();
-        self.count.store(keys.len(), Relaxed);
+        self.count_keys(&keys);
+    }
+
+    fn count_keys(&self, keys: &Watchers) {
+        self.count.store(keys.len() + usize::from(self.observed.load(Relaxed)), Relaxed);
+    }
+
+    /// Records all changes from now on, or no longer. The caller has closed the gate.
+    pub(super) fn observe(&self, observed: bool) {
+        let keys = self.lock();
+        self.observed.store(observed, Relaxed);
+        self.count_keys(&keys);
+    }
+
+    pub(super) fn is_observed(&self) -> bool {
+        self.observed.load(Relaxed)
+    }
+
+    /// The changes since the last call.
+    #[inline]
+    pub(super) fn take_log(&self) -> Vec<Change> {
+        if !self.observed.load(Relaxed) {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.log.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    fn record(&self, database: usize, key: &[u8], what: Happened) {
+        if self.observed.load(Relaxed) {
+            let change = Change { database, key: key.to_vec(), what };
+            self.log.lock().unwrap_or_else(|e| e.into_inner()).push(change);
+        }
+    }
+
+    /// The last change was an eviction.
+    pub(super) fn was_evicted(&self) {
+        if let Some(last) = self.log.lock().unwrap_or_else(|e| e.into_inner()).last_mut() {
+            last.what = Happened::Evicted;
+        }
     }
 
     pub(super) fn remove(&self, watch: &mut Watch) {
@@ -85,15 +151,18 @@ impl Watched {
                 }
             }
         }
-        self.count.store(keys.len(), Relaxed);
+        self.count_keys(&keys);
         watch.dirty = Arc::default();
     }
 
-    /// Reports that `key` has changed.
+    /// Reports that `key` changes. `is_present`: whether it has a value before the change.
     #[inline]
-    pub(super) fn touch(&self, database: usize, key: &[u8]) {
+    pub(super) fn touch(&self, database: usize, key: &[u8], is_present: impl FnOnce() -> bool) {
         if !self.is_empty() {
             self.touch_watched(database, key, |_| true);
+            if self.observed.load(Relaxed) {
+                self.record(database, key, Happened::Changed { was_present: is_present() });
+            }
         }
     }
 
@@ -102,6 +171,7 @@ impl Watched {
     pub(super) fn touch_expired(&self, database: usize, key: &[u8]) {
         if !self.is_empty() {
             self.touch_watched(database, key, |watcher| !watcher.was_expired);
+            self.record(database, key, Happened::Expired);
         }
     }
 
@@ -120,5 +190,6 @@ impl Watched {
                 watchers.iter().for_each(|watcher| watcher.dirty.store(true, Relaxed));
             }
         }
+        self.record(database, b"", Happened::Flushed);
     }
 }

@@ -59,6 +59,16 @@ impl Storing {
     }
 }
 
+/// The attributes that a set gives its key; `None` if the value would already have expired.
+pub(super) fn attributes_of(store: &Store<'_>, now_ms: u64) -> Option<Attributes> {
+    let of_time = |expires_at_ms| Attributes { expires_at_ms, flags: store.flags, ..Attributes::NONE };
+    // A set without an expiry time needs no clock.
+    match store.exptime {
+        0 => Some(of_time(0)),
+        exptime => Some(of_time(deadline(exptime, now_ms))).filter(|attributes| !attributes.expired(now_ms)),
+    }
+}
+
 /// Stores `data`, if the conditions hold.
 pub(super) fn store(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing: Storing) -> Result<Stored> {
     let Storing { mode, flags, expires_at_ms, cas, invalidate, vivify_at_ms } = storing;

@@ -230,7 +230,7 @@ fn figures_have_the_names_that_exporters_look_for() {
     let out = replies(b"set a 0 0 1\r\nx\r\nstats\r\nstats settings\r\nstats items\r\nstats slabs\r\n", 100);
     let text = String::from_utf8(out).unwrap();
     for name in [
-        "rusage_user 0.",
+        "rusage_user ",
         "conn_yields",
         "total_items 1",
         "crawler_reclaimed",

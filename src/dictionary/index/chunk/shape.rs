@@ -26,7 +26,7 @@ pub(super) const SIZE_LOG2_MIN: u32 = 2;
 pub(super) const SIZE_LOG2_MAX: u32 = 10;
 const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
 
-/// The trade-off between build time and size of an [`Index::Chunk`](crate::Index::Chunk).
+/// The trade-off between build time and size of an [`Index::Chunk`](crate::dictionary::Index::Chunk).
 // A file records the budgets that it was made with, so these may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {

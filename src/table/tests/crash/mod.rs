@@ -18,6 +18,7 @@ mod compaction;
 mod damage;
 mod full;
 mod planted;
+mod readers;
 mod spilled;
 mod stored;
 mod workload;

@@ -208,6 +208,11 @@ impl Workload {
         table.scan().map(|pair| pair.map(|(key, value)| (key, value.into()))).collect()
     }
 
+    /// Opens the table for reading, beside the handle that writes it.
+    pub(super) fn open_to_read(&self, disk: &Simulated) -> Result<Table, Error> {
+        self.open_as(disk, |options| options.read_only = true)
+    }
+
     /// Backups to the same disk.
     pub(super) fn backup(&self, disk: &Simulated) -> Backup<'static> {
         Backup::new().overwrite(true).options(self.options_as(disk, |_| {}))

@@ -85,7 +85,7 @@ pub enum Duplicates {
     Last,
 }
 
-impl From<Duplicates> for splitpoint::Duplicates {
+impl From<Duplicates> for splitpoint::dictionary::Duplicates {
     fn from(duplicates: Duplicates) -> Self {
         match duplicates {
             Duplicates::Error => Self::Error,

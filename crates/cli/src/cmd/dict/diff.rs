@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
 use crate::output::{Output, say};
 use crate::progress::Progress;
-use splitpoint::Change;
+use splitpoint::dictionary::Change;
 use std::path::PathBuf;
 
 /// Lines that are written together.
@@ -74,7 +74,7 @@ impl Diff {
 
 impl Found {
     /// Writes all changes; what fails in writing is kept.
-    fn write(&mut self, mut diff: splitpoint::Diff, out: &mut Output) -> splitpoint::Result<()> {
+    fn write(&mut self, mut diff: splitpoint::dictionary::Diff, out: &mut Output) -> splitpoint::Result<()> {
         let mut rows = Vec::new();
         let ended = loop {
             match diff.next_ref() {

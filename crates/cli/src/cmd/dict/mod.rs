@@ -20,7 +20,8 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::source::Read;
 use serde_json::json;
-use splitpoint::{Dictionary, DictionaryBuilder, DictionaryStat, ErrorKind};
+use splitpoint::dictionary::DictionaryStat;
+use splitpoint::{Dictionary, DictionaryBuilder, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

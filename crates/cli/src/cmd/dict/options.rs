@@ -4,7 +4,8 @@ use crate::cmd::load::parse_hash;
 use crate::failure::{Failure, Result};
 use crate::number::{parse_memory, parse_size_u32};
 use clap::ValueEnum;
-use splitpoint::{Compression, DictionaryBuilder, Effort, HashKind, Index};
+use splitpoint::dictionary::{Compression, Effort, Index};
+use splitpoint::{DictionaryBuilder, HashKind};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 

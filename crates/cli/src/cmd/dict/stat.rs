@@ -5,7 +5,7 @@ use crate::failure::Result;
 use crate::number::{grouped, size};
 use crate::output::Output;
 use serde_json::{Map, json};
-use splitpoint::{Compression, DictionaryStat};
+use splitpoint::dictionary::{Compression, DictionaryStat};
 use std::path::PathBuf;
 
 /// Show sizes, the index and its bits per key

@@ -148,7 +148,7 @@ impl From<splitpoint::Error> for Unmade {
     }
 }
 
-fn delete(escaped: &[u8], update: &mut splitpoint::Update) -> std::result::Result<(), Unmade> {
+fn delete(escaped: &[u8], update: &mut splitpoint::dictionary::Update) -> std::result::Result<(), Unmade> {
     let mut key = Vec::new();
     escapes::unescape(escaped, &mut key)?;
     Ok(update.remove(&key)?)
@@ -164,7 +164,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn make(&mut self, line: &[u8], update: &mut splitpoint::Update) -> std::result::Result<(), Unmade> {
+    fn make(&mut self, line: &[u8], update: &mut splitpoint::dictionary::Update) -> std::result::Result<(), Unmade> {
         if self.ended {
             return Err("a line behind the last one of `dict diff`".to_owned().into());
         }

@@ -409,16 +409,12 @@ impl MemcachedSession {
         out: &mut Vec<u8>,
     ) -> std::result::Result<Option<std::result::Result<(), Status>>, Pause> {
         let shared = batch.shared().ok_or(Pause::to_wait(start))?;
-        let attributes = match shared.attributes(DATABASE, request.key) {
-            Ok(attributes) => attributes.unwrap_or_default(),
-            Err(error) => return Ok(Some(Err(error.into()))),
-        };
         let mut answered = None;
-        let found = shared.get_many(DATABASE, &[request.key], |_, value| match value {
+        let found = shared.get_records(DATABASE, &[request.key], |_, record| match record {
             None => answered = Some(false),
-            Some(_) if attributes.cas == 0 => {}
-            Some(value) => {
-                answer_value(request, out, &attributes, value);
+            Some(record) if record.attributes.cas == 0 => {}
+            Some(record) => {
+                answer_value(request, out, &record.attributes, record.value);
                 answered = Some(true);
             }
         });

@@ -4,7 +4,7 @@
 //! input -> a line, and its value -> request ->
 //!     get k, get a b, ...     up to RUN_MAX keys: one get_many        shared
 //!     gets k, mg k v c, ...   up to RUN_MAX keys: one get_many        shared, unless one changes an attribute
-//!     set k 0 0 n, ...        one put_many                            shared while the database is plain
+//!     set k f t n, ...        one put_many                            shared while the database is plain
 //!     anything else           one command                             exclusive
 //! ```
 //!
@@ -27,7 +27,7 @@ use crate::command::call::Span;
 use crate::command::spec::Id;
 use crate::figures::Figures;
 use crate::foreign;
-use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError};
+use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError, now_ms};
 use crate::planted::{Bug, planted};
 use crate::server::Server;
 use crate::session::{Flow, Session};
@@ -393,9 +393,10 @@ impl MemcachedSession {
         data: &'a [u8],
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), Pause> {
-        if store.mode == Mode::Set && store.flags == 0 && store.exptime == 0 {
+        let attributes = if store.mode == Mode::Set { classic::attributes_of(store, now_ms()) } else { None };
+        if let Some(attributes) = attributes {
             self.make_place(batch, run, Kind::Set, start, out)?;
-            (run.keys[run.len], run.values[run.len]) = (store.key, data);
+            (run.keys[run.len], run.values[run.len], run.attributes[run.len]) = (store.key, data, attributes);
             run.marked[run.len] = store.quiet;
             run.len += 1;
             return Ok(());

@@ -6,7 +6,7 @@
 
 use super::{Batch, DATABASE, Entry, MemcachedSession, OUTPUT_BYTES, Pause, RUN_MAX};
 use crate::command::spec::Id;
-use crate::keyspace::{Attributes, Exclusive, Result, Shared};
+use crate::keyspace::{Attributes, Exclusive, Record, Result};
 use crate::memcached::classic;
 use crate::memcached::meta::{self, Facts};
 use crate::memcached::request::{Get, Meta, words};
@@ -19,8 +19,9 @@ pub(super) struct Run<'a> {
     pub(super) start: usize,
     pub(super) len: usize,
     pub(super) keys: [&'a [u8]; RUN_MAX],
-    /// set: the values.
+    /// set: the values, and the attributes that they get.
     pub(super) values: [&'a [u8]; RUN_MAX],
+    pub(super) attributes: [Attributes; RUN_MAX],
     /// get: whether the request ends with this key. set: whether no answer is sent.
     pub(super) marked: [bool; RUN_MAX],
     /// get, mg: for each key, where its request begins in the input, and the index of the key in the request.
@@ -44,6 +45,7 @@ impl<'a> Run<'a> {
             len: 0,
             keys: [&[]; RUN_MAX],
             values: [&[]; RUN_MAX],
+            attributes: [Attributes::NONE; RUN_MAX],
             marked: [false; RUN_MAX],
             places: [(0, 0); RUN_MAX],
             metas: Vec::new(),
@@ -146,9 +148,7 @@ impl MemcachedSession {
         let keys = &run.keys[..run.len];
         let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
         let (before, mut answers) = (out.len(), Answers::new(run));
-        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            shared.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes.at(index)))
-        });
+        let found = shared.get_records(DATABASE, keys, |index, record| answers.write(out, index, record));
         let (hits, done) = (answers.hits, answers.done);
         Ok(self.end_gets(run, found, hits, done, before, out))
     }
@@ -162,16 +162,14 @@ impl MemcachedSession {
     ) -> std::result::Result<usize, Pause> {
         let keys = &run.keys[..run.len];
         let (before, mut answers) = (out.len(), Answers::new(run));
-        if !matches!(batch.entry, Entry::Alone(..)) && batch.server.space.attributed_len(DATABASE) > 0 {
+        if !matches!(batch.entry, Entry::Alone(..)) {
             let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
             let mut numbered = true;
-            let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-                shared.get_many(DATABASE, keys, |index, value| {
-                    numbered &= value.is_none() || attributes.at(index).cas != 0;
-                    if numbered {
-                        answers.write(out, index, value, &attributes.at(index));
-                    }
-                })
+            let found = shared.get_records(DATABASE, keys, |index, record| {
+                numbered &= record.is_none_or(|record| record.attributes.cas != 0);
+                if numbered {
+                    answers.write(out, index, record);
+                }
             });
             if found.is_ok() && numbered {
                 let (hits, done) = (answers.hits, answers.done);
@@ -181,9 +179,9 @@ impl MemcachedSession {
         out.truncate(before);
         let mut answers = Answers::new(run);
         let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
-        let found = numbers_of(alone, keys).and_then(|attributes| {
-            alone.get_many(DATABASE, keys, |index, value| answers.write(out, index, value, &attributes.at(index)))
-        });
+        let found = give_numbers(alone, keys)
+            .and_then(|()| alone.get_records(DATABASE, keys, |index, record| answers.write(out, index, record)));
+        self.unsynced = true;
         let (hits, done) = (answers.hits, answers.done);
         Ok(self.end_gets(run, found, hits, done, before, out))
     }
@@ -221,33 +219,32 @@ impl MemcachedSession {
         let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
         let now_ms = shared.now_ms();
         let (before, mut hits, mut done) = (out.len(), 0, 0);
-        let found = attributes_of(shared, keys.iter().copied()).and_then(|attributes| {
-            let mut only_reads = true;
-            shared.get_many(DATABASE, keys, |index, value| {
+        let mut only_reads = true;
+        let found = shared
+            .get_records(DATABASE, keys, |index, record| {
                 if index > done || out.len() > OUTPUT_BYTES {
                     return;
                 }
                 let meta = &run.metas[index];
-                only_reads &= meta::only_reads(meta, &attributes.at(index), value.is_some(), now_ms);
+                let attributes = record.map_or(Attributes::NONE, |record| record.attributes);
+                only_reads &= meta::only_reads(meta, &attributes, record.is_some(), now_ms);
                 if !only_reads {
                     return;
                 }
                 done = index + 1;
-                let Some(value) = value else {
+                let Some(Record { value, .. }) = record else {
                     meta::write_miss(out, meta);
                     return;
                 };
                 hits += 1;
-                let attributes = attributes.at(index);
                 Facts { len: value.len(), attributes, activity: None, now_ms, meta }.write_hit(out);
                 out.extend_from_slice(b"\r\n");
                 if meta.value {
                     out.extend_from_slice(value);
                     out.extend_from_slice(b"\r\n");
                 }
-            })?;
-            Ok(only_reads)
-        });
+            })
+            .map(|()| only_reads);
         match found {
             Ok(true) => {
                 self.note_hits(hits, done as u64 - hits);
@@ -285,12 +282,13 @@ impl MemcachedSession {
             *pair = (key, value);
         }
         let pairs = &pairs[..run.len];
+        let attributes = |index: usize| run.attributes[index];
         let plain = match &batch.entry {
             Entry::Alone(..) => false,
             _ => {
                 let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
                 // After an error all are stored one by one; storing the first ones again changes nothing.
-                shared.put_many(DATABASE, pairs).unwrap_or(false)
+                shared.put_many(DATABASE, pairs, attributes).unwrap_or(false)
             }
         };
         self.unsynced = true;
@@ -299,11 +297,12 @@ impl MemcachedSession {
         if !plain {
             let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
             let bytes = pairs.iter().map(|(_, value)| value.len()).sum();
-            if alone.make_room(bytes).and_then(|()| alone.put_many(DATABASE, pairs)).is_err() {
-                let store = |pair: (&[u8], &[u8])| {
-                    alone.make_room(pair.1.len()).and_then(|()| alone.put_many(DATABASE, &[pair]))
+            if alone.make_room(bytes).and_then(|()| alone.put_many(DATABASE, pairs, attributes)).is_err() {
+                let store = |(index, &(key, value)): (usize, &(&[u8], &[u8]))| {
+                    let of_this = |_| attributes(index);
+                    alone.make_room(value.len()).and_then(|()| alone.put_many(DATABASE, &[(key, value)], of_this))
                 };
-                stored.extend(pairs.iter().copied().map(store));
+                stored.extend(pairs.iter().enumerate().map(store));
             }
         }
         for (index, (key, _)) in pairs.iter().enumerate() {
@@ -318,35 +317,11 @@ impl MemcachedSession {
     }
 }
 
-/// The attributes of at most `RUN_MAX` keys, by the key's index.
-struct AttributesOf(Vec<Attributes>);
-
-impl AttributesOf {
-    #[inline]
-    fn at(&self, index: usize) -> Attributes {
-        self.0.get(index).copied().unwrap_or_default()
-    }
-}
-
-/// The attributes of `keys`. Allocates nothing if no key has any.
-#[inline]
-fn attributes_of<'a>(shared: &Shared<'_>, keys: impl Iterator<Item = &'a [u8]>) -> Result<AttributesOf> {
-    if shared.space().attributed_len(DATABASE) == 0 {
-        return Ok(AttributesOf(Vec::new()));
-    }
-    let of = |key| Ok(shared.attributes(DATABASE, key)?.unwrap_or_default());
-    keys.map(of).collect::<Result<Vec<_>>>().map(AttributesOf)
-}
-
-/// The attributes of `keys`; keys that are present without a CAS number get one.
-fn numbers_of(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<AttributesOf> {
+/// Gives a CAS number to those of the keys that are present and have none.
+fn give_numbers(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<()> {
     // This loads their pages into the cache together.
-    alone.get_many(DATABASE, keys, |_, _| {})?;
-    let mut number = |key: &&[u8]| {
-        alone.cas_of(DATABASE, key)?;
-        alone.attributes(DATABASE, key)
-    };
-    keys.iter().map(&mut number).collect::<Result<Vec<_>>>().map(AttributesOf)
+    alone.get_records(DATABASE, keys, |_, _| {})?;
+    keys.iter().try_for_each(|key| alone.cas_of(DATABASE, key).map(drop))
 }
 
 /// Writes the answers to the gets of a run until the output is too long.
@@ -363,11 +338,11 @@ impl<'r, 'a> Answers<'r, 'a> {
     }
 
     #[inline]
-    fn write(&mut self, out: &mut Vec<u8>, index: usize, value: Option<&[u8]>, attributes: &Attributes) {
+    fn write(&mut self, out: &mut Vec<u8>, index: usize, record: Option<Record<'_>>) {
         if index > self.done || out.len() > OUTPUT_BYTES {
             return;
         }
-        if let Some(value) = value {
+        if let Some(Record { attributes, value }) = record {
             self.hits += 1;
             let cas = (self.run.kind == Kind::Gets).then_some(attributes.cas);
             classic::write_value(out, self.run.keys[index], attributes.flags, value, cas);

@@ -6,6 +6,8 @@
 //!     SET SET SET ...      one put_many        shared while the database is plain, else exclusive
 //!     APPEND APPEND ...    one append_many     shared while the database is plain, else exclusive
 //!     DEL DEL ...          one remove_many     of one key each; one by one if the database is not plain
+//!     SETEX SETEX ...      one put_many        also SET with a lifetime
+//!     INCR INCR ...        one edit_many       other edits (command/edit.rs); one by one if the database is not plain
 //!     anything else        one command         lookups shared, writes exclusive
 //! ```
 //!
@@ -21,6 +23,8 @@ use crate::clients::Client;
 use crate::command::call::{Args, Outcome, Refusal, Span, Turn};
 use crate::command::cluster;
 use crate::command::dispatch::Handler;
+use crate::command::edit;
+use crate::command::events;
 use crate::command::number::parse_integer;
 use crate::command::reply::{self, Version};
 use crate::command::spec::{self, Flags, Id, Names, Spec};
@@ -136,6 +140,7 @@ impl Session for RespSession {
 
     fn close(&mut self) {
         self.state.forget_watch();
+        self.state.stop_notices();
         self.state.server.channels.unsubscribe_all(&self.state.client);
         self.state.server.clients.remove(self.state.client.id);
     }
@@ -158,6 +163,11 @@ impl RespSession {
             lookup_run_max: RUN_MAX,
             unsynced: false,
         }
+    }
+
+    /// The server.
+    pub fn server(&self) -> Arc<Server> {
+        self.state.server.clone()
     }
 
     /// The session of a client that connected by TLS.
@@ -241,6 +251,11 @@ impl RespSession {
                     shared = server.space.share(patience);
                 }
                 let Some(entry) = &shared else { break Some((index, Flow::Wait)) };
+                if self.state.tracking.is_some()
+                    && let Some(spec) = request.spec
+                {
+                    requests[index..index + count].iter().for_each(|request| self.state.track(spec, &args_of(request)));
+                }
                 let args = requests[index..index + count].iter().map(args_of);
                 let database = self.state.database;
                 if planted(Bug::RunBeforeSelect) {
@@ -248,6 +263,7 @@ impl RespSession {
                 }
                 let done = match id {
                     Id::Append => self.append_run(Turn::Shared(entry), args, out),
+                    _ if self.edits(id, request) => self.edit_run(entry, id, args, out),
                     // A single request needs no arrays for many.
                     Id::Set if count == 1 => self.set_run::<1>(entry, args, out).then_some(count),
                     Id::Set => self.set_run::<RUN_MAX>(entry, args, out).then_some(count),
@@ -258,13 +274,14 @@ impl RespSession {
                 self.state.database = database;
                 // A database with lifetimes needs exclusive entry for writes, but still takes them as a batch.
                 let done = match done {
-                    None if matches!(id, Id::Set | Id::Append) => {
+                    None if matches!(id, Id::Set | Id::SetEx | Id::PSetEx | Id::Append) => {
                         shared = None;
                         let Some(mut alone) = server.space.close(patience) else { break Some((index, Flow::Wait)) };
                         let args = requests[index..index + count].iter().map(args_of);
                         match id {
-                            Id::Set => self.set_run_alone(&mut alone, args, out).then_some(count),
-                            _ => self.append_run(Turn::Alone(&mut alone), args, out),
+                            Id::Append => self.append_run(Turn::Alone(&mut alone), args, out),
+                            _ if self.edits(id, request) => self.store_run_alone(&mut alone, id, args, out),
+                            _ => self.set_run_alone(&mut alone, args, out).then_some(count),
                         }
                     }
                     done => done,
@@ -313,6 +330,8 @@ impl RespSession {
         }
         if self.state.client.subscriptions() > 0 && self.state.version == Version::Resp2
             || self.state.server.clients.are_paused()
+            || self.state.server.monitors.are_there()
+            || self.state.caching.is_some()
         {
             return None;
         }
@@ -321,13 +340,19 @@ impl RespSession {
             return None;
         }
         let most = if is_lookup { self.lookup_run_max } else { RUN_MAX };
-        let mut keys = 0;
+        let (mut keys, is_edit) = (0, self.edits(id, &requests[0]));
         let fits = |request: &&Request| {
             keys += request.run_keys().unwrap_or(most + 1);
-            request.spec.is_some_and(|spec| spec.id == id) && keys <= most
+            request.spec.is_some_and(|spec| spec.id == id) && keys <= most && self.edits(id, request) == is_edit
         };
         let count = requests.iter().take_while(fits).count();
         (count > 0).then_some((id, count))
+    }
+
+    /// Whether a request of a run is an edit: not a SET without options.
+    #[inline]
+    fn edits(&self, id: Id, request: &Request) -> bool {
+        (id != Id::Set || request.count > 3) && matches!(Handler::of(id), Handler::Edit(_))
     }
 
     /// Executes one request, or queues it.
@@ -361,6 +386,9 @@ impl RespSession {
             if patience == Patience::EventLoop && is_long(spec, &args) {
                 return Step::Wait;
             }
+            if spec.id != Id::Exec {
+                self.state.feed_monitors(spec, &args, &self.state.client.address);
+            }
             let outcome = match Handler::of(spec.id) {
                 Handler::Session(execute) => {
                     *shared = None;
@@ -372,13 +400,16 @@ impl RespSession {
                         *shared = server.space.share(patience);
                     }
                     let Some(entry) = shared else { return Step::Wait };
+                    self.state.track(spec, &args);
                     execute(&mut Turn::Shared(entry), &mut self.state.call(args, out))
                 }
-                Handler::Change(_) | Handler::Transaction(_) => {
+                Handler::Edit(_) | Handler::Change(_) | Handler::Transaction(_) => {
                     *shared = None;
                     let Some(mut alone) = server.space.close(patience) else { return Step::Wait };
                     self.unsynced = true;
+                    self.state.track(spec, &args);
                     let outcome = self.change(&mut alone, spec, args, out);
+                    events::report(&server.notices, &mut alone, spec.id, &args, self.state.client.id);
                     drop(alone);
                     if matches!(spec.id, Id::FlushDb | Id::FlushAll) {
                         server.compact_cleared();
@@ -386,6 +417,15 @@ impl RespSession {
                     outcome
                 }
             };
+            if std::mem::take(&mut self.state.unsettled) {
+                server.notices.settle(&server.space);
+            }
+            if spec.id == Id::Exec {
+                self.state.feed_monitors(spec, &args, &self.state.client.address);
+            }
+            if self.state.transaction.is_none() && spec.id != Id::Client {
+                self.state.caching = None;
+            }
             if let Err(refusal) = outcome {
                 self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
                 out.truncate(before);
@@ -418,17 +458,21 @@ impl RespSession {
 
     /// Executes a command that changes the key space, or a whole transaction.
     fn change(&mut self, alone: &mut Exclusive<'_>, spec: &'static Spec, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-        let execute = match Handler::of(spec.id) {
-            Handler::Change(execute) => execute,
-            Handler::Transaction(execute) => return execute(&mut self.state, alone, args, out),
-            _ => return Ok(()), // executed by the caller
-        };
+        let handler = Handler::of(spec.id);
+        if let Handler::Transaction(execute) = handler {
+            return execute(&mut self.state, alone, args, out);
+        }
         if spec.flags.has(Flags::DENYOOM) {
             alone.make_room(bytes_of(spec, &args))?;
         }
         alone.begin();
         let mut call = self.state.call(args, out);
-        match execute(alone, &mut call) {
+        let outcome = match handler {
+            Handler::Change(execute) => execute(alone, &mut call),
+            Handler::Edit(plan) => plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan)),
+            _ => Ok(()), // executed by the caller
+        };
+        match outcome {
             Ok(()) => Ok(alone.commit()?),
             Err(refusal) => {
                 alone.roll_back();
@@ -513,7 +557,12 @@ impl RespSession {
 fn is_long(spec: &Spec, args: &Args<'_>) -> bool {
     const ARGS_MAX: usize = 10_000;
     const BYTES_MAX: usize = 1 << 20;
-    spec.flags.has(Flags::WAITS) || args.len() > ARGS_MAX || spec.id == Id::SetRange && bytes_of(spec, args) > BYTES_MAX
+    // These wait for the gate.
+    let settles = spec.id == Id::Client && args.is(1, "tracking") || spec.id == Id::Config && args.is(1, "set");
+    settles
+        || spec.flags.has(Flags::WAITS)
+        || args.len() > ARGS_MAX
+        || spec.id == Id::SetRange && bytes_of(spec, args) > BYTES_MAX
 }
 
 /// The number of bytes that a command may add to the key space.

@@ -5,10 +5,13 @@
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::call::{Args, Refusal, Turn};
+use crate::command::dispatch::Handler;
+use crate::command::edit::Plan;
+use crate::command::events;
 use crate::command::reply;
 use crate::command::spec::Id;
 use crate::command::strings;
-use crate::keyspace::{self, Exclusive, Shared};
+use crate::keyspace::{self, Attributes, Edit, Exclusive, New, Old, SHORT_VALUE_BYTES, Shared};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::*;
 
@@ -109,9 +112,20 @@ impl RespSession {
             self.state.figures.hits.fetch_add(hits, Relaxed);
         }
         if misses > 0 {
+            self.publish_misses(shared, keys);
             self.state.figures.misses.fetch_add(misses, Relaxed);
         }
         Some(done)
+    }
+
+    /// Publishes which of these keys are absent, if somebody wants to know.
+    #[inline(never)]
+    fn publish_misses(&self, shared: &Shared<'_>, keys: &[&[u8]]) {
+        let (notices, database) = (&self.state.server.notices, self.state.database);
+        if notices.wants_misses() {
+            let absent = keys.iter().filter(|key| matches!(shared.value_len(database, key), Ok(None)));
+            absent.for_each(|key| notices.missed(database, key));
+        }
     }
 
     pub(super) fn set_run<'a, const MOST: usize>(
@@ -122,7 +136,7 @@ impl RespSession {
     ) -> bool {
         let mut pairs: [(&[u8], &[u8]); MOST] = [(&[], &[]); MOST];
         let count = pairs_of(args, &mut pairs);
-        match shared.put_many(self.state.database, &pairs[..count]) {
+        match shared.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE) {
             Ok(true) => {
                 self.unsynced = true;
                 (0..count).for_each(|_| reply::ok(out));
@@ -143,7 +157,10 @@ impl RespSession {
         let count = pairs_of(args, &mut pairs);
         self.unsynced = true;
         let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
-        let stored = alone.make_room(bytes).and_then(|()| alone.put_many(self.state.database, &pairs[..count]));
+        let stored = alone
+            .make_room(bytes)
+            .and_then(|()| alone.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE));
+        events::report_run(&self.state.server.notices, alone, "set", self.state.client.id);
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
@@ -188,12 +205,106 @@ impl RespSession {
                     // Answer them one by one instead, each with its own error.
                     return None;
                 }
-                alone.append_many(self.state.database, pairs, limit, take).map(|()| true)
+                let appended = alone.append_many(self.state.database, pairs, limit, take).map(|()| true);
+                events::report_run(&self.state.server.notices, alone, "append", self.state.client.id);
+                appended
             }
         };
         out.append(&mut late);
         self.state.figures.errors.fetch_add(refused, Relaxed);
         self.end_run(appended, done, count, before, out)
+    }
+
+    /// Answers edits up to the first with an invalid argument, or that needs exclusive entry. Returns how many; `None`
+    /// if the first must be answered by itself.
+    pub(super) fn edit_run<'a>(
+        &mut self,
+        shared: &Shared<'_>,
+        id: Id,
+        args: impl Iterator<Item = Args<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let (mut keys, mut plans): ([&[u8]; RUN_MAX], _) = ([&[]; RUN_MAX], [None; RUN_MAX]);
+        let count = self.plans_of(id, shared.now_ms(), args, &mut keys, &mut plans);
+        let (keys, plans) = (&keys[..count], &plans[..count]);
+        let before = out.len();
+        if let Some((pairs, attributes)) = stores_of(keys, plans) {
+            return match shared.put_many(self.state.database, &pairs[..count], |index| attributes[index]) {
+                Ok(true) => {
+                    self.unsynced = true;
+                    (0..count).for_each(|_| reply::ok(out));
+                    (count > 0).then_some(count)
+                }
+                // After an error, one by one, each with its own answer; storing a pair again changes nothing.
+                Ok(false) | Err(_) => None,
+            };
+        }
+        let new_bytes = || plans.iter().flatten().map(Plan::new_bytes);
+        let bytes = (SHORT_VALUE_BYTES + new_bytes().max().unwrap_or(0), new_bytes().sum());
+        let (now_ms, version) = (shared.now_ms(), self.state.version);
+        // The request that was begun last, and where its reply begins.
+        let mut begun = (0, before);
+        let mut refused = 0;
+        let edit = |index: usize, old: Option<Old<'_>>, new: &mut New<'_>| {
+            begun = (index, out.len());
+            let Some(plan) = &plans[index] else { return Edit::Alone };
+            plan.apply(old, new, now_ms, version, out).unwrap_or_else(|refusal| {
+                reply::error(out, refusal.text());
+                refused += 1;
+                Edit::Keep
+            })
+        };
+        let (done, outcome) = shared.edit_many(self.state.database, keys, bytes, edit);
+        if begun.0 == done {
+            // It was not executed.
+            out.truncate(begun.1);
+        }
+        self.state.figures.of(id).failed.fetch_add(refused, Relaxed);
+        self.state.figures.errors.fetch_add(refused, Relaxed);
+        self.end_run(outcome.map(|()| true), done, count, before, out)
+    }
+
+    /// Answers edits that store values whatever the keys have, with exclusive entry; `None` if there are others, or if
+    /// each must be reported by itself.
+    pub(super) fn store_run_alone<'a>(
+        &mut self,
+        alone: &mut Exclusive<'_>,
+        id: Id,
+        args: impl Iterator<Item = Args<'a>>,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let (mut keys, mut plans): ([&[u8]; RUN_MAX], _) = ([&[]; RUN_MAX], [None; RUN_MAX]);
+        if alone.is_observed() {
+            return None;
+        }
+        let count = self.plans_of(id, alone.now_ms(), args, &mut keys, &mut plans);
+        let (pairs, attributes) = stores_of(&keys[..count], &plans[..count])?;
+        self.unsynced = true;
+        let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
+        // After an error, one by one, each with its own answer; storing a pair again changes nothing.
+        alone.make_room(bytes).ok()?;
+        alone.put_many(self.state.database, &pairs[..count], |index| attributes[index]).ok()?;
+        (0..count).for_each(|_| reply::ok(out));
+        Some(count)
+    }
+
+    /// The keys and plans of requests, up to the first that is refused. Returns how many.
+    fn plans_of<'a>(
+        &mut self,
+        id: Id,
+        now_ms: u64,
+        args: impl Iterator<Item = Args<'a>>,
+        keys: &mut [&'a [u8]; RUN_MAX],
+        plans: &mut [Option<Plan<'a>>; RUN_MAX],
+    ) -> usize {
+        let Handler::Edit(plan_of) = Handler::of(id) else { return 0 };
+        let (mut count, mut unused) = (0, Vec::new());
+        for args in args {
+            let Ok(plan) = plan_of(&self.state.call(args, &mut unused), now_ms) else { break };
+            (keys[count], plans[count]) = (args.at(1), Some(plan));
+            count += 1;
+        }
+        count
     }
 
     /// Answers DELs of one key each. Returns how many; `None` if they must be answered one by one.
@@ -239,6 +350,18 @@ impl RespSession {
         (0..count).for_each(|_| self.state.refuse(out, &refusal));
         Some(count)
     }
+}
+
+/// What to store, if all plans store whatever the keys have; at least one.
+type Stores<'a> = ([(&'a [u8], &'a [u8]); RUN_MAX], [Attributes; RUN_MAX]);
+
+fn stores_of<'a>(keys: &[&'a [u8]], plans: &[Option<Plan<'a>>]) -> Option<Stores<'a>> {
+    let (mut pairs, mut attributes): Stores<'a> = ([(&[], &[]); RUN_MAX], [Attributes::NONE; RUN_MAX]);
+    for (index, plan) in plans.iter().enumerate() {
+        let (value, of_this) = plan.as_ref()?.store_always()?;
+        (pairs[index], attributes[index]) = ((keys[index], value), of_this);
+    }
+    (!plans.is_empty()).then_some((pairs, attributes))
 }
 
 fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'a [u8])]) -> usize {

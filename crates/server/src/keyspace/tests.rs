@@ -1,0 +1,282 @@
+//! Lifetimes as the key space keeps them: several threads, files of others, crashes, clocks, the sweep.
+
+use super::*;
+use crate::keyspace::SweepCursor;
+use std::path::Path;
+
+thread_local! {
+    /// The time that a test has set for this thread.
+    pub(crate) static STOPPED_CLOCK: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+const START_MS: u64 = 1_800_000_000_000;
+
+fn in_memory() -> KeySpace {
+    KeySpace::open(SpaceOptions::default()).unwrap()
+}
+
+fn in_file(path: &Path) -> Result<KeySpace> {
+    KeySpace::open(SpaceOptions { file: Some(path.to_owned()), logged: true, ..SpaceOptions::default() })
+}
+
+fn put(space: &KeySpace, key: &[u8], value: &[u8], attributes: Attributes) {
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    alone.put(0, key, value, Lifetime::Are(attributes)).unwrap();
+}
+
+fn get(space: &KeySpace, key: &[u8]) -> Option<(Vec<u8>, Attributes)> {
+    let mut found = None;
+    let shared = space.share(Patience::MayWait).unwrap();
+    shared
+        .get_records(0, &[key], |_, record| found = record.map(|record| (record.value.to_vec(), record.attributes)))
+        .unwrap();
+    found
+}
+
+#[test]
+fn threads_that_edit_a_key_with_a_lifetime_lose_no_edit_and_keep_it() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 500;
+    let space = in_memory();
+    let (at_ms, keys) = (now_ms() + 1_000_000, [b"one".as_slice(), b"two", b"one"]);
+    keys.iter().for_each(|key| put(&space, key, &0u64.to_le_bytes(), Attributes::expiring(at_ms)));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let space = &space;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let shared = space.share(Patience::MayWait).unwrap();
+                    let (done, outcome) = shared.edit_many(0, &keys, (8, 0), |_, old, new| {
+                        let old = old.unwrap();
+                        let count = u64::from_le_bytes(old.value.try_into().unwrap());
+                        new.put(old.attributes, &(count + 1).to_le_bytes())
+                    });
+                    outcome.unwrap();
+                    assert_eq!(done, 3);
+                    // A key of its own, stored with and without a lifetime in turn.
+                    let attributes = [Attributes::NONE, Attributes::expiring(at_ms)][round as usize % 2];
+                    let own = [thread as u8; 3];
+                    assert!(shared.put_many(0, &[(&own, b"v"), (&own, b"w")], |_| attributes).unwrap());
+                    drop(shared);
+                    assert_eq!(get(space, &own).unwrap(), (b"w".to_vec(), attributes));
+                }
+            });
+        }
+    });
+    let expected = |count: u64| (count.to_le_bytes().to_vec(), Attributes::expiring(at_ms));
+    assert_eq!(get(&space, b"one").unwrap(), expected(2 * THREADS * ROUNDS));
+    assert_eq!(get(&space, b"two").unwrap(), expected(THREADS * ROUNDS));
+}
+
+#[test]
+fn of_several_threads_one_gets_each_key_that_is_absent() {
+    const KEYS: u32 = 2000;
+    let space = in_memory();
+    put(&space, b"first", b"", Attributes::expiring(now_ms() + 1_000_000));
+    let won: usize = std::thread::scope(|scope| {
+        let take = |_| {
+            scope.spawn(|| {
+                let at_ms = now_ms() + 1_000_000;
+                let mut won = 0;
+                for number in 0..KEYS {
+                    let shared = space.share(Patience::MayWait).unwrap();
+                    let (done, outcome) = shared.edit_many(0, &[&number.to_le_bytes()], (8, 0), |_, old, new| {
+                        won += usize::from(old.is_none());
+                        if old.is_some() { Edit::Keep } else { new.put(Attributes::expiring(at_ms), b"mine") }
+                    });
+                    outcome.unwrap();
+                    assert_eq!(done, 1);
+                }
+                won
+            })
+        };
+        let threads: Vec<_> = (0..4).map(take).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(won, KEYS as usize);
+}
+
+/// Copies the files of a table, the log cut to `log_bytes`, as a crash may leave them.
+fn crashed(from: &Path, to: &Path, log_bytes: u64) {
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        if file.file_type().unwrap().is_file() {
+            let copy = to.join(file.file_name());
+            std::fs::copy(file.path(), &copy).unwrap();
+            if file.file_name().to_string_lossy().contains("-log") {
+                let file = std::fs::OpenOptions::new().write(true).open(&copy).unwrap();
+                let len = file.metadata().unwrap().len();
+                file.set_len(log_bytes.min(len)).unwrap();
+                file.set_len(len).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_any_byte_of_the_log_leaves_a_value_with_its_lifetime() {
+    STOPPED_CLOCK.set(Some(START_MS));
+    let folder = tempfile::tempdir().unwrap();
+    let (live, at_ms) = (folder.path().join("live"), |number: u64| START_MS + 1000 + number);
+    std::fs::create_dir(&live).unwrap();
+    let space = in_file(&live.join("t")).unwrap();
+    for number in 0..40u64 {
+        put(&space, b"k", number.to_string().as_bytes(), Attributes::expiring(at_ms(number)));
+        let shared = space.share(Patience::MayWait).unwrap();
+        let edit = |_: usize, old: Option<Old<'_>>, new: &mut New<'_>| {
+            let value = [old.unwrap().value, b"+"].concat();
+            new.put(Attributes::expiring(at_ms(number + 100)), &value)
+        };
+        assert_eq!(shared.edit_many(0, &[b"k"], (100, 0), edit).0, 1);
+    }
+    let mut found = std::collections::BTreeSet::new();
+    for cut in (0..6000).step_by(7) {
+        let copy = folder.path().join(cut.to_string());
+        crashed(&live, &copy, cut);
+        let Ok(after) = in_file(&copy.join("t")) else { panic!("cut to {cut}") };
+        if let Some((value, attributes)) = get(&after, b"k") {
+            let text = String::from_utf8(value).unwrap();
+            let number: u64 = text.trim_end_matches('+').parse().unwrap();
+            let expected = at_ms(if text.ends_with('+') { number + 100 } else { number });
+            assert_eq!(attributes, Attributes::expiring(expected), "cut to {cut}: {text}");
+            found.insert(text);
+        }
+        drop(after);
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+    assert!(found.len() > 60, "{found:?}");
+}
+
+#[test]
+fn a_file_of_another_program_keeps_its_values_when_lifetimes_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let values: Vec<Vec<u8>> = (0..=255u8).map(|first| vec![first; 30]).collect();
+    {
+        let table = Table::open(&path).unwrap();
+        values.iter().enumerate().for_each(|(n, value)| table.put(&[n as u8], value).unwrap());
+        table.close().unwrap();
+    }
+    let later = Attributes::expiring(now_ms() + 1_000_000);
+    let check = |space: &KeySpace| {
+        for (n, value) in values.iter().enumerate() {
+            assert_eq!(get(space, &[n as u8]).unwrap(), (value.clone(), Attributes::NONE), "{n}");
+        }
+    };
+    {
+        let space = in_file(&path).unwrap();
+        check(&space);
+        assert_eq!(space.len(0), 256);
+        put(&space, b"new", &[0xFF; 40], later);
+        assert_eq!(space.len(0), 257);
+        check(&space);
+    }
+    let space = in_file(&path).unwrap();
+    check(&space);
+    assert_eq!(get(&space, b"new").unwrap(), (vec![0xFF; 40], later));
+    assert_eq!((space.len(0), space.lifetimes(0).unwrap().0), (257, 1));
+    // A value that begins like a head of this file.
+    let mark = mark_of(space.databases[0].heads.load(Relaxed));
+    put(&space, b"like", &[mark.as_slice(), &[0xF9; 20]].concat(), Attributes::NONE);
+    assert_eq!(get(&space, b"like").unwrap().0, [mark.as_slice(), &[0xF9; 20]].concat());
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    for byte in mark.iter().chain(&[0xF9; 9]) {
+        alone.append(0, b"grown", &[*byte]).unwrap();
+    }
+    drop(alone);
+    assert_eq!(get(&space, b"grown").unwrap(), ([mark.as_slice(), &[0xF9; 9]].concat(), Attributes::NONE));
+}
+
+#[test]
+fn a_file_with_lifetimes_of_another_version_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    Table::open(&path).unwrap().put(b"\0sp\xffh", &[1]).unwrap();
+    let error = in_file(&path).err().unwrap().to_string();
+    assert!(error.contains("t: ") && error.contains("version 1") && error.contains("load the dump"), "{error}");
+}
+
+#[test]
+fn a_clock_that_goes_back_loses_no_key_and_revives_none() {
+    STOPPED_CLOCK.set(Some(START_MS));
+    let space = in_memory();
+    put(&space, b"later", b"1", Attributes::expiring(START_MS + 1000));
+    put(&space, b"sooner", b"2", Attributes::expiring(START_MS + 10));
+    STOPPED_CLOCK.set(Some(START_MS + 500));
+    let mut cursor = SweepCursor::default();
+    assert_eq!(space.sweep(&mut cursor, 100, || true).unwrap().removed, 1);
+    STOPPED_CLOCK.set(Some(START_MS - 5000));
+    assert_eq!(get(&space, b"later").unwrap().1, Attributes::expiring(START_MS + 1000));
+    assert_eq!((get(&space, b"sooner"), space.len(0)), (None, 1));
+    assert_eq!(space.sweep(&mut cursor, 100, || true).unwrap().removed, 0);
+    assert_eq!(space.lifetimes(0).unwrap(), (1, 6000));
+    let numbers = [(); 3].map(|()| space.close(Patience::MayWait).unwrap().cas_of(0, b"later").unwrap().unwrap());
+    assert!(numbers[0] == numbers[1] && numbers[1] == numbers[2] && space.new_cas() > numbers[0]);
+}
+
+#[test]
+fn expired_keys_beside_many_that_stay_do_not_pile_up() {
+    const STAYING: u32 = 50_000;
+    const EACH_TICK: u32 = 20;
+    STOPPED_CLOCK.set(Some(START_MS));
+    let space = in_memory();
+    let store = |from: u32, count: u32, at_ms: u64| {
+        put(&space, b"begins", b"", Attributes::expiring(at_ms));
+        let keys: Vec<[u8; 4]> = (from..from + count).map(u32::to_le_bytes).collect();
+        let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (key.as_slice(), b"value".as_slice())).collect();
+        let shared = space.share(Patience::MayWait).unwrap();
+        assert!(shared.put_many(0, &pairs, |_| Attributes::expiring(at_ms)).unwrap());
+    };
+    store(0, STAYING, START_MS + 86_400_000);
+    let mut cursor = SweepCursor::default();
+    let mut most = 0;
+    for tick in 1..=600u32 {
+        let now_ms = START_MS + u64::from(tick) * 100;
+        STOPPED_CLOCK.set(Some(now_ms));
+        store(STAYING + tick * EACH_TICK, EACH_TICK, now_ms + 1000);
+        space.sweep(&mut cursor, 2000, || true).unwrap();
+        let expired = space.len(0).saturating_sub(u64::from(STAYING + 10 * EACH_TICK));
+        most = most.max(expired);
+    }
+    // One in a hundred, and those of a tick.
+    assert!(most <= u64::from(STAYING / 100 + 2 * EACH_TICK), "{most} expired keys stayed");
+    // Once none is left the sweep has nothing to look at.
+    STOPPED_CLOCK.set(Some(START_MS + 2 * 86_400_000));
+    while space.len(0) > 0 {
+        space.sweep(&mut cursor, 2000, || true).unwrap();
+    }
+    for _ in 0..3 {
+        space.sweep(&mut cursor, 2000, || true).unwrap();
+    }
+    put(&space, b"stays", b"", Attributes::NONE);
+    assert_eq!(space.sweep(&mut cursor, 2000, || true).unwrap().looked_at, 0);
+}
+
+#[test]
+fn what_a_sweep_cannot_know_is_found_by_the_next() {
+    // A lifetime that is set while a pass is under way, behind its cursor.
+    STOPPED_CLOCK.set(Some(START_MS));
+    let space = in_memory();
+    let keys: Vec<[u8; 4]> = (0..5000u32).map(u32::to_le_bytes).collect();
+    keys.iter().for_each(|key| put(&space, key, b"", Attributes::NONE));
+    put(&space, b"over", b"", Attributes::expiring(START_MS + 1));
+    STOPPED_CLOCK.set(Some(START_MS + 1));
+    let mut cursor = SweepCursor::default();
+    while space.databases[0].may_expire.load(Relaxed) {
+        space.sweep(&mut cursor, 1000, || true).unwrap();
+    }
+    for key in &keys {
+        space.databases[0].may_expire.store(true, Relaxed);
+        space.sweep(&mut cursor, 1000, || true).unwrap();
+        put(&space, key, b"", Attributes::expiring(START_MS + 2));
+        if key[0] == 20 {
+            break;
+        }
+    }
+    STOPPED_CLOCK.set(Some(START_MS + 2));
+    while space.databases[0].may_expire.load(Relaxed) {
+        space.sweep(&mut cursor, 1000, || true).unwrap();
+    }
+    assert_eq!(space.len(0), 5000 - 21);
+}

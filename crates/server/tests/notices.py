@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Keyspace notifications, CLIENT TRACKING and MONITOR: every message is the one that Debian's redis sends.
+
+    notices.py [--file] [SEED]
+
+Random commands go to both servers; after each, all messages for three other clients are compared.
+"""
+
+import atexit
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+
+import servers
+from resp import Connection
+
+SEED = int(next((word for word in sys.argv[1:] if word.isdigit()), random.randrange(1 << 32)))
+KEYS = ["a", "b", "ab", "c", "x:1"]
+# A time far away, and one that has passed.
+FAR, PAST = int(time.time()) + 10**6, 1000
+
+
+def command(r):
+    k = lambda: r.choice(KEYS)
+    n = lambda: r.choice(["1", "5", "-3"])
+    choices = [
+        lambda: ["SET", k(), n()],
+        lambda: ["SET", k(), n(), *r.choice([("EX", "1000"), ("NX",), ("XX",), ("KEEPTTL",), ("GET",), ("PXAT", FAR * 1000), ("XX", "EX", "50")])],
+        lambda: ["SETNX", k(), n()],
+        lambda: ["SETEX", k(), "1000", n()],
+        lambda: ["PSETEX", k(), "100000", n()],
+        lambda: ["GETSET", k(), n()],
+        lambda: ["GETDEL", k()],
+        lambda: ["GETEX", k(), *r.choice([(), ("EX", str(r.randrange(1000, 10**6))), ("PERSIST",), ("EXAT", PAST)])],
+        lambda: ["MSET", k(), n(), k(), n()],
+        lambda: ["MSETNX", k(), n(), k(), n()],
+        lambda: ["APPEND", k(), "1"],
+        lambda: ["SETRANGE", k(), r.choice(["0", "3"]), r.choice(["", "12"])],
+        lambda: [r.choice(["INCR", "DECR"]), k()],
+        lambda: [r.choice(["INCRBY", "DECRBY", "INCRBYFLOAT"]), k(), n()],
+        lambda: ["SETBIT", k(), "7", r.choice(["0", "1"])],
+        lambda: ["BITFIELD", k(), "SET", "u8", "0", "65", "INCRBY", "u8", "8", "1"],
+        lambda: ["BITOP", "OR", k(), k(), k()],
+        lambda: ["PFADD", r.choice(["h1", "h2"]), n()],
+        lambda: ["PFCOUNT", "h1"],
+        lambda: ["PFMERGE", "h3", "h1", "h2"],
+        lambda: [r.choice(["DEL", "UNLINK"]), k(), k()],
+        lambda: [r.choice(["GET", "STRLEN", "TYPE", "EXISTS", "TTL"]), k()],
+        lambda: ["MGET", k(), k()],
+        lambda: ["COPY", k(), k(), *r.choice([(), ("REPLACE",)])],
+        lambda: [r.choice(["RENAME", "RENAMENX"]), k(), k()],
+        lambda: ["EXPIREAT", k(), r.choice([PAST, FAR + r.randrange(10**6)])],
+        lambda: ["PERSIST", k()],
+        lambda: ["MULTI"],
+        lambda: ["EXEC"],
+        lambda: ["EXEC"],
+        lambda: ["FLUSHALL"] if r.random() < 0.1 else ["PING"],
+    ]
+    return [str(word) for word in r.choice(choices)()]
+
+
+class Watchers:
+    """A writer, and clients of the same server that are told what it does."""
+
+    def __init__(self, port):
+        self.writer, self.subscriber, self.monitor = Connection(port), Connection(port), Connection(port)
+        self.tracker, self.broadcast, self.redirected, self.target = (Connection(port) for _ in range(4))
+        self.writer.call("CONFIG", "SET", "notify-keyspace-events", "KEAn")
+        for connection in (self.writer, self.tracker, self.broadcast):
+            connection.call("HELLO", "3")
+        self.subscriber.call("PSUBSCRIBE", "__key*")
+        # One shard channel: a message there marks the end.
+        self.subscriber.call("SSUBSCRIBE", "end")
+        self.writer.call("CLIENT", "TRACKING", "ON", "NOLOOP")
+        self.tracker.call("CLIENT", "TRACKING", "ON")
+        self.broadcast.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "a", "PREFIX", "x:")
+        id = self.target.call("CLIENT", "ID")
+        self.target.call("SUBSCRIBE", "__redis__:invalidate")
+        self.redirected.call("CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN")
+        self.monitor.call("MONITOR")
+
+    def replies_until(self, connection, is_last):
+        replies = []
+        while not replies or not is_last(replies[-1]):
+            replies.append(connection.reply())
+        return replies[:-1]
+
+    def messages(self, words, read):
+        """The reply to a command, and what the others are told of it."""
+        self.writer.send(words)
+        is_push = lambda reply: isinstance(reply, list) and reply and reply[0] == b"invalidate"
+        told = []
+        reply = self.writer.reply()
+        while is_push(reply):
+            told.append(("writer", reply))
+            reply = self.writer.reply()
+        self.subscriber_end()
+        events = [("event", message) for message in self.replies_until(self.subscriber, lambda last: last[0] == b"smessage")]
+        # Redis has stored the new name before it removes the old one.
+        told += sorted(events, key=repr) if words[0] in ("RENAME", "RENAMENX", "EXEC") else events
+        for name, connection in (("tracker", self.tracker), ("broadcast", self.broadcast)):
+            connection.send(("PING",))
+            # Redis sends the keys of one event loop's turn together, each once.
+            keys = {key for message in self.replies_until(connection, lambda last: last == "+PONG") for key in message[1] or [None]}
+            told += sorted(((name, key) for key in keys), key=repr)
+        self.target.send(("PING",))
+        told += [("target", message) for message in self.replies_until(self.target, lambda last: last[0] == b"pong")]
+        # Reads by those who track.
+        self.tracker.send(("GET", read))
+        self.replies_until(self.tracker, lambda last: not is_push(last))
+        self.redirected.call("CLIENT", "CACHING", "YES")
+        self.redirected.call("GET", read)
+        lines = self.replies_until(self.monitor, lambda last: f'"GET" "{read}"' in last and "GET" in last and self.count_get(last))
+        told += [("monitor", re.sub(r"^\+[0-9.]+ \[([0-9]+) [^]]*\]", r"\1", line)) for line in lines]
+        return reply, told
+
+    gets = 0
+
+    def count_get(self, _):
+        # Two clients read the key; the second ends the lines of this command.
+        self.gets += 1
+        return self.gets % 2 == 0
+
+    def subscriber_end(self):
+        # By another connection, so that the writer's own messages are not mixed in.
+        self.redirected.call("SPUBLISH", "end", "")
+
+
+def main():
+    redis = servers.redis()
+    if redis is None:
+        print("SKIPPED: comparison with redis-server, which is not installed (apt install redis-server)")
+        return
+    options = []
+    if "--file" in sys.argv:
+        folder = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        options = ["--file", os.path.join(folder, "t.spt")]
+    mine, theirs = Watchers(servers.splitpoint(*options).port), Watchers(redis.port)
+    r, count = random.Random(SEED), 0
+    for number in range(3000):
+        words, read = command(r), r.choice(KEYS)
+        while words[:2] == ["GET", read]:
+            read = r.choice(KEYS)
+        got, expected = mine.messages(words, read), theirs.messages(words, read)
+        if got != expected:
+            print(f"notices: seed {SEED}, command {number}: {words} differs; told:")
+            for one, other in zip(got[1] + [None] * 20, expected[1] + [None] * 20):
+                if one or other:
+                    print(f"    splitpoint {one}\n    redis      {other}")
+            print(got[0], expected[0])
+            sys.exit(1)
+        count += len(got[1])
+    print(f"notices: {count} messages are equal to redis's (seed {SEED})")
+
+
+main()

@@ -1,0 +1,50 @@
+//! A reader begins: it keeps the last checkpoint, once no other process is writing one over the file.
+//!
+//! Not here: the locks (`file/held.rs`).
+
+use super::journal::refuse_half_installed;
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{File, Storage};
+use crate::pager::file::header::Header;
+use crate::pager::file::held::{Begun, Held};
+use std::path::Path;
+use std::time::Duration;
+
+/// Keeps the last checkpoint of `file` for a handle that only reads, and reads its header and root. Waits while another
+/// process writes a checkpoint over the file.
+pub(in crate::pager) fn hold_last_checkpoint(
+    storage: &dyn Storage,
+    path: &Path,
+    file: &dyn File,
+) -> Result<(Option<Held>, Header, Vec<u8>)> {
+    const WAIT: Duration = Duration::from_millis(10);
+    /// A minute: the writer may be installing gigabytes, or be stopped.
+    const WAITS_MAX: usize = 6000;
+    /// A header that is being written looks corrupt, or is not there yet.
+    const UNREADABLE_MAX: usize = 100;
+    let (mut waits, mut unreadable) = (0, 0);
+    loop {
+        let error = match Held::begin(storage, path, file) {
+            Ok(Begun::Holds(held, header, root)) => return Ok((held, header, root)),
+            Ok(Begun::Busy) => None,
+            Err(e) => Some(e),
+        };
+        let is_written = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
+        let half_installed = || refuse_half_installed(storage, path, file);
+        match error {
+            Some(_) if is_written && unreadable < UNREADABLE_MAX && half_installed().is_err() => unreadable += 1,
+            Some(e) if is_written && unreadable < UNREADABLE_MAX && e.kind() == ErrorKind::Corrupt => unreadable += 1,
+            Some(e) => return half_installed().and(Err(e)),
+            None if is_written && waits < WAITS_MAX => {}
+            None => {
+                // Nobody writes, or for too long. An incomplete journal means nothing.
+                half_installed()?;
+                if waits > 3 {
+                    return Header::read(path, file).map(|(header, root)| (None, header, root));
+                }
+            }
+        }
+        waits += 1;
+        std::thread::sleep(WAIT);
+    }
+}

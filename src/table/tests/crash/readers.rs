@@ -1,0 +1,82 @@
+//! Readers that stay while a writer makes checkpoint after checkpoint.
+//!
+//! ```text
+//! a workload, on the simulated disk; between its operations, as a seed says:
+//!     a reader opens the table            it has a state from the writer's history
+//!     a reader reads all of it again      it has the same pairs, and its pages have no fault
+//!     a reader ends
+//! at last all end, the writer closes      and no undo file is left
+//! ```
+//!
+//! A reader's cache has 16 frames, so it reads most frames from the disk each time.
+
+use super::content_of;
+use super::workload::{Content, History, Run, Workload};
+use crate::io::simulated::{Simulated, State};
+use crate::random::Random;
+use crate::table::Table;
+
+/// What happened in the runs.
+#[derive(Default)]
+struct Seen {
+    /// Reads by a reader whose checkpoint was no longer the last one.
+    of_earlier: u64,
+    /// The most undo files at a time.
+    files_max: usize,
+}
+
+fn undo_files(disk: &Simulated) -> usize {
+    disk.state().names().filter(|path| path.to_string_lossy().contains("-undo/")).count()
+}
+
+fn read_beside(seed: u64, seen: &mut Seen) -> Result<(), String> {
+    const READERS_MAX: usize = 5;
+    let workload = Workload::new(seed, 60);
+    let disk = Simulated::new(State::default());
+    let mut random = Random::new(&[seed, 20]);
+    let mut run = Run::new(&workload, disk.clone(), None, History::default());
+    run.open().map_err(|e| format!("open: {e}"))?;
+    let mut readers: Vec<(Table, Content)> = Vec::new();
+    for number in 0..workload.ops.len() {
+        let at = format!("op {number}, {:?}", workload.ops[number]);
+        run.step(number).map_err(|e| format!("{at}: {e}"))?;
+        seen.files_max = seen.files_max.max(undo_files(&disk));
+        if random.percent(20) && !readers.is_empty() {
+            drop(readers.swap_remove(random.below(readers.len())));
+        }
+        if random.percent(30) && readers.len() < READERS_MAX {
+            let reader = workload.open_to_read(&disk).map_err(|e| format!("{at}: open to read: {e}"))?;
+            let content = content_of(&reader, true).map_err(|e| format!("{at}: a new reader: {e}"))?;
+            if run.history.find(&content, (0, run.history.len())).is_none() {
+                return Err(format!("{at}: a new reader has none of the writer's states"));
+            }
+            readers.push((reader, content));
+        }
+        for (reader, content) in &readers {
+            if random.percent(40) {
+                let found = content_of(reader, true).map_err(|e| format!("{at}: a reader: {e}"))?;
+                if found != *content {
+                    return Err(format!("{at}: a reader found other pairs than before"));
+                }
+                seen.of_earlier += u64::from(found != **run.history.now());
+            }
+        }
+    }
+    readers.clear();
+    run.end_held().map_err(|e| format!("end: {e}"))?;
+    run.open().and_then(|table| table.checkpoint()).map_err(|e| format!("the last checkpoint: {e}"))?;
+    run.give_up();
+    match undo_files(&disk) {
+        0 => Ok(()),
+        left => Err(format!("{left} undo files are left")),
+    }
+}
+
+#[test]
+fn a_reader_has_one_checkpoint_to_the_end_whatever_the_writer_does() {
+    let mut seen = Seen::default();
+    for seed in 0..60 {
+        read_beside(seed, &mut seen).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+    assert!(seen.of_earlier > 500 && seen.files_max > 3, "{} {}", seen.of_earlier, seen.files_max);
+}

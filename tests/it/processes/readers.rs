@@ -1,0 +1,102 @@
+//! Readers in other processes that keep a checkpoint: finished, stopped and killed.
+
+use super::{Running, process};
+use splitpoint::{Table, TableOptions};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const PAIRS: u32 = 20_000;
+
+fn key(n: u32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+fn table_in(place: &Path) -> PathBuf {
+    place.join("t.spt")
+}
+
+fn is_whole(table: &Table, value: u32) {
+    assert_eq!(table.len(), PAIRS.into());
+    for n in 0..PAIRS {
+        assert_eq!(table.get(&key(n)).unwrap().as_deref(), Some(&value.to_le_bytes()[..]), "{n}");
+    }
+    assert_eq!(table.scan().map(|pair| pair.unwrap()).filter(|(_, v)| **v == value.to_le_bytes()).count(), 20_000);
+}
+
+/// Opens the table for reading and checks it again and again until it is asked to end.
+pub fn keep(place: &Path, arguments: &[u64]) {
+    let [number, value] = [arguments[0], arguments[1]];
+    let table = TableOptions::new().read_only(true).cache_bytes(1).open(table_in(place)).unwrap();
+    is_whole(&table, value as u32);
+    fs::write(place.join(format!("reads{number}")), "").unwrap();
+    while !place.join("end").exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    is_whole(&table, value as u32);
+}
+
+/// The number of undo files of the table.
+fn undo_files(place: &Path) -> usize {
+    fs::read_dir(place.join("t.spt-undo")).map_or(0, |entries| entries.count())
+}
+
+#[test]
+#[expect(unsafe_code, reason = "std can end a process and not stop it")]
+fn a_reader_keeps_its_checkpoint_and_one_that_is_stopped_or_killed_holds_back_nobody() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let table = Table::open(table_in(place)).unwrap();
+    let put_all = |value: u32| {
+        (0..PAIRS).for_each(|n| table.put(&key(n), &value.to_le_bytes()).unwrap());
+        table.checkpoint().unwrap();
+    };
+    let start = |number: u64, value: u64| {
+        let mut reader = Running::start(&mut process("keep", place, &[number, value]));
+        reader.wait_for(&place.join(format!("reads{number}")));
+        reader
+    };
+    put_all(1);
+    let [killed, stopped] = [start(0, 1), start(1, 1)];
+    // SAFETY: the process is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(stopped.0.id() as i32, libc::SIGSTOP) }, 0);
+    put_all(2);
+    let later = start(2, 2);
+    (3..8).for_each(put_all);
+    // One set of frames for the first two readers, one for the third.
+    assert_eq!(undo_files(place), 7 - 1);
+    killed.kill();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(stopped.0.id() as i32, libc::SIGCONT) }, 0);
+    put_all(8);
+    fs::write(place.join("end"), "").unwrap();
+    assert!(stopped.end().success() && later.end().success());
+    put_all(9);
+    assert_eq!(undo_files(place), 0);
+    is_whole(&TableOptions::new().read_only(true).open(table_in(place)).unwrap(), 9);
+}
+
+#[test]
+fn where_undo_files_cannot_be_made_a_reader_is_stale_and_the_writer_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let table = Table::open(table_in(place)).unwrap();
+    (0..PAIRS).for_each(|n| table.put(&key(n), b"old").unwrap());
+    table.checkpoint().unwrap();
+    let reader = TableOptions::new().read_only(true).cache_bytes(1).open(table_in(place)).unwrap();
+    fs::write(place.join("t.spt-undo"), "a file where a directory should be").unwrap();
+    (0..PAIRS).for_each(|n| table.put(&key(n), b"new").unwrap());
+    table.checkpoint().unwrap();
+    let mut stale = 0;
+    for n in 0..PAIRS {
+        match reader.get(&key(n)) {
+            Ok(value) => assert_eq!(value.as_deref(), Some(&b"old"[..])),
+            Err(e) => {
+                assert_eq!(e.kind(), splitpoint::ErrorKind::Stale, "{e}");
+                stale += 1;
+            }
+        }
+    }
+    assert!(stale > 0);
+    table.close().unwrap();
+}
