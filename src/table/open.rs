@@ -120,6 +120,7 @@ impl Table {
             Some(root) => {
                 let mut table = Table::from_root(Arc::new(pager), &options, &root)?;
                 table.replay(options.replay)?;
+                table.pager.end_replay();
                 table
             }
             None => {
@@ -206,7 +207,7 @@ impl Table {
         self.replayed = replayed?;
         *self.closed.get_mut() = false;
         self.replaying = false;
-        if pager.has_replayed_references() && log.waits() {
+        if pager.values().has_replayed_references() && log.waits() {
             // The file may have the values only in the cache, and after the replay nothing refers to them there.
             self.checkpoint()?;
         } else if self.replayed == 0 {
