@@ -560,7 +560,8 @@ fn the_fork_test_knows_every_public_method() {
             let Some(rest) = line.strip_prefix("    pub fn ") else { continue };
             // Arguments may be on the next line.
             let arguments = format!("{rest}{}", lines.peek().unwrap_or(&"").trim());
-            let takes_self = ["(self", "(mut self", "(&self", "(&mut self"].iter().any(|s| arguments.contains(s));
+            let takes_self =
+                ["(self", "(mut self", "(&self", "(&mut self", "(&'t self"].iter().any(|s| arguments.contains(s));
             if takes_self && ["Table", "WriteView", "Entry", "Scan", "Batch", "Backup"].contains(&of) {
                 let name = rest.split(['(', '<']).next().unwrap();
                 there.insert(format!("{of}::{name}"));
