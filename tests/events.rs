@@ -1,5 +1,7 @@
 //! The records of the `log` crate that a table makes: `cargo test --features log --test events`.
 
+#![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
+
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use splitpoint::{Table, TableOptions};
 use std::fs;

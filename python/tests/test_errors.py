@@ -33,7 +33,7 @@ def test_kinds_have_the_numbers_of_the_library():
         lines = [line.strip().rstrip(",").split(" = ") for line in file if " = " in line and line.strip()[0].isupper()]
     numbers = {"".join(name.lower().split("_")): int(number) for name, number in lines if number.isdigit()}
     ours = {kind.name.lower().replace("_", ""): int(kind) for kind in ErrorKind if 0 < kind < 200}
-    assert ours == numbers and len(ours) == 18
+    assert ours == numbers and len(ours) == 21
 
 
 def test_a_missing_file_and_directory(tmp_path):
@@ -61,8 +61,9 @@ def test_no_permission(tmp_path):
 def test_files_that_are_no_tables(tmp_path):
     path = tmp_path / "a.spt"
     path.write_bytes(b"something else entirely" * 1000)
-    for open_ in (splitpoint.open, splitpoint.Dictionary):
-        with pytest.raises(splitpoint.NotATableError, match=r"a\.spt") as raised:
+    refusals = [(splitpoint.open, splitpoint.NotATableError), (splitpoint.Dictionary, splitpoint.NotADictionaryError)]
+    for open_, refusal in refusals:
+        with pytest.raises(refusal, match=r"a\.spt") as raised:
             open_(path)
         assert isinstance(raised.value, ValueError)
     with pytest.raises(splitpoint.NotATableError):

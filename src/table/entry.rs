@@ -23,8 +23,11 @@ pub struct Entry<'t, 'k> {
     table: &'t Table,
     durability: Durability,
     key: &'k [u8],
-    changes: Vec<Box<dyn FnMut(&mut Vec<u8>) + 'k>>,
+    changes: Vec<Box<Change<'k>>>,
 }
+
+/// Changes a value in place.
+type Change<'k> = dyn FnMut(&mut Vec<u8>) + 'k;
 
 impl Table {
     /// The pair of `key`, to be inserted, changed or removed in one atomic step.
