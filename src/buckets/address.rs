@@ -67,10 +67,11 @@ pub(crate) struct UsualPage {
 
 /// A bucket and the address of its page at some moment.
 #[derive(Clone, Copy)]
-pub(crate) struct BucketAddress {
+pub(crate) struct BucketAddress<'t> {
     pub view: View,
     pub bucket: linear::Bucket,
-    pub frame: FrameNo,
+    pub number: FrameNo,
+    pub frame: FrameRef<'t>,
     /// Offset of the page in the frame.
     pub start: usize,
 }
@@ -99,34 +100,28 @@ impl Buckets {
     }
 
     /// The frame of a bucket's primary page, and the page's offset in it.
-    #[inline]
     pub(crate) fn location(&self, bucket: linear::Bucket) -> (FrameNo, usize) {
-        self.pager.pool().split(self.byte_of(bucket))
-    }
-
-    /// The byte of the file at which a bucket's primary page begins.
-    #[inline]
-    fn byte_of(&self, bucket: linear::Bucket) -> u64 {
-        let (group, index) = linear::group(bucket);
-        step();
-        // A thread that loads a group's new address also sees the earlier stores: the copied pages, or the view without
-        // the group.
-        self.groups[group % self.groups.len()].load(Acquire) + u64::from(index) * self.page_bytes as u64
+        let (number, _, start) = self.place(bucket);
+        (number, start)
     }
 
     /// The current address of the bucket of `hash`.
     #[inline]
-    pub(super) fn address(&self, hash: u64) -> BucketAddress {
+    pub(crate) fn address(&self, hash: u64) -> BucketAddress<'_> {
         let view = self.view();
         let bucket = view.linear().bucket_of(hash);
-        let (frame, start) = self.location(bucket);
-        BucketAddress { view, bucket, frame, start }
+        let (number, frame, start) = self.place(bucket);
+        BucketAddress { view, bucket, number, frame, start }
     }
 
-    /// The frame that currently has the bucket of `hash`.
     #[inline]
-    pub(crate) fn frame_of(&self, hash: u64) -> FrameNo {
-        self.address(hash).frame
+    fn place(&self, bucket: linear::Bucket) -> (FrameNo, FrameRef<'_>, usize) {
+        let (group, index) = linear::group(bucket);
+        step();
+        // A thread that loads a group's new address also sees the earlier stores: the copied pages, or the view without
+        // the group.
+        let group = self.groups[group % self.groups.len()].load(Acquire);
+        self.pager.pool().place(group + u64::from(index) * self.page_bytes as u64)
     }
 
     /// Whether `view` is still correct for `bucket`, and `hash` still belongs to it. Called under the latch of its
@@ -143,8 +138,8 @@ impl Buckets {
     pub(super) fn read_bucket(&self, hash: u64) -> Result<(ReadGuard<'_>, Range<usize>)> {
         self.pager.refuse_if_forked()?;
         loop {
-            let BucketAddress { view, bucket, frame, start } = self.address(hash);
-            let frame = self.pager.read(frame)?;
+            let BucketAddress { view, bucket, number, frame, start } = self.address(hash);
+            let frame = self.pager.read_at(number, frame)?;
             if self.still_holds(view, hash, bucket) {
                 return Ok((frame, start..start + self.page_bytes));
             }
@@ -154,18 +149,14 @@ impl Buckets {
     /// Latches the bucket of `key` for a change. The address is what [`prefetch_bucket`](Self::prefetch_bucket)
     /// returned.
     #[inline(always)]
-    pub(crate) fn latch<'t>(
-        &'t self,
-        key: HashedKey<'_>,
-        (mut address, mut place): (BucketAddress, FrameRef<'t>),
-    ) -> Result<LatchedBucket<'t>> {
+    pub(crate) fn latch<'t>(&'t self, key: HashedKey<'_>, mut address: BucketAddress<'t>) -> Result<LatchedBucket<'t>> {
         let frame = loop {
-            let frame = self.pager.write_at(address.frame, place)?;
+            let frame = self.pager.write_at(address.number, address.frame)?;
             if self.still_holds(address.view, key.hash, address.bucket) {
                 break frame;
             }
             drop(frame);
-            (address, place) = self.find_bucket_again(key.hash);
+            address = self.find_bucket_again(key.hash);
         };
         let mut bucket = LatchedBucket::new(self, address.bucket, frame, address.start);
         bucket.bucket().init_if_empty(|| address.view.linear().level(address.bucket));
@@ -173,41 +164,33 @@ impl Buckets {
     }
 
     #[cold]
-    fn find_bucket_again(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
-        self.prefetch_bucket(hash)
+    fn find_bucket_again(&self, hash: u64) -> BucketAddress<'_> {
+        self.address(hash)
     }
 
     /// Prefetches the page of the bucket of `hash`.
     #[inline(always)] // the callers keep the parts in registers: 25 instructions fewer a write
-    pub(crate) fn prefetch_bucket(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
-        let (address, frame) = self.place_of(hash);
-        frame.prefetch(address.start, self.prefetch_bytes);
-        (address, frame)
+    pub(crate) fn prefetch_bucket(&self, hash: u64) -> BucketAddress<'_> {
+        let address = self.address(hash);
+        address.frame.prefetch(address.start, self.prefetch_bytes);
+        address
     }
 
     /// Prefetches header and slots of the page of the bucket of `hash`: the first step of batched writes, which may
     /// also add a slot after the last one.
     #[inline]
-    pub(crate) fn prefetch_head(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
-        let (address, frame) = self.place_of(hash);
-        frame.prefetch_exactly(address.start, SLOTS_BYTES);
-        (address, frame)
+    pub(crate) fn prefetch_head(&self, hash: u64) -> BucketAddress<'_> {
+        let address = self.address(hash);
+        address.frame.prefetch_exactly(address.start, SLOTS_BYTES);
+        address
     }
 
     /// Prefetches the usual length of header and slots in the page of the bucket of `hash`: the first step of batched
     /// lookups.
     #[inline]
     pub(crate) fn prefetch_slots(&self, hash: u64, usual: UsualPage) {
-        let (address, frame) = self.place_of(hash);
-        frame.prefetch_exactly(address.start, usual.head_bytes);
-    }
-
-    #[inline]
-    fn place_of(&self, hash: u64) -> (BucketAddress, FrameRef<'_>) {
-        let view = self.view();
-        let bucket = view.linear().bucket_of(hash);
-        let (frame, place, start) = self.pager.pool().place(self.byte_of(bucket));
-        (BucketAddress { view, bucket, frame, start }, place)
+        let address = self.address(hash);
+        address.frame.prefetch_exactly(address.start, usual.head_bytes);
     }
 
     /// Prefetches an overflow page.

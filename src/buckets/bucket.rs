@@ -20,7 +20,7 @@ use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gathered::Gathered;
 use super::linear_hash::Buckets;
 use super::overflow::{NEW_OVERFLOW_GAP_MAX, OverflowPage};
-use super::page::{self, Damage, Found, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
+use super::page::{self, Damage, Found, INLINE, PAIR_IN_EXTENT, Record};
 use crate::error::Result;
 use crate::linear;
 use crate::pager::pool::WriteGuard;
@@ -286,30 +286,21 @@ impl Bucket<'_> {
         let key = HashedKey::new(key, hash);
         let (old_extent, old_value_bytes) = self.value_at(location)?;
         let payload = value.len() as i64 - old_value_bytes as i64;
-        let big_key = key.bytes.len() > self.buckets.limits.key_inline_max;
-        if self.buckets.fits_inline(key.bytes, value.len()) {
-            let mut delta = self.replace(key, location, INLINE, value)?;
-            if let Some(extent) = old_extent {
-                self.buckets.free_extent(&extent);
-            }
-            delta.payload = payload;
-            return Ok(delta);
-        }
-        if let Some(old) = old_extent
+        let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
+            self.replace(key, location, INLINE, value)?
+        } else if let Some(old) = old_extent
             && let Some(new) = self.buckets.overwrite_extent(&old, value)?
         {
-            let form = if big_key { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
-            let mut delta = self.replace(key, location, form, &new.to_bytes())?;
-            delta.payload = payload;
-            return Ok(delta);
-        }
-        let new = self.new_extent(key, [value, b""], 0)?;
-        let mut delta = self.replace_or_free(key, location, new)?;
+            let delta = self.refer_to(key, location, &new)?;
+            return Ok(Delta { payload, ..delta });
+        } else {
+            let new = self.new_extent(key, [value, b""], 0)?;
+            self.replace_or_free(key, location, new)?
+        };
         if let Some(extent) = old_extent {
             self.buckets.free_extent(&extent);
         }
-        delta.payload = payload;
-        Ok(delta)
+        Ok(Delta { payload, ..delta })
     }
 
     /// Makes `extent`, a new one that has the value, the value of `key`.
@@ -325,8 +316,7 @@ impl Bucket<'_> {
             return Ok(Delta { pairs: 1, payload: key.bytes.len() as i64 + value_bytes, ..added });
         };
         let (old, old_value_bytes) = self.value_at(location)?;
-        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
-        let replaced = self.replace(key, location, form, &extent.to_bytes())?;
+        let replaced = self.refer_to(key, location, extent)?;
         if let Some(old) = old {
             self.buckets.free_extent(&old);
         }
@@ -350,9 +340,8 @@ impl Bucket<'_> {
         let delta = match old_extent {
             Some(old) => {
                 let new = self.buckets.append_extent(&old, tail)?;
-                let form = if old.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
                 if new.unit == old.unit {
-                    self.replace(key, location, form, &new.to_bytes())?
+                    self.refer_to(key, location, &new)?
                 } else {
                     let delta = self.replace_or_free(key, location, new)?;
                     self.buckets.free_extent(&old);
@@ -411,9 +400,8 @@ impl Bucket<'_> {
     pub(crate) fn cut(&mut self, key: HashedKey<'_>, location: PairLocation, len: usize) -> Result<()> {
         let (extent, _) = self.value_at(location)?;
         let Some(extent) = extent else { return Ok(()) };
-        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
         let cut = Extent { value_bytes: len as u32, ..extent }; // shorter than it was
-        self.replace(key, location, form, &cut.to_bytes()).map(drop)
+        self.refer_to(key, location, &cut).map(drop)
     }
 
     /// Removes the pair at `location`.
@@ -461,9 +449,7 @@ impl Bucket<'_> {
     /// Whether the value at `location` equals `value`; `None` means no value.
     pub(crate) fn value_equals(&self, location: Option<PairLocation>, value: Option<&[u8]>) -> Result<bool> {
         let (Some(location), Some(value)) = (location, value) else { return Ok(location.is_none() == value.is_none()) };
-        let mut now = Vec::new();
-        self.buckets.with_record(self.page(), location, |r| self.buckets.read_value(r, &mut now))?;
-        Ok(now == value)
+        Ok(self.value(location)? == value)
     }
 
     /// The extent, if any, and the length of the value at `location`.
@@ -487,33 +473,28 @@ impl Bucket<'_> {
 
     fn insert_large(&mut self, key: &[u8], hash: u64, value: &[u8]) -> Result<Delta> {
         let key = HashedKey::new(key, hash);
-        let extent = self.new_extent(key, [value, b""], 0)?;
-        let added = self.add_extent(key, &extent);
-        if added.is_err() {
-            self.buckets.free_extent(&extent);
-        }
-        added
+        let (buckets, extent) = (self.buckets, self.new_extent(key, [value, b""], 0)?);
+        self.add_extent(key, &extent).inspect_err(|_| buckets.free_extent(&extent))
     }
 
     /// Adds a pair whose key is absent and whose value is in `extent`.
     fn add_extent(&mut self, key: HashedKey<'_>, extent: &Extent) -> Result<Delta> {
         let reference = extent.to_bytes();
         let hash = key.hash.to_le_bytes();
-        let record = match extent.key_bytes {
-            0 => Record { form: VALUE_IN_EXTENT, key: key.bytes, value: &reference },
-            _ => Record { form: PAIR_IN_EXTENT, key: &hash, value: &reference },
-        };
-        self.add(key.tag, record)
+        let form = extent.form();
+        let key_stored = if form == PAIR_IN_EXTENT { &hash } else { key.bytes };
+        self.add(key.tag, Record { form, key: key_stored, value: &reference })
     }
 
     /// Makes the record at `location` refer to a new extent; frees the extent after an error.
     fn replace_or_free(&mut self, key: HashedKey<'_>, location: PairLocation, extent: Extent) -> Result<Delta> {
-        let form = if extent.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT };
-        let replaced = self.replace(key, location, form, &extent.to_bytes());
-        if replaced.is_err() {
-            self.buckets.free_extent(&extent);
-        }
-        replaced
+        let buckets = self.buckets;
+        self.refer_to(key, location, &extent).inspect_err(|_| buckets.free_extent(&extent))
+    }
+
+    /// Makes the record at `location` refer to `extent`.
+    fn refer_to(&mut self, key: HashedKey<'_>, location: PairLocation, extent: &Extent) -> Result<Delta> {
+        self.replace(key, location, extent.form(), &extent.to_bytes())
     }
 
     /// Changes the form and value of the record at `location`, in place or elsewhere in the bucket.
@@ -552,13 +533,11 @@ impl Bucket<'_> {
         edit: impl FnOnce(&mut FrameBytes<'_>) -> std::result::Result<R, Damage>,
     ) -> Result<R> {
         let buckets = self.buckets;
-        match location.overflow {
-            None => edit(&mut self.page_mut()).map_err(|d| buckets.damaged(d)),
-            Some(overflow) => {
-                let mut page = buckets.write_overflow(overflow)?;
-                edit(&mut page.bytes_mut()).map_err(|d| buckets.damaged(d))
-            }
-        }
+        let edited = match location.overflow {
+            None => edit(&mut self.page_mut()),
+            Some(overflow) => edit(&mut buckets.write_overflow(overflow)?.bytes_mut()),
+        };
+        edited.map_err(|d| buckets.damaged(d))
     }
 
     /// Removes the record at `location`, and its overflow page if it was the last one there. Returns the bytes it

@@ -42,6 +42,11 @@ impl Extent {
         bytes
     }
 
+    /// The form of a record that refers to this extent.
+    pub(super) fn form(&self) -> u8 {
+        if self.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT }
+    }
+
     pub(super) fn content_bytes(&self) -> u64 {
         u64::from(self.key_bytes) + u64::from(self.value_bytes)
     }
@@ -63,12 +68,7 @@ impl Buckets {
             value_bytes: u32_at(bytes, 16),
         };
         // The key is entirely in the record or entirely in the extent.
-        let fits = match record.form {
-            VALUE_IN_EXTENT => extent.key_bytes == 0,
-            PAIR_IN_EXTENT => extent.key_bytes > 0,
-            _ => false,
-        };
-        if !fits {
+        if record.form != extent.form() {
             return Err(self.pager.corrupt(format!(
                 "extent at unit {}: {} bytes of key in a record of form {}",
                 extent.unit, extent.key_bytes, record.form
@@ -124,7 +124,7 @@ impl Buckets {
         let key = if key.len() > self.limits.key_inline_max { key } else { b"" };
         let content_bytes = (key.len() + value.len()) as u64;
         let capacity = self.units_for(content_bytes);
-        let Some(room) = self.pager.allocate_through(capacity, content_bytes)? else { return Ok(None) };
+        let Some(room) = self.pager.values().allocate_through(capacity, content_bytes)? else { return Ok(None) };
         let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32); // lengths are checked on entry
         let extent = Extent { unit: room.unit, capacity, key_bytes, value_bytes };
         let address = room.unit * self.pager.unit_bytes() as u64;

@@ -64,7 +64,7 @@ impl Buckets {
         if activity::is_due() || key.bytes.len() > self.limits.key_inline_max || self.pager.is_forked() {
             return Optimistic::Retry;
         }
-        let (BucketAddress { view, bucket, start, .. }, frame) = self.prefetch_bucket(key.hash);
+        let BucketAddress { view, bucket, frame, start, .. } = self.prefetch_bucket(key.hash);
         let Some(primary) = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key) else {
             return Optimistic::Retry;
         };
@@ -77,8 +77,7 @@ impl Buckets {
         if key.bytes.len() > self.limits.key_inline_max || self.pager.is_forked() {
             return None;
         }
-        let BucketAddress { view, bucket, frame, start } = self.address(key.hash);
-        let frame = self.pager.pool().frame(frame);
+        let BucketAddress { view, bucket, frame, start, .. } = self.address(key.hash);
         let primary = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key)?;
         Some(BucketSnapshot { view, bucket, primary, overflow: None })
     }
@@ -126,15 +125,15 @@ impl Buckets {
     /// Prefetches the lines that a put of a record of `bytes` bytes touches besides header and slots, in a bucket whose
     /// head is in the cache: the record with the tag, the location of a new record, or the overflow page.
     #[inline]
-    pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>, bytes: usize) {
-        let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
+    pub(crate) fn prefetch_put(&self, hash: u64, address: BucketAddress<'_>, bytes: usize) {
+        let Some((header, record)) = Self::look_ahead(hash, address) else { return };
         let (count, heap_bytes) = (header.slot_count(), header.heap_bytes());
         // Prefetching lines outside the page is harmless.
         let end = address.start + self.page_bytes;
         if let Some(offset) = record {
-            frame.prefetch_ends(address.start + offset, bytes);
+            address.frame.prefetch_ends(address.start + offset, bytes);
         } else if page::HEADER_BYTES + (count + 1) * page::SLOT_BYTES + heap_bytes + bytes <= self.page_bytes {
-            frame.prefetch_ends(end.wrapping_sub(heap_bytes + bytes), bytes);
+            address.frame.prefetch_ends(end.wrapping_sub(heap_bytes + bytes), bytes);
         } else if let Some((frame, range)) = self.overflow_of(header.next) {
             self.pager.pool().frame(frame).prefetch(range.start, PREFETCHED_BYTES);
         }
@@ -143,17 +142,17 @@ impl Buckets {
     /// Prefetches the lines that an edit that moves records touches besides header and slots, in a bucket whose head is
     /// in the cache: the record with the tag and those before it in the page, or the overflow page.
     #[inline]
-    pub(crate) fn prefetch_moved(&self, hash: u64, address: BucketAddress, frame: FrameRef<'_>) {
+    pub(crate) fn prefetch_moved(&self, hash: u64, address: BucketAddress<'_>) {
         // All of a page of usual size; of a larger one the beginning.
         const BYTES_MAX: usize = 1024;
         // One cache line. One more on each side: a record grows towards the first, and its value may reach into the
         // last.
         const STEP_BYTES: usize = 64;
-        let Some((header, record)) = Self::look_ahead(hash, address, frame) else { return };
+        let Some((header, record)) = Self::look_ahead(hash, address) else { return };
         if let Some(offset) = record {
             let first = self.page_bytes.saturating_sub(header.heap_bytes() + STEP_BYTES) / STEP_BYTES * STEP_BYTES;
             let bytes = (offset + 2 * STEP_BYTES).saturating_sub(first).min(BYTES_MAX);
-            frame.prefetch_exactly(address.start + first, bytes);
+            address.frame.prefetch_exactly(address.start + first, bytes);
         } else if let Some((frame, range)) = self.overflow_of(header.next) {
             self.prefetch_page(self.pager.pool().frame(frame), range);
         }
@@ -162,8 +161,8 @@ impl Buckets {
     /// The header of a bucket's page, and the offset in it of the first record with the tag of `hash`. Good only for
     /// prefetches, as the page may be changing. `None` if there are many slots or the frame is not in memory.
     #[inline]
-    fn look_ahead(hash: u64, address: BucketAddress, frame: FrameRef<'_>) -> Option<(page::Header, Option<usize>)> {
-        let read = frame.read_optimistically()?;
+    fn look_ahead(hash: u64, address: BucketAddress<'_>) -> Option<(page::Header, Option<usize>)> {
+        let read = address.frame.read_optimistically()?;
         let (words, runs) = read.words_and_runs::<{ page::RUNS_START }, EIGHTS_AT_ONCE>(address.start)?;
         let header = page::Header::of(words);
         if header.slot_count() > SLOTS_AT_ONCE {

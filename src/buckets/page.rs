@@ -419,13 +419,8 @@ pub fn find(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> 
     match if is_short { find_in_short(page, tag, key) } else { find_quickly(page, tag, key) } {
         Quick::Absent => Ok(None),
         Quick::At(found) => Ok(Some(found)),
-        Quick::Unsure => find_among(page, tag, key),
+        Quick::Unsure => find_head_among(page, tag, |offset, head| has_key(page, offset, head, key)),
     }
-}
-
-/// [`find`] for any page.
-fn find_among(page: &[u8], tag: u16, key: &[u8]) -> Result<Option<Found>, Damage> {
-    find_head_among(page, tag, |offset, head| has_key(page, offset, head, key))
 }
 
 /// Whether the record at `offset` holds this key.
@@ -574,7 +569,7 @@ fn replace_other(page: &mut impl Bytes, found: Found, form: u8, value: &[u8]) ->
         return Ok(None);
     }
     let growth = new_bytes as isize - old_bytes as isize;
-    move_records(page, found, found.offset, growth)?;
+    move_records(page, found, growth)?;
     write_record(page, found.offset + old_bytes - new_bytes, new);
     Ok(Some(growth as i64))
 }
@@ -651,16 +646,16 @@ fn spans(page: &[u8], found: Found) -> Result<(usize, usize), Damage> {
     Ok((heap_start, slots_end))
 }
 
-/// Moves the heap's bytes before `end` by `by` towards the page's start, and adjusts the offsets in the slots of the
-/// moved records, from that of `found` on. `end` is where the record `found` begins or ends.
-fn move_records(page: &mut impl Bytes, found: Found, end: usize, by: isize) -> Result<(), Damage> {
+/// Moves the heap's bytes before the record `found` by `by` towards the page's start, and adjusts the offsets in the
+/// slots of the moved records, and in that of `found`.
+fn move_records(page: &mut impl Bytes, found: Found, by: isize) -> Result<(), Damage> {
     let (heap_start, slots_end) = spans(page, found)?;
     let new_start =
         heap_start.checked_add_signed(-by).filter(|&s| s >= slots_end).ok_or(Damage("a heap outgrew its page"))?;
-    if new_start + (end - heap_start) > page.len() {
+    if new_start + (found.offset - heap_start) > page.len() {
         return Err(Damage("a heap outgrew its page"));
     }
-    page.copy_within(heap_start..end, new_start);
+    page.copy_within(heap_start..found.offset, new_start);
     // Wrapping: an offset that was out of range stays out of range or harmless.
     let by = (by as u32) << 16;
     page.add_to_half_words(HEADER_BYTES + found.slot * SLOT_BYTES..slots_end, by.wrapping_neg());

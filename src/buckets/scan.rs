@@ -164,7 +164,7 @@ impl Scan<'_> {
             match self.next_other()? {
                 Other::End => return Ok(None),
                 Other::Bucket => {}
-                Other::Pair => return Ok(Some((self.other_key(), self.other_value()))),
+                Other::Pair => return Ok(Some(self.other_pair())),
             }
         }
     }
@@ -209,16 +209,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The key of the pair that [`next_other`](Self::next_other) advanced to.
-    fn other_key(&self) -> &[u8] {
-        self.other_pair().0
-    }
-
-    /// The value of that pair.
-    fn other_value(&self) -> &[u8] {
-        self.other_pair().1
-    }
-
+    /// The pair that [`next_other`](Self::next_other) advanced to.
     fn other_pair(&self) -> (&[u8], &[u8]) {
         let record = page::record_at(&self.bytes, self.given as usize).expect("its lengths were read before");
         if record.form == INLINE {
@@ -254,7 +245,7 @@ impl Scan<'_> {
         self.bytes.clear();
         let (buckets, hash) = (self.buckets, from.hash());
         if self.brings_around {
-            buckets.pager.frames().bring_around(buckets.address(hash).frame);
+            buckets.pager.frames().bring_around(buckets.address(hash).number);
         }
         let read = buckets.read_bucket(hash);
         // Under the latch the bucket does not split, so this view is as good as the one that led to it. Advance before

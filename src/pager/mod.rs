@@ -31,7 +31,6 @@ use allocate::{Allocator, Kept};
 use checkpoint::Checkpointer;
 pub(crate) use checkpoint::lock::CheckpointGuard;
 use checkpoint::lock::CheckpointLock;
-pub(crate) use checkpoint::reserve::CheckpointRoom;
 use checkpoint::save_undo::UndoFiles;
 pub(crate) use checkpoint::{Frozen, copy};
 use file::TableFile;
@@ -48,7 +47,6 @@ pub(crate) use pool::mapping::machine_memory_bytes;
 pub(crate) use pool::{FRAME_BYTES_MIN, sink, thread_slot, words};
 use pool::{FrameNo, FrameRef, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::FRAME_UNITS;
-pub(crate) use space::windows::ValueRoom;
 use std::path::Path;
 use std::sync::Arc;
 use values::Values;
@@ -115,7 +113,7 @@ impl Pager {
     /// [`read`](Self::read) of a frame whose place is known.
     #[inline]
     pub(crate) fn read_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<ReadGuard<'a>> {
-        self.frames.read_at(frame, place)
+        self.frames.pool.read(frame, place, &self.frames)
     }
 
     /// Latches a frame for changing.
@@ -132,7 +130,7 @@ impl Pager {
     /// [`write`](Self::write) of a frame whose place is known.
     #[inline(always)]
     pub(crate) fn write_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<WriteGuard<'a>> {
-        self.frames.write_at(frame, place)
+        self.frames.pool.write(frame, place, &self.frames)
     }
 
     /// Latches a frame for changing; `None` if another thread holds a latch.
@@ -220,11 +218,18 @@ impl Pager {
         }
     }
 
-    /// Whether a write may begin. If not, the handle is poisoned, or the cache needs a checkpoint for which the disk
-    /// has no room.
+    /// Whether a write may begin. If not, the handle only reads, or is poisoned, or the cache needs a checkpoint for
+    /// which the disk has no room.
     #[inline]
     pub(crate) fn takes_writes(&self) -> bool {
         self.frames.file.health.is_sound()
+    }
+
+    /// Called when the log is replayed: a handle that only reads takes no writes from here on.
+    pub(crate) fn end_replay(&self) {
+        if self.is_read_only() {
+            self.frames.file.health.end_writes();
+        }
     }
 
     /// From here on values go to the file only with checkpoints.
@@ -233,7 +238,7 @@ impl Pager {
         self.frames.file.stop_taking_values();
     }
 
-    fn checkpointer(&self) -> Checkpointer<'_> {
+    pub(crate) fn checkpointer(&self) -> Checkpointer<'_> {
         let (allocator, values) = (self.allocator(), self.values());
         Checkpointer { frames: &self.frames, allocator, values, log: self.log.as_ref(), undo: &self.undo }
     }
@@ -249,59 +254,13 @@ impl Pager {
         self.allocator().free(unit, len)
     }
 
-    /// The extents that wait for a checkpoint: first unit, length.
-    pub(crate) fn quarantined(&self) -> Vec<(u64, u32)> {
-        self.allocator().quarantined()
-    }
-
-    /// The groups of map frames that can move and are needed in a file of `frames` frames: number, first frame and
-    /// count.
-    pub(crate) fn movable_maps(&self, frames: FrameNo) -> Vec<(usize, FrameNo, u32)> {
-        self.allocator().movable_maps(frames)
-    }
-
     /// The header and the map frames: (first, count).
     pub(crate) fn fixed_frames(&self) -> impl Iterator<Item = (FrameNo, u32)> {
         self.frames.file.maps.fixed()
     }
 
-    /// Allocates room for a value of `bytes` bytes that goes to the file at once, see [`Values::allocate_through`].
-    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<ValueRoom>> {
-        self.values().allocate_through(len, bytes)
-    }
-
-    /// Whether the replay put values again that no checkpoint has yet.
-    pub(crate) fn has_replayed_references(&self) -> bool {
-        self.values().has_replayed_references()
-    }
-
-    /// Whether the log may refer to bytes beyond the last checkpoint.
-    pub(crate) fn has_written_through(&self) -> bool {
-        self.values().has_written_through()
-    }
-
-    /// Makes the bytes that were written through durable. Must be called before the log is synced.
-    pub(crate) fn sync_through(&self) -> Result<()> {
-        self.values().sync()
-    }
-
-    /// Begins a checkpoint, see [`Checkpointer::freeze`].
-    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64, room: CheckpointRoom) -> Result<Frozen> {
-        self.checkpointer().freeze(root, log_bytes, room)
-    }
-
-    /// Writes a checkpoint, see [`Checkpointer::write_frozen`].
-    pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
-        self.checkpointer().write_frozen(frozen)
-    }
-
     /// Removes what was saved for readers that are gone.
     pub(crate) fn remove_undo(&self) {
         self.undo.remove_unneeded(&self.frames.file);
-    }
-
-    /// Reserves disk space for a checkpoint, see [`Checkpointer::reserve_checkpoint`].
-    pub(crate) fn reserve_checkpoint(&self) -> Result<CheckpointRoom> {
-        self.checkpointer().reserve_checkpoint()
     }
 }

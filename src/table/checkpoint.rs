@@ -44,9 +44,9 @@ impl Table {
         self.pager.file().refuse_if_cut()?;
         match self.pager.log().filter(|log| log.is_on()) {
             // The values that replayed records refer to may be only in the cache.
-            Some(_) if self.pager.has_replayed_references() => self.checkpoint(),
+            Some(_) if self.pager.values().has_replayed_references() => self.checkpoint(),
             Some(log) => {
-                self.pager.sync_through()?;
+                self.pager.values().sync()?;
                 log.sync().inspect_err(|e| self.pager.poison(e.message()))
             }
             None if self.pager.frames().is_clean() => Ok(()),
@@ -120,16 +120,16 @@ impl Table {
     pub(super) fn checkpoint_with(&self, guard: &CheckpointGuard) -> Result<()> {
         let frozen = self.freeze_frames(0)?;
         guard.notify();
-        self.pager.write_frozen(frozen)
+        self.pager.checkpointer().write_frozen(frozen)
     }
 
     /// A full disk is reported here, with nothing changed.
     pub(super) fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
-        let room = self.pager.reserve_checkpoint()?;
+        let room = self.pager.checkpointer().reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
         let types = self.types.lock().expect("no panic while held").clone();
-        self.pager.freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes, room)
+        self.pager.checkpointer().freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes, room)
     }
 
     /// Called after a write: makes a checkpoint if one is due.
@@ -229,7 +229,7 @@ impl Table {
         let frozen = self.freeze_frames(log_bytes)?;
         guard.notify();
         if self.inline_checkpoints {
-            return self.pager.write_frozen(frozen);
+            return self.pager.checkpointer().write_frozen(frozen);
         }
         // If the thread cannot be started, its closure is dropped, so the job is shared.
         let job = Arc::new(Mutex::new(Some((self.pager.clone(), frozen, guard))));
@@ -237,7 +237,7 @@ impl Table {
         let run = move |job: &Mutex<Option<(Arc<Pager>, Frozen, CheckpointGuard)>>| {
             let Some((pager, frozen, guard)) = job.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
             // Errors poison the handle; the next write returns one.
-            if catch_unwind(AssertUnwindSafe(|| pager.write_frozen(frozen))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| pager.checkpointer().write_frozen(frozen))).is_err() {
                 pager.poison("the thread that wrote a checkpoint panicked");
             }
             // The pager is dropped first: a thread that waits for the lock may be about to open the file again.

@@ -65,7 +65,7 @@ impl Table {
         drop(self.enter()?);
         let _only = lock_without_values(&self.compaction)?;
         let _compacting = self.pager.allocator().begin_compaction();
-        if self.pager.has_written_through() {
+        if self.pager.values().has_written_through() {
             // Until a checkpoint is complete, extents that the log refers to cannot be freed, and the file cannot be
             // cut.
             self.checkpoint()?;
@@ -229,7 +229,8 @@ impl Table {
     }
 
     fn movable_maps(&self, frames: &Range<u32>, map_end: u32) -> impl Iterator<Item = Movable> {
-        let maps = self.pager.movable_maps(map_end).into_iter().filter(|(_, first, _)| frames.contains(first));
+        let maps =
+            self.pager.allocator().movable_maps(map_end).into_iter().filter(|(_, first, _)| frames.contains(first));
         maps.map(|(group, first, count)| Movable {
             first: u64::from(first) * u64::from(FRAME_UNITS),
             units: count * FRAME_UNITS,

@@ -4,7 +4,7 @@
 //! `batch.rs`), how a write enters and leaves (`writer.rs`), checkpoints (`checkpoint.rs`).
 
 use super::gate::Gate;
-use super::options::Durability;
+use super::options::{Durability, TableOptions};
 use super::publish::Publisher;
 use crate::buckets::Buckets;
 use crate::error::Result;
@@ -47,6 +47,8 @@ pub struct Table {
     pub(super) inline_checkpoints: bool,
     /// Puts of shorter values go to the log.
     pub(super) stored_bytes_min: usize,
+    /// Those of a handle that only reads.
+    pub(super) options_to_read: Option<Box<TableOptions>>,
 }
 
 impl Table {

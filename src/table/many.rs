@@ -19,7 +19,6 @@ use super::wal_record::WalRecord;
 use crate::buckets::address::BucketAddress;
 use crate::buckets::{Buckets, Delta, HashedKey};
 use crate::error::Result;
-use crate::pager::pool::FrameRef;
 use crate::pager::wal::Lsn;
 
 impl Table {
@@ -275,11 +274,8 @@ struct Run {
 /// The places of the next changes, whose cache lines are being fetched.
 pub(super) struct Ahead<'t> {
     buckets: &'t Buckets,
-    places: [(u64, Place<'t>); PAGES_AHEAD],
+    places: [(u64, BucketAddress<'t>); PAGES_AHEAD],
 }
-
-/// A bucket's page.
-pub(super) type Place<'t> = (BucketAddress, FrameRef<'t>);
 
 /// Far enough ahead for memory to respond, near enough that the line is still in the cache.
 const PAGES_AHEAD: usize = 16;
@@ -310,7 +306,7 @@ impl<'t> Ahead<'t> {
         index: usize,
         count: usize,
         change_at: impl Fn(usize) -> WalRecord<'k>,
-    ) -> (u64, Place<'t>) {
+    ) -> (u64, BucketAddress<'t>) {
         let place = self.places[index % PAGES_AHEAD];
         if index + PAGES_AHEAD < count {
             self.places[index % PAGES_AHEAD] = Self::fetch(self.buckets, change_at(index + PAGES_AHEAD));
@@ -322,19 +318,19 @@ impl<'t> Ahead<'t> {
     }
 
     #[inline]
-    fn fetch(buckets: &'t Buckets, change: WalRecord<'_>) -> (u64, Place<'t>) {
+    fn fetch(buckets: &'t Buckets, change: WalRecord<'_>) -> (u64, BucketAddress<'t>) {
         let hash = buckets.key(change.key_and_value_bytes().0).hash;
         (hash, buckets.prefetch_head(hash))
     }
 
     #[inline]
     fn fetch_place(&self, index: usize, change: WalRecord<'_>) {
-        let (hash, (address, frame)) = self.places[index % PAGES_AHEAD];
+        let (hash, address) = self.places[index % PAGES_AHEAD];
         if !matches!(change, WalRecord::Put { .. }) {
-            return self.buckets.prefetch_moved(hash, address, frame);
+            return self.buckets.prefetch_moved(hash, address);
         }
         const HEAD_BYTES: usize = 2;
         let (key, value_bytes) = change.key_and_value_bytes();
-        self.buckets.prefetch_put(hash, address, frame, HEAD_BYTES + key.len() + value_bytes);
+        self.buckets.prefetch_put(hash, address, HEAD_BYTES + key.len() + value_bytes);
     }
 }

@@ -47,7 +47,6 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::fault::Fault;
 use crate::linear;
-use crate::pager::pool::FrameRef;
 use crate::pager::wal::Lsn;
 pub use backup::Backup;
 pub use batch::Batch;
@@ -383,7 +382,7 @@ impl Table {
         let address = self.buckets.prefetch_bucket(key.hash);
         let writer = self.enter_to_log(|| record.log_bytes())?;
         if matches!(edit, Edit::Set(_)) && writer.inside.take_added() {
-            self.buckets.prefetch_expected(address.0.bucket);
+            self.buckets.prefetch_expected(address.bucket);
         }
         self.write_inside(writer, key, address, record, edit)
     }
@@ -394,7 +393,7 @@ impl Table {
         &self,
         mut writer: Writer<'_>,
         key: HashedKey<'_>,
-        address: (BucketAddress, FrameRef<'_>),
+        address: BucketAddress<'_>,
         record: WalRecord<'_>,
         edit: Edit<'_>,
     ) -> Result<(Option<usize>, Lsn)> {

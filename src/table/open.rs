@@ -120,6 +120,7 @@ impl Table {
             Some(root) => {
                 let mut table = Table::from_root(Arc::new(pager), &options, &root)?;
                 table.replay(options.replay)?;
+                table.pager.end_replay();
                 table
             }
             None => {
@@ -189,6 +190,7 @@ impl Table {
             replayed: 0,
             inline_checkpoints: options.inline_checkpoints,
             stored_bytes_min: options.stored_bytes_min,
+            options_to_read: options.read_only.then(|| Box::new(options.clone())),
         }
     }
 
@@ -205,7 +207,7 @@ impl Table {
         self.replayed = replayed?;
         *self.closed.get_mut() = false;
         self.replaying = false;
-        if pager.has_replayed_references() && log.waits() {
+        if pager.values().has_replayed_references() && log.waits() {
             // The file may have the values only in the cache, and after the replay nothing refers to them there.
             self.checkpoint()?;
         } else if self.replayed == 0 {

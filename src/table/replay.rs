@@ -131,7 +131,7 @@ impl Table {
         let bytes = block.bytes(body);
         let mut add = |block: &Block, kind: Kind, key: RecordBody, value: RecordBody| {
             let hash = self.buckets.key(block.bytes(key)).hash;
-            let frame = self.buckets.frame_of(hash);
+            let frame = self.buckets.address(hash).number;
             if self.pager.frames().is_to_be_read(frame) {
                 frames.push(frame);
             }

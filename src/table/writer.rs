@@ -1,7 +1,7 @@
 //! Writers: how a write is admitted, what it puts in the log, and how it leaves.
 //!
 //! ```text
-//! enter   read-only? forked? -> the gate (gate.rs) -> poisoned? room in the cache? -> room in the log for the record
+//! enter   forked? -> the gate (gate.rs) -> read-only? poisoned? room in the cache? -> room in the log for the record
 //! log     the record, under the latch of the changed bucket
 //! leave   count the change -> split or merge if due -> leave the gate -> begin a checkpoint if due
 //! wait    until the record is as durable as the options ask
@@ -36,41 +36,42 @@ impl Table {
     /// Lets in a writer that logs `log_bytes` bytes; this is not called if changes are not logged.
     #[inline(always)]
     pub(super) fn enter_to_log(&self, log_bytes: impl FnOnce() -> u64) -> Result<Writer<'_>> {
-        let (room, inside) = match self.log_in_use() {
-            None => (None, self.enter()?),
-            Some(_) => self.with_log_room(log_bytes(), || self.enter())?,
-        };
-        Ok(Writer { room, inside, table: self })
+        let Some(log) = self.log_in_use() else { return Ok(Writer { room: None, inside: self.enter()?, table: self }) };
+        let (room, inside) = self.with_log_room(log, log_bytes(), || self.enter())?;
+        Ok(Writer { room: Some(room), inside, table: self })
     }
 
     /// Lets in a writer of `record` and keeps all other writers out. The caller drops the closed gate last.
     pub(super) fn enter_alone_to_log(&self, record: WalRecord<'_>) -> Result<(ClosedGate<'_>, Writer<'_>)> {
-        let (room, (inside, alone)) = self.with_log_room(record.log_bytes(), || {
+        let enter = || {
             drop(self.enter()?);
-            let alone = self.gate.close()?;
-            Ok((alone.enter(), alone))
-        })?;
+            self.gate.close()
+        };
+        let (room, alone) = match self.log_in_use() {
+            None => (None, enter()?),
+            Some(log) => self.with_log_room(log, record.log_bytes(), enter).map(|(room, alone)| (Some(room), alone))?,
+        };
+        let inside = alone.enter();
         Ok((alone, Writer { room, inside, table: self }))
     }
 
     /// Lets in a writer that logs nothing.
     #[inline(always)]
     pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
-        if self.pager.is_read_only() && !self.replaying {
-            return Err(self.read_only_error());
-        }
         self.pager.refuse_if_forked()?;
         let inside = self.gate.enter()?;
-        if !self.pager.takes_writes() {
-            return self.enter_with_cache_room(inside);
-        }
-        Ok(inside)
+        if self.pager.takes_writes() { Ok(inside) } else { self.enter_with_cache_room(inside) }
     }
 
-    /// Makes the checkpoint that the cache needs, for which the disk had no room when the last writer tried.
+    /// Makes the checkpoint that the cache needs, for which the disk had no room when the last writer tried. An error if
+    /// that is not what keeps writers out.
     #[cold]
     fn enter_with_cache_room<'t>(&'t self, inside: WriterGuard<'t>) -> Result<WriterGuard<'t>> {
         drop(inside);
+        if self.pager.is_read_only() && !self.replaying {
+            return Err(Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
+                .with_hint("Open it for writing to change it."));
+        }
         self.pager.refuse_if_poisoned()?;
         self.make_cache_room()?;
         self.enter_anyway()
@@ -83,14 +84,18 @@ impl Table {
         Ok(inside)
     }
 
-    /// Calls `enter` until there is also room in the log for `bytes`. Returns no room if nothing is logged.
+    /// Calls `enter` until there is also room in the log for `bytes`.
     #[inline(never)]
-    fn with_log_room<W>(&self, bytes: u64, enter: impl Fn() -> Result<W>) -> Result<(Option<Room<'_>>, W)> {
+    fn with_log_room<'t, W>(
+        &'t self,
+        log: &'t Log,
+        bytes: u64,
+        enter: impl Fn() -> Result<W>,
+    ) -> Result<(Room<'t>, W)> {
         loop {
             let entered = enter()?;
-            let Some(log) = self.log_in_use() else { return Ok((None, entered)) };
             if let Some(room) = log.reserve(bytes)? {
-                return Ok((Some(room), entered));
+                return Ok((room, entered));
             }
             drop(entered);
             self.make_log_room(bytes)?;
@@ -102,12 +107,6 @@ impl Table {
     pub(super) fn log_in_use(&self) -> Option<&Log> {
         self.pager.log().filter(|log| log.is_on() && !self.replaying)
     }
-
-    #[cold]
-    fn read_only_error(&self) -> Error {
-        Error::new(ErrorKind::ReadOnly, format!("{}: opened read-only", self.pager.path().display()))
-            .with_hint("Open it for writing to change it.")
-    }
 }
 
 impl<'t> Writer<'t> {
@@ -115,29 +114,22 @@ impl<'t> Writer<'t> {
     /// memory. `None` for a long record, and if nothing is logged.
     #[inline(always)]
     pub(super) fn put_together(&self, record: WalRecord<'_>) -> Option<Short> {
-        let log = self.table.pager.log().filter(|_| self.room.is_some())?;
         let (kind, key, rest) = record.parts();
-        log.put_together(kind, &body(key, rest, &mut Default::default()))
+        self.room.as_ref()?.put_together(kind, &body(key, rest, &mut Default::default()))
     }
 
     /// Logs a change that was made. The caller still holds the latch of its bucket. An error poisons the handle: the
     /// change cannot be undone, but would be lost in a crash.
     #[inline]
     pub(super) fn log(&mut self, record: WalRecord<'_>) -> Result<Lsn> {
-        match (self.table.pager.log(), &mut self.room) {
-            (Some(log), Some(room)) => self.table.append_record(log, room, record.parts(), None),
-            _ => Ok(0),
-        }
+        self.room.as_mut().map_or(Ok(0), |room| self.table.append_record(room, record.parts(), None))
     }
 
     /// [`log`](Self::log) for the last change of this writer, with what [`put_together`](Self::put_together) returned.
     /// Takes the room out of the writer, which need not be kept in memory then: 15 instructions.
     #[inline]
     pub(super) fn log_last(&mut self, record: WalRecord<'_>, short: Option<&mut Short>) -> Result<Lsn> {
-        match (self.table.pager.log(), self.room.take()) {
-            (Some(log), Some(room)) => self.table.append_record(log, room, record.parts(), short),
-            _ => Ok(0),
-        }
+        self.room.take().map_or(Ok(0), |room| self.table.append_record(room, record.parts(), short))
     }
 
     /// Counts `changes` changes, `removals` of which removed a pair, splits or merges buckets if the load calls for it,
@@ -160,14 +152,13 @@ impl Table {
     #[inline(never)]
     fn append_record<'t>(
         &self,
-        log: &Log,
         mut room: impl BorrowMut<Room<'t>>,
         (kind, key, rest): (u8, Option<&[u8]>, &[u8]),
         short: Option<&mut Short>,
     ) -> Result<Lsn> {
         let logged = match short {
-            Some(short) => log.append_short(room.borrow_mut(), short),
-            None => log.append(room.borrow_mut(), kind, &body(key, rest, &mut Default::default())),
+            Some(short) => room.borrow_mut().append_short(short),
+            None => room.borrow_mut().append(kind, &body(key, rest, &mut Default::default())),
         };
         logged.inspect_err(|e| self.pager.poison(e.message()))
     }

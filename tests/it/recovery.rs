@@ -457,6 +457,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::replace", Refuses, |t, _| outcome(t.replace(b"k", b"child"))),
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
     ("Table::edit_many", Refuses, |t, _| outcome(t.edit_many(&[b"k"], 8, |_, _, _| splitpoint::KeyEdit::Remove).1)),
+    ("Table::newer", Answers, |t, _| outcome(t.newer())),
     ("Table::scan_prefix", Answers, |t, _| Some(t.scan_prefix(0, 1)).map(|_| Answers)),
     ("Table::backup", Refuses, |t, place| outcome(t.backup(place.join("backup.spt")))),
     ("Table::freeze", Refuses, |t, place| {
@@ -559,7 +560,8 @@ fn the_fork_test_knows_every_public_method() {
             let Some(rest) = line.strip_prefix("    pub fn ") else { continue };
             // Arguments may be on the next line.
             let arguments = format!("{rest}{}", lines.peek().unwrap_or(&"").trim());
-            let takes_self = ["(self", "(mut self", "(&self", "(&mut self"].iter().any(|s| arguments.contains(s));
+            let takes_self =
+                ["(self", "(mut self", "(&self", "(&mut self", "(&'t self"].iter().any(|s| arguments.contains(s));
             if takes_self && ["Table", "WriteView", "Entry", "Scan", "Batch", "Backup"].contains(&of) {
                 let name = rest.split(['(', '<']).next().unwrap();
                 there.insert(format!("{of}::{name}"));

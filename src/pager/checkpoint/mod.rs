@@ -69,7 +69,7 @@ pub(crate) struct Frozen {
 }
 
 /// What a checkpoint is made of.
-pub(super) struct Checkpointer<'p> {
+pub(crate) struct Checkpointer<'p> {
     pub(super) frames: &'p Frames,
     pub(super) allocator: Allocator<'p>,
     pub(super) values: Values<'p>,
@@ -85,7 +85,7 @@ impl Checkpointer<'_> {
     /// # Errors
     /// Those of beginning a segment and of reserving more room, and [`ErrorKind::Io`](crate::ErrorKind::Io) if a map
     /// frame must be read. Nothing has changed then.
-    pub(in crate::pager) fn freeze(&self, root: &[u8], log_bytes: u64, mut room: CheckpointRoom) -> Result<Frozen> {
+    pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64, mut room: CheckpointRoom) -> Result<Frozen> {
         self.frames.file.refuse_if_moved().inspect_err(|e| self.frames.file.poison(e.message()))?;
         self.allocator.free_kept()?;
         self.values.seal_windows().inspect_err(|e| self.frames.file.poison(e.message()))?;
@@ -116,7 +116,7 @@ impl Checkpointer<'_> {
 
     /// Writes the frozen state. After an error the handle is poisoned, and the file has the last checkpoint, or this
     /// one once the journal is installed.
-    pub(in crate::pager) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
+    pub(crate) fn write_frozen(&self, frozen: Frozen) -> Result<()> {
         self.write_checkpoint(frozen)
             .map_err(Error::ending_writes)
             .inspect_err(|e| self.frames.file.poison(e.message()))

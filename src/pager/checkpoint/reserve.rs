@@ -63,7 +63,7 @@ impl Checkpointer<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; nothing has changed.
-    pub(in crate::pager) fn reserve_checkpoint(&self) -> Result<CheckpointRoom> {
+    pub(crate) fn reserve_checkpoint(&self) -> Result<CheckpointRoom> {
         // A poisoned handle keeps the journal of its failed checkpoint, since the next open may need it.
         self.frames.file.refuse_if_poisoned()?;
         self.frames.file.refuse_if_moved().inspect_err(|e| self.frames.file.poison(e.message()))?;

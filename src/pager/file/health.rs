@@ -18,8 +18,14 @@ const SOUND: u8 = 0;
 /// The cache needs a checkpoint, for which the disk has no room.
 const NO_ROOM: u8 = 1;
 const POISONED: u8 = 2;
+const READ_ONLY: u8 = 3;
 
 impl Health {
+    /// Makes a handle that only reads refuse writes, once the log is replayed.
+    pub(in crate::pager) fn end_writes(&self) {
+        let _ = self.state.compare_exchange(SOUND, READ_ONLY, AcqRel, Relaxed);
+    }
+
     /// Makes the handle refuse all further writes. The first reason is kept. Returns whether this is the first.
     pub(in crate::pager) fn poison(&self, reason: &str) -> bool {
         let mut kept = self.reason.lock().expect("no panic while held");

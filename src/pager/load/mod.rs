@@ -20,7 +20,7 @@ use crate::own_line::OwnLine;
 use crate::pager::file::TableFile;
 use crate::pager::file::mapped_reads::MappedReads;
 use crate::pager::interleave;
-use crate::pager::pool::{FrameNo, FrameRef, FrameSource, Pool, ReadGuard, WriteGuard};
+use crate::pager::pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
 use crate::pager::space::Space;
 use spill::Spilling;
 use std::ops::Range;
@@ -111,12 +111,6 @@ impl Frames {
         self.pool.read(frame, self.pool.frame(frame), self)
     }
 
-    /// [`read`](Self::read) of a frame whose place is known.
-    #[inline]
-    pub(crate) fn read_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<ReadGuard<'a>> {
-        self.pool.read(frame, place, self)
-    }
-
     /// Latches a frame for changing.
     #[inline]
     pub(crate) fn write(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
@@ -126,12 +120,6 @@ impl Frames {
     /// Latches a frame whose old content is not needed: its bytes are unspecified.
     pub(crate) fn write_fresh(&self, frame: FrameNo) -> Result<WriteGuard<'_>> {
         self.pool.write_fresh(frame, self)
-    }
-
-    /// [`write`](Self::write) of a frame whose place is known.
-    #[inline(always)]
-    pub(crate) fn write_at<'a>(&'a self, frame: FrameNo, place: FrameRef<'a>) -> Result<WriteGuard<'a>> {
-        self.pool.write(frame, place, self)
     }
 
     /// Latches a frame for changing; `None` if another thread holds a latch.

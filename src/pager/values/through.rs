@@ -106,7 +106,7 @@ impl Values<'_> {
     /// Allocates `len` units that may be written through, for `bytes` bytes. Returns `None` if other room should be
     /// used, if too much room waits for the next checkpoint, or if the bytes are too few for a system call. The caller
     /// is inside the gate.
-    pub(in crate::pager) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<ValueRoom>> {
+    pub(crate) fn allocate_through(&self, len: u32, bytes: u64) -> Result<Option<ValueRoom>> {
         if !self.writes_this_through(bytes as usize) {
             return Ok(None);
         }
@@ -178,7 +178,7 @@ impl Values<'_> {
     }
 
     /// Makes the bytes that were written through durable. Must be called before the log is synced.
-    pub(in crate::pager) fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         until_free(&self.through.syncing);
         let _syncing = self.through.syncing.lock().expect("no panic while held");
         // Another thread's sync may have failed after it reset the flag.
@@ -290,7 +290,7 @@ impl Values<'_> {
     }
 
     /// Whether the log may refer to bytes beyond the last checkpoint.
-    pub(in crate::pager) fn has_written_through(&self) -> bool {
+    pub(crate) fn has_written_through(&self) -> bool {
         self.through.used.load(Relaxed)
     }
 }

@@ -192,6 +192,85 @@ impl Drop for Room<'_> {
 }
 
 impl Room<'_> {
+    /// Places a record in the log. Its body is the parts of `body`, concatenated. Returns the position of its end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]: the change that the record describes must not stay, and the log takes no more records.
+    #[inline]
+    pub(crate) fn append(&mut self, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
+        let bytes: usize = body.iter().map(|part| part.len()).sum();
+        if bytes > BODY_BYTES_MAX {
+            return self.append_pieces(kind, body);
+        }
+        if let Some(mut short) = self.put_together(kind, body) {
+            return self.append_short(&mut short);
+        }
+        self.take(RECORD_HEADER_BYTES + bytes);
+        self.log.append_one(kind, body, bytes)
+    }
+
+    /// Assembles a record to be placed later: this part of the work makes no other writer wait. Returns `None` for a
+    /// long record, or if records collect in memory.
+    #[inline(always)]
+    pub(crate) fn put_together(&self, kind: u8, body: &[&[u8]]) -> Option<Short> {
+        let bytes: usize = body.iter().map(|part| part.len()).sum();
+        if bytes > SHORT_BODY_BYTES || self.log.waits() {
+            return None;
+        }
+        Some(Short::new(Head::word(kind, bytes), body))
+    }
+
+    /// [`append`](Self::append) for an assembled record: one store.
+    #[inline]
+    pub(crate) fn append_short(&mut self, short: &mut Short) -> Result<Lsn> {
+        let Short { record, len, own } = short;
+        self.take(*len);
+        let mut tail = self.log.tail();
+        let tail = &mut *tail;
+        let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
+        let chain = chained(tail.chain, *own);
+        record[..4].copy_from_slice(&chain.to_le_bytes());
+        segment.store_one(&record[..*len], tail.offset)?;
+        tail.chain = chain;
+        tail.offset += *len as u64;
+        Ok(segment.start + tail.offset)
+    }
+
+    /// Appends a long record: other records may come between its pieces, and no thread waits for more than one piece.
+    fn append_pieces(&mut self, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
+        let number = {
+            let mut tail = self.log.tail();
+            tail.pieces = tail.pieces.wrapping_add(1);
+            tail.pieces.to_le_bytes()
+        };
+        let mut rest = body.to_vec();
+        loop {
+            // The next piece: bytes of the body up to the length of a piece.
+            let mut piece: Vec<&[u8]> = vec![&number];
+            let mut left = PIECE_BYTES;
+            while left > 0
+                && let Some(first) = rest.first_mut()
+            {
+                let (now, later) = first.split_at(left.min(first.len()));
+                piece.push(now);
+                left -= now.len();
+                if later.is_empty() {
+                    rest.remove(0);
+                } else {
+                    *first = later;
+                }
+            }
+            if piece.len() == 1 {
+                break;
+            }
+            let bytes = BODY_BYTES_MAX - left;
+            self.take(RECORD_HEADER_BYTES + bytes);
+            self.log.append_one(PIECE, &piece, bytes)?;
+        }
+        self.take(RECORD_HEADER_BYTES + PIECE_HEADER_BYTES);
+        self.log.append_one(kind | IN_PIECES, &[&number], PIECE_HEADER_BYTES)
+    }
+
     fn take(&mut self, bytes: usize) {
         self.bytes = self.bytes.checked_sub(bytes as u64).expect("no record is longer than the room reserved for it");
     }
@@ -606,50 +685,6 @@ impl Log {
         })
     }
 
-    /// Places a record in the log. Its body is the parts of `body`, concatenated. Returns the position of its end.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`]: the change that the record describes must not stay, and the log takes no more records.
-    #[inline]
-    pub(crate) fn append(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
-        let bytes: usize = body.iter().map(|part| part.len()).sum();
-        if bytes > BODY_BYTES_MAX {
-            return self.append_pieces(room, kind, body);
-        }
-        if let Some(mut short) = self.put_together(kind, body) {
-            return self.append_short(room, &mut short);
-        }
-        room.take(RECORD_HEADER_BYTES + bytes);
-        self.append_one(kind, body, bytes)
-    }
-
-    /// Assembles a record to be placed later: this part of the work makes no other writer wait. Returns `None` for a
-    /// long record, or if records collect in memory.
-    #[inline(always)]
-    pub(crate) fn put_together(&self, kind: u8, body: &[&[u8]]) -> Option<Short> {
-        let bytes: usize = body.iter().map(|part| part.len()).sum();
-        if bytes > SHORT_BODY_BYTES || self.waits() {
-            return None;
-        }
-        Some(Short::new(Head::word(kind, bytes), body))
-    }
-
-    /// [`append`](Self::append) for an assembled record: one store.
-    #[inline]
-    pub(crate) fn append_short(&self, room: &mut Room<'_>, short: &mut Short) -> Result<Lsn> {
-        let Short { record, len, own } = short;
-        room.take(*len);
-        let mut tail = self.tail();
-        let tail = &mut *tail;
-        let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
-        let chain = chained(tail.chain, *own);
-        record[..4].copy_from_slice(&chain.to_le_bytes());
-        segment.store_one(&record[..*len], tail.offset)?;
-        tail.chain = chain;
-        tail.offset += *len as u64;
-        Ok(segment.start + tail.offset)
-    }
-
     #[inline(never)]
     fn append_one(&self, kind: u8, body: &[&[u8]], bytes: usize) -> Result<Lsn> {
         let head = Head::new(kind, body);
@@ -682,41 +717,6 @@ impl Log {
         tail.chain = chain;
         tail.offset += (RECORD_HEADER_BYTES + bytes) as u64;
         Ok(segment.start + tail.offset)
-    }
-
-    /// Appends a long record: other records may come between its pieces, and no thread waits for more than one piece.
-    fn append_pieces(&self, room: &mut Room<'_>, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
-        let number = {
-            let mut tail = self.tail();
-            tail.pieces = tail.pieces.wrapping_add(1);
-            tail.pieces.to_le_bytes()
-        };
-        let mut rest = body.to_vec();
-        loop {
-            // The next piece: bytes of the body up to the length of a piece.
-            let mut piece: Vec<&[u8]> = vec![&number];
-            let mut left = PIECE_BYTES;
-            while left > 0
-                && let Some(first) = rest.first_mut()
-            {
-                let (now, later) = first.split_at(left.min(first.len()));
-                piece.push(now);
-                left -= now.len();
-                if later.is_empty() {
-                    rest.remove(0);
-                } else {
-                    *first = later;
-                }
-            }
-            if piece.len() == 1 {
-                break;
-            }
-            let bytes = BODY_BYTES_MAX - left;
-            room.take(RECORD_HEADER_BYTES + bytes);
-            self.append_one(PIECE, &piece, bytes)?;
-        }
-        room.take(RECORD_HEADER_BYTES + PIECE_HEADER_BYTES);
-        self.append_one(kind | IN_PIECES, &[&number], PIECE_HEADER_BYTES)
     }
 
     /// Makes everything up to `lsn` durable, or waits for another thread that does.

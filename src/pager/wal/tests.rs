@@ -32,7 +32,7 @@ fn log_for(safety: Safety, disk: &Arc<Simulated>, file: &Arc<dyn File>, log_byte
 /// Adds records until the segment is full. Returns the number of records that the log then has.
 fn fill(log: &Log, mut count: u32) -> u32 {
     while let Some(mut room) = log.reserve(record_bytes(record(0).len())).unwrap() {
-        log.append(&mut room, 1, &[&record(count)]).unwrap();
+        room.append(1, &[&record(count)]).unwrap();
         count += 1;
     }
     count

@@ -261,14 +261,14 @@ fn lookups_beside_map_frames_that_move() -> bool {
     remove(&table, [100]);
     // Fills the cache.
     table.get(&[101]).unwrap();
-    let maps = table.pager.movable_maps(u32::MAX);
+    let maps = table.pager.allocator().movable_maps(u32::MAX);
     let look = |keys: std::ops::Range<u8>| {
         keys.for_each(|key| assert_eq!(table.get(&[key]).unwrap().unwrap(), value(key), "key {key}"));
     };
     together(&[&|| table.compact().unwrap(), &|| look(0..4), &|| look(4..8)]);
     look(0..8);
     whole(&table);
-    table.pager.movable_maps(u32::MAX) != maps
+    table.pager.allocator().movable_maps(u32::MAX) != maps
 }
 
 /// Two compactions exclude each other: until both have ended, no holes are kept, and all threads allocate near the

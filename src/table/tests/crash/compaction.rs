@@ -35,7 +35,7 @@ fn a_crash_at_any_call_of_a_compaction_loses_no_pair_and_it_can_be_repeated() {
         let (base, content) = disk_with_holes(durability);
         let disk = Simulated::new(base.clone());
         let table = open(&disk, durability);
-        let (frames, maps) = (table.pager.frame_count(), table.pager.movable_maps(u32::MAX));
+        let (frames, maps) = (table.pager.frame_count(), table.pager.allocator().movable_maps(u32::MAX));
         let before = table.counters().checkpoints;
         let checkpoint = |_, _| {
             table.checkpoint().unwrap();
@@ -43,7 +43,7 @@ fn a_crash_at_any_call_of_a_compaction_loses_no_pair_and_it_can_be_repeated() {
         };
         table.compact_with(checkpoint).unwrap();
         checkpoints += table.counters().checkpoints - before;
-        moved_maps |= table.pager.movable_maps(u32::MAX) != maps;
+        moved_maps |= table.pager.allocator().movable_maps(u32::MAX) != maps;
         let compacted = table.pager.frame_count();
         assert!(compacted < frames / 2, "{compacted} of {frames} frames");
         drop(table);

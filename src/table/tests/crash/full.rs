@@ -256,12 +256,12 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     (0..3000).for_each(put);
     table.checkpoint().unwrap();
     (0..10).for_each(put);
-    let room = table.pager.reserve_checkpoint().unwrap();
+    let room = table.pager.checkpointer().reserve_checkpoint().unwrap();
     (10..3000).for_each(put);
     disk.limit_room(Some(disk.used_room() + (20 << 10)));
     let frozen = {
         let _alone = table.gate.close().unwrap();
-        table.pager.freeze(&table.buckets.root(table.gate.totals(), String::new()).encode(), 0, room)
+        table.pager.checkpointer().freeze(&table.buckets.root(table.gate.totals(), String::new()).encode(), 0, room)
     };
     assert_full(&frozen.err().expect("more frames are dirty than there is room for"), "dirtied since");
     assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "a journal is left");

@@ -119,7 +119,7 @@ fn crash_beside_checkpoint() -> Result<(), String> {
     for n in 0..3000 {
         table.get(&change(n * 7 % 3000).0).unwrap();
     }
-    table.pager.write_frozen(frozen).unwrap();
+    table.pager.checkpointer().write_frozen(frozen).unwrap();
     drop(guard);
     for crash in [Crash::Kill, Crash::LoseUnsynced] {
         let left = disk.state().survivors(crash, &mut Random::new(&[1]), &mut Tally::default());

@@ -140,7 +140,7 @@ fn overwriting_and_removing_large_values_leaves_no_space_in_use_and_little_waiti
         table.put(b"same", &value(n.into(), 5000)).unwrap();
         table.put(b"other", &value(n.into(), 4000)).unwrap();
         table.remove(b"other").unwrap();
-        waited |= !table.pager.quarantined().is_empty();
+        waited |= !table.pager.allocator().quarantined().is_empty();
     }
     let frames = table.pager.frame_count();
     assert!(frames < 600, "{frames} frames for two values");
@@ -170,10 +170,10 @@ fn values_written_while_a_checkpoint_is_held_and_copied_survive() {
     let frozen = table.freeze_frames(0).unwrap();
     table.put(&[2], &values[2]).unwrap();
     let between = after(&disk, Crash::Kill);
-    table.pager.write_frozen(frozen).unwrap();
+    table.pager.checkpointer().write_frozen(frozen).unwrap();
     drop(guard);
     table.put(&[3], &values[3]).unwrap();
-    assert!(table.pager.has_written_through());
+    assert!(table.pager.values().has_written_through());
     for (disk, count) in [(between, 3), (after(&disk, Crash::Kill), 4)] {
         let reader = options(&disk).read_only(true).open(PATH).unwrap();
         let table = open(&disk, Durability::Os);
@@ -211,9 +211,9 @@ fn a_journal_whose_removal_a_power_loss_undoes_cuts_no_synced_value_off() {
     for (name, disk, table) in tables_beside_a_removed_journal() {
         let values: Vec<_> = (0..40).map(|n| (vec![n as u8], value(n, 5000))).collect();
         values.iter().for_each(|(key, value)| table.put(key, value).unwrap());
-        assert!(table.pager.has_written_through(), "{name}");
+        assert!(table.pager.values().has_written_through(), "{name}");
         // Without the sync of the log, which may have made the removal durable, or not.
-        table.pager.sync_through().unwrap();
+        table.pager.values().sync().unwrap();
         let left = open(&after(&disk, Crash::NamesBack), Durability::Os);
         let lost = values.iter().filter(|(key, value)| left.get(key).unwrap().as_ref() != Some(value)).count();
         assert_eq!(lost, 0, "{name}: values lost of {}", values.len());
@@ -230,12 +230,12 @@ fn a_checkpoint_that_begins_beside_a_write_does_not_cut_it_off() {
     let end = file.len().unwrap();
     // A write that has allocated its room and has written its value, but goes no further yet.
     let value = value(0, 5000);
-    let room = table.pager.allocate_through(400, value.len() as u64).unwrap().unwrap();
+    let room = table.pager.values().allocate_through(400, value.len() as u64).unwrap().unwrap();
     let address = room.unit * table.pager.unit_bytes() as u64;
     file.write_at(&value, address).unwrap();
     // Meanwhile another thread cuts the file behind that room. No further value is written through.
     table.pager.stop_writing_through();
-    drop(table.pager.reserve_checkpoint().unwrap());
+    drop(table.pager.checkpointer().reserve_checkpoint().unwrap());
     assert!(address >= end);
     let mut found = vec![0; value.len()];
     file.read_at(&mut found, address).unwrap();
@@ -256,7 +256,7 @@ fn small_pairs_beside_values_that_are_written_through_survive_a_checkpoint_and_a
         put(&[n as u8], value(n, 5000 + 61 * n as usize));
         (0..20).for_each(|small| put(&[n as u8, small], value(1000 * n + u64::from(small), 90)));
     }
-    assert!(table.pager.has_written_through());
+    assert!(table.pager.values().has_written_through());
     table.checkpoint().unwrap();
     drop(table);
     let table = open(&after(&disk, Crash::LoseUnsynced), Durability::Os);
@@ -271,5 +271,5 @@ fn a_workload_of_this_durability_writes_values_through() {
     let disk = Simulated::new(State::default());
     let table = workload.open(&disk).unwrap();
     table.put(b"large", &[1; 5000]).unwrap();
-    assert!(table.pager.has_written_through());
+    assert!(table.pager.values().has_written_through());
 }

@@ -557,7 +557,7 @@ impl<'w> Run<'w> {
         let Some(Held { guard, frozen, state }) = self.held.take() else { return Ok(()) };
         let Some(table) = &self.table else { return Ok(()) };
         if let Some(frozen) = frozen {
-            table.pager.write_frozen(frozen)?;
+            table.pager.checkpointer().write_frozen(frozen)?;
             self.history.durable_to(state, self.disk.calls());
         }
         let found = self.workload.read(&self.disk, PATH)?;
