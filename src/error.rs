@@ -52,6 +52,12 @@ pub enum ErrorKind {
     Stopped = 17,
     /// The log is full and a backup prevents a checkpoint; try again when the backup is done.
     Busy = 18,
+    /// Not a dictionary, or a name at which something else exists.
+    NotADictionary = 19,
+    /// An earlier step of this build failed, or was cancelled; start it again.
+    BuildFailed = 20,
+    /// A typed table has other types than it was opened with.
+    WrongTypes = 21,
 }
 
 impl ErrorKind {
@@ -61,6 +67,7 @@ impl ErrorKind {
     }
 
     /// The exit status of the program for this kind.
+    #[doc(hidden)] // the program's
     pub fn exit_code(self) -> u8 {
         // As with grep, 1 means "no" (key not found, faults found) and 2 a usage error; ours start at 10.
         10 + self as u8

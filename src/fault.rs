@@ -21,7 +21,7 @@ pub(crate) type Proceed<'p> = &'p dyn Fn() -> ControlFlow<()>;
 pub(crate) fn go_on(proceed: Proceed<'_>) -> Result<()> {
     match proceed() {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Error::new(ErrorKind::Stopped, "cancelled by the caller")),
+        ControlFlow::Break(()) => Err(stopped()),
     }
 }
 
@@ -29,4 +29,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)
     }
+}
+
+/// The error of every operation that the caller cancelled.
+pub(crate) fn stopped() -> Error {
+    Error::new(ErrorKind::Stopped, "cancelled by the caller")
 }

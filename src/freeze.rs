@@ -40,7 +40,7 @@ impl Table {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
-        let builder = builder.clone().hash_function(self.hash().clone()).made_from(self.access()?);
+        let builder = builder.clone().hashed_by(self.hash_function()).made_from(self.access()?);
         let mut build = builder.start_ordered(path.as_ref(), self.len())?;
         let mut scan = self.scan_from(0);
         while let Some((key, value)) = scan.next_ref()? {
@@ -88,7 +88,7 @@ mod tests {
         let pairs: std::collections::BTreeMap<_, _> = table.scan().map(Result::unwrap).collect();
         assert_eq!(table.freeze(&path, &builder).unwrap(), pairs.len() as u64);
         let built = directory.path().join("built.spd");
-        builder.clone().hash_function(table.hash().clone()).build(&built, &pairs).unwrap();
+        builder.clone().hashed_by(table.hash_function()).build(&built, &pairs).unwrap();
         assert!(std::fs::read(&path).unwrap() == std::fs::read(&built).unwrap(), "{index:?}: other bytes than a build");
         let dictionary = Dictionary::open(&path).unwrap();
         let thawed = Table::in_memory().unwrap();

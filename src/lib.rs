@@ -26,7 +26,9 @@
 //! | `freeze` | [`Table::freeze`], [`Dictionary::thaw`] |
 //! | `buckets` | linear hashing over the pager: pages, overflow, splits, merges, scans |
 //! | `pager` | frames, latches, space, write-ahead log, checkpoints; one file |
-//! | `io` | the operating system; [`OutputFile`] |
+//! | `io` | the operating system |
+//!
+//! Items that are marked `doc(hidden)` are for the other packages of this repository, and may change at any time.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 
@@ -42,6 +44,7 @@ mod buckets;
 mod checksum;
 pub mod dictionary;
 mod error;
+mod events;
 mod fault;
 mod freeze;
 pub mod hash;
@@ -72,9 +75,12 @@ pub use dictionary::{Dictionary, DictionaryBuilder, DictionaryOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use fault::Fault;
 pub use hash::HashKind;
+#[doc(hidden)] // the program's
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
 pub use table::{
-    Backup, Batch, Durability, Follower, KeyEdit, OldValue, PublishedCounters, Table, TableCounters, TableOptions,
-    TableUsage,
+    Backup, Batch, Codec, Durability, Entry, Follower, Keys, PublishedCounters, Table, TableCounters, TableOptions,
+    TypedPairs, TypedTable, Values, WriteView,
 };
+#[doc(hidden)] // the server's
+pub use table::{KeyEdit, OldValue, TableUsage};

@@ -87,6 +87,7 @@ impl State {
 
     /// The low bits of a hash that name a bucket once the current generation is complete.
     #[inline]
+    #[doc(hidden)] // the laboratory's
     pub fn high_mask(self) -> u64 {
         // max_bucket = 0 has width 0; 1 -> 1; 2, 3 -> 3; 4..=7 -> 7.
         u64::MAX.checked_shr(u64::from(self.max_bucket).leading_zeros()).unwrap_or(0)
@@ -94,6 +95,7 @@ impl State {
 
     /// The low bits of a hash that named a bucket when the current generation began.
     #[inline]
+    #[doc(hidden)] // the laboratory's
     pub fn low_mask(self) -> u64 {
         self.high_mask() >> 1
     }
@@ -237,6 +239,7 @@ const FIRST_PHASED: u32 = 10;
 /// Groups in a generation from `FIRST_PHASED` on. A power of two.
 const PHASES: u32 = 32;
 /// The number of groups of 2^32 buckets.
+#[doc(hidden)] // the tests of the format
 pub const GROUP_COUNT: usize = (FIRST_PHASED + (33 - FIRST_PHASED) * PHASES) as usize;
 
 /// The group that contains `bucket`, and the index of `bucket` in that group.
@@ -248,6 +251,7 @@ pub const GROUP_COUNT: usize = (FIRST_PHASED + (33 - FIRST_PHASED) * PHASES) as 
 /// assert_eq!([0, 1, 2, 3, 4].map(group_len), [1, 1, 2, 4, 8]);
 /// ```
 #[inline]
+#[doc(hidden)] // the laboratory's
 pub fn group(bucket: Bucket) -> (usize, u32) {
     const PHASE_BITS: u32 = PHASES.trailing_zeros();
     if bucket < 1 << (FIRST_PHASED - 1) {
@@ -264,6 +268,7 @@ pub fn group(bucket: Bucket) -> (usize, u32) {
 }
 
 /// The number of buckets in group `index`: 0 from [`GROUP_COUNT`] on.
+#[doc(hidden)] // the laboratory's
 pub fn group_len(index: usize) -> u32 {
     if index >= GROUP_COUNT {
         return 0;

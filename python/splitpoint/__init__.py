@@ -22,6 +22,7 @@ from splitpoint.dictionary import BuildOptions, Change, Dictionary
 from splitpoint.errors import (
     AbsentKeyError,
     ArgumentTypeError,
+    BuildFailedError,
     BusyError,
     ClosedError,
     CorruptError,
@@ -41,6 +42,7 @@ from splitpoint.errors import (
     MissingFileError,
     MissingLibraryError,
     NoMemoryError,
+    NotADictionaryError,
     NotATableError,
     OutOfRangeError,
     PermissionsError,
@@ -51,10 +53,12 @@ from splitpoint.errors import (
     TooLongError,
     VersionError,
     WrongHashError,
+    WrongTypesError,
     error,
 )
 from splitpoint.figures import DictionaryStats, SalvageReport, ShardInfo, TableCounters, TableStats
 from splitpoint.table import Batch, Table, TableOptions, memory, open, restore, salvage
+from splitpoint.typed import Codec, TypedTable
 from splitpoint.values import Values
 
 __all__ = [
@@ -62,9 +66,11 @@ __all__ = [
     "ArgumentTypeError",
     "Batch",
     "BuildOptions",
+    "BuildFailedError",
     "BusyError",
     "Change",
     "ClosedError",
+    "Codec",
     "CorruptError",
     "DeadlockError",
     "Dictionary",
@@ -84,6 +90,7 @@ __all__ = [
     "MissingFileError",
     "MissingLibraryError",
     "NoMemoryError",
+    "NotADictionaryError",
     "NotATableError",
     "OutOfRangeError",
     "PermissionsError",
@@ -98,9 +105,11 @@ __all__ = [
     "TableOptions",
     "TableStats",
     "TooLongError",
+    "TypedTable",
     "Values",
     "VersionError",
     "WrongHashError",
+    "WrongTypesError",
     "__version__",
     "error",
     "memory",

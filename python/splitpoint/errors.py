@@ -41,6 +41,9 @@ class ErrorKind(enum.IntEnum):
     DUPLICATE = 16
     STOPPED = 17
     BUSY = 18
+    NOT_A_DICTIONARY = 19
+    BUILD_FAILED = 20
+    WRONG_TYPES = 21
     NOT_FOUND = 200
     IN_USE = 221
 
@@ -92,7 +95,11 @@ class CorruptError(FormatError):
 
 
 class NotATableError(FormatError):
-    """Not a file of this library."""
+    """Not a table."""
+
+
+class NotADictionaryError(FormatError):
+    """Not a dictionary, or a name at which something else exists."""
 
 
 class VersionError(FormatError):
@@ -193,6 +200,14 @@ class StoppedError(Error, InterruptedError):
     """Cancelled by the caller."""
 
 
+class WrongTypesError(FormatError):
+    """A typed table has other types than it was opened with."""
+
+
+class BuildFailedError(Error, RuntimeError):
+    """An earlier step of this build failed: start it again."""
+
+
 class BusyError(Error, OSError):
     """The log is full and a backup prevents a checkpoint: try again when the backup is done."""
 
@@ -220,6 +235,9 @@ _CLASSES: dict[ErrorKind, tuple[type[Error], int]] = {
     ErrorKind.DUPLICATE: (DuplicateKeyError, 0),
     ErrorKind.STOPPED: (StoppedError, _errno.EINTR),
     ErrorKind.BUSY: (BusyError, _errno.EBUSY),
+    ErrorKind.NOT_A_DICTIONARY: (NotADictionaryError, 0),
+    ErrorKind.BUILD_FAILED: (BuildFailedError, 0),
+    ErrorKind.WRONG_TYPES: (WrongTypesError, 0),
     ErrorKind.IN_USE: (InUseError, 0),
 }
 

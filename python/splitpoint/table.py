@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypedDict, TypeVar, Union, over
 from splitpoint import _inputs, errors
 from splitpoint._splitpoint import Batch, TableCore, TableScan, restore_table
 from splitpoint.figures import SalvageReport, TableCounters, TableStats
+from splitpoint.typed import How, TypedTable
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -272,6 +273,22 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         """
         return _Items(self)
 
+    def typed(self, key: Optional[How] = None, value: Optional[How] = None) -> TypedTable:
+        """A mapping of Python's types in this table. The file records them, and refuses others
+        (:class:`~splitpoint.WrongTypesError`).
+
+        ``key`` and ``value`` are ``int`` (of 64 bits), ``str``, ``bytes``, ``"json"``, ``"pickle"`` or a
+        :class:`~splitpoint.Codec`; by default ``bytes``.
+
+        >>> import splitpoint
+        >>> table = splitpoint.memory()
+        >>> users = table.typed(key=int, value="json")
+        >>> users[7] = {"name": "alice"}
+        >>> users[7]["name"], table[(7).to_bytes(8, "little")]
+        ('alice', b'{"name":"alice"}')
+        """
+        return TypedTable(self, key, value)
+
     def stats(self) -> TableStats:
         """Walks all buckets and measures the table: bytes, overflow, the histogram of bucket sizes.
 
@@ -360,17 +377,40 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
             return self._freeze(_inputs.path_of(path), _options(options, known), report)
 
 
+@overload
+def open(
+    path: _inputs.Path, flag: str = "c", mode: int = 0o666, *, key: How, **options: Unpack[TableOptions]
+) -> TypedTable: ...
+@overload
 def open(
     path: _inputs.Path,
     flag: str = "c",
     mode: int = 0o666,
+    *,
+    key: Optional[How] = None,
+    value: How,
     **options: Unpack[TableOptions],
-) -> Table:
+) -> TypedTable: ...
+@overload
+def open(
+    path: _inputs.Path, flag: str = "c", mode: int = 0o666, **options: Unpack[TableOptions]
+) -> Table: ...
+def open(
+    path: _inputs.Path,
+    flag: str = "c",
+    mode: int = 0o666,
+    *,
+    key: Optional[How] = None,
+    value: Optional[How] = None,
+    **options: Unpack[TableOptions],
+) -> Union[Table, TypedTable]:
     """Opens the table in the file at ``path``, as ``dbm.open`` does; recovers it after a crash.
 
     ``flag``: ``"r"`` reads an existing table, ``"w"`` reads and writes it, ``"c"`` creates it if it is absent, ``"n"``
     replaces an existing file by an empty table. ``mode`` has the permissions of a new file, less the umask. ``options``
     are those of :class:`TableOptions`.
+
+    With ``key`` or ``value`` it is a :class:`~splitpoint.TypedTable`, as :meth:`Table.typed` makes it.
 
     One process writes; a second open for writing raises :class:`~splitpoint.LockedError`. Any number of processes read.
 
@@ -384,7 +424,14 @@ def open(
     b'admin'
     >>> directory.cleanup()
     """
-    return Table(path, flag, mode, **options)
+    table = Table(path, flag, mode, **options)
+    if key is None and value is None:
+        return table
+    try:
+        return table.typed(key, value)
+    except BaseException:
+        table.close()
+        raise
 
 
 def salvage(

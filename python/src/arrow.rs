@@ -514,7 +514,7 @@ pub fn export_part(py: Python<'_>, dictionary: Arc<Dictionary>, part: u64, parts
     const CURSOR_BITS: u32 = 49;
     let bound = |part: u64| ((u128::from(part) << CURSOR_BITS) / u128::from(parts)) as u64; // at most 2^49
     let (end, mut cursor) = (bound(part + 1), bound(part));
-    let hash = dictionary.hash().clone();
+    let hash = dictionary.hash_function().clone();
     let is_mine = move |key: &[u8]| Position::of(hash.hash(key)).0 >> (u64::BITS - CURSOR_BITS) < end;
     export_stream(
         py,

@@ -5,7 +5,7 @@ use crate::error::{OrRaise, invalid, refuse_pickle};
 use crate::table::TableCore;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use splitpoint::Table;
+use splitpoint::{Durability, Table};
 
 enum Change {
     Put(Vec<u8>, Vec<u8>),
@@ -18,13 +18,15 @@ enum Change {
 #[pyclass(name = "Batch", frozen, module = "splitpoint._splitpoint")]
 pub struct BatchCore {
     table: Py<TableCore>,
+    /// `None`: that of the table.
+    durability: Option<Durability>,
     /// `None` after it was committed or discarded.
     changes: Mutex<Option<Vec<Change>>>,
 }
 
 impl BatchCore {
-    pub fn new(table: Py<TableCore>) -> Self {
-        BatchCore { table, changes: Mutex::new(Some(Vec::new())) }
+    pub fn new(table: Py<TableCore>, durability: Option<Durability>) -> Self {
+        BatchCore { table, durability, changes: Mutex::new(Some(Vec::new())) }
     }
 
     fn add(&self, change: Change) -> PyResult<()> {
@@ -118,7 +120,10 @@ impl BatchCore {
         let changes = self.changes.lock().take().ok_or_else(ended)?;
         let table = self.table.get();
         let committed = table.handle().detached(py, |table: &Table| {
-            let mut batch = table.batch();
+            let mut batch = match self.durability {
+                None => table.batch(),
+                Some(durability) => table.with(durability).batch(),
+            };
             for change in &changes {
                 match change {
                     Change::Put(key, value) => batch.put(key, value)?,

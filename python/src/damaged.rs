@@ -84,6 +84,6 @@ pub fn restore_table(
     let watch = &Watch::default();
     run_long(py, "restore", progress, watch, move || {
         let mut new = Backup::new().overwrite(overwrite).progress(|done, all| watch.report(done, all));
-        new.restore(&backup, &path).map(drop)
+        new.restore(&backup, &path)
     })
 }

@@ -4,8 +4,8 @@ use crate::error::{invalid, wrong_type};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use splitpoint::HashKind;
 use splitpoint::dictionary::{Compression, Duplicates, Effort, Index};
-use splitpoint::hash::{HashFunction, HashKind};
 use splitpoint::{DictionaryBuilder, Durability, TableOptions};
 
 /// One of `known`, or a `ValueError` that lists them.
@@ -113,13 +113,14 @@ fn with<B, V>(builder: B, value: Option<V>, set: impl FnOnce(B, V) -> B) -> B {
     }
 }
 
+pub fn durability_named(name: &str) -> PyResult<Durability> {
+    one_of("durability", name, &[("none", Durability::None), ("os", Durability::Os), ("sync", Durability::Sync)])
+}
+
 impl Options {
     pub fn table_options(&self) -> PyResult<TableOptions> {
         let hash = self.hash.as_deref().map(hash_kind).transpose()?;
-        let durability = self.durability.as_deref().map(|name| {
-            let known = [("none", Durability::None), ("os", Durability::Os), ("sync", Durability::Sync)];
-            one_of("durability", name, &known)
-        });
+        let durability = self.durability.as_deref().map(durability_named);
         let options = with(TableOptions::new(), self.page_bytes, TableOptions::page_bytes);
         let options = with(options, self.fill_factor, TableOptions::fill_factor);
         let options = with(options, self.fill_percent, TableOptions::fill_percent);
@@ -168,8 +169,7 @@ impl BuildOptions {
             one_of("duplicates", name, &known)
         });
         let hash = self.hash.as_deref().map(hash_kind).transpose()?.unwrap_or(HashKind::DEFAULT);
-        let hash = HashFunction::new(hash, self.seed.unwrap_or(0));
-        let builder = DictionaryBuilder::new().hash_function(hash).index(self.index()?);
+        let builder = DictionaryBuilder::new().hash(hash).seed(self.seed.unwrap_or(0)).index(self.index()?);
         let builder = with(builder, self.page_bytes, DictionaryBuilder::page_bytes);
         let builder = with(builder, compression.transpose()?, DictionaryBuilder::compression);
         let builder = with(builder, self.block_bytes, DictionaryBuilder::block_bytes);

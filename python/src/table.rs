@@ -15,7 +15,7 @@ use crate::first::First;
 use crate::handle::{Handle, InUse, detach};
 use crate::long::{Watch, run_long};
 use crate::many::{Fixed, Found, get_columns, get_fixed, get_list};
-use crate::options::{BuildOptions, Options};
+use crate::options::{BuildOptions, Options, durability_named};
 use crate::report::{counters_dict, fault_list, survey_dict};
 use crate::scan::{Give, PAIRS, Pairs, TableScan};
 use crate::sources::{self, Pair};
@@ -200,7 +200,7 @@ fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
         return Err(error);
     }
     let nothing = options.clone().in_memory()?;
-    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path).map(drop)
+    Backup::new().overwrite(true).options(options.clone()).save(&nothing, path)
 }
 
 #[pymethods]
@@ -220,8 +220,7 @@ impl TableCore {
                 None => options.table_options()?.in_memory(),
             }
             .or_raise(py)?;
-            let (hash, seed) = table.hash_function();
-            let hash = (HashKind::from_name(hash).unwrap_or(HashKind::User), seed);
+            let hash = (table.hash_function().kind(), table.hash_function().seed());
             let is_readonly = path.is_some() && flag == "r";
             let _ = self.opened.set(Opened { path, is_readonly, hash });
             Ok(table)
@@ -318,6 +317,11 @@ impl TableCore {
     #[pyo3(signature = (key, /))]
     fn remove(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
         self.removal(py, |table| table.remove(&key))
+    }
+
+    #[pyo3(signature = (types, /))]
+    fn _record_types(&self, py: Python<'_>, types: &str) -> PyResult<()> {
+        self.ending(py, |table| table.record_types(types))
     }
 
     #[pyo3(signature = (key, /))]
@@ -445,6 +449,10 @@ impl TableCore {
 
     /// Begins a batch: changes that are made atomically when its `with` block ends, or not at all if the block raises.
     ///
+    /// `durability` ("none", "os", "sync") is that of the batch, whatever the table was opened with. One that asks for
+    /// more than earlier writes makes them as durable as itself; one that asks for less may be lost in a crash, but
+    /// never in part.
+    ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
     /// >>> with table.batch() as batch:
@@ -461,9 +469,10 @@ impl TableCore {
     /// ... except OSError:
     /// ...     b"alice" in table
     /// True
-    fn batch(slf: &Bound<'_, Self>) -> PyResult<BatchCore> {
+    #[pyo3(signature = (*, durability = None))]
+    fn batch(slf: &Bound<'_, Self>, durability: Option<&str>) -> PyResult<BatchCore> {
         drop(slf.get().table(slf.py())?);
-        Ok(BatchCore::new(slf.clone().unbind()))
+        Ok(BatchCore::new(slf.clone().unbind(), durability.map(durability_named).transpose()?))
     }
 
     /// Iterates over the pairs in hash order, from the `cursor` of an earlier scan on; 0 is the beginning.
@@ -557,7 +566,7 @@ impl TableCore {
     fn _compact(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let _busy = self.handle.busy();
         let (table, watch) = (self.table(py)?, &Watch::default());
-        let compact = move || table.compact_with(|done, all| watch.report(done, all)).map(drop);
+        let compact = move || table.compact_with(|done, all| watch.report(done, all));
         run_long(py, "compact", progress, watch, compact)
     }
 
@@ -573,7 +582,7 @@ impl TableCore {
         let (table, watch) = (self.table(py)?, &Watch::default());
         run_long(py, "backup", progress, watch, move || {
             let mut backup = Backup::new().overwrite(overwrite).progress(|done, all| watch.report(done, all));
-            backup.save(&table, &path).map(drop)
+            backup.save(&table, &path)
         })
     }
 

@@ -481,3 +481,57 @@ def test_the_callback_of_a_backup_may_use_the_table_and_not_close_it(table, tmp_
 
     table.backup(tmp_path / "copy.spt", progress=progress)
     assert seen and all(seen) and not table.closed
+
+
+@pytest.mark.parametrize("durability", ["none", "os", "sync"])
+def test_a_batch_chooses_its_durability(path, durability):
+    with splitpoint.open(path, "n", durability="sync") as table:
+        with table.batch(durability=durability) as batch:
+            batch[b"alice"] = b"90"
+        assert table[b"alice"] == b"90"
+        with pytest.raises(splitpoint.InvalidArgumentError, match="durability"):
+            table.batch(durability="twice")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "pairs"),
+    [
+        (int, "json", {-1: {"a": [1, None]}, 2**63 - 1: "ä"}),
+        (str, int, {"": 0, "ä": -(2**63)}),
+        (bytes, str, {b"\xff": "text"}),
+        (str, "pickle", {"k": {1, 2, 3}}),
+        (splitpoint.Codec("hex", bytes.fromhex, bytes.hex), None, {"00ff": b"bytes"}),
+    ],
+)
+def test_a_typed_table_is_a_mapping_of_its_types(path, key, value, pairs):
+    with splitpoint.open(path, key=key, value=value) as typed:
+        typed.update(pairs)
+        assert dict(typed) == pairs and dict(typed.items()) == pairs and len(typed) == len(pairs)
+        assert sorted(map(repr, typed.values())) == sorted(map(repr, pairs.values()))
+        first = next(iter(pairs))
+        assert first in typed and typed.setdefault(first, pairs[first]) == pairs[first]
+    with splitpoint.open(path, "r", key=key, value=value) as typed:
+        assert typed[first] == pairs[first]
+    with pytest.raises(splitpoint.WrongTypesError, match="made with the types"):
+        splitpoint.open(path, key="json", value="json")
+    with splitpoint.open(path, key=key, value=value) as typed:  # the refused open left it closed
+        assert typed.pop(first) == pairs[first]
+        with pytest.raises(splitpoint.AbsentKeyError):
+            del typed[first]
+        with pytest.raises(KeyError):
+            typed[first]
+
+
+def test_a_typed_table_refuses_what_is_not_of_its_types(table):
+    typed = table.typed(key=int, value=str)
+    for key in ("1", 1.0, True, None):
+        with pytest.raises(TypeError):
+            typed[key] = "text"
+    with pytest.raises(TypeError):
+        typed[1] = 1
+    with pytest.raises(ValueError, match="64 bits"):
+        typed[2**63] = "text"
+    assert len(typed) == 0
+    for how in ("yaml", float, 7, []):
+        with pytest.raises(splitpoint.InvalidArgumentError, match="expected int"):
+            splitpoint.memory().typed(key=how)

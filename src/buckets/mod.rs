@@ -54,6 +54,7 @@ pub(crate) use load::Load;
 pub use lookup::ValueRef;
 use overflow::ExpectedPages;
 use root::Root;
+pub(crate) use root::TYPES_BYTES;
 pub use scan::Scan;
 use sizes::Limits;
 pub(crate) use sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
@@ -126,7 +127,7 @@ impl Buckets {
     }
 
     /// The header's fields about the buckets at this moment, with the table's totals.
-    pub(crate) fn root(&self, totals: Totals) -> Root {
+    pub(crate) fn root(&self, totals: Totals, types: String) -> Root {
         let frame_bytes = self.pager.frame_bytes() as u64;
         Root {
             page_bytes: self.page_bytes as u32, // at most 65536
@@ -137,6 +138,7 @@ impl Buckets {
             min_max_bucket: self.min_max_bucket.load(Relaxed),
             fill: self.fill,
             totals,
+            types,
             // Groups start at a frame, except those that share the first one.
             groups: std::array::from_fn(|group| (self.groups[group].load(Relaxed) / frame_bytes) as u32),
         }

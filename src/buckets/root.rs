@@ -9,6 +9,9 @@ use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES};
 
 /// Offset of the groups' first frames in the root. On disk.
 const GROUPS: usize = 128;
+/// Offset of the names of a typed table's types in the root, and their bytes. On disk.
+const TYPES: usize = 64;
+pub(crate) const TYPES_BYTES: usize = GROUPS - TYPES;
 const ENCODED_BYTES: usize = GROUPS + 4 * linear::GROUP_COUNT;
 const _: () = assert!(ENCODED_BYTES <= ROOT_BYTES);
 
@@ -24,6 +27,8 @@ pub(crate) struct Root {
     pub min_max_bucket: linear::Bucket,
     pub fill: Fill,
     pub totals: Totals,
+    /// The types of a typed table; empty for one of bytes.
+    pub types: String,
     /// The first frame of each group; 0 for none.
     pub groups: [u32; linear::GROUP_COUNT],
 }
@@ -44,6 +49,7 @@ impl Root {
         for (i, total) in totals.iter().enumerate() {
             put(40 + 8 * i, &total.to_le_bytes());
         }
+        put(TYPES, self.types.as_bytes());
         for (i, frame) in self.groups.iter().enumerate() {
             put(GROUPS + 4 * i, &frame.to_le_bytes());
         }
@@ -60,9 +66,17 @@ impl Root {
         if !fits {
             return Err(format!("pages of {page_bytes} bytes in frames of {frame_bytes}"));
         }
-        let reserved = [6..8, 64..GROUPS, ENCODED_BYTES..bytes.len()];
+        let reserved = [6..8, ENCODED_BYTES..bytes.len()];
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
+        }
+        let types = &bytes[TYPES..GROUPS];
+        let len = types.iter().position(|&b| b == 0).unwrap_or(TYPES_BYTES);
+        let Ok(name) = std::str::from_utf8(&types[..len]) else {
+            return Err("the name of its types is no text".into());
+        };
+        if types[len..].iter().any(|&b| b != 0) {
+            return Err("bytes follow the name of its types".into());
         }
         let percent = u32_at(bytes, 32);
         if !FILL_PERCENT.contains(&percent) {
@@ -81,6 +95,7 @@ impl Root {
                 payload_bytes: u64_at(bytes, 48),
                 bucket_bytes: u64_at(bytes, 56),
             },
+            types: name.to_owned(),
             groups: std::array::from_fn(|i| u32_at(bytes, GROUPS + 4 * i)),
         })
     }

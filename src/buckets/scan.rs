@@ -19,6 +19,7 @@ use super::linear_hash::Buckets;
 use super::page::{self, Damage, INLINE, PAIR_IN_EXTENT, RecordHead};
 use crate::error::Result;
 use crate::linear::Position;
+use std::iter::FusedIterator;
 
 /// A scan of a table, made by [`Table::scan`](crate::Table::scan), [`Table::scan_from`](crate::Table::scan_from) and
 /// [`Table::scan_prefix`](crate::Table::scan_prefix).
@@ -110,6 +111,7 @@ impl Buckets {
 impl Scan<'_> {
     /// Makes this a scan for keys only: the values that it returns are unspecified, and large ones are not read.
     #[must_use]
+    #[doc(hidden)] // the server's
     pub fn only_keys(self) -> Self {
         self.only_heads(0)
     }
@@ -117,6 +119,7 @@ impl Scan<'_> {
     /// Makes this a scan for keys and the beginnings of values: a value that it returns is complete, or has at least
     /// its first `bytes` bytes. Of large values no more is read.
     #[must_use]
+    #[doc(hidden)] // the server's
     pub fn only_heads(mut self, bytes: usize) -> Self {
         self.head_bytes = Some(bytes);
         self
@@ -381,6 +384,9 @@ fn position_in(buckets: &Buckets, bytes: &[u8], at: usize) -> Position {
     };
     Position::of(hash)
 }
+
+/// After the last pair it stays at its end.
+impl FusedIterator for Scan<'_> {}
 
 impl Iterator for Scan<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;

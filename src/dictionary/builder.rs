@@ -50,6 +50,7 @@ use std::sync::Arc;
 pub struct DictionaryBuilder {
     pub(crate) plan: Plan,
     shards: u32,
+    seed: u64,
 }
 
 impl DictionaryBuilder {
@@ -94,16 +95,26 @@ impl DictionaryBuilder {
         self
     }
 
-    /// The hash function and its seed; by default XXH3 and 0. The same pairs give the same file.
-    pub fn hash(mut self, kind: HashKind, seed: u64) -> Self {
-        self.plan.hash = HashFunction::new(kind, seed);
+    /// The hash function, by name; XXH3-64 by default.
+    pub fn hash(mut self, kind: HashKind) -> Self {
+        self.plan.hash = HashFunction::new(kind, self.seed);
         self
     }
 
-    /// The user's own hash function. Pass the same one to [`DictionaryOptions::hash`](crate::DictionaryOptions::hash)
-    /// to open the file.
-    pub fn hash_function(mut self, hash: HashFunction) -> Self {
-        self.plan.hash = hash;
+    /// The user's own hash function. Pass the same one to [`DictionaryOptions::user_hash`] to open the file.
+    ///
+    /// [`DictionaryOptions::user_hash`]: crate::DictionaryOptions::user_hash
+    pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
+        self.plan.hash = HashFunction::user(name, function);
+        self
+    }
+
+    /// The seed of the hash function; by default 0, so that the same pairs give the same file.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        if self.plan.hash.kind() != HashKind::User {
+            self.plan.hash = HashFunction::new(self.plan.hash.kind(), seed);
+        }
         self
     }
 
@@ -196,8 +207,8 @@ impl DictionaryBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] if another process builds the
-    /// same file; [`ErrorKind::NotATable`] if `path`, or `path` with `-unfinished` appended, is a file that no build
-    /// made; [`ErrorKind::Io`].
+    /// same file; [`ErrorKind::NotADictionary`] if `path`, or `path` with `-unfinished` appended, is a file that no
+    /// build made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
         self.shard_count()?;
@@ -230,6 +241,12 @@ impl DictionaryBuilder {
     #[cfg(test)]
     pub(crate) fn storage(mut self, storage: Arc<dyn crate::io::Storage>) -> Self {
         self.plan.storage = storage;
+        self
+    }
+
+    /// Hashes with a function that exists already.
+    pub(crate) fn hashed_by(mut self, hash: &HashFunction) -> Self {
+        self.plan.hash = hash.clone();
         self
     }
 

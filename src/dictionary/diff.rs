@@ -17,6 +17,7 @@ use super::read::long::ValueAt;
 use super::read::within::{ALL, WalkAhead, inclusive};
 use super::run::Run;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault::stopped;
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, RangeBounds, RangeInclusive};
 use std::sync::Arc;
@@ -220,7 +221,7 @@ impl Watch {
         let Some(report) = &mut self.report else { return Ok(()) };
         let pairs = self.before + pairs;
         if std::mem::replace(&mut self.reported, pairs) != pairs && report(pairs).is_break() {
-            return Err(Error::new(ErrorKind::Stopped, "cancelled by the caller"));
+            return Err(stopped());
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use super::shards::slots::SLOT_COUNT;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::HashFunction;
 use crate::io::{Disk, Storage};
+use std::iter::FusedIterator;
 use std::ops::{RangeBounds, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,9 +68,17 @@ impl DictionaryOptions {
         self
     }
 
-    /// The hash function of a dictionary that was built with a user's own ([`HashFunction::user`]).
-    pub fn hash(mut self, hash: HashFunction) -> Self {
-        self.access.hash = Some(hash);
+    /// The user's own hash function with which the dictionary was built ([`DictionaryBuilder::user_hash`]).
+    ///
+    /// [`DictionaryBuilder::user_hash`]: crate::DictionaryBuilder::user_hash
+    pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
+        self.access.hash = Some(HashFunction::user(name, function));
+        self
+    }
+
+    /// Hashes with a function that exists already.
+    pub(super) fn hashed_by(mut self, hash: &HashFunction) -> Self {
+        self.access.hash = Some(hash.clone());
         self
     }
 
@@ -86,8 +95,9 @@ impl DictionaryOptions {
     /// Opens the dictionary at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none; [`ErrorKind::NotATable`],
-    /// [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`], [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] if [`only_shards`](Self::only_shards) chooses none;
+    /// [`ErrorKind::NotADictionary`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`], [`ErrorKind::WrongHash`],
+    /// [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dictionary> {
         let path = path.as_ref();
         // Absolute, as the process may change its directory before it reloads or asks for the files of the shards.
@@ -270,12 +280,13 @@ impl Dictionary {
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Replaces the content of `value` with the value of `key`. Returns false, with `value` unchanged, if the key is
-    /// absent.
+    /// Copies the value of `key` to `value`, replacing its content. Returns `false`, with an empty `value`, if the key
+    /// is absent.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
         self.file_of(key)?.find(key, &mut Wanted::Value(value))
     }
 
@@ -363,7 +374,7 @@ impl Dictionary {
     }
 
     /// The function that the keys were hashed with.
-    pub fn hash(&self) -> &HashFunction {
+    pub fn hash_function(&self) -> &HashFunction {
         &self.files[0].hash
     }
 
@@ -415,6 +426,7 @@ impl Dictionary {
             positions,
             current: None,
             rest: &self.files,
+            left: self.len(),
             run: Run::default(),
             given: 0,
             long: Vec::new(),
@@ -503,7 +515,7 @@ fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
 
 fn no_manifest(path: &Path) -> Error {
     let name = path.display();
-    Error::new(ErrorKind::NotATable, format!("{name}: a directory without a manifest, so it is not a dictionary"))
+    Error::new(ErrorKind::NotADictionary, format!("{name}: a directory without a manifest, so it is not a dictionary"))
 }
 
 impl<'d> IntoIterator for &'d Dictionary {
@@ -522,6 +534,8 @@ pub struct Pairs<'d> {
     current: Option<(&'d DictionaryFile, Within<'d>)>,
     /// The files after the current one.
     rest: &'d [Arc<DictionaryFile>],
+    /// The most pairs that there can still be.
+    left: u64,
     run: Run,
     given: usize,
     /// The value returned last, if it is long.
@@ -550,6 +564,7 @@ impl Pairs<'_> {
         }
         let index = self.given;
         self.given += 1;
+        self.left = self.left.saturating_sub(1);
         let (file, _) = self.current.as_ref().expect("its run was read");
         let value = ValueAt::of(file, &self.run, index).get(&mut self.long);
         if value.is_err() {
@@ -573,11 +588,19 @@ impl Pairs<'_> {
     }
 }
 
+/// After the last pair, or an error, it stays at its end.
+impl FusedIterator for Pairs<'_> {}
+
 impl Iterator for Pairs<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let pair = self.next_ref().transpose()?;
         Some(pair.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+
+    /// At most the pairs that are left in the files, and one error, which may come before any of them.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, usize::try_from(self.left).ok().and_then(|left| left.checked_add(1)))
     }
 }

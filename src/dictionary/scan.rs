@@ -48,6 +48,7 @@ impl Dictionary {
     /// assert_eq!(keys.len(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)] // the server's
     pub fn scan(&self, cursor: u64, count: usize, mut take: impl FnMut(&[u8], &[u8])) -> Result<u64> {
         let slot = (cursor >> POSITION_BITS) as u16; // below 2^15
         let (first_file, is_inside) = self.file_from(slot);

@@ -144,6 +144,7 @@ impl ShardJob {
     }
 
     /// Makes indexes like those of the old files, whatever the builder says. No effect for a new dictionary.
+    #[doc(hidden)] // the Python package's
     pub fn keep_index(mut self) -> ShardJob {
         if let Some(old) = &self.old {
             self.plan.index = old.index.kind();
@@ -152,6 +153,7 @@ impl ShardJob {
     }
 
     /// Makes filters like those of the old files, whatever the builder says. No effect for a new dictionary.
+    #[doc(hidden)] // the Python package's
     pub fn keep_filter(mut self) -> ShardJob {
         if let Some(old) = &self.old {
             self.plan.filter_bits = old.filter().map_or(0, |(bits, ..)| bits.count());
@@ -165,6 +167,7 @@ impl ShardJob {
     }
 
     /// The last slot of each shard. The first shard begins at slot 0, each other one after the previous shard.
+    #[doc(hidden)] // the Python package's
     pub fn last_slots(&self) -> Vec<u16> {
         self.manifest.shards.iter().map(|shard| shard.last_slot).collect()
     }
@@ -179,6 +182,7 @@ impl ShardJob {
     ///
     /// # Errors
     /// Those of [`publish`](Self::publish).
+    #[doc(hidden)] // the Python package's
     pub fn check_directory(&self) -> Result<()> {
         self.lock().map(drop)
     }

@@ -62,7 +62,7 @@ impl Update {
         // The new dictionary gets the access of the old one.
         let plan =
             |file: &Path| -> Result<Plan> { Ok(builder.plan.clone().made_from(access_at(storage.as_ref(), file)?)) };
-        let options = DictionaryOptions::new().hash(builder.plan.hash.clone());
+        let options = DictionaryOptions::new().hashed_by(&builder.plan.hash);
         let (old, mut target) = loop {
             let mut dictionary = options.open_on(Arc::clone(storage), old)?;
             builder.plan.check(dictionary.files.len())?;

@@ -67,11 +67,13 @@ impl HashKind {
     pub const DEFAULT: HashKind = HashKind::Xxh3;
 
     /// The on-disk id.
+    #[doc(hidden)] // the file formats'
     pub const fn id(self) -> u16 {
         self as u16
     }
 
     /// The kind with this on-disk id; `None` if no version of the format defines it.
+    #[doc(hidden)] // the file formats'
     pub fn from_id(id: u16) -> Option<Self> {
         Self::find(|kind| kind.id() == id)
     }
@@ -263,6 +265,10 @@ pub struct HashFunction {
     user: Option<Arc<UserFunction<UserHash>>>, // `Some` only if `kind` is `User`
 }
 
+/// The message where [`HashFunction::is_missing`], and what to do.
+pub(crate) const USER_MISSING: &str = "HashKind::User stands for a user's own function, and none was given";
+pub(crate) const USER_MISSING_HINT: &str = "Pass the function with user_hash instead.";
+
 type UserHash = dyn Fn(&[u8]) -> u64 + Send + Sync;
 
 struct UserFunction<F: ?Sized> {
@@ -289,6 +295,11 @@ impl HashFunction {
     pub fn user(name: &str, f: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
         let user = UserFunction { name: name.to_owned(), hash: f };
         HashFunction { user: Some(Arc::new(user)), ..HashFunction::new(HashKind::User, 0) }
+    }
+
+    /// Whether this is [`HashKind::User`] without the user's function.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.kind == HashKind::User && self.user.is_none()
     }
 
     /// [`hash`](Self::hash) for the busiest callers, which have the default function's code for short keys in theirs.
@@ -370,6 +381,7 @@ impl HashFunction {
     ///
     /// It depends only on hashes, not on the name. It is no proof of identity: functions that agree on all six keys
     /// have equal check values.
+    #[doc(hidden)] // the file formats'
     pub fn check_value(&self) -> u64 {
         let start = PROBES.len() as u64;
         PROBES.iter().fold(start, |sum, probe| modern::fmix64(sum ^ self.hash(probe)))

@@ -15,6 +15,7 @@
 use super::handle::Table;
 use super::options::{Durability, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault::stopped;
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
@@ -77,14 +78,13 @@ impl<'f> Backup<'f> {
     }
 
     /// Calls `progress` from time to time with the bytes copied, and the bytes in all. If it returns a break, the copy
-    /// is cancelled and removed.
+    /// is removed, with [`ErrorKind::Stopped`].
     pub fn progress(mut self, progress: impl FnMut(u64, u64) -> ControlFlow<()> + 'f) -> Self {
         self.progress = Box::new(progress);
         self
     }
 
-    /// Copies an open table to `path`, in its state at one moment between two writes. Returns `false` if the progress
-    /// function cancelled it.
+    /// Copies an open table to `path`, in its state at one moment between two writes.
     ///
     /// A table in a file is synced first. Its other threads continue while it is copied, until they need a checkpoint.
     /// Writers of a table in memory wait. A read-only handle copies the checkpoint that it reads.
@@ -93,7 +93,7 @@ impl<'f> Backup<'f> {
     /// [`ErrorKind::InvalidArgument`] if a file exists at `path` and may not be replaced; [`ErrorKind::Locked`] if that
     /// file is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and the copy is removed;
     /// [`ErrorKind::Forked`] in a child of the process that opened the table; those of [`Table::sync`].
-    pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<bool> {
+    pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         // Checked first: in a child, the locks may be held by threads that do not exist there.
         table.pager.refuse_if_forked()?;
@@ -117,13 +117,12 @@ impl<'f> Backup<'f> {
     }
 
     /// Copies the table in the file at `from` to `path`, as of its last checkpoint, while another process may be
-    /// writing it. If the process that had it open has died, the copy also has the changes in its log. Returns `false`
-    /// if the progress function cancelled it.
+    /// writing it. If the process that had it open has died, the copy also has the changes in its log.
     ///
     /// # Errors
     /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if an
     /// interrupted checkpoint must first be completed by an open for writing.
-    pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
+    pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
         if is_crashed(storage.as_ref(), from)? {
@@ -138,12 +137,12 @@ impl<'f> Backup<'f> {
     }
 
     /// Replaces the table at `path` with a backup: copies it, checks the whole copy, and renames it to `path`. The old
-    /// table is kept until then. Returns `false` if the progress function cancelled it.
+    /// table is kept until then.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the backup has a fault, with nothing changed; else those of
     /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also if the table is open for writing.
-    pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<bool> {
+    pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let storage = self.options.storage.clone();
         let backup = &resolve(storage.as_ref(), backup.as_ref())?;
         let options = self.options.clone().read_only(true);
@@ -163,7 +162,7 @@ impl<'f> Backup<'f> {
     }
 
     /// Saves the pairs of a table in memory to a table with the same options.
-    fn save_pairs(&mut self, table: &Table, path: &Path) -> Result<bool> {
+    fn save_pairs(&mut self, table: &Table, path: &Path) -> Result<()> {
         let (storage, expected_len) = (self.options.storage.clone(), self.options.expected_len);
         self.replace(None, path, |progress, new| {
             // With the gate open, a scan would mix several moments.
@@ -172,15 +171,19 @@ impl<'f> Backup<'f> {
                 page_bytes: table.buckets.page_bytes() as u32, // at most 65536
                 fill_factor: table.buckets.fill().pairs,
                 fill_percent: table.buckets.fill().percent,
-                hash: Some(table.hash().kind()),
-                user_hash: (table.hash().kind() == HashKind::User).then(|| table.hash().clone()),
-                seed: Some(table.hash().seed()),
+                hash: Some(table.hash_function().kind()),
+                user_hash: (table.hash_function().kind() == HashKind::User).then(|| table.hash_function().clone()),
+                seed: Some(table.hash_function().seed()),
                 expected_len,
                 durability: Durability::None,
                 storage: storage.clone(),
                 ..TableOptions::new()
             };
             let copy = options.open(new.unfinished_path())?; // the file is empty, and so becomes a table
+            copy.types
+                .lock()
+                .expect("no panic while held")
+                .clone_from(&table.types.lock().expect("no panic while held"));
             let (all, mut done) = (table.len(), 0u64);
             let mut scan = table.scan();
             while let Some((key, value)) = scan.next_ref()? {
@@ -196,13 +199,14 @@ impl<'f> Backup<'f> {
     }
 
     /// Creates a file in the directory of `path`, calls `fill` to write it, and renames it to `path`. It gets the owner
-    /// and permissions of the old file at `path`, or else of the one at `from`.
+    /// and permissions of the old file at `path`, or else of the one at `from`. `fill` returns `false` if the caller
+    /// cancelled it.
     fn replace(
         &mut self,
         from: Option<&Path>,
         path: &Path,
         fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &AtomicFile) -> Result<bool>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let storage = self.options.storage.clone();
         // The target of a link is replaced, not the link: the log and journal to remove are next to the target.
         let path = &resolve(storage.as_ref(), path)?;
@@ -218,7 +222,7 @@ impl<'f> Backup<'f> {
         let granted = access.map_or(Granted::Permissions(PERMISSIONS), Granted::Like);
         let mut new = AtomicFile::create(&storage, path, &with_suffix(path, ".new"), granted, &SIDECARS)?;
         if !fill(&mut self.progress, &new)? {
-            return Ok(false);
+            return Err(stopped());
         }
         if old.is_none() {
             self.may_replace(storage.as_ref(), path)?; // a file may have been created in the meantime
@@ -226,7 +230,7 @@ impl<'f> Backup<'f> {
         new.file().sync().map_err(|e| Error::io(new.unfinished_path(), "sync", e))?;
         remove_sidecars(storage.as_ref(), path)?;
         new.publish(&[])?;
-        Ok(true)
+        Ok(())
     }
 
     /// Returns the file at `path`, locked, or `None` if there is none. Fails if it may not be replaced.
@@ -263,7 +267,7 @@ impl Table {
     /// Those of [`Backup::save`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let options = TableOptions { storage: self.pager.file().storage().clone(), ..TableOptions::new() };
-        Backup::new().options(options).save(self, path).map(drop)
+        Backup::new().options(options).save(self, path)
     }
 }
 

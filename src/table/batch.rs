@@ -14,6 +14,7 @@
 use super::changes::Changes;
 use super::deferred::{self, Deferred, Edit, Expected};
 use super::handle::Table;
+use super::options::Durability;
 use super::wal_record::WalRecord;
 use crate::buckets::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
 use crate::error::{Error, ErrorKind, Result};
@@ -27,6 +28,7 @@ pub struct Batch<'t> {
     table: &'t Table,
     changes: Changes,
     deferred: Vec<Deferred<'t>>,
+    durability: Durability,
 }
 
 impl Table {
@@ -43,7 +45,11 @@ impl Table {
     /// # Ok::<(), splitpoint::Error>(())
     /// ```
     pub fn batch(&self) -> Batch<'_> {
-        Batch { table: self, changes: Changes::default(), deferred: Vec::new() }
+        self.batch_as(self.durability)
+    }
+
+    pub(super) fn batch_as(&self, durability: Durability) -> Batch<'_> {
+        Batch { table: self, changes: Changes::default(), deferred: Vec::new(), durability }
     }
 }
 
@@ -146,7 +152,7 @@ impl<'t> Batch<'t> {
                 break lsn;
             }
         };
-        table.wait_durable(lsn)
+        table.wait_as(lsn, self.durability)
     }
 }
 

@@ -16,11 +16,13 @@
 use super::handle::Table;
 use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{event, warn_if_slow};
 use crate::pager::interleave::spawn;
 use crate::pager::{CheckpointGuard, Frozen, Pager};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 impl Table {
     /// Makes all earlier writes durable.
@@ -82,6 +84,7 @@ impl Table {
         }
         let closed = self.write_last_checkpoint();
         self.pager.remove_undo();
+        event!(debug, "{}: closed", self.pager.path().display());
         self.pager.file().release_reserved();
         closed
     }
@@ -125,7 +128,8 @@ impl Table {
         let room = self.pager.checkpointer().reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
-        self.pager.checkpointer().freeze(&self.buckets.root(self.gate.totals()).encode(), log_bytes, room)
+        let types = self.types.lock().expect("no panic while held").clone();
+        self.pager.checkpointer().freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes, room)
     }
 
     /// Called after a write: makes a checkpoint if one is due.
@@ -181,6 +185,13 @@ impl Table {
     /// Makes room in the log for a record of `bytes`, or returns so that the caller tries again.
     #[cold]
     pub(super) fn make_log_room(&self, bytes: u64) -> Result<()> {
+        let start = Instant::now();
+        let made = self.try_to_make_log_room(bytes);
+        warn_if_slow(start, || format!("{}: a write waited for room in the log", self.pager.path().display()));
+        made
+    }
+
+    fn try_to_make_log_room(&self, bytes: u64) -> Result<()> {
         let Some(log) = self.pager.log() else { return Ok(()) };
         self.pager.grow_log();
         match self.pager.checkpoint_lock().try_acquire() {

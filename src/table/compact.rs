@@ -16,7 +16,10 @@
 
 use super::handle::Table;
 use crate::buckets::compact::{Movable, What};
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::error::Result;
+use crate::fault::stopped;
 use crate::pager::pool::lock_without_values;
 use crate::pager::{Destination, FRAME_UNITS, ZONE_FRAMES};
 use std::cmp::Reverse;
@@ -49,16 +52,16 @@ impl Table {
     /// # Errors
     /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
     pub fn compact(&self) -> Result<()> {
-        self.compact_with(|_, _| ControlFlow::Continue(())).map(drop)
+        self.compact_with(|_, _| ControlFlow::Continue(()))
     }
 
     /// [`compact`](Self::compact) that calls `progress` from time to time with how much of the current step is done,
     /// and of how much. If `progress` returns a break, the compaction ends, and the table keeps the size that it has
-    /// reached. Returns whether the compaction was completed.
+    /// reached.
     ///
     /// # Errors
-    /// Those of [`compact`](Self::compact).
-    pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<bool> {
+    /// Those of [`compact`](Self::compact); [`ErrorKind::Stopped`].
+    pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<()> {
         drop(self.enter()?);
         let _only = lock_without_values(&self.compaction)?;
         let _compacting = self.pager.allocator().begin_compaction();
@@ -68,7 +71,8 @@ impl Table {
             self.checkpoint()?;
         }
         let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
-        self.checkpoint().map(|()| completed)
+        self.checkpoint()?;
+        if completed { Ok(()) } else { Err(stopped()) }
     }
 
     /// Merges buckets until the load is that of a full table.

@@ -77,6 +77,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`put`](Self::put), the first that occurs; the keys before it are edited.
+    #[doc(hidden)] // the server's
     pub fn edit_many(
         &self,
         keys: &[impl AsRef<[u8]>],

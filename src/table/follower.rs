@@ -5,7 +5,7 @@
 use super::handle::Table;
 use super::options::TableOptions;
 use crate::error::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 /// Reads a table that another process writes, always as of its last checkpoint.
@@ -31,8 +31,6 @@ use std::sync::{Arc, RwLock};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Follower {
-    path: PathBuf,
-    options: TableOptions,
     newest: RwLock<Arc<Table>>,
 }
 
@@ -58,8 +56,8 @@ impl Follower {
             return Ok(newest);
         }
         let mut newest = self.newest.write().unwrap_or_else(|e| e.into_inner());
-        if !newest.pager.file().is_last_checkpoint()? {
-            *newest = Arc::new(self.options.clone().open(&self.path)?);
+        if let Some(newer) = newest.newer()? {
+            *newest = Arc::new(newer);
         }
         Ok(newest.clone())
     }
@@ -73,14 +71,28 @@ impl Follower {
     }
 }
 
+impl Table {
+    /// The table as of its last checkpoint, opened with the options of this read-only handle; `None` if this handle
+    /// reads that one, or may write.
+    ///
+    /// # Errors
+    /// Those of [`TableOptions::open`] for reading.
+    pub fn newer(&self) -> Result<Option<Table>> {
+        match &self.options_to_read {
+            Some(options) if !self.pager.file().is_last_checkpoint()? => {
+                TableOptions::clone(options).open(self.pager.path()).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
 impl TableOptions {
     /// Follows the table at `path`: opens it for reading, and again after each checkpoint of its writer.
     ///
     /// # Errors
     /// Those of [`open`](Self::open) for reading.
     pub fn follow(self, path: impl AsRef<Path>) -> Result<Follower> {
-        let (path, options) = (path.as_ref().to_owned(), self.read_only(true));
-        let newest = RwLock::new(Arc::new(options.clone().open(&path)?));
-        Ok(Follower { path, options, newest })
+        Ok(Follower { newest: RwLock::new(Arc::new(self.read_only(true).open(path)?)) })
     }
 }

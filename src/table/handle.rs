@@ -4,7 +4,7 @@
 //! `batch.rs`), how a write enters and leaves (`writer.rs`), checkpoints (`checkpoint.rs`).
 
 use super::gate::Gate;
-use super::options::Durability;
+use super::options::{Durability, TableOptions};
 use super::publish::Publisher;
 use crate::buckets::Buckets;
 use crate::error::Result;
@@ -33,6 +33,8 @@ pub struct Table {
     pub(super) buckets: Buckets,
     pub(super) gate: Gate,
     pub(super) durability: Durability,
+    /// The names of the types of a typed table, or an empty text: see [`Table::typed`].
+    pub(super) types: Mutex<String>,
     pub(super) publisher: Mutex<Option<Publisher>>,
     /// Locked by the thread that compacts.
     pub(super) compaction: Mutex<()>,
@@ -45,6 +47,8 @@ pub struct Table {
     pub(super) inline_checkpoints: bool,
     /// Puts of shorter values go to the log.
     pub(super) stored_bytes_min: usize,
+    /// Those of a handle that only reads.
+    pub(super) options_to_read: Option<Box<TableOptions>>,
 }
 
 impl Table {
@@ -53,19 +57,14 @@ impl Table {
         self.gate.totals().pairs
     }
 
-    /// The hash function's name and seed.
-    pub fn hash_function(&self) -> (&str, u64) {
-        (self.buckets.hash().name(), self.buckets.hash().seed())
+    /// The function that the keys are hashed with.
+    pub fn hash_function(&self) -> &HashFunction {
+        self.buckets.hash()
     }
 
     /// The owner and permissions of the table's file, if it has one.
     pub(crate) fn access(&self) -> Result<Option<Access>> {
         self.pager.file().access()
-    }
-
-    /// The hash function itself.
-    pub(crate) fn hash(&self) -> &HashFunction {
-        self.buckets.hash()
     }
 }
 

@@ -14,6 +14,7 @@
 //! `edits.rs`. Lookups of many keys: `buckets/many.rs`.
 
 use super::handle::Table;
+use super::options::Durability;
 use super::wal_record::WalRecord;
 use crate::buckets::address::BucketAddress;
 use crate::buckets::{Buckets, Delta, HashedKey};
@@ -76,11 +77,15 @@ impl Table {
     /// Those of [`put`](Self::put), the first that occurs; the pairs before it are stored, as durably as without an
     /// error. If making them durable fails, that error is returned, and the handle refuses further writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
+        self.put_many_as(self.durability, pairs)
+    }
+
+    pub(super) fn put_many_as(&self, asked: Durability, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         let put_at = |index: usize| {
             let (key, value) = &pairs[index];
             WalRecord::Put { key: key.as_ref(), value: value.as_ref() }
         };
-        self.write_many(pairs.len(), put_at, |_| usize::MAX, |_, _| ())
+        self.write_many(asked, pairs.len(), put_at, |_| usize::MAX, |_, _| ())
     }
 
     /// [`append`](Self::append) for each pair, in order. Returns the new length of each value. Faster than single
@@ -89,8 +94,18 @@ impl Table {
     /// # Errors
     /// Those of [`append`](Self::append), the first that occurs; the pairs before it are appended.
     pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<Vec<usize>> {
+        self.append_many_as(self.durability, pairs)
+    }
+
+    pub(super) fn append_many_as(
+        &self,
+        asked: Durability,
+        pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+    ) -> Result<Vec<usize>> {
         let mut lens = Vec::with_capacity(pairs.len());
-        self.append_many_within(pairs, |_| usize::MAX, |_, len| lens.push(len.unwrap_or(0)))?;
+        let append_at = |index: usize| append_of(&pairs[index]);
+        let take = |_, len: Option<usize>| lens.push(len.unwrap_or(0));
+        self.write_many(asked, pairs.len(), append_at, |_| usize::MAX, take)?;
         Ok(lens)
     }
 
@@ -109,17 +124,14 @@ impl Table {
     /// # Errors
     /// Those of [`append`](Self::append), the first that occurs; `take` was called for the pairs before it, which are
     /// appended.
+    #[doc(hidden)] // the server's
     pub fn append_many_within(
         &self,
         pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
         len_max: impl Fn(usize) -> usize,
         take: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
-        let append_at = |index: usize| {
-            let (key, tail) = &pairs[index];
-            WalRecord::Append { key: key.as_ref(), tail: tail.as_ref() }
-        };
-        self.write_many(pairs.len(), append_at, len_max, take)
+        self.write_many(self.durability, pairs.len(), |index| append_of(&pairs[index]), len_max, take)
     }
 
     /// [`remove`](Self::remove) for each key, in order. Calls `take` with the index of each key and whether it was
@@ -128,16 +140,19 @@ impl Table {
     /// # Errors
     /// Those of [`remove`](Self::remove), the first that occurs; `take` was called for the keys before it, which are
     /// removed.
+    #[doc(hidden)] // the server's
     pub fn remove_many_with(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, bool)) -> Result<()> {
         let remove_at = |index: usize| WalRecord::Remove { key: keys[index].as_ref() };
-        self.write_many(keys.len(), remove_at, |_| usize::MAX, |index, removed| take(index, removed.is_some()))
+        let take = |index, removed: Option<usize>| take(index, removed.is_some());
+        self.write_many(self.durability, keys.len(), remove_at, |_| usize::MAX, take)
     }
 
     /// Makes the changes of one pair each that `change_at` returns for each index below `count`, up to the first error.
     /// An append makes no value longer than `len_max` returns. Calls `take` with the answer of each change, in order;
-    /// `None` if it changed nothing.
+    /// `None` if it changed nothing. They are as durable as `asked` when it returns.
     fn write_many<'k>(
         &self,
+        asked: Durability,
         count: usize,
         change_at: impl Fn(usize) -> WalRecord<'k>,
         len_max: impl Fn(usize) -> usize,
@@ -146,7 +161,7 @@ impl Table {
         let mut last = 0;
         let written = self.write_many_unsynced(count, change_at, len_max, take, &mut last);
         // Also after an error: the pairs before it must be as durable as the caller may assume.
-        self.wait_durable(last)?;
+        self.wait_as(last, asked)?;
         written
     }
 
@@ -237,6 +252,10 @@ impl Table {
         }
         Ok(run)
     }
+}
+
+fn append_of((key, tail): &(impl AsRef<[u8]>, impl AsRef<[u8]>)) -> WalRecord<'_> {
+    WalRecord::Append { key: key.as_ref(), tail: tail.as_ref() }
 }
 
 /// The maximum number of changes made in one visit of the gate.

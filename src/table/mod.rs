@@ -14,13 +14,16 @@ mod backup;
 mod batch;
 mod changes;
 mod checkpoint;
+mod codec;
 mod compact;
 mod counters;
 mod deferred;
 mod edits;
+mod entry;
 mod follower;
 mod gate;
 mod handle;
+mod iterate;
 mod many;
 mod open;
 mod options;
@@ -30,7 +33,9 @@ mod replay;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod usage;
+mod view;
 mod wal_record;
 mod writer;
 
@@ -45,14 +50,19 @@ use crate::linear;
 use crate::pager::wal::Lsn;
 pub use backup::Backup;
 pub use batch::Batch;
+pub use codec::Codec;
 pub use counters::TableCounters;
 pub use edits::{KeyEdit, OldValue};
+pub use entry::Entry;
 pub use follower::Follower;
 pub use handle::Table;
+pub use iterate::{Keys, Values};
 pub use options::{Durability, TableOptions};
 pub use publish::PublishedCounters;
 use std::ops::ControlFlow;
+pub use typed::{TypedPairs, TypedTable};
 pub use usage::TableUsage;
+pub use view::WriteView;
 use wal_record::WalRecord;
 use writer::Writer;
 
@@ -98,6 +108,7 @@ impl Table {
     /// # Ok::<(), splitpoint::Error>(())
     /// ```
     #[inline]
+    #[doc(hidden)] // the Python package's
     pub fn get_ready(&self, key: &[u8], value: &mut Vec<u8>) -> Option<bool> {
         value.clear();
         self.buckets.get_ready(self.buckets.key(key), value)
@@ -153,13 +164,19 @@ impl Table {
     /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] if a page must be read from the file; [`ErrorKind::Poisoned`] after
     /// a failed checkpoint, except one that found no room on the disk and so did not begin.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let lsn = self.put_unsynced(key, value)?;
+        self.wait_durable(lsn)
+    }
+
+    #[inline(always)]
+    pub(super) fn put_unsynced(&self, key: &[u8], value: &[u8]) -> Result<Lsn> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
         if value.len() >= self.stored_bytes_min && self.put_stored(key, value)?.is_some() {
-            return Ok(()); // with a log that waits for the disk, nothing is stored that way
+            return Ok(0); // with a log that waits for the disk, nothing is stored that way
         }
         let put = WalRecord::Put { key: key.bytes, value };
-        self.write(key, put, Edit::Set(value)).map(drop)
+        self.write_unsynced(key, put, Edit::Set(value)).map(|(_, lsn)| lsn)
     }
 
     /// Stores `value` under `key` and returns the earlier value.
@@ -167,6 +184,10 @@ impl Table {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.replace_as(self.durability, key, value)
+    }
+
+    pub(super) fn replace_as(&self, asked: Durability, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
         let mut old = None;
@@ -174,7 +195,7 @@ impl Table {
             old = location.map(|location| bucket.value(location)).transpose()?;
             bucket.set(key, location, value).map(Some)
         };
-        self.write_with(key, WalRecord::Put { key: key.bytes, value }, &mut replace)?;
+        self.write_with(asked, key, WalRecord::Put { key: key.bytes, value }, &mut replace)?;
         Ok(old)
     }
 
@@ -187,13 +208,46 @@ impl Table {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.insert_new_as(self.durability, key, value)
+    }
+
+    pub(super) fn insert_new_as(&self, asked: Durability, key: &[u8], value: &[u8]) -> Result<bool> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
         let mut insert = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match location {
             Some(_) => Ok(None),
             None => bucket.set(key, None, value).map(Some),
         };
-        self.write_with(key, WalRecord::Put { key: key.bytes, value }, &mut insert)
+        self.write_with(asked, key, WalRecord::Put { key: key.bytes, value }, &mut insert)
+    }
+
+    /// The value of `key`, or `value`, which is stored if the key is absent.
+    pub(super) fn get_or_insert_as(&self, asked: Durability, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+        self.buckets.check_lengths(key, value.len())?;
+        let key = self.buckets.key(key);
+        let mut old = None;
+        let mut insert = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match location {
+            Some(location) => {
+                old = Some(bucket.value(location)?);
+                Ok(None)
+            }
+            None => bucket.set(key, None, value).map(Some),
+        };
+        self.write_with(asked, key, WalRecord::Put { key: key.bytes, value }, &mut insert)?;
+        Ok(old.unwrap_or_else(|| value.to_vec()))
+    }
+
+    /// Removes `key` and returns its value.
+    pub(super) fn take_as(&self, asked: Durability, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let key = self.buckets.key(key);
+        let mut old = None;
+        let mut take = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
+            let Some(location) = location else { return Ok(None) };
+            old = Some(bucket.value(location)?);
+            bucket.remove(key, location).map(Some)
+        };
+        self.write_with(asked, key, WalRecord::Remove { key: key.bytes }, &mut take)?;
+        Ok(old)
     }
 
     /// Appends `tail` to the value of `key`; an absent key counts as an empty value. Returns the new length of the
@@ -206,10 +260,17 @@ impl Table {
     /// Those of [`put`](Self::put); [`ErrorKind::TooLong`] also if the whole value would be longer than
     /// [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
+        let (len, lsn) = self.append_unsynced(key, tail)?;
+        self.wait_durable(lsn).map(|()| len)
+    }
+
+    #[inline(always)]
+    pub(super) fn append_unsynced(&self, key: &[u8], tail: &[u8]) -> Result<(usize, Lsn)> {
         self.buckets.check_lengths(key, tail.len())?;
         let key = self.buckets.key(key);
         let append = Edit::Append { tail, len_max: usize::MAX };
-        Ok(self.write(key, WalRecord::Append { key: key.bytes, tail }, append)?.unwrap_or_default())
+        let (len, lsn) = self.write_unsynced(key, WalRecord::Append { key: key.bytes, tail }, append)?;
+        Ok((len.unwrap_or_default(), lsn))
     }
 
     /// Removes `key` and its value. Returns whether it was present.
@@ -219,8 +280,15 @@ impl Table {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        let (removed, lsn) = self.remove_unsynced(key)?;
+        self.wait_durable(lsn).map(|()| removed)
+    }
+
+    #[inline(always)]
+    pub(super) fn remove_unsynced(&self, key: &[u8]) -> Result<(bool, Lsn)> {
         let key = self.buckets.key(key);
-        Ok(self.write(key, WalRecord::Remove { key: key.bytes }, Edit::Remove)?.is_some())
+        let (removed, lsn) = self.write_unsynced(key, WalRecord::Remove { key: key.bytes }, Edit::Remove)?;
+        Ok((removed.is_some(), lsn))
     }
 
     /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` means an absent key. Returns
@@ -233,7 +301,12 @@ impl Table {
         self.wait_durable(lsn).map(|()| equal)
     }
 
-    fn compare_and_set_unsynced(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<(bool, Lsn)> {
+    pub(super) fn compare_and_set_unsynced(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<(bool, Lsn)> {
         let key = self.buckets.key(key);
         let record = match new {
             Some(value) => {
@@ -263,31 +336,41 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub fn update(&self, key: &[u8], mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<bool> {
+    pub fn update(&self, key: &[u8], f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<bool> {
+        let (is_present, lsn) = self.update_unsynced(key, f)?;
+        self.wait_durable(lsn).map(|()| is_present)
+    }
+
+    pub(super) fn update_unsynced(
+        &self,
+        key: &[u8],
+        mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<(bool, Lsn)> {
         loop {
             let old = self.get(key)?;
             let new = f(old.as_deref());
             if let (true, lsn) = self.compare_and_set_unsynced(key, old.as_deref(), new.as_deref())? {
-                return self.wait_durable(lsn).map(|()| new.is_some());
+                return Ok((new.is_some(), lsn));
             }
         }
     }
 
-    /// Makes one write, which is as durable as the options ask when it returns. Returns the answer of `edit`; `None` if
-    /// it changes nothing, once the writes on which that depends are durable.
-    #[inline(always)]
-    fn write(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: Edit<'_>) -> Result<Option<usize>> {
-        let (answer, lsn) = self.write_unsynced(key, record, edit)?;
-        self.wait_durable(lsn).map(|()| answer)
-    }
-
-    /// [`write`](Self::write) with a closure as the edit. Returns whether it changed anything.
+    /// Makes one write with a closure as the edit, which is as durable as `asked` when it returns. Returns whether it
+    /// changed anything; if not, once the writes on which that depends are durable.
     #[inline(never)]
-    fn write_with(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: &mut EditFn<'_>) -> Result<bool> {
-        self.write(key, record, Edit::With(edit)).map(|answer| answer.is_some())
+    fn write_with(
+        &self,
+        asked: Durability,
+        key: HashedKey<'_>,
+        record: WalRecord<'_>,
+        edit: &mut EditFn<'_>,
+    ) -> Result<bool> {
+        let (answer, lsn) = self.write_unsynced(key, record, Edit::With(edit))?;
+        self.wait_as(lsn, asked).map(|()| answer.is_some())
     }
 
-    /// [`write`](Self::write) without waiting for the disk. Also returns the log position to wait for.
+    /// Makes one write without waiting for the disk. Returns the answer of `edit`, or `None` if it changes nothing, and
+    /// the log position to wait for.
     #[inline(always)]
     fn write_unsynced(
         &self,
@@ -336,6 +419,10 @@ impl Table {
     /// Those of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
     /// writes; the next open finds the table unchanged.
     pub fn clear(&self) -> Result<()> {
+        self.clear_as(self.durability)
+    }
+
+    pub(super) fn clear_as(&self, asked: Durability) -> Result<()> {
         let lsn = {
             let (_alone, mut writer) = self.enter_alone_to_log(WalRecord::Clear)?;
             for number in (0..=self.buckets.view().max_bucket()).rev() {
@@ -349,7 +436,7 @@ impl Table {
             let _inside = self.enter_anyway()?;
             while self.buckets.merge_within_fill(self.gate.totals())? {}
         }
-        self.wait_durable(lsn)
+        self.wait_as(lsn, asked)
     }
 
     /// All pairs, bucket by bucket, those of a bucket in no particular order.
@@ -398,6 +485,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`get`](Self::get); [`ErrorKind::Stopped`].
+    #[doc(hidden)] // the Python package's
     pub fn survey_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<TableSurvey> {
         self.buckets.survey(self.gate.totals(), &proceed)
     }

@@ -13,6 +13,7 @@ use super::publish::Publisher;
 use crate::buckets::root::Root;
 use crate::buckets::{Buckets, Fill, Totals};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::event;
 use crate::hash::{HashFunction, HashKind};
 use crate::linear;
 use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
@@ -131,6 +132,8 @@ impl Table {
             let (activity, counted) = (table.buckets.activity().clone(), table.gate.counted().clone());
             table.publisher = Mutex::new(Some(Publisher::start(activity, counted, table.pager.clone())?));
         }
+        let (path, pairs, replayed) = (table.pager.path().display(), table.len(), table.replayed);
+        event!(info, "{path}: opened, {pairs} pairs, {replayed} changes replayed from the log");
         Ok(table)
     }
 
@@ -155,7 +158,7 @@ impl Table {
         let fill = Fill { percent: options.fill_percent, pairs: options.fill_factor };
         let page_bytes = options.page_bytes as usize;
         let buckets = Buckets::create(pager.clone(), options.hash_function(), page_bytes, fill)?;
-        Ok(Table::with(pager, buckets, Totals::default(), options))
+        Ok(Table::from_parts(pager, buckets, Totals::default(), options))
     }
 
     /// Makes the buckets for the expected pairs.
@@ -168,15 +171,18 @@ impl Table {
         let root = Root::parse(root, pager.frame_bytes()).map_err(|what| pager.corrupt(format!("header: {what}")))?;
         let hash = choose_hash(&pager, options, &root)?;
         let buckets = Buckets::from_root(pager.clone(), hash, &root)?;
-        Ok(Table::with(pager, buckets, root.totals, options))
+        let table = Table::from_parts(pager, buckets, root.totals, options);
+        *table.types.lock().expect("no panic while held") = root.types;
+        Ok(table)
     }
 
-    fn with(pager: Arc<Pager>, buckets: Buckets, totals: Totals, options: &TableOptions) -> Table {
+    fn from_parts(pager: Arc<Pager>, buckets: Buckets, totals: Totals, options: &TableOptions) -> Table {
         Table {
             gate: Gate::new(totals, buckets.load_step_bytes()),
             pager,
             buckets,
             durability: options.durability,
+            types: Mutex::default(),
             publisher: Mutex::default(),
             compaction: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -184,6 +190,7 @@ impl Table {
             replayed: 0,
             inline_checkpoints: options.inline_checkpoints,
             stored_bytes_min: options.stored_bytes_min,
+            options_to_read: options.read_only.then(|| Box::new(options.clone())),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::buckets::{FILL_PERCENT, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::{HashFunction, HashKind};
+use crate::hash::{HashFunction, HashKind, USER_MISSING, USER_MISSING_HINT};
 use crate::io::{Disk, PERMISSIONS, Storage};
 use crate::pager::CacheLimit;
 use crate::pager::wal::{BlockLimits, Safety};
@@ -218,7 +218,8 @@ impl TableOptions {
         self
     }
 
-    /// Which failures a completed write survives; see [`Durability`].
+    /// Which failures a completed write survives, unless it asks for another durability
+    /// ([`Table::with`](crate::Table::with)); see [`Durability`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -258,6 +259,9 @@ impl TableOptions {
         }
         if !FILL_PERCENT.contains(&self.fill_percent) {
             return invalid(format!("fill_percent is {}, expected 10 to 400", self.fill_percent));
+        }
+        if self.hash == Some(HashKind::User) && self.user_hash.is_none() {
+            return Err(Error::new(ErrorKind::InvalidArgument, USER_MISSING).with_hint(USER_MISSING_HINT));
         }
         if self.fill_factor == Some(0) {
             return invalid("fill_factor is 0, expected 1 or more pairs a bucket".into());

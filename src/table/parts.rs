@@ -76,7 +76,7 @@ impl Table {
             Ok(fits.then(Delta::default))
         };
         // Only the log needs a complete record, and a table in memory has no log.
-        self.write_with(key, WalRecord::Put { key: key.bytes, value: part }, &mut write)?;
+        self.write_with(self.durability, key, WalRecord::Put { key: key.bytes, value: part }, &mut write)?;
         Ok(fits)
     }
 }

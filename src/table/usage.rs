@@ -15,6 +15,7 @@ use crate::error::Result;
 /// Memory of a table; made by [`Table::usage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(hidden)] // the server's
 pub struct TableUsage {
     /// Bytes in use: of memory, or of the file if that is smaller.
     pub used_bytes: u64,
@@ -24,6 +25,7 @@ pub struct TableUsage {
 
 impl Table {
     /// The memory in use. O(1).
+    #[doc(hidden)] // the server's
     pub fn usage(&self) -> TableUsage {
         let frames_bytes = u64::from(self.pager.frame_count()) * self.pager.frame_bytes() as u64;
         let in_use = frames_bytes.saturating_sub(self.pager.allocator().free_bytes_known());
@@ -37,6 +39,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).
+    #[doc(hidden)] // the server's
     pub fn merge_slack(&self, count: u32) -> Result<u32> {
         let _inside = self.enter()?;
         self.buckets.merge_slack(count)

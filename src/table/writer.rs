@@ -15,6 +15,7 @@
 
 use super::gate::{ClosedGate, WriterGuard};
 use super::handle::Table;
+use super::options::Durability;
 use super::wal_record::{WalRecord, body};
 use crate::buckets::Delta;
 use crate::error::{Error, ErrorKind, Result};
@@ -166,6 +167,19 @@ impl Table {
     #[inline]
     pub(super) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         if lsn == 0 { Ok(()) } else { self.sync_to(lsn) }
+    }
+
+    /// Makes the log up to `lsn` as durable as `asked`, whatever the options ask.
+    pub(super) fn wait_as(&self, lsn: Lsn, asked: Durability) -> Result<()> {
+        match (self.durability, asked) {
+            (Durability::Sync, Durability::Sync) => self.wait_durable(lsn),
+            (Durability::Sync, Durability::Os) => match self.log_in_use() {
+                Some(log) => log.write_to(lsn).inspect_err(|e| self.pager.poison(e.message())),
+                None => Ok(()),
+            },
+            (Durability::Os, Durability::Sync) | (Durability::None, Durability::Sync | Durability::Os) => self.sync(),
+            (Durability::Os, Durability::Os) | (_, Durability::None) => Ok(()),
+        }
     }
 
     fn sync_to(&self, lsn: Lsn) -> Result<()> {

@@ -119,7 +119,7 @@ fn a_copy_of_a_file_that_another_handle_writes_is_of_one_moment() {
                 }
             });
             for _ in 0..6 {
-                assert!(Backup::new().overwrite(true).save_file(&path, &copy).unwrap());
+                Backup::new().overwrite(true).save_file(&path, &copy).unwrap();
                 is_one_moment(&copy);
             }
             stop.store(true, Relaxed);
@@ -152,7 +152,7 @@ fn no_checkpoint_is_made_while_a_backup_copies_and_writers_write() {
             assert!(!synced.load(Relaxed), "the file was written while it was copied");
             ControlFlow::Continue(())
         });
-        assert!(backup.save(&table, &copy).unwrap());
+        backup.save(&table, &copy).unwrap();
     });
     assert!(synced.load(Relaxed));
     let copy = TableOptions::new().read_only(true).open(&copy).unwrap();
@@ -174,7 +174,7 @@ fn a_copy_of_a_file_is_of_one_checkpoint_whatever_is_written_meanwhile() {
         table.checkpoint().unwrap();
         ControlFlow::Continue(())
     });
-    assert!(backup.save_file(&path, &copy).unwrap());
+    backup.save_file(&path, &copy).unwrap();
     drop(backup);
     assert!(steps > 1);
     let copy = TableOptions::new().read_only(true).open(&copy).unwrap();
@@ -230,11 +230,11 @@ fn a_table_in_memory_keeps_its_shape_and_its_hash_function() {
     assert_eq!((stat.page_bytes, stat.pairs), (2048, 1));
     let table = options().user_hash("sum", own).in_memory().unwrap();
     table.put(b"key", b"own").unwrap();
-    assert!(Backup::new().overwrite(true).save(&table, &copy).unwrap());
+    Backup::new().overwrite(true).save(&table, &copy).unwrap();
     assert_eq!(Table::open(&copy).unwrap_err().kind(), ErrorKind::WrongHash);
     let path = directory.path().join("t.spt");
     let own = || TableOptions::new().user_hash("sum", own);
-    assert!(Backup::new().options(own()).restore(&copy, &path).unwrap());
+    Backup::new().options(own()).restore(&copy, &path).unwrap();
     assert_eq!(own().open(&path).unwrap().get(b"key").unwrap().unwrap(), b"own");
 }
 
@@ -256,7 +256,7 @@ fn what_is_there_is_replaced_only_if_asked_for_and_not_in_use() {
         assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
     }
     other.close().unwrap();
-    assert!(Backup::new().overwrite(true).save(&table, path("other.spt")).unwrap());
+    Backup::new().overwrite(true).save(&table, path("other.spt")).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "a file is left");
 }
 
@@ -272,7 +272,7 @@ fn a_restored_table_is_not_taken_by_a_journal_that_fits_it() {
         fs::write(beside("-log1"), b"old").unwrap();
         let copy = directory.path().join("copy");
         fs::copy(PENDING.file(), &copy).unwrap();
-        assert!(Backup::new().overwrite(force).restore(&copy, &path).unwrap());
+        Backup::new().overwrite(force).restore(&copy, &path).unwrap();
         assert!(scanned(&TableOptions::new().create(false).open(&path).unwrap()) == PENDING.pairs());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "a file is left");
     }
@@ -302,8 +302,8 @@ fn a_copy_that_is_broken_off_leaves_nothing() {
     (0..5000u32).for_each(|n| memory.put(&n.to_le_bytes(), b"value").unwrap());
     let file = Table::open(directory.path().join("t.spt")).unwrap();
     for table in [&memory, &file] {
-        let done = Backup::new().progress(|_, _| ControlFlow::Break(())).save(table, &copy).unwrap();
-        assert!(!done);
+        let stopped = Backup::new().progress(|_, _| ControlFlow::Break(())).save(table, &copy);
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Stopped);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a file is left");
     }
 }

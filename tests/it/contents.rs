@@ -310,13 +310,13 @@ impl Workload<'_> {
             if rounds % 3 == 2 && self.run.in_file {
                 self.table.checkpoint().unwrap();
             } else {
-                assert!(Backup::new().overwrite(true).save(self.table, &backup).unwrap());
+                Backup::new().overwrite(true).save(self.table, &backup).unwrap();
                 let table = options().open(&backup).unwrap();
                 self.compare(&self.read(&table, "a backup").unwrap(), since, "a backup");
                 assert_eq!(table.verify().unwrap(), []);
             }
             if rounds % 5 == 4 {
-                assert!(Backup::new().overwrite(true).restore(&backup, &restored).unwrap());
+                Backup::new().overwrite(true).restore(&backup, &restored).unwrap();
                 // Of the backup of an earlier round.
                 let table = options().open(&restored).unwrap();
                 self.read(&table, "a restored table").unwrap();

@@ -33,7 +33,7 @@ fn indexes() -> Vec<Index> {
         Index::Trie { bucket_keys: 16, huffman_max: 8, skip_min: 32, block_items: 1 },
         Index::Trie { bucket_keys: 1024, huffman_max: 32, skip_min: 32, block_items: 1 },
         Index::trie_sparse(8),
-        Index::trie_of_pages(),
+        Index::trie_sparse(0),
         Index::chunk(),
         Index::None,
     ]
@@ -101,7 +101,7 @@ fn a_second_reader_finds_keys_of_equal_hashes() {
                 // One value that is longer makes all varied.
                 let value = |n: usize| vec![b'v'; if n == 0 { value_len } else { 0 }];
                 let pairs: Pairs = equal.chain(single).enumerate().map(|(n, key)| (key, value(n))).collect();
-                let builder = DictionaryBuilder::new().index(index).page_bytes(512).hash(HashKind::Djb2, 0);
+                let builder = DictionaryBuilder::new().index(index).page_bytes(512).hash(HashKind::Djb2).seed(0);
                 builder.build(&path, &pairs).unwrap();
                 let reader = reads_alike(&path, &pairs, &format!("{index:?}, {bits} bits, {value_len}"));
                 if let Read::Ranked { index: Ranked::Chunks(chunks), .. } = reader.index {
@@ -163,4 +163,53 @@ fn shards_alike(path: &Path, generation: u64, pairs: &Pairs) {
     names.sort();
     there.sort();
     assert_eq!(there, names);
+}
+
+#[test]
+fn the_users_own_hash_function_is_not_taken_from_its_kind() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("users");
+    let pairs = [("alice", "admin")];
+    let table = splitpoint::TableOptions::new().hash(HashKind::User);
+    let builder = DictionaryBuilder::new().hash(HashKind::User);
+    let refusals = [
+        table.clone().open(&path).err(),
+        table.in_memory().err(),
+        builder.build(&path, pairs).err(),
+        builder.clone().shards(2).build(&path, pairs).err(),
+    ];
+    for refused in refusals {
+        let refused = refused.expect("every key would have the same hash");
+        assert_eq!(refused.kind(), splitpoint::ErrorKind::InvalidArgument, "{refused}");
+        assert!(refused.to_string().contains("user_hash"), "{refused}");
+    }
+    assert!(!path.exists());
+
+    // Given as a function it is the same in a table, a build and an open dictionary.
+    let first = |key: &[u8]| key.first().copied().unwrap_or(0).into();
+    builder.user_hash("first", first).build(&path, pairs).unwrap();
+    let users = splitpoint::DictionaryOptions::new().user_hash("first", first).open(&path).unwrap();
+    assert_eq!((users.hash_function().name(), users.get(b"alice").unwrap()), ("first", Some(b"admin".to_vec())));
+}
+
+#[test]
+fn an_iteration_returns_no_more_than_its_size_hint_and_nothing_after_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("numbers.spd");
+    let pairs = (0..500u32).map(|n| (n.to_le_bytes(), b"value"));
+    DictionaryBuilder::new().shards(3).build(&path, pairs).unwrap();
+    let numbers = Dictionary::open(&path).unwrap();
+    let mut all = numbers.iter();
+    let mut left = 500;
+    loop {
+        assert_eq!(all.size_hint(), (0, Some(left + 1)));
+        if all.next().is_none() {
+            break;
+        }
+        left -= 1;
+    }
+    assert_eq!(left, 0);
+    assert!(all.next().is_none() && all.next().is_none());
+    let part = numbers.range(..u64::MAX / 2);
+    assert!(part.size_hint().1.unwrap() >= part.count());
 }

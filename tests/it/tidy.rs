@@ -43,6 +43,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("src/checksum.rs", &[]),
     ("src/error.rs", &["io"]),
+    ("src/events.rs", &[]),
     ("src/fault.rs", &["error"]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
     ("src/own_line.rs", &[]),
@@ -55,7 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     // A test's disk: a thread can be interrupted at each of its calls.
     ("src/io/simulated/mod.rs", &["pager", "random"]),
     ("src/io/", &["racing"]),
-    ("src/pager/", &["checksum", "io", "little_endian", "error", "fault", "own_line", "racing"]),
+    ("src/pager/", &["checksum", "io", "little_endian", "error", "events", "fault", "own_line", "racing"]),
     (
         "src/buckets/",
         &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "own_line", "random", "varint"],
@@ -77,6 +78,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "linear",
             "little_endian",
             "error",
+            "events",
             "fault",
             "random",
             "varint",

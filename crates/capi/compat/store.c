@@ -130,6 +130,7 @@ static const struct {
     {SPT_FORKED, EBADF},
     {SPT_STALE, EAGAIN},
     {SPT_BUSY, EAGAIN},
+    {SPT_NOT_A_DICTIONARY, EINVAL},
     {SPT_INVALID_HANDLE, EBADF},
     {SPT_IN_USE, EBUSY},
 };

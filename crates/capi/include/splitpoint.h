@@ -104,7 +104,7 @@ enum {
     SPT_IO = 1,                 /* an operating system error: see spt_error_errno */
     SPT_DISK_FULL = 2,          /* no space on the disk, or the file reached its size limit (ulimit -f) */
     SPT_CORRUPT = 3,            /* a file contradicts itself: restore a backup, or see spt_salvage */
-    SPT_NOT_A_TABLE = 4,        /* not a file of splitpoint */
+    SPT_NOT_A_TABLE = 4,        /* not a table */
     SPT_OTHER_VERSION = 5,      /* a file of splitpoint, in a version that this library does not read */
     SPT_WRONG_HASH = 6,         /* the table was created with another hash function */
     SPT_INVALID_ARGUMENT = 7,   /* an option or argument outside its range */
@@ -119,6 +119,9 @@ enum {
     SPT_DUPLICATE = 16,         /* a duplicate key where keys must be unique */
     SPT_STOPPED = 17,           /* cancelled by the caller's own function */
     SPT_BUSY = 18,              /* the log is full and a backup keeps it from being emptied: try again */
+    SPT_NOT_A_DICTIONARY = 19,  /* not a dictionary, or a name at which something else exists */
+    SPT_BUILD_FAILED = 20,      /* an earlier step of the build failed: start it again */
+    SPT_WRONG_TYPES = 21,       /* a typed table has other types; not from this library */
 
     SPT_NOT_FOUND = 200,        /* the key is absent */
     SPT_EXISTS = 201,           /* the key is present already; nothing has changed */
@@ -479,11 +482,16 @@ typedef struct spt_pair {
 spt_status spt_put_many(spt_table *table, const spt_pair *pairs, size_t count);
 spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count, size_t *value_lens);
 
-/** spt_batch_begin, spt_batch_put, spt_batch_insert_new, spt_batch_append, spt_batch_remove, spt_batch_update,
- * spt_batch_len, spt_batch_commit, spt_batch_discard - make several changes as one
+/** spt_batch_begin, spt_batch_begin_with, spt_batch_put, spt_batch_insert_new, spt_batch_append, spt_batch_remove,
+ * spt_batch_update, spt_batch_len, spt_batch_commit, spt_batch_discard - make several changes as one
  *
  * spt_batch_begin opens a batch. The functions that add changes copy keys and values, and change nothing.
  * spt_batch_len counts the changes.
+ *
+ * spt_batch_begin_with opens a batch that is as durable as `durability`, one of SPT_DURABILITY_..., whatever the table
+ * was opened with; 0 is the table's own. After a crash the table has all writes up to some moment, in their order, so a
+ * batch that asks for more makes the earlier writes as durable as itself. One that asks for less may be lost, but never
+ * in part. In a table opened with SPT_DURABILITY_NONE one that asks for more makes a checkpoint.
  *
  * spt_batch_commit makes the changes in order and atomically: other threads see all of them or none, and so does the
  * next open after an error or a crash. It ends the batch unless it returns SPT_IN_USE. spt_batch_discard ends the batch
@@ -508,12 +516,14 @@ spt_status spt_append_many(spt_table *table, const spt_pair *pairs, size_t count
  *         spt_batch_discard(batch);
  *
  * Errors:
+ *   SPT_INVALID_ARGUMENT  `durability` is none of these
  *   SPT_TOO_LONG  a key or a value, when it is added; a value that becomes too long by an append, at the commit
  *   SPT_STOPPED   of the commit: an update's function returned SPT_UPDATE_STOP; nothing has changed
  *   SPT_IN_USE    another thread is using the batch
  *   or, of the commit, an error of spt_put; nothing has changed then
  */
 spt_status spt_batch_begin(spt_table *table, spt_batch **batch);
+spt_status spt_batch_begin_with(spt_table *table, uint32_t durability, spt_batch **batch);
 spt_status spt_batch_put(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
 spt_status spt_batch_insert_new(spt_batch *batch, const void *key, size_t key_len, const void *value, size_t value_len);
 spt_status spt_batch_append(spt_batch *batch, const void *key, size_t key_len, const void *tail, size_t tail_len);
@@ -857,7 +867,7 @@ spt_status spt_position(spt_table *table, const void *key, size_t key_len, uint6
  *                  the file, then ends the process by SIGBUS
  *
  * Errors:
- *   SPT_NOT_A_TABLE SPT_OTHER_VERSION SPT_CORRUPT SPT_WRONG_HASH SPT_IO  of the file
+ *   SPT_NOT_A_DICTIONARY SPT_OTHER_VERSION SPT_CORRUPT SPT_WRONG_HASH SPT_IO  of the file
  *   SPT_IN_USE  of spt_dict_close and spt_dict_reload: cursors are open
  */
 typedef struct spt_dict_options {
@@ -1122,7 +1132,7 @@ typedef struct spt_build_options {
  *   SPT_DUPLICATE         a key occurred twice, and the options do not say which value to keep
  *   SPT_STOPPED           `next` or the progress function cancelled it
  *   SPT_LOCKED            another process builds the same file
- *   SPT_NOT_A_TABLE       the file at `path`, or that name with "-unfinished" appended, was not made by a build
+ *   SPT_NOT_A_DICTIONARY  the file at `path`, or that name with "-unfinished" appended, was not made by a build
  *   SPT_TOO_LONG          a key or value of 4 GiB or more
  *   SPT_INVALID_ARGUMENT  options out of range; for spt_freeze also shards, for spt_dict_reindex also SPT_RESUME
  *   SPT_OUT_OF_MEMORY     the index, or the records of one of its chunks, would not fit in `memory_bytes`

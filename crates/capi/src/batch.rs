@@ -4,6 +4,7 @@ use crate::arguments::{In, Out};
 use crate::border::border;
 use crate::callbacks::UpdateCallback;
 use crate::handles::{Handle, Object, Pin};
+use crate::options::durability_of;
 use crate::status::{OK, Result, Status};
 use crate::table::OpenTable;
 use splitpoint::Batch;
@@ -23,10 +24,30 @@ impl Object for OpenBatch {
 
 #[unsafe(no_mangle)]
 extern "C" fn spt_batch_begin(table: Handle<OpenTable>, batch: Out<'_, Handle<OpenBatch>>) -> Status {
+    begin(table, batch, |table| Ok(table.batch()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_batch_begin_with(
+    table: Handle<OpenTable>,
+    durability: u32,
+    batch: Out<'_, Handle<OpenBatch>>,
+) -> Status {
+    begin(table, batch, |table| match durability {
+        0 => Ok(table.batch()),
+        durability => Ok(table.with(durability_of(durability)?).batch()),
+    })
+}
+
+fn begin(
+    table: Handle<OpenTable>,
+    batch: Out<'_, Handle<OpenBatch>>,
+    begun: impl FnOnce(&'static OpenTable) -> Result<Batch<'static>>,
+) -> Status {
     border(table.number(), || {
         batch.set("the place for the batch", Handle::NULL)?;
         let (table, pin) = table.pinned()?;
-        batch.set("the place for the batch", Handle::open(OpenBatch { batch: table.batch(), _table: pin })?)?;
+        batch.set("the place for the batch", Handle::open(OpenBatch { batch: begun(table)?, _table: pin })?)?;
         Ok(OK)
     })
 }

@@ -3,10 +3,9 @@
 use crate::arguments::{In, InText, Out};
 use crate::border::border;
 use crate::callbacks::{HashCallback, NextCallback, PlaceCallback, ProgressCallback};
-use crate::dictionary::user_hash;
 use crate::diff::InChange;
 use crate::handles::{Handle, Object};
-use crate::options::{InOptions, Sized, hash_named};
+use crate::options::{InOptions, Sized, hash_named, user_hash_name};
 use crate::status::{Failure, OK, Result, Status};
 use crate::table::OpenTable;
 use splitpoint::dictionary::{Build, Compression, Duplicates, Effort, Index, Update};
@@ -89,10 +88,10 @@ impl BuildOptions<'_> {
             builder = builder.memory_bytes(self.memory_bytes);
         }
         builder = match self.user_hash {
-            Some(function) => builder.hash_function(user_hash(self.hash, function, self.user_context)),
+            Some(function) => builder.user_hash(&user_hash_name(self.hash), function.with(self.user_context)),
             None => {
                 let name = self.hash.get().map(|name| hash_named(&name.to_string_lossy())).transpose()?;
-                builder.hash(name.unwrap_or(HashKind::DEFAULT), self.seed)
+                builder.hash(name.unwrap_or(HashKind::DEFAULT)).seed(self.seed)
             }
         };
         if self.temporary_directory.get().is_some() {

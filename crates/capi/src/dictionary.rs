@@ -6,12 +6,11 @@ use crate::callbacks::{FaultCallback, HashCallback, ProgressCallback};
 use crate::handles::{Handle, Object};
 use crate::many::{Packed, keys_of};
 use crate::memory::{Allocation, NOTHING, with_scratch};
-use crate::options::{InOptions, Sized};
+use crate::options::{InOptions, Sized, user_hash_name};
 use crate::status::{Failure, IN_USE, NOT_FOUND, OK, Status, TOO_SMALL};
 use crate::table::OpenTable;
 use crate::upkeep::{NAME_BYTES, name, report};
 use splitpoint::dictionary::Compression;
-use splitpoint::hash::HashFunction;
 use splitpoint::{Dictionary, DictionaryOptions};
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::Deref;
@@ -63,12 +62,6 @@ const MAP_DATA: u64 = 1;
 const MAP_INDEX: u64 = 2;
 const READ_DATA: u64 = 4;
 
-/// The caller's own hash function, with its name.
-pub(crate) fn user_hash(name: InText<'_>, function: HashCallback, context: *mut c_void) -> HashFunction {
-    let name = name.get().map_or("user".into(), |name| name.to_string_lossy());
-    HashFunction::user(&name, function.with(context))
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn spt_dict_open(
     path: InText<'_>,
@@ -89,7 +82,7 @@ extern "C" fn spt_dict_open(
             _ => return Err(Failure::invalid("flags SPT_MAP_DATA and SPT_READ_DATA exclude each other".to_owned())),
         };
         if let Some(function) = options.user_hash {
-            opening = opening.hash(user_hash(options.hash, function, options.user_context));
+            opening = opening.user_hash(&user_hash_name(options.hash), function.with(options.user_context));
         }
         let opened = opening.open(path.path()?)?;
         dictionary.set("the place for the dictionary", Handle::open(OpenDictionary(RwLock::new(Arc::new(opened))))?)?;

@@ -7,7 +7,6 @@
 use crate::arguments::InText;
 use crate::callbacks::HashCallback;
 use crate::status::{Failure, Result};
-use splitpoint::hash::HashFunction;
 use splitpoint::{Durability, HashKind, TableOptions};
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -99,12 +98,7 @@ impl Options<'_> {
             .create_new(is(CREATE_NEW))
             .publish_counters(is(PUBLISH_COUNTERS))
             .expected_len(self.expected_len)
-            .durability(match self.durability {
-                0 | 2 => Durability::Os,
-                1 => Durability::None,
-                3 => Durability::Sync,
-                other => return Err(Failure::invalid(format!("durability is {other}, expected SPT_DURABILITY_..."))),
-            });
+            .durability(durability_of(self.durability)?);
         if self.page_bytes != 0 {
             options = options.page_bytes(self.page_bytes);
         }
@@ -132,22 +126,28 @@ impl Options<'_> {
         }
         match (self.user_hash, self.hash.get()) {
             (Some(function), _) => {
-                options = options.user_hash(&self.user_hash_name(), function.with(self.user_context));
+                options = options.user_hash(&user_hash_name(self.hash), function.with(self.user_context));
             }
             (None, Some(name)) => options = options.hash(hash_named(&name.to_string_lossy())?),
             (None, None) => {}
         }
         Ok(options)
     }
+}
 
-    fn user_hash_name(&self) -> String {
-        self.hash.get().map_or("user".into(), |name| name.to_string_lossy().into_owned())
+/// The durability with this number; 0 is the default.
+pub(crate) fn durability_of(number: u32) -> Result<Durability> {
+    match number {
+        0 | 2 => Ok(Durability::Os),
+        1 => Ok(Durability::None),
+        3 => Ok(Durability::Sync),
+        other => Err(Failure::invalid(format!("durability is {other}, expected SPT_DURABILITY_..."))),
     }
+}
 
-    /// The caller's own hash function, if it passed one.
-    pub(crate) fn hash_function(&self) -> Option<HashFunction> {
-        Some(HashFunction::user(&self.user_hash_name(), self.user_hash?.with(self.user_context)))
-    }
+/// The name of the caller's own hash function.
+pub(crate) fn user_hash_name(name: InText<'_>) -> String {
+    name.get().map_or("user".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The hash function with this name.

@@ -46,7 +46,7 @@ const KINDS: &[(ErrorKind, &CStr)] = &[
     (ErrorKind::Io, c"an operating system error"),
     (ErrorKind::DiskFull, c"no room left on the disk, or the file may not be longer"),
     (ErrorKind::Corrupt, c"the file is damaged"),
-    (ErrorKind::NotATable, c"not a file of splitpoint"),
+    (ErrorKind::NotATable, c"not a table"),
     (ErrorKind::Version, c"a file of another version of splitpoint"),
     (ErrorKind::WrongHash, c"made with another hash function"),
     (ErrorKind::InvalidArgument, c"an option or argument outside its range"),
@@ -61,6 +61,9 @@ const KINDS: &[(ErrorKind, &CStr)] = &[
     (ErrorKind::Duplicate, c"a duplicate key"),
     (ErrorKind::Stopped, c"cancelled by the caller"),
     (ErrorKind::Busy, c"the log is full while a backup runs: try again"),
+    (ErrorKind::NotADictionary, c"not a dictionary"),
+    (ErrorKind::BuildFailed, c"an earlier step of the build failed: start it again"),
+    (ErrorKind::WrongTypes, c"a typed table has other types"),
 ];
 
 impl Status {

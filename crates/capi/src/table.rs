@@ -7,16 +7,12 @@ use crate::handles::{Handle, Object};
 use crate::memory::{Allocation, NOTHING};
 use crate::options::{InOptions, Options};
 use crate::status::{DIFFERS, EXISTS, NOT_FOUND, OK, Result, Status, TOO_SMALL};
-use splitpoint::hash::HashFunction;
-use splitpoint::{HashKind, Table, TableOptions};
+use splitpoint::{Table, TableOptions};
 use std::ffi::c_void;
 use std::ops::Deref;
 
 /// `spt_table`.
-pub(crate) struct OpenTable {
-    table: Table,
-    hash: HashFunction,
-}
+pub(crate) struct OpenTable(Table);
 
 impl Object for OpenTable {
     const KIND: usize = 0;
@@ -28,22 +24,14 @@ impl Deref for OpenTable {
 
     #[inline]
     fn deref(&self) -> &Table {
-        &self.table
+        &self.0
     }
 }
 
 impl OpenTable {
-    /// `user_hash`: the caller's own function, if it passed one.
-    fn new(table: Table, user_hash: Option<HashFunction>) -> OpenTable {
-        let (name, seed) = table.hash_function();
-        let hash =
-            user_hash.unwrap_or_else(|| HashFunction::new(HashKind::from_name(name).unwrap_or(HashKind::User), seed));
-        OpenTable { table, hash }
-    }
-
     /// The hash of `key` in this table.
     pub(crate) fn hash_of(&self, key: &[u8]) -> u64 {
-        self.hash.hash(key)
+        self.0.hash_function().hash(key)
     }
 }
 
@@ -57,7 +45,7 @@ fn open_table(
         table.set("the place for the table", Handle::NULL)?;
         let options = options.get()?;
         let opened = open(&options, options.build()?)?;
-        table.set("the place for the table", Handle::open(OpenTable::new(opened, options.hash_function()))?)?;
+        table.set("the place for the table", Handle::open(OpenTable(opened))?)?;
         Ok(OK)
     })
 }
@@ -80,7 +68,7 @@ extern "C" fn spt_open_in_memory(options: InOptions<'_, Options<'_>>, table: Out
 extern "C" fn spt_close(table: Handle<OpenTable>) -> Status {
     border(table.number(), || {
         if !table.is_null() {
-            table.close()?.table.close()?;
+            table.close()?.0.close()?;
         }
         Ok(OK)
     })

@@ -36,13 +36,9 @@ extern "C" fn spt_compact(
 ) -> Status {
     border(table.number(), || {
         let (table, _pin) = table.pinned()?;
-        completed(table.compact_with(ProgressCallback::with(progress, context))?)
+        table.compact_with(ProgressCallback::with(progress, context))?;
+        Ok(OK)
     })
-}
-
-/// The result of an operation that the caller's function can cancel.
-fn completed(completed: bool) -> Result<Status> {
-    if completed { Ok(OK) } else { Err(stopped()) }
 }
 
 const OVERWRITE: u32 = 1;
@@ -65,7 +61,8 @@ extern "C" fn spt_backup(
 ) -> Status {
     border(table.number(), || {
         let (table, _pin) = table.pinned()?;
-        completed(backup(flags, progress, context)?.save(table, path.path()?)?)
+        backup(flags, progress, context)?.save(table, path.path()?)?;
+        Ok(OK)
     })
 }
 
@@ -80,7 +77,8 @@ extern "C" fn spt_backup_file(
 ) -> Status {
     border(0, || {
         let options = options.get()?.build()?;
-        completed(backup(flags, progress, context)?.options(options).save_file(from.path()?, path.path()?)?)
+        backup(flags, progress, context)?.options(options).save_file(from.path()?, path.path()?)?;
+        Ok(OK)
     })
 }
 
@@ -95,7 +93,8 @@ extern "C" fn spt_restore(
 ) -> Status {
     border(0, || {
         let options = options.get()?.build()?;
-        completed(backup(flags, progress, context)?.options(options).restore(from.path()?, path.path()?)?)
+        backup(flags, progress, context)?.options(options).restore(from.path()?, path.path()?)?;
+        Ok(OK)
     })
 }
 
@@ -390,6 +389,6 @@ extern "C" fn spt_salvage(
             is_whole: found.is_whole().into(),
         };
         report.set(size, &figures)?;
-        completed(!found.stopped)
+        if found.stopped { Err(stopped()) } else { Ok(OK) }
     })
 }

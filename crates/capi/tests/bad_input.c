@@ -81,6 +81,7 @@ static void wrong_handle(void *handle)
     EXPECT(wrong, spt_cursor_next(handle, &bytes, &value));
     EXPECT(wrong, spt_cursor_position(handle, &number, &boundary));
     EXPECT(wrong, spt_batch_begin(handle, &batch));
+    EXPECT(wrong, spt_batch_begin_with(handle, SPT_DURABILITY_SYNC, &batch));
     EXPECT(wrong, spt_batch_put(handle, "k", 1, "v", 1));
     EXPECT(wrong, spt_batch_insert_new(handle, "k", 1, "v", 1));
     EXPECT(wrong, spt_batch_append(handle, "k", 1, "v", 1));
@@ -172,6 +173,8 @@ static void null_pointers(void)
     EXPECT(invalid, spt_scan(table, 0, NULL));
     EXPECT(invalid, spt_scan_prefix(table, 0, 1, NULL));
     EXPECT(invalid, spt_batch_begin(table, NULL));
+    EXPECT(invalid, spt_batch_begin_with(table, SPT_DURABILITY_SYNC, NULL));
+    EXPECT(invalid, spt_batch_begin_with(table, 4, &batch));
     EXPECT(invalid, spt_position(table, "k", 1, NULL));
     EXPECT(invalid, spt_backup(table, NULL, 0, NULL, NULL));
     EXPECT(invalid, spt_backup_file(NULL, path_of("x"), NULL, 0, NULL, NULL));

@@ -127,7 +127,7 @@ static void lookups(void)
     CHECK(dictionary == NULL);
     EXPECT(SPT_INVALID_ARGUMENT, spt_dict_open(NULL, NULL, &dictionary));
     EXPECT(SPT_INVALID_ARGUMENT, spt_dict_open(path_of("d.spd"), NULL, NULL));
-    EXPECT(SPT_NOT_A_TABLE, spt_dict_open(path_of("."), NULL, &dictionary));
+    EXPECT(SPT_NOT_A_DICTIONARY, spt_dict_open(path_of("."), NULL, &dictionary));
 }
 
 static void failed_builds(void)
@@ -497,7 +497,7 @@ static void damage(void)
     CHECK(ftruncate(file, stat.st_size / 2) == 0);
     EXPECT(SPT_CORRUPT, spt_dict_open(path_of("d.spd"), NULL, &dictionary));
     CHECK(pwrite(file, "another file", 12, 0) == 12 && close(file) == 0);
-    EXPECT(SPT_NOT_A_TABLE, spt_dict_open(path_of("d.spd"), NULL, &dictionary));
+    EXPECT(SPT_NOT_A_DICTIONARY, spt_dict_open(path_of("d.spd"), NULL, &dictionary));
 }
 
 int main(void)

@@ -10,7 +10,7 @@ static void versions_and_codes(void)
     CHECK(spt_version() == SPT_VERSION);
     CHECK(strcmp(spt_version_string(), "0.1.0") == 0);
     CHECK(strcmp(spt_strerror(SPT_OK), "success") == 0);
-    for (int status = 1; status <= SPT_BUSY; status++)
+    for (int status = 1; status <= SPT_WRONG_TYPES; status++)
         CHECK(strcmp(spt_strerror(status), "an unknown code") != 0);
     CHECK(strcmp(spt_strerror(SPT_INTERNAL), "an unknown code") != 0);
     CHECK(strcmp(spt_strerror(-1), "an unknown code") == 0);
@@ -378,6 +378,15 @@ static void batches(spt_table *table)
     EXPECT(SPT_IN_USE, spt_close(table));
     OK(spt_batch_commit(batch));
     CHECK(has(table, "b1", "put+") && has(table, "b2", "inserted") && has(table, "b3", "90") && context.calls == 1);
+
+    /* Of a durability of its own. */
+    for (uint32_t durability = 0; durability <= SPT_DURABILITY_SYNC; durability++) {
+        OK(spt_batch_begin_with(table, durability, &batch));
+        OK(spt_batch_put(batch, B("b4"), durability % 2 ? "odd" : "even", durability % 2 ? 3 : 4));
+        OK(spt_batch_commit(batch));
+        CHECK(has(table, "b4", durability % 2 ? "odd" : "even"));
+    }
+    OK(spt_remove(table, B("b4")));
     EXPECT(SPT_INVALID_HANDLE, spt_batch_commit(batch));
     EXPECT(SPT_INVALID_HANDLE, spt_batch_put(batch, B("b1"), B("x")));
     EXPECT(SPT_INVALID_HANDLE, spt_batch_discard(batch));

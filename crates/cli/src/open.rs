@@ -58,5 +58,6 @@ pub fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
 
 /// Whether the file is a dictionary, judged by its content; a damaged one counts.
 pub fn is_dictionary(path: &Path) -> bool {
-    Dictionary::open(path).map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
+    Dictionary::open(path)
+        .map_or_else(|error| !matches!(error.kind(), ErrorKind::NotADictionary | ErrorKind::Io), |_| true)
 }

@@ -148,7 +148,7 @@ fn do_step(folder: &Path, durability: Durability, step: &Step, table: &mut Optio
                 Step::Sync => table.sync(),
                 Step::Checkpoint => table.checkpoint(),
                 Step::Compact => table.compact(),
-                Step::Backup => Backup::new().save(table, folder.join(BACKUP)).map(drop),
+                Step::Backup => Backup::new().save(table, folder.join(BACKUP)),
                 _ => return read(table),
             }
             .map_err(failed)?;

@@ -165,7 +165,7 @@ impl Intake {
 
 #[cold]
 fn failed_before() -> Error {
-    Error::new(ErrorKind::Poisoned, "an earlier step of this build failed").with_hint("Start the build again.")
+    Error::new(ErrorKind::BuildFailed, "an earlier step of this build failed").with_hint("Start the build again.")
 }
 
 impl Drop for Intake {

@@ -7,7 +7,7 @@ use crate::dictionary::index::Index;
 use crate::dictionary::index::filter::{FilterBits, SEGMENT_BUILD_BYTES};
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::{HashFunction, HashKind};
+use crate::hash::{HashFunction, HashKind, USER_MISSING, USER_MISSING_HINT};
 use crate::io::atomic::make_unnamed;
 use crate::io::{Access, Disk, File, Granted, PERMISSIONS, Storage};
 use std::path::{Path, PathBuf};
@@ -92,6 +92,9 @@ impl Plan {
         }
         if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
             return invalid(format!("block_bytes is {}, expected 1 to {BLOCK_BYTES_MAX}", self.block_bytes));
+        }
+        if self.hash.is_missing() {
+            return Err(Error::new(ErrorKind::InvalidArgument, USER_MISSING).with_hint(USER_MISSING_HINT));
         }
         let least = MEMORY_BYTES_MIN * parts.max(1) as u64;
         if self.memory_bytes < least {

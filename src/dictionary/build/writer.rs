@@ -43,8 +43,8 @@ const RANK_BINS_PER_PAGE: u32 = 16;
 /// Begins the file of a dictionary at `path`.
 ///
 /// # Errors
-/// [`ErrorKind::Locked`] if another process builds the same file; [`ErrorKind::NotATable`] if `path`, or a name that
-/// the build needs, belongs to something other than a dictionary.
+/// [`ErrorKind::Locked`] if another process builds the same file; [`ErrorKind::NotADictionary`] if `path`, or a name
+/// that the build needs, belongs to something other than a dictionary.
 pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path, granted: Granted) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED, granted)?;
@@ -102,10 +102,10 @@ fn refuse_to_replace_others(storage: &dyn Storage, path: &Path) -> Result<()> {
     };
     let bytes = file.len().map_err(|e| Error::io(path, "ask the length of", e))?;
     match FileHeader::read(path, file.as_ref(), bytes) {
-        Err(error) if error.kind() == ErrorKind::NotATable && bytes > 0 => {
+        Err(error) if error.kind() == ErrorKind::NotADictionary && bytes > 0 => {
             let name = path.display();
             let message = format!("{name}: exists and is not a dictionary, so it is not replaced");
-            Err(Error::new(ErrorKind::NotATable, message).with_hint("Remove it, or choose another name."))
+            Err(Error::new(ErrorKind::NotADictionary, message).with_hint("Remove it, or choose another name."))
         }
         Err(error) if error.kind() == ErrorKind::Io => Err(error),
         // A damaged dictionary may be replaced: this is how it is repaired.
@@ -124,7 +124,7 @@ fn refuse_to_overwrite_others(unfinished: &AtomicFile) -> Result<()> {
     }
     let name = path.display();
     let message = format!("{name}: exists and is not an unfinished dictionary, so it is not replaced");
-    Err(Error::new(ErrorKind::NotATable, message).with_hint("Move or remove it."))
+    Err(Error::new(ErrorKind::NotADictionary, message).with_hint("Move or remove it."))
 }
 
 /// Writes one dictionary file from runs in hash order.

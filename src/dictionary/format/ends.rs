@@ -91,11 +91,11 @@ impl FileHeader {
         let name = path.display();
         if bytes.is_empty() {
             let what = format!("{name}: the file is empty, so no dictionary has been built in it yet");
-            return Err(Error::new(ErrorKind::NotATable, what));
+            return Err(Error::new(ErrorKind::NotADictionary, what));
         }
         if !bytes.starts_with(MAGIC) {
             let what = if bytes.starts_with(b"SPLITPNT") { "a table, not a dictionary" } else { "not a dictionary" };
-            return Err(Error::new(ErrorKind::NotATable, format!("{name}: {what} of Splitpoint")));
+            return Err(Error::new(ErrorKind::NotADictionary, format!("{name}: {what} of Splitpoint")));
         }
         let bytes: &[u8; HEADER_BYTES] =
             bytes.try_into().map_err(|_| damaged(path, "the file ends within its header"))?;

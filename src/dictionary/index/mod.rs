@@ -59,10 +59,12 @@ pub enum Index {
         huffman_max: u32,
         /// The number of keys from which a trie stores where its right half begins: 0 for never, as in the paper, or at
         /// least 32.
+        #[doc(hidden)] // a matter of measurement
         skip_min: u32,
         /// 1: the index returns the rank of a key. Above 1: it returns the block of this many keys, in fewer bits (the
         /// paper's *sparse index*). 0: it returns the page if records have one size and fit in a page; otherwise as for
         /// 1.
+        #[doc(hidden)] // chosen by `trie` or `trie_sparse`
         block_items: u32,
     },
     /// Chunks of keys without hash order inside: the rank in 1.5 to 1.9 bits.
@@ -89,16 +91,11 @@ impl Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items: 1 }
     }
 
-    /// The paper's sparse index for blocks of `block_items` keys, with skip pointers.
+    /// The paper's sparse index for blocks of `block_items` keys, with skip pointers. 0: the blocks are the pages, if
+    /// records have one size and fit in a page; otherwise as for 1. For 255 records per page it takes 0.25 bits per
+    /// key.
     pub fn trie_sparse(block_items: u32) -> Index {
         Index::Trie { bucket_keys: 256, huffman_max: 64, skip_min: 64, block_items }
-    }
-
-    /// The paper's sparse index with the pages as blocks, with skip pointers: for 255 records per page 0.25 bits per
-    /// key, and one page read unless a record crosses a page border. For records of several sizes it is
-    /// [`trie`](Self::trie).
-    pub fn trie_of_pages() -> Index {
-        Index::trie_sparse(0)
     }
 
     /// Chunks of 512 keys, 1.69 bits a key.

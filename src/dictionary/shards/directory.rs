@@ -70,8 +70,8 @@ impl DirectoryWriter {
     /// Locks the directory. If it does not exist, creates it with the owner and permissions of the one at `like`.
     ///
     /// # Errors
-    /// [`ErrorKind::Locked`] if another process is building or updating the directory; [`ErrorKind::NotATable`] if it
-    /// holds something other than a dictionary.
+    /// [`ErrorKind::Locked`] if another process is building or updating the directory; [`ErrorKind::NotADictionary`] if
+    /// it holds something other than a dictionary.
     pub fn new(plan: &Plan, directory: &Path, like: Option<&Path>) -> Result<Self> {
         let storage = &plan.storage;
         let directory = NewDirectory::make(storage, directory, like)?;
@@ -160,7 +160,8 @@ fn refuse_other_directories(storage: &dyn Storage, directory: &Path) -> Result<(
     let Some(other) = names.iter().find(|name| !ours(name)) else { return Ok(()) };
     let shown = directory.display();
     let what = format!("holds {other:?} and no manifest, so it is not a dictionary and is not made one");
-    Err(Error::new(ErrorKind::NotATable, format!("{shown}: {what}")).with_hint("Empty it, or choose another name."))
+    Err(Error::new(ErrorKind::NotADictionary, format!("{shown}: {what}"))
+        .with_hint("Empty it, or choose another name."))
 }
 
 fn names_in(storage: &dyn Storage, directory: &Path) -> Result<Vec<String>> {

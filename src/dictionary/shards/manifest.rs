@@ -100,7 +100,10 @@ impl Manifest {
         let mut text = vec![0; bytes as usize];
         file.read_at(&mut text, 0).map_err(failed)?;
         if !text.starts_with(FIRST_WORDS.as_bytes()) && !FIRST_WORDS.as_bytes().starts_with(&text) {
-            return Err(Error::new(ErrorKind::NotATable, format!("{}: not a manifest of Splitpoint", path.display())));
+            return Err(Error::new(
+                ErrorKind::NotADictionary,
+                format!("{}: not a manifest of Splitpoint", path.display()),
+            ));
         }
         Self::parse(&text).map(Some).map_err(|what| damaged(&path, what))
     }

@@ -127,7 +127,7 @@ fn found(case: &Case, disk: &Arc<Simulated>, context: &str) -> Survivor {
     let dictionary = match DictionaryOptions::new().open_on(disk.clone(), Path::new(PATH)) {
         Ok(dictionary) => dictionary,
         // For a directory: there is no manifest.
-        Err(e) if is_missing(&e) || case.shards > 0 && e.kind() == ErrorKind::NotATable => {
+        Err(e) if is_missing(&e) || case.shards > 0 && e.kind() == ErrorKind::NotADictionary => {
             return Survivor::Nothing;
         }
         Err(e) => panic!("{context}: {e}"),

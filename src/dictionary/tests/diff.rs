@@ -62,7 +62,7 @@ fn differ_as_their_pairs(
     let [old_path, new_path, copy] = ["old.spd", "new.spd", "copy.spd"].map(|name| place.path().join(name));
     let open = |path: &Path| {
         let options = DictionaryOptions::new();
-        hash.iter().fold(options, |options, hash| options.hash(hash.clone())).open(path).unwrap()
+        hash.iter().fold(options, |options, hash| options.hashed_by(hash)).open(path).unwrap()
     };
     for (path, model) in [(&old_path, old), (&new_path, new), (&copy, old)] {
         builder.build(path, model).unwrap();
@@ -103,7 +103,7 @@ fn differences_of_keys_with_one_hash_are_those_of_the_pairs() {
             let hash = HashFunction::user("few", move |key| HashKind::DEFAULT.hash(key, 0) % distinct);
             let old = pairs("sizes", 900, 5);
             let new = changed(&old, "sizes", 20);
-            let builder = builder(index).hash_function(hash.clone());
+            let builder = builder(index).hashed_by(&hash);
             differ_as_their_pairs(&builder, Some(hash), [&old, &new], &format!("{index:?}, {distinct}"));
         }
     }
@@ -165,7 +165,7 @@ fn dictionaries_of_other_orders_are_refused() {
         Dictionary::open(place.path().join(name)).unwrap()
     };
     let one = build("one.spd", builder(Index::page()));
-    let seeded = build("seeded.spd", builder(Index::page()).hash(HashKind::DEFAULT, 1));
+    let seeded = build("seeded.spd", builder(Index::page()).hash(HashKind::DEFAULT).seed(1));
     let divided = build("divided.spd", builder(Index::page()).shards(2));
     for (other, says) in [(&seeded, "hash functions"), (&divided, "shards")] {
         let refused = one.diff(other).err().unwrap();

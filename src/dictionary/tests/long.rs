@@ -51,7 +51,8 @@ fn reads(dictionary: &Dictionary, model: &Model, context: &str) {
     for absent in [&b"key"[..], b"key 99", b"kez 7", b""] {
         assert!(!dictionary.contains(absent).unwrap() && dictionary.get(absent).unwrap().is_none(), "{context}");
         assert!(dictionary.get_to(absent, &mut buffer).unwrap().is_none(), "{context}");
-        assert!(!dictionary.get_into(absent, &mut value).unwrap(), "{context}");
+        value = b"before".to_vec();
+        assert!(!dictionary.get_into(absent, &mut value).unwrap() && value.is_empty(), "{context}");
     }
     let keys: Vec<&Vec<u8>> = model.keys().collect();
     let many = dictionary.get_many(&keys).unwrap();

@@ -22,7 +22,7 @@ pub(super) fn indexes() -> Vec<Index> {
         Index::trie(),
         Index::Trie { bucket_keys: 16, huffman_max: 8, skip_min: 32, block_items: 1 },
         Index::trie_sparse(8),
-        Index::trie_of_pages(),
+        Index::trie_sparse(0),
         Index::chunk(),
         Index::None,
     ]
@@ -126,14 +126,11 @@ fn keys_of_one_hash_are_all_found() {
                 let model = pairs(kind, 700, 3);
                 let hash = HashFunction::user("few", move |key| HashKind::DEFAULT.hash(key, 0) % distinct);
                 in_directory(|path| {
-                    builder(index)
-                        .hash_function(hash.clone())
-                        .build(&path, &model)
-                        .unwrap_or_else(|e| panic!("{context}: {e}"));
+                    builder(index).hashed_by(&hash).build(&path, &model).unwrap_or_else(|e| panic!("{context}: {e}"));
                     // A missing user's function counts as one that returns 0, so any other is detected.
                     let unlike = if distinct > 1 { Some(ErrorKind::WrongHash) } else { None };
                     assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), unlike);
-                    let dictionary = DictionaryOptions::new().hash(hash).open(&path).unwrap();
+                    let dictionary = DictionaryOptions::new().hashed_by(&hash).open(&path).unwrap();
                     check(&dictionary, &model, &context);
                 });
             }
@@ -302,12 +299,12 @@ fn what_is_no_dictionary_is_neither_opened_nor_replaced() {
     in_directory(|path| {
         for content in [&b""[..], b"SPLITPNT and the rest of a table", b"a text that someone needs"] {
             std::fs::write(&path, content).unwrap();
-            assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), Some(ErrorKind::NotATable));
+            assert_eq!(Dictionary::open(&path).err().map(|e| e.kind()), Some(ErrorKind::NotADictionary));
             let built = builder(Index::page()).build(&path, [(b"a", b"b")]);
             if content.is_empty() {
                 assert_eq!(built.unwrap(), 1);
             } else {
-                assert_eq!(built.unwrap_err().kind(), ErrorKind::NotATable);
+                assert_eq!(built.unwrap_err().kind(), ErrorKind::NotADictionary);
                 assert_eq!(std::fs::read(&path).unwrap(), content);
             }
         }
@@ -375,9 +372,9 @@ fn check_shards(dictionary: &Dictionary, model: &Model) {
 #[test]
 fn a_directory_that_is_no_dictionary_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(ErrorKind::NotATable));
+    assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(ErrorKind::NotADictionary));
     for (manifest, kind) in
-        [("something else", ErrorKind::NotATable), ("splitpoint dictionary 1\n", ErrorKind::Corrupt)]
+        [("something else", ErrorKind::NotADictionary), ("splitpoint dictionary 1\n", ErrorKind::Corrupt)]
     {
         std::fs::write(directory.path().join("manifest"), manifest).unwrap();
         assert_eq!(Dictionary::open(directory.path()).err().map(|e| e.kind()), Some(kind));

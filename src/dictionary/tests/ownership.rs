@@ -96,7 +96,7 @@ fn a_directory_of_other_files_is_not_made_one_of_shards() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join(name), content).unwrap();
         let refused = builder(Index::page()).shards(2).build(place.path(), [(b"a", b"b")]).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::NotATable, "{name}: {refused}");
+        assert_eq!(refused.kind(), ErrorKind::NotADictionary, "{name}: {refused}");
         assert_eq!(names_in(place.path()), [name]);
         assert_eq!(fs::read(place.path().join(name)).unwrap(), content.as_bytes());
     }
@@ -184,7 +184,7 @@ fn what_a_user_keeps_under_the_name_of_an_unfinished_file_stays() {
         let whole = fs::read(&kept).unwrap();
         fs::write(&kept, b"a text that someone needs").unwrap();
         let refused = builder(Index::page()).build(&path, [(b"a", b"c")]).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::NotATable, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::NotADictionary, "{refused}");
         assert!(refused.to_string().contains("move"), "{refused}");
         assert_eq!(fs::read(&kept).unwrap(), b"a text that someone needs");
         // What a killed build left has no header, or is complete except for its name.
@@ -357,8 +357,8 @@ fn shards_that_are_not_of_one_dictionary_are_not_opened() {
     let others: [(&str, DictionaryBuilder); 4] = [
         ("pages", plain.clone().page_bytes(1024)),
         ("compression", plain.clone().compression(Compression::Lz4)),
-        ("hash", plain.clone().hash(HashKind::Djb2, 0)),
-        ("seed", plain.clone().hash(HashKind::DEFAULT, 1)),
+        ("hash", plain.clone().hash(HashKind::Djb2).seed(0)),
+        ("seed", plain.clone().hash(HashKind::DEFAULT).seed(1)),
     ];
     let model = pairs("fixed", 100, 1);
     for (what, other) in others {

@@ -237,6 +237,6 @@ fn a_dictionary_in_one_file_and_a_directory_of_other_files_are_no_base() {
     assert_eq!(ShardBase::of(&place.dictionary).unwrap_err().kind(), ErrorKind::InvalidArgument);
     fs::write(place.unfinished.join("notes.txt"), "needed").unwrap();
     let job = ShardJob::new(&place.unfinished, &builder(Index::page()), ShardBase::Any).unwrap();
-    assert_eq!(job.check_directory().unwrap_err().kind(), ErrorKind::NotATable);
+    assert_eq!(job.check_directory().unwrap_err().kind(), ErrorKind::NotADictionary);
     assert_eq!(names_in(&place.unfinished), ["notes.txt"]);
 }

@@ -109,7 +109,7 @@ fn a_check_ends_where_its_caller_says() {
         let dictionary = Dictionary::open(&path).unwrap();
         let asked = |limit: usize| {
             let count = Cell::new(0);
-            let ended = dictionary.verify_while(|| {
+            let ended = dictionary.verify_with(0, |_| {
                 count.set(count.get() + 1);
                 if count.get() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });

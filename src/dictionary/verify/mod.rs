@@ -24,7 +24,7 @@ use super::read::walk::Walk;
 use super::run::{FarSource, Run};
 use super::shards::manifest::Manifest;
 use crate::error::{ErrorKind, Result, quote};
-use crate::fault::Fault;
+use crate::fault::{Fault, stopped};
 use counted::Counted;
 use heads::Heads;
 use parts::{RecordPart, RecordSums, check_pages, check_records, fit_together, page_parts, record_parts, watched};
@@ -54,22 +54,14 @@ impl Dictionary {
     /// # Errors
     /// [`ErrorKind::Io`] if the check cannot continue. Faults are in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
-        self.verify_while(|| ControlFlow::Continue(()))
-    }
-
-    /// [`verify`](Self::verify) that can be stopped: `proceed` is called about every MiB.
-    ///
-    /// # Errors
-    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
-    pub fn verify_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<Vec<Fault>> {
-        self.verify_with(0, |_| proceed())
+        self.verify_with(0, |_| ControlFlow::Continue(()))
     }
 
     /// [`verify`](Self::verify) with this number of threads; 0: one per processor. `progress` is called in this thread
     /// about every MiB, and may stop the check.
     ///
     /// # Errors
-    /// Those of [`verify_while`](Self::verify_while).
+    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
     pub fn verify_with(
         &self,
         threads: usize,
@@ -82,7 +74,7 @@ impl Dictionary {
             let bytes_total = 2 * data_bytes;
             match progress(VerifyProgress { bytes: read_bytes.min(bytes_total), bytes_total }) {
                 ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(parts::stopped()),
+                ControlFlow::Break(()) => Err(stopped()),
             }
         };
         let threads = match threads {

@@ -21,7 +21,8 @@ use crate::dictionary::read::pages::Scratch;
 use crate::dictionary::read::walk::Walk;
 use crate::dictionary::run::{FarSource, Run};
 use crate::dictionary::shards::manifest::Manifest;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
+use crate::fault::stopped;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
@@ -45,10 +46,6 @@ impl Ticker<'_> {
         let _ = self.ticks.send(bytes);
         if self.stopped.load(Relaxed) { Err(stopped()) } else { Ok(()) }
     }
-}
-
-pub(super) fn stopped() -> Error {
-    Error::new(ErrorKind::Stopped, "cancelled by the caller")
 }
 
 /// Runs `work` on each of `items`, with `threads` threads, while this thread calls `read` with the number of bytes they

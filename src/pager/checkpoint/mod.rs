@@ -29,6 +29,7 @@ pub(super) mod reserve;
 pub(super) mod save_undo;
 
 use crate::error::{Error, Result};
+use crate::events::event;
 use crate::io::File;
 use crate::pager::allocate::Allocator;
 use crate::pager::file::length::set_frame_count;
@@ -140,6 +141,13 @@ impl Checkpointer<'_> {
         // In this order: no frame is spilled until the checkpoint has its number, and by then the shadow file is empty.
         self.frames.resume_spilling();
         self.frames.file.sequence.store(frozen.sequence, Release);
+        event!(
+            debug,
+            "{}: checkpoint {} complete, {} frames written",
+            self.frames.file.path.display(),
+            frozen.sequence,
+            index.len()
+        );
         self.log.map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 

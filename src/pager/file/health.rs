@@ -26,12 +26,14 @@ impl Health {
         let _ = self.state.compare_exchange(SOUND, READ_ONLY, AcqRel, Relaxed);
     }
 
-    /// Makes the handle refuse all further writes. The first reason is kept.
-    pub(in crate::pager) fn poison(&self, reason: &str) {
+    /// Makes the handle refuse all further writes. The first reason is kept. Returns whether this is the first.
+    pub(in crate::pager) fn poison(&self, reason: &str) -> bool {
         let mut kept = self.reason.lock().expect("no panic while held");
-        if self.state.swap(POISONED, AcqRel) != POISONED {
+        let is_first = self.state.swap(POISONED, AcqRel) != POISONED;
+        if is_first {
             reason.clone_into(&mut kept);
         }
+        is_first
     }
 
     #[inline]

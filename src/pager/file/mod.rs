@@ -18,6 +18,7 @@ pub(crate) mod sums;
 pub(crate) mod undo;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::event;
 use crate::io::{Access, File, Storage};
 use crate::pager::pool::FrameNo;
 use header::{FIRST_FRAMES, Header};
@@ -149,7 +150,9 @@ impl TableFile {
     /// Makes the handle refuse all further writes. Called if the state of the disk is unknown, or memory holds changes
     /// that the log does not.
     pub(super) fn poison(&self, reason: &str) {
-        self.health.poison(reason);
+        if self.health.poison(reason) {
+            event!(error, "{}: refuses writes from now on: {reason}", self.path.display());
+        }
     }
 
     /// Whether values may currently be written to the file at once.

@@ -29,6 +29,7 @@ mod short;
 
 use crate::checksum::{crc32c, crc32c_append, crc32c_of_word};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::warn_if_slow;
 use crate::io::{File, Mode, Storage};
 use crate::own_line::OwnLine;
 use crate::pager::file::names::refuse_if_moved;
@@ -730,8 +731,7 @@ impl Log {
                 break Ok(());
             }
             if let Some(what) = &durable.failed {
-                break Err(Error::new(ErrorKind::Poisoned, what.clone())
-                    .with_hint("Open the table again to continue from its last durable state."));
+                break Err(failed_before(what));
             }
             if durable.leading {
                 durable = wait_on(&self.synced, &self.durable, durable);
@@ -746,6 +746,7 @@ impl Log {
             durable = self.durable();
             durable.leading = false;
             (durable.group, durable.took) = (group, start.elapsed());
+            warn_if_slow(start, || format!("{}: synced the log for {group} threads", self.table.display()));
             match synced {
                 Ok(synced) => durable.lsn = durable.lsn.max(synced),
                 Err(e) => durable.failed = Some(e.message().to_owned()),
@@ -754,6 +755,36 @@ impl Log {
         };
         durable.waiting -= 1;
         outcome
+    }
+
+    /// Writes everything up to `lsn` to the files, where it survives the end of the process. Waits for a thread that is
+    /// syncing, which may have taken the pending bytes.
+    ///
+    /// # Errors
+    /// Those of [`sync_to`](Self::sync_to).
+    pub(crate) fn write_to(&self, lsn: Lsn) -> Result<()> {
+        let mut durable = self.durable();
+        while durable.leading && durable.lsn < lsn {
+            durable = wait_on(&self.synced, &self.durable, durable);
+        }
+        if durable.lsn >= lsn {
+            return Ok(());
+        }
+        if let Some(what) = &durable.failed {
+            return Err(failed_before(what));
+        }
+        // No thread begins to sync while `durable` is locked.
+        let mut tail = self.tail();
+        let tail = &mut *tail;
+        let current = tail.segment.as_ref().map(|segment| (segment, &mut tail.pending, tail.offset));
+        let unsynced = tail.unsynced.iter_mut().map(|(segment, pending, offset)| (&*segment, pending, *offset));
+        for (segment, pending, offset) in unsynced.chain(current) {
+            if !pending.is_empty() {
+                segment.write_pending(pending, offset)?;
+                pending.clear();
+            }
+        }
+        Ok(())
     }
 
     fn durable(&self) -> MutexGuard<'_, Durable> {
@@ -839,6 +870,11 @@ impl Log {
         }
         segment.sync(self.storage.as_ref())
     }
+}
+
+/// The error of a log whose sync failed.
+fn failed_before(what: &str) -> Error {
+    Error::new(ErrorKind::Poisoned, what).with_hint("Open the table again to continue from its last durable state.")
 }
 
 /// Whether files of a log exist for the table at `path`, whatever their content.

@@ -25,10 +25,10 @@ pub const GOLDEN: &[Golden] = &[
     Golden { name: "page-fixed.spd", builder: || with(Index::page()), pairs: || fixed(250) },
     Golden { name: "page-varied.spd", builder: || with(Index::page()), pairs: varied },
     Golden { name: "page-lz4.spd", builder: || with(Index::page()).compression(Compression::Lz4), pairs: text },
-    Golden { name: "trie.spd", builder: || with(small_tries(1)).hash(HashKind::Sip13, 7), pairs: || fixed(600) },
+    Golden { name: "trie.spd", builder: || with(small_tries(1)).hash(HashKind::Sip13).seed(7), pairs: || fixed(600) },
     Golden { name: "trie-sparse.spd", builder: || with(small_tries(8)), pairs: varied },
     Golden { name: "trie-pages.spd", builder: || with(small_tries(0)), pairs: || fixed(600) },
-    Golden { name: "chunk.spd", builder: || with(Index::chunk()).hash(HashKind::Djb2, 0), pairs: equal },
+    Golden { name: "chunk.spd", builder: || with(Index::chunk()).hash(HashKind::Djb2).seed(0), pairs: equal },
     Golden {
         name: "chunk-lz4.spd",
         builder: || with(Index::chunk()).compression(Compression::Lz4),

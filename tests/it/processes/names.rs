@@ -155,7 +155,7 @@ fn other_users_of_a_name_follow_its_links_too() {
     }
     let copy = copied(place.path(), &[("t.spt", "t.spt"), ("t.spt-log0", "t.spt-log0")]);
     symlink("t.spt", copy.path().join("link.spt")).unwrap();
-    assert!(Backup::new().save_file(copy.path().join("link.spt"), path("copy.bak")).unwrap());
+    Backup::new().save_file(copy.path().join("link.spt"), path("copy.bak")).unwrap();
     assert_eq!(Table::open(path("copy.bak")).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     let mut losses = 0;
     splitpoint::salvage(copy.path().join("link.spt"), |found| {
@@ -166,7 +166,7 @@ fn other_users_of_a_name_follow_its_links_too() {
     assert_eq!(losses, 1, "the log is not reported");
     table.close().unwrap();
     // What a link leads to is replaced, and the link stays.
-    assert!(Backup::new().overwrite(true).restore(path("copy.bak"), path("link.spt")).unwrap());
+    Backup::new().overwrite(true).restore(path("copy.bak"), path("link.spt")).unwrap();
     assert!(fs::symlink_metadata(path("link.spt")).unwrap().is_symlink());
     assert_eq!(Table::open(path("t.spt")).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }

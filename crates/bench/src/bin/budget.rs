@@ -57,6 +57,16 @@ fn count_hit(table: &Table) -> Result<u64> {
 }
 
 #[inline(never)]
+fn count_typed(table: &Table) -> Result<u64> {
+    let typed = table.typed::<u64, u128>()?;
+    let mut found = 0;
+    for i in 0..PAIRS {
+        found += u64::from(black_box(typed.get(&u64::from_le_bytes(key(i)))?).is_some());
+    }
+    Ok(found)
+}
+
+#[inline(never)]
 fn count_miss(table: &Table) -> Result<u64> {
     let mut value = Vec::new();
     let mut found = 0;
@@ -104,6 +114,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         "put" => table.len(),
         "overwrite" => count_overwrite(&table).map(|()| table.len())?,
         "hit" => count_hit(&table)?,
+        "typed" => count_typed(&table)?,
         "miss" => PAIRS - count_miss(&table)?,
         "append" => count_append(&table).map(|()| table.len())?,
         "remove" => count_remove(&table)?,
@@ -111,7 +122,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         other => {
             let _ = writeln!(
                 std::io::stderr(),
-                "budget: no operation '{other}'; there are put, logged, overwrite, hit, miss, append, remove, scan"
+                "budget: no operation '{other}'; there are put, logged, overwrite, hit, typed, miss, append, remove, scan"
             );
             std::process::exit(2);
         }

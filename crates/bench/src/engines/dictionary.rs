@@ -55,7 +55,7 @@ impl Maker for Dictionaries {
     }
 
     fn build(&self, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome {
-        let builder = builder(making.setting)?.hash(HashKind::DEFAULT, making.seed);
+        let builder = builder(making.setting)?.hash(HashKind::DEFAULT).seed(making.seed);
         let mut build = builder.start(making.path)?;
         pairs.each(&mut |key, value| Ok(build.push(key, value)?))?;
         build.finish()?;

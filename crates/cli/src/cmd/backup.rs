@@ -37,7 +37,7 @@ pub struct Backup {
 impl Backup {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.dest)?;
-        with_bar(self.force, "no backup was made", |copying| Ok(copying.save_file(&self.file, &self.dest)?))?;
+        with_bar(self.force, "no backup was made", |copying| copying.save_file(&self.file, &self.dest))?;
         report(&self.dest, &format!("backup of {}", self.file.display()))
     }
 }
@@ -46,7 +46,7 @@ impl Backup {
 pub fn with_bar(
     force: bool,
     undone: &str,
-    copy: impl FnOnce(&mut splitpoint::Backup<'_>) -> Result<bool>,
+    copy: impl FnOnce(&mut splitpoint::Backup<'_>) -> splitpoint::Result<()>,
 ) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let progress = Progress::of_bytes("copying", Some(1));
@@ -58,10 +58,10 @@ pub fn with_bar(
     let copied = copy(&mut copying);
     drop(copying);
     progress.clear();
-    if !copied? {
-        interrupt.stop_if_caught(undone)?;
+    match copied {
+        Err(error) if error.kind() == splitpoint::ErrorKind::Stopped => interrupt.stop_if_caught(undone),
+        copied => Ok(copied?),
     }
-    Ok(())
 }
 
 /// Prints what the file holds now.

@@ -28,7 +28,7 @@ pub struct Restore {
 impl Restore {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.file)?;
-        with_bar(self.force, "nothing was restored", |copying| Ok(copying.restore(&self.backup, &self.file)?))?;
+        with_bar(self.force, "nothing was restored", |copying| copying.restore(&self.backup, &self.file))?;
         report(&self.file, &format!("restored from {}", self.backup.display()))
     }
 }

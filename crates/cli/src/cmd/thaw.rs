@@ -96,7 +96,7 @@ impl Thaw {
     }
 
     fn options(&self, dictionary: &Dictionary) -> Result<TableOptions> {
-        let hash = dictionary.hash();
+        let hash = dictionary.hash_function();
         if hash.kind() == HashKind::User {
             let name = self.dict.display();
             return Err(Failure::usage(format_args!("{name}: uses a hash function unknown to this program")));

@@ -26,8 +26,9 @@ pub(crate) enum Plan<'a> {
     ExpireAt(i64, Conditions),
     /// Removes the lifetime.
     Persist,
-    /// Returns the value, and sets when the key expires: 0 for never, `None` for no change.
-    GetEx(Option<i64>),
+    /// Returns the value, and sets when the key expires: 0 for never, `None` for no change. An invalid time is an error
+    /// only if the key is present.
+    GetEx(Result<Option<i64>, &'static str>),
 }
 
 /// How to store a value.
@@ -182,6 +183,7 @@ impl<'a> Plan<'a> {
                     reply::null(out, version);
                     return Ok(Edit::Keep);
                 };
+                let at_ms = at_ms?;
                 if !old.is_whole() {
                     return Ok(Edit::Alone);
                 }

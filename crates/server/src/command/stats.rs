@@ -50,7 +50,7 @@ pub(super) fn ht_stats(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     ];
     reply::map(out, whole.len() + ratios.len() + 2, version);
     reply::bulk(out, b"hash");
-    reply::bulk(out, table.hash_function().0.as_bytes());
+    reply::bulk(out, table.hash_function().name().as_bytes());
     for (name, number) in whole {
         reply::bulk(out, name.as_bytes());
         reply::count(out, number);

@@ -237,8 +237,10 @@ pub(crate) fn getdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
 /// GETEX key ...
 pub(crate) fn getex<'a>(call: &Call<'_, 'a>, now_ms: u64) -> Result<Plan<'a>, Refusal> {
     let options = set_options(call, 2, Id::GetEx)?;
-    let at_ms = options.expires_at_ms(call, now_ms, "getex")?;
-    Ok(Plan::GetEx(at_ms.or(options.persist.then_some(0))))
+    let is_number = options.lifetime.is_none_or(|new| parse_integer(call.args.at(new.index)).is_some());
+    let invalid = if is_number { "ERR invalid expire time in 'getex' command" } else { NOT_AN_INTEGER };
+    let at_ms = options.expires_at_ms(call, now_ms, "getex").map_err(|_| invalid);
+    Ok(Plan::GetEx(at_ms.map(|at_ms| at_ms.or(options.persist.then_some(0)))))
 }
 
 /// MSET key value ...; with `only_absent` MSETNX.

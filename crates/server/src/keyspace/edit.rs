@@ -69,7 +69,7 @@ impl<'n> New<'n> {
 
     /// Appends `tail` to the value of `old`; it becomes the value of an absent key. The key keeps its attributes, but
     /// for the CAS number.
-    fn append(&mut self, old: Option<&Old<'_>>, tail: &[u8]) -> Edit {
+    pub(crate) fn append(&mut self, old: Option<&Old<'_>>, tail: &[u8]) -> Edit {
         let Some(old) = old else { return self.put(Attributes::NONE, tail) };
         let attributes = Attributes { cas: 0, ..old.attributes };
         // What begins like a head needs one; and a number that the old value had must not match the new one.

@@ -245,9 +245,10 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
         let end = at + part.len();
         let known = self.known_now(database, key)?;
+        let coding = self.space.coding(self.database(database));
         let is_rewritten = |known: Known| {
-            // A head appears or goes: the CAS number goes, or the value begins like a head.
-            known.attributes.cas != 0 || at == 0 && (known.head_bytes == 0 || known.attributes == Attributes::NONE)
+            // The head changes: the CAS number goes, or the value now begins like a head.
+            known.attributes.cas != 0 || at == 0 && known.head_bytes == 0 && !coding.is_plain(part)
         };
         if self.space.in_file() || known.is_some_and(is_rewritten) {
             let mut value = Vec::new();
@@ -324,6 +325,7 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn append(&mut self, database: usize, key: &[u8], tail: &[u8]) -> Result<usize> {
         if self.transaction.is_none() {
             self.allow_heads(database, Attributes::NONE, tail)?;
+            self.expire_watched(database, key)?;
             let (table, mut len) = (self.table(database)?, None);
             let pairs = [(self.stored(key), tail)];
             let (space, take) = (self.space, |_, new| len = new);
@@ -355,8 +357,9 @@ impl<'k> Exclusive<'k> {
         len_max: impl Fn(usize) -> usize,
         mut take: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
-        for (_, tail) in pairs {
+        for (key, tail) in pairs {
             self.allow_heads(database, Attributes::NONE, tail)?;
+            self.expire_watched(database, key)?;
         }
         let table = self.table(database)?;
         let stored: Vec<_> = pairs.iter().map(|(key, tail)| (self.stored(key), *tail)).collect();
@@ -495,6 +498,7 @@ impl<'k> Exclusive<'k> {
         }
         match what {
             Edit::Keep | Edit::Alone => return Ok(()),
+            Edit::Remove if known.is_none() => return Ok(()),
             Edit::Append => return self.append(database, key, &new).map(drop),
             Edit::Put => self.stage(database, key, Some(&new))?,
             Edit::Remove => self.stage(database, key, None)?,
@@ -631,6 +635,11 @@ impl<'k> Exclusive<'k> {
             Some(table) => Ok(table.contains(&self.stored(key))?),
             None => Ok(false),
         }
+    }
+
+    /// Removes `key` if it has expired and somebody wants to know.
+    fn expire_watched(&mut self, database: usize, key: &[u8]) -> Result<()> {
+        if self.space.watched.is_empty() { Ok(()) } else { self.expire(database, key).map(drop) }
     }
 
     /// Removes `key` if it has expired. Returns whether it had.

@@ -403,7 +403,7 @@ impl KeySpace {
     /// The keys of the part of the hash space given by the first `bits` bits of `prefix`.
     fn keys_of_part(&self, database: usize, table: &Table, prefix: u64, bits: u32) -> Result<Vec<Vec<u8>>> {
         let (now_ms, coding, mut keys) = (now_ms(), self.coding(&self.databases[database]), Vec::new());
-        let mut scan = table.scan_prefix(prefix, bits).only_heads(HEAD_BYTES_MAX);
+        let mut scan = table.scan_prefix(prefix, bits).only_heads(self.databases[database].head_bytes());
         while let Some((stored, head)) = scan.next_ref()? {
             if let Some(key) = self.key_of(stored)
                 && !coding.decode(head).attributes.expired(now_ms)
@@ -455,7 +455,7 @@ impl KeySpace {
         let database = &self.databases[database];
         let Some(table) = database.table.load_full() else { return Ok(0) };
         let coding = self.coding(database);
-        let mut scan = table.scan_from(cursor << 1).only_heads(HEAD_BYTES_MAX);
+        let mut scan = table.scan_from(cursor << 1).only_heads(database.head_bytes());
         let mut taken = 0;
         while let Some((stored, head)) = scan.next_ref()? {
             if let Some(key) = self.key_of(stored)
@@ -547,8 +547,18 @@ impl KeySpace {
             self.read_many(database, &[key], clock, |_, record| len = record.map(|record| record.value.len()))?;
             return Ok(len.map(|len| Known { attributes: Attributes::NONE, head_bytes: 0, len }));
         };
+        // Most values are short; of longer ones only the head is read.
+        let (stored, mut short) = (self.stored(key), [0; 4 * HEAD_BYTES_MAX]);
+        match table.get_to(&stored, &mut short)? {
+            None => return Ok(None),
+            Some(len) if len <= short.len() => return Ok(Some(self.known_of(database, &short[..len], len))),
+            Some(len) if self.coding(database) == Coding::Plain => {
+                return Ok(Some(Known { attributes: Attributes::NONE, head_bytes: 0, len }));
+            }
+            Some(_) => {}
+        }
         with_scratch(|head| {
-            let len = table.get_part(&self.stored(key), |len| 0..len.min(HEAD_BYTES_MAX), head)?;
+            let len = table.get_part(&stored, |len| 0..len.min(HEAD_BYTES_MAX), head)?;
             Ok(len.map(|len| self.known_of(database, head, len)))
         })
     }
@@ -639,6 +649,11 @@ impl Database {
     #[inline]
     fn has_heads(&self) -> bool {
         self.heads.load(Relaxed) != 0
+    }
+
+    /// The bytes of a value that may be its head.
+    fn head_bytes(&self) -> usize {
+        if self.has_heads() { HEAD_BYTES_MAX } else { 0 }
     }
 
     /// Notes that a key is about to be given these attributes.
@@ -840,7 +855,9 @@ impl<'k> Shared<'k> {
         (value_bytes_max, more_bytes): (usize, usize),
         edit: impl FnMut(usize, Option<Old<'_>>, &mut New<'_>) -> Edit,
     ) -> (usize, Result<()>) {
-        if self.space.memory.is_much(more_bytes) {
+        // Large values are stored by a put, which can write them through to the file.
+        const VALUE_BYTES_MAX: usize = 1 << 16;
+        if value_bytes_max > VALUE_BYTES_MAX || self.space.memory.is_much(more_bytes) {
             return (0, Ok(()));
         }
         let Some(table) = self.plain_table(database, keys.iter().copied()) else { return (0, Ok(())) };

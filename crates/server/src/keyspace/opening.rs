@@ -44,7 +44,7 @@ impl KeySpace {
     /// for a file in which another version stored lifetimes.
     pub fn open(options: SpaceOptions) -> Result<KeySpace> {
         // Clients could guess a seed that comes only from the clock; they cannot guess the seed of a memory table.
-        let seed = TableOptions::new().in_memory()?.hash_function().1;
+        let seed = TableOptions::new().in_memory()?.hash_function().seed();
         let (max_memory, eviction) = (options.max_memory_bytes, options.eviction);
         let mut databases = no_databases();
         let place = match options.file.clone() {
@@ -72,7 +72,7 @@ impl KeySpace {
     /// # Errors
     /// Those of [`TableOptions::in_memory`].
     pub(crate) fn over(dictionary: Arc<Served>) -> Result<KeySpace> {
-        let seed = TableOptions::new().in_memory()?.hash_function().1;
+        let seed = TableOptions::new().in_memory()?.hash_function().seed();
         Ok(KeySpace { dictionary: Some(dictionary), ..Self::of(no_databases(), Place::Memory, seed) })
     }
 
@@ -93,7 +93,7 @@ impl KeySpace {
 
     /// Bytes that no client can guess.
     pub(super) fn random_mark(&self) -> Result<[u8; MARK_BYTES]> {
-        let [a, b, c, d, e, f, ..] = memory_table().in_memory()?.hash_function().1.to_le_bytes();
+        let [a, b, c, d, e, f, ..] = memory_table().in_memory()?.hash_function().seed().to_le_bytes();
         Ok([a, b, c, d, e, f])
     }
 

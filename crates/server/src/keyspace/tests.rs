@@ -280,3 +280,41 @@ fn what_a_sweep_cannot_know_is_found_by_the_next() {
     }
     assert_eq!(space.len(0), 5000 - 21);
 }
+
+#[test]
+fn parts_and_tails_of_any_bytes_leave_the_value_and_its_lifetime() {
+    let folder = tempfile::tempdir().unwrap();
+    let later = now_ms() + 1_000_000;
+    for (place, space) in [in_memory(), in_file(&folder.path().join("t")).unwrap()].into_iter().enumerate() {
+        let attributes =
+            [Attributes::NONE, Attributes::expiring(later), Attributes { flags: 7, cas: 9, ..Attributes::NONE }];
+        for (number, attributes) in attributes.into_iter().enumerate() {
+            for first in [b'a', 0xF5, 0xF9, 0xFF] {
+                let key = [number as u8, first];
+                put(&space, &key, b"", attributes);
+                let mut alone = space.close(Patience::MayWait).unwrap();
+                let (mut model, mut at_start) = (Vec::new(), [first; 12]);
+                for len in [1, 12, 3] {
+                    alone.append(0, &key, &at_start[..len]).unwrap();
+                    model.extend_from_slice(&at_start[..len]);
+                    at_start.rotate_left(1);
+                }
+                for (at, byte) in
+                    [(0, 0xF8), (3, first), (0, b'b'), (0, 0xFF), (5000, first), (0, first), (20_000, b'c')]
+                {
+                    let len = alone.put_part(0, &key, at, &[byte; 2]).unwrap();
+                    model.resize(model.len().max(at + 2), 0);
+                    model[at..at + 2].fill(byte);
+                    assert_eq!(len, model.len());
+                    let expected = Attributes { cas: 0, ..attributes };
+                    assert_eq!(alone.attributes(0, &key).unwrap(), expected, "{place} {number} {first:x} {at}");
+                    let mut value = Vec::new();
+                    assert!(alone.get(0, &key, &mut value).unwrap());
+                    assert!(value == model, "{place} {number} {first:x} {at}");
+                    assert_eq!(alone.get_part(0, &key, |len| len - 3..len, &mut value).unwrap(), Some(model.len()));
+                    assert_eq!(value, model[model.len() - 3..]);
+                }
+            }
+        }
+    }
+}

@@ -1,9 +1,12 @@
-//! The classic commands, executed with exclusive entry to the key space.
+//! The classic commands: what they do with the value of a key.
+//!
+//! Most are edits ([`Change`]): the session makes them under the latch of the key's bucket, the meta commands and the
+//! binary protocol with exclusive entry.
 
 use super::DATABASE;
 use super::number;
-use super::request::{Get, Mode, Store, words};
-use crate::keyspace::{Attributes, Exclusive, Lifetime, Result};
+use super::request::{Mode, Store};
+use crate::keyspace::{Attributes, Edit, Exclusive, Lifetime, New, Old, Result};
 use crate::planted::{Bug, planted};
 
 /// Expiry times up to this many seconds count from now; larger ones are Unix times.
@@ -71,43 +74,58 @@ pub(super) fn attributes_of(store: &Store<'_>, now_ms: u64) -> Option<Attributes
 
 /// Stores `data`, if the conditions hold.
 pub(super) fn store(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing: Storing) -> Result<Stored> {
+    let (mut stored, now_ms) = (Stored::No, alone.now_ms());
+    alone.edit(DATABASE, key, |old, new| {
+        let (what, outcome) = store_edit(old, new, data, storing, now_ms);
+        stored = outcome;
+        what
+    })?;
+    Ok(stored)
+}
+
+/// [`store`] as an edit.
+pub(super) fn store_edit(
+    old: Option<Old<'_>>,
+    new: &mut New<'_>,
+    data: &[u8],
+    storing: Storing,
+    now_ms: u64,
+) -> (Edit, Stored) {
     let Storing { mode, flags, expires_at_ms, cas, invalidate, vivify_at_ms } = storing;
-    let fresh = Attributes { expires_at_ms, flags, ..Attributes::default() };
-    let present = mode != Mode::Set && alone.contains(DATABASE, key)?;
+    let fresh = Attributes { expires_at_ms, flags, ..Attributes::NONE };
+    let mut put = |attributes: Attributes| {
+        let what = if attributes.expired(now_ms) { Edit::Remove } else { new.put(attributes, data) };
+        (what, Stored::Yes)
+    };
+    let Some(old) = old else {
+        return match (mode, vivify_at_ms) {
+            (Mode::Set | Mode::Add, _) => put(fresh),
+            (Mode::Replace, _) | (Mode::Append | Mode::Prepend, None) => (Edit::Keep, Stored::No),
+            (Mode::Cas, _) => (Edit::Keep, Stored::NotFound),
+            (Mode::Append | Mode::Prepend, Some(expires_at_ms)) => put(Attributes { expires_at_ms, ..fresh }),
+        };
+    };
+    // A key that no client has asked for its number has one that no client knows, later than all others.
+    let now = old.attributes.cas;
+    let (is_now, is_older) = (now != 0 && cas == now, cas != 0 && (now == 0 || cas < now));
     match mode {
-        Mode::Set => {}
-        Mode::Add if present => return Ok(Stored::No),
-        Mode::Add => {}
-        Mode::Replace if !present => return Ok(Stored::No),
-        Mode::Replace => {}
-        Mode::Cas if !present => return Ok(Stored::NotFound),
-        Mode::Cas => {
-            let now = alone.cas_of(DATABASE, key)?.unwrap_or_default();
-            if invalidate && cas != 0 && cas < now {
-                let old = alone.attributes(DATABASE, key)?;
-                let marks = Attributes::STALE | old.marks & Attributes::CLAIMED;
-                put(alone, key, data, Attributes { marks, expires_at_ms: old.expires_at_ms, ..fresh })?;
-                return Ok(Stored::Yes);
-            }
-            if cas != now {
-                return Ok(Stored::Exists);
-            }
+        Mode::Set | Mode::Replace => put(fresh),
+        Mode::Add => (Edit::Keep, Stored::No),
+        Mode::Cas if invalidate && is_older => {
+            let marks = Attributes::STALE | old.attributes.marks & Attributes::CLAIMED;
+            put(Attributes { marks, expires_at_ms: old.attributes.expires_at_ms, ..fresh })
         }
-        Mode::Append | Mode::Prepend if !present => {
-            let Some(expires_at_ms) = vivify_at_ms else { return Ok(Stored::No) };
-            put(alone, key, data, Attributes { expires_at_ms, ..fresh })?;
-            return Ok(Stored::Yes);
-        }
+        Mode::Cas if !is_now => (Edit::Keep, Stored::Exists),
+        Mode::Cas => put(fresh),
+        Mode::Append | Mode::Prepend if cas != 0 && !is_now => (Edit::Keep, Stored::Exists),
+        // The marks are about the old value.
+        Mode::Append if old.attributes.marks == 0 => (new.append(Some(&old), data), Stored::Yes),
+        Mode::Append | Mode::Prepend if !old.is_whole() => (Edit::Alone, Stored::Yes),
         Mode::Append | Mode::Prepend => {
-            if cas != 0 && alone.cas_of(DATABASE, key)? != Some(cas) {
-                return Ok(Stored::Exists);
-            }
-            join(alone, key, data, mode == Mode::Append)?;
-            return Ok(Stored::Yes);
+            let parts = if mode == Mode::Append { [old.value, data] } else { [data, old.value] };
+            (new.put(Attributes { cas: 0, marks: 0, ..old.attributes }, &parts.concat()), Stored::Yes)
         }
     }
-    put(alone, key, data, fresh)?;
-    Ok(Stored::Yes)
 }
 
 /// Stores `data`, or removes the key if it would already have expired.
@@ -117,23 +135,6 @@ pub(super) fn put(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], attributes
         return Ok(());
     }
     alone.put(DATABASE, key, data, Lifetime::Are(attributes))
-}
-
-fn join(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], behind: bool) -> Result<()> {
-    let attributes = alone.attributes(DATABASE, key)?;
-    if behind {
-        alone.append(DATABASE, key, data)?;
-    } else {
-        let mut old = Vec::new();
-        alone.get(DATABASE, key, &mut old)?;
-        alone.put(DATABASE, key, &[data, &old].concat(), Lifetime::Keep)?;
-    }
-    // The marks are about the old value.
-    if attributes.marks != 0 {
-        let kept = alone.attributes(DATABASE, key)?;
-        alone.set_attributes(DATABASE, key, Attributes { marks: 0, ..kept })?;
-    }
-    Ok(())
 }
 
 /// The result of counting.
@@ -149,44 +150,55 @@ pub(super) enum Counted {
 
 /// Adds to a number, modulo 2^64, or subtracts from it, but not below 0.
 pub(super) fn count(alone: &mut Exclusive<'_>, key: &[u8], delta: u64, up: bool, cas: u64) -> Result<Counted> {
+    let mut counted = Counted::NotFound;
+    alone.edit(DATABASE, key, |old, new| {
+        let (what, outcome) = count_edit(old, new, delta, up, cas);
+        counted = outcome;
+        what
+    })?;
+    Ok(counted)
+}
+
+/// [`count`] as an edit.
+pub(super) fn count_edit(old: Option<Old<'_>>, new: &mut New<'_>, delta: u64, up: bool, cas: u64) -> (Edit, Counted) {
     /// Longer values are not numbers, as in memcached, which stores them in several chunks.
     const LEN_MAX: usize = 512 << 10;
-    if !alone.contains(DATABASE, key)? {
-        return Ok(Counted::NotFound);
+    let Some(old) = old else { return (Edit::Keep, Counted::NotFound) };
+    if old.len == 0 || old.len > LEN_MAX {
+        return (Edit::Keep, Counted::NoNumber);
     }
-    let mut value = Vec::new();
-    alone.get_part(DATABASE, key, |len| if len <= LEN_MAX { 0..len } else { 0..0 }, &mut value)?;
-    if value.is_empty() {
-        return Ok(Counted::NoNumber);
+    if cas != 0 && cas != old.attributes.cas {
+        return (Edit::Keep, Counted::Exists);
     }
-    if cas != 0 && alone.cas_of(DATABASE, key)? != Some(cas) {
-        return Ok(Counted::Exists);
+    if !old.is_whole() {
+        return (Edit::Alone, Counted::NoNumber);
     }
-    let Some(old) = number::u64(&value) else { return Ok(Counted::NoNumber) };
-    let new = if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
+    let Some(number) = number::u64(old.value) else { return (Edit::Keep, Counted::NoNumber) };
+    let number = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
     let mut digits = itoa::Buffer::new();
-    let digits = digits.format(new).as_bytes();
+    let mut value = digits.format(number).as_bytes().to_vec();
     // As in memcached, a shorter number is padded to the length of the old one.
-    let len = value.len().max(digits.len());
-    let longer = len > value.len();
-    value.clear();
-    value.extend_from_slice(digits);
+    let len = old.len.max(value.len());
     value.resize(len, b' ');
-    alone.put(DATABASE, key, &value, Lifetime::Keep)?;
-    Ok(Counted::Is(new, longer))
+    (new.put(Attributes { cas: 0, ..old.attributes }, &value), Counted::Is(number, len > old.len))
 }
 
 /// Changes when a key expires. Returns whether it is present.
 pub(super) fn touch(alone: &mut Exclusive<'_>, key: &[u8], exptime: i32) -> Result<bool> {
-    if !alone.contains(DATABASE, key)? {
-        return Ok(false);
-    }
-    let mut attributes = alone.attributes(DATABASE, key)?;
-    if planted(Bug::TouchTakesNumber) {
-        attributes.cas = 0;
-    }
-    expire_at(alone, key, Attributes { expires_at_ms: deadline(exptime, alone.now_ms()), ..attributes })?;
-    Ok(true)
+    let (mut is_present, now_ms) = (false, alone.now_ms());
+    alone.edit(DATABASE, key, |old, new| {
+        is_present = old.is_some();
+        touch_edit(old, new, exptime, now_ms)
+    })?;
+    Ok(is_present)
+}
+
+/// [`touch`] as an edit.
+pub(super) fn touch_edit(old: Option<Old<'_>>, new: &mut New<'_>, exptime: i32, now_ms: u64) -> Edit {
+    let Some(old) = old else { return Edit::Keep };
+    let cas = if planted(Bug::TouchTakesNumber) { 0 } else { old.attributes.cas };
+    let attributes = Attributes { expires_at_ms: deadline(exptime, now_ms), cas, ..old.attributes };
+    if attributes.expired(now_ms) { Edit::Remove } else { new.set_attributes(&old, attributes) }
 }
 
 /// Sets the attributes of a key, or removes the key if it would already have expired.
@@ -197,26 +209,6 @@ pub(super) fn expire_at(alone: &mut Exclusive<'_>, key: &[u8], attributes: Attri
         alone.set_attributes(DATABASE, key, attributes)?;
     }
     Ok(())
-}
-
-/// gat, gats: returns values, with or without CAS numbers, and sets new expiry times. Returns the number of keys found.
-pub(super) fn get(alone: &mut Exclusive<'_>, get: &Get<'_>, out: &mut Vec<u8>) -> Result<u64> {
-    let mut value = Vec::new();
-    let mut hits = 0;
-    for key in words(get.keys) {
-        if !alone.get(DATABASE, key, &mut value)? {
-            continue;
-        }
-        hits += 1;
-        let cas = if get.with_cas { alone.cas_of(DATABASE, key)? } else { None };
-        let flags = alone.attributes(DATABASE, key)?.flags;
-        if let Some(exptime) = get.exptime {
-            touch(alone, key, exptime)?;
-        }
-        write_value(out, key, flags, &value, cas);
-    }
-    out.extend_from_slice(b"END\r\n");
-    Ok(hits)
 }
 
 /// `VALUE key flags length [cas]` and the value.

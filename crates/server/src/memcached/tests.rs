@@ -266,3 +266,14 @@ fn all_keys_are_dumped_also_to_a_client_that_reads_slowly() {
     let expected = "STORED\r\nITEM a [2 b; 0 s]\r\nEND\r\nMEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
     assert_eq!(text, expected);
 }
+
+#[test]
+fn a_cas_number_matches_only_the_value_it_was_given_for() {
+    let text = |input: &str| String::from_utf8(replies(input.as_bytes(), input.len())).unwrap();
+    // Of a key that no client has asked for its number, none matches.
+    for number in [0, 1, u64::MAX >> 1, u64::MAX] {
+        let answer = text(&format!("set k 0 0 1\r\na\r\ncas k 0 0 1 {number}\r\nb\r\nget k\r\n"));
+        assert_eq!(answer, "STORED\r\nEXISTS\r\nVALUE k 0 1\r\na\r\nEND\r\n", "{number}");
+    }
+    assert_eq!(text("cas k 0 0 1 7\r\nb\r\n"), "NOT_FOUND\r\n");
+}

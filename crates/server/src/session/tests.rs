@@ -723,6 +723,30 @@ fn dbsize_within_a_long_transaction_does_not_count_again() {
 }
 
 #[test]
+fn an_edit_that_is_refused_in_a_run_is_refused_alone() {
+    let mut this = one_client(None);
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Words>();
+    let ask_all = |this: &mut RespSession, lines: &[&str]| {
+        let input: Vec<u8> = lines.iter().flat_map(|line| request(&words(line))).collect();
+        String::from_utf8(ask(this, &input, usize::MAX)).unwrap()
+    };
+    let not_a_number = "-ERR value is not an integer or out of range\r\n";
+    let replies = ask_all(&mut this, &["INCR a", "SET b x", "INCR a", "INCR b", "INCR a", "INCRBY a x", "INCRBY a 2"]);
+    assert_eq!(replies, format!(":1\r\n+OK\r\n:2\r\n{not_a_number}:3\r\n{not_a_number}:5\r\n"));
+    // An invalid time of an absent key is no error, as in Redis.
+    let replies =
+        ask_all(&mut this, &["GETEX no EX 0", "GETEX no EX x", "GETEX a EX 0", "GETEX a EX x", "GETEX a EX 5"]);
+    let invalid = "-ERR invalid expire time in 'getex' command\r\n";
+    assert_eq!(replies, format!("$-1\r\n$-1\r\n{invalid}{not_a_number}$1\r\n5\r\n"));
+    // Values too long to be edited in a run.
+    let long = "y".repeat(100_000);
+    let (set, set_other) = (format!("SET c {long} NX EX 100"), format!("SET c {long} XX GET"));
+    let replies = ask_all(&mut this, &[&set, "SET d z NX EX 100", &set, "GETEX c PERSIST", &set_other, "TTL c"]);
+    let bulk = format!("$100000\r\n{long}\r\n");
+    assert_eq!(replies, format!("+OK\r\n+OK\r\n$-1\r\n{bulk}{bulk}:-1\r\n"));
+}
+
+#[test]
 fn a_sweep_reaches_every_database_with_lifetimes() {
     STOPPED_CLOCK.set(Some(START_MS));
     let mut this = one_client(None);

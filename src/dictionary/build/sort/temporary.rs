@@ -139,7 +139,7 @@ impl Writer {
         }
         Err(queue.error.take().unwrap_or_else(|| {
             let message = "an earlier write of this sort to its temporary files failed";
-            Error::new(ErrorKind::Poisoned, message).with_hint("Start the build again.")
+            Error::new(ErrorKind::BuildFailed, message).with_hint("Start the build again.")
         }))
     }
 }

@@ -272,11 +272,11 @@ impl Sorted {
     ///
     /// # Errors
     /// [`SortError::Duplicate`] if equal keys are refused; damage; disk errors. Every call after an error returns
-    /// [`ErrorKind::Poisoned`].
+    /// [`ErrorKind::BuildFailed`].
     pub(crate) fn next_run(&mut self) -> Result<Option<Run>, SortError> {
         // It stays set if the user's hash function panics.
         if std::mem::replace(&mut self.failed, true) {
-            let error = Error::new(ErrorKind::Poisoned, "an earlier step of this sort failed");
+            let error = Error::new(ErrorKind::BuildFailed, "an earlier step of this sort failed");
             return Err(error.with_hint("Start the build again.").into());
         }
         let run = self.find_run().inspect_err(|_| self.stop())?;

@@ -222,7 +222,7 @@ fn make_backup(backup: Backup<'_>, table: &Table) -> crate::Result<()> {
         (0..100).for_each(|_| step());
         ControlFlow::Continue(())
     };
-    backup.progress(wait).save(table, COPY).map(drop)
+    backup.progress(wait).save(table, COPY)
 }
 
 fn in_turns(scheduler: impl Scheduler + 'static, case: &Arc<Case>) -> Result<Ran, String> {

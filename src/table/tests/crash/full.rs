@@ -261,7 +261,7 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     disk.limit_room(Some(disk.used_room() + (20 << 10)));
     let frozen = {
         let _alone = table.gate.close().unwrap();
-        table.pager.checkpointer().freeze(&table.buckets.root(table.gate.totals()).encode(), 0, room)
+        table.pager.checkpointer().freeze(&table.buckets.root(table.gate.totals(), String::new()).encode(), 0, room)
     };
     assert_full(&frozen.err().expect("more frames are dirty than there is room for"), "dirtied since");
     assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "a journal is left");

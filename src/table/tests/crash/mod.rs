@@ -21,6 +21,7 @@ mod planted;
 mod readers;
 mod spilled;
 mod stored;
+mod views;
 mod workload;
 
 use crate::error::ErrorKind;

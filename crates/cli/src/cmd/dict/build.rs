@@ -173,7 +173,7 @@ impl Build {
         if !self.freezes(inputs) {
             builder = builder.permissions(access::common(inputs.files.iter().map(|file| file.path.as_path())));
         }
-        builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT), self.hash.seed.unwrap_or(0));
+        builder = builder.hash(self.hash.hash.unwrap_or(HashKind::DEFAULT)).seed(self.hash.seed.unwrap_or(0));
         if let Some(index) = self.index.index()? {
             builder = builder.index(index);
         }

@@ -74,10 +74,10 @@ impl Dict {
 /// Opens a dictionary. If the file is a table, the error says which commands are for it.
 pub fn open(path: &Path) -> Result<Dictionary> {
     Dictionary::open(path).map_err(|error| {
-        if error.kind() == ErrorKind::NotATable && is_table(path) {
+        if error.kind() == ErrorKind::NotADictionary && is_table(path) {
             let name = path.display();
             return Failure::of_kind(
-                ErrorKind::NotATable,
+                ErrorKind::NotADictionary,
                 format_args!(
                     "{name}: is a table, not a dictionary; `splitpoint freeze {name} DICT` turns it into one; \
                      the commands without `dict` are for tables"

@@ -331,8 +331,7 @@ impl<'s> Session<'s> {
         let kind = match &self.store {
             None => "new table".to_owned(),
             Some(Store::Table(table)) => {
-                let (hash, _) = table.hash_function();
-                format!("table, hash {hash}")
+                format!("table, hash {}", table.hash_function().name())
             }
             Some(Store::Dictionary(dictionary)) => format!("dictionary, index {}", dictionary.stat()?.index),
         };

@@ -5,6 +5,8 @@
 //!     get k, get a b, ...     up to RUN_MAX keys: one get_many        shared
 //!     gets k, mg k v c, ...   up to RUN_MAX keys: one get_many        shared, unless one changes an attribute
 //!     set k f t n, ...        one put_many                            shared while the database is plain
+//!     add, cas, incr, touch,  one edit_many                           shared while the database is plain
+//!     gat, ...
 //!     anything else           one command                             exclusive
 //! ```
 //!
@@ -17,7 +19,7 @@ use super::activity::Activity;
 use super::classic::{self, Counted, Stored, Storing};
 use super::dump::{self, Dump};
 use super::meta;
-use super::request::{self, Meta, Mode, Request, Store, words};
+use super::request::{self, Get, Meta, Mode, Request, Store, words};
 use super::state::Outcomes;
 use super::stats;
 use super::{DATABASE, MEMCACHED_VERSION};
@@ -27,7 +29,9 @@ use crate::command::call::Span;
 use crate::command::spec::Id;
 use crate::figures::Figures;
 use crate::foreign;
-use crate::keyspace::{Exclusive, Patience, Result, Shared, SpaceError, now_ms};
+use crate::keyspace::{
+    Attributes, Edit, Exclusive, New, Old, Patience, Result, SHORT_VALUE_BYTES, Shared, SpaceError, now_ms,
+};
 use crate::planted::{Bug, planted};
 use crate::server::Server;
 use crate::session::{Flow, Session};
@@ -402,10 +406,8 @@ impl MemcachedSession {
             return Ok(());
         }
         self.flush(batch, run, out)?;
-        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
-        self.unsynced = true;
-        let storing = Storing::of(store, alone.now_ms());
-        let stored = self.store(alone, store.key, data, storing);
+        let storing = Storing::of(store, now_ms());
+        let stored = self.store_shared(batch, start, store.key, data, storing)?;
         if !store.quiet {
             match stored {
                 Ok(Stored::Yes) => out.extend_from_slice(b"STORED\r\n"),
@@ -424,12 +426,59 @@ impl MemcachedSession {
         Ok(())
     }
 
-    fn store(&self, alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing: Storing) -> Result<Stored> {
-        alone.make_room(data.len())?;
-        if matches!(storing.mode, Mode::Append | Mode::Prepend) {
-            self.check_length(alone, key, data)?;
+    /// Makes a change of one key under the latch of its bucket; one that cannot be made so with exclusive entry, once
+    /// there is as much room as it needs, if any.
+    fn edit(
+        &mut self,
+        batch: &mut Batch<'_>,
+        start: usize,
+        key: &[u8],
+        room: Option<usize>,
+        mut edit: impl FnMut(Option<Old<'_>>, &mut New<'_>, u64) -> Edit,
+    ) -> std::result::Result<Result<()>, Pause> {
+        self.unsynced = true;
+        if !matches!(batch.entry, Entry::Alone(..)) {
+            let shared = batch.shared().ok_or(Pause::to_wait(start))?;
+            let more_bytes = room.unwrap_or(0);
+            let (now_ms, bytes) = (shared.now_ms(), (SHORT_VALUE_BYTES + more_bytes, more_bytes));
+            match shared.edit_many(DATABASE, &[key], bytes, |_, old, new| edit(old, new, now_ms)) {
+                (0, Ok(())) => {}
+                (_, outcome) => return Ok(outcome),
+            }
         }
-        let stored = classic::store(alone, key, data, storing)?;
+        let alone = batch.alone().ok_or(Pause::to_wait(start))?;
+        let now_ms = alone.now_ms();
+        let room = room.map_or(Ok(()), |bytes| alone.make_room(bytes));
+        Ok(room.and_then(|()| alone.edit(DATABASE, key, |old, new| edit(old, new, now_ms))))
+    }
+
+    fn store_shared(
+        &mut self,
+        batch: &mut Batch<'_>,
+        start: usize,
+        key: &[u8],
+        data: &[u8],
+        storing: Storing,
+    ) -> std::result::Result<Result<Stored>, Pause> {
+        let len_max = self.server.settings.bulk_bytes.load(Relaxed);
+        let is_joined = matches!(storing.mode, Mode::Append | Mode::Prepend);
+        let (mut stored, mut is_too_long) = (Stored::No, false);
+        let made = self.edit(batch, start, key, Some(data.len()), |old, new, now_ms| {
+            is_too_long = is_joined && old.is_some_and(|old| old.len + data.len() > len_max);
+            if is_too_long {
+                return Edit::Keep;
+            }
+            let (what, outcome) = classic::store_edit(old, new, data, storing, now_ms);
+            stored = outcome;
+            what
+        })?;
+        Ok(match made {
+            Ok(()) if is_too_long => Err(SpaceError::MemoryLimit),
+            made => made.map(|()| self.note_stored(key, storing, stored)),
+        })
+    }
+
+    fn note_stored(&self, key: &[u8], storing: Storing, stored: Stored) -> Stored {
         if storing.mode == Mode::Cas {
             match stored {
                 Stored::Exists => drop(self.outcomes().cas_badval.fetch_add(1, Relaxed)),
@@ -439,7 +488,16 @@ impl MemcachedSession {
         if stored == Stored::Yes {
             self.note_use(key, false);
         }
-        Ok(stored)
+        stored
+    }
+
+    fn store(&self, alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing: Storing) -> Result<Stored> {
+        alone.make_room(data.len())?;
+        if matches!(storing.mode, Mode::Append | Mode::Prepend) {
+            self.check_length(alone, key, data)?;
+        }
+        let stored = classic::store(alone, key, data, storing)?;
+        Ok(self.note_stored(key, storing, stored))
     }
 
     /// Refuses an append that would make a value longer than a client may store.
@@ -569,6 +627,39 @@ impl MemcachedSession {
                 answer(out, *quiet, b"OK\r\n");
                 Id::Ping
             }
+            &Request::Touch { key, exptime, quiet } => {
+                let mut touched = false;
+                let made = self.edit(batch, start, key, None, |old, new, now_ms| {
+                    touched = old.is_some();
+                    classic::touch_edit(old, new, exptime, now_ms)
+                })?;
+                match made {
+                    Ok(()) => {
+                        self.outcomes().touch.count(touched);
+                        self.note_use(key, true);
+                        answer(out, quiet, if touched { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
+                    }
+                    Err(error) => self.refuse(out, &error),
+                }
+                Id::Expire
+            }
+            &Request::Count { key, delta, up, quiet } => {
+                let mut counted = Counted::NotFound;
+                let made = self.edit(batch, start, key, Some(0), |old, new, _| {
+                    let (what, outcome) = classic::count_edit(old, new, delta, up, 0);
+                    counted = outcome;
+                    what
+                })?;
+                match made {
+                    Ok(()) => self.answer_count(key, up, quiet, counted, out),
+                    Err(error) => self.refuse(out, &error),
+                }
+                if up { Id::IncrBy } else { Id::DecrBy }
+            }
+            Request::Get(get) => {
+                self.get_and_touch(batch, start, get, out)?;
+                Id::GetEx
+            }
             _ => {
                 let alone = batch.alone().ok_or(Pause::to_wait(start))?;
                 let before = out.len();
@@ -589,12 +680,6 @@ impl MemcachedSession {
     fn change(&mut self, alone: &mut Exclusive<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Result<Id> {
         self.unsynced = true;
         Ok(match request {
-            Request::Get(get) => {
-                let hits = classic::get(alone, get, out)?;
-                self.note_hits(hits, get.count as u64 - hits);
-                words(get.keys).for_each(|key| self.note_use(key, true));
-                if get.exptime.is_some() { Id::GetEx } else { Id::Get }
-            }
             Request::MetaGet(meta) => {
                 self.meta_get(alone, meta, out);
                 Id::Get
@@ -627,35 +712,6 @@ impl MemcachedSession {
                 answer(out, quiet, if removed { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
                 Id::Del
             }
-            &Request::Touch { key, exptime, quiet } => {
-                let touched = classic::touch(alone, key, exptime)?;
-                self.outcomes().touch.count(touched);
-                self.note_use(key, true);
-                answer(out, quiet, if touched { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
-                Id::Expire
-            }
-            &Request::Count { key, delta, up, quiet } => {
-                alone.make_room(0)?;
-                let counted = classic::count(alone, key, delta, up, 0)?;
-                self.count_outcome(up, counted);
-                match counted {
-                    Counted::Is(number, longer) => {
-                        if longer {
-                            self.note_use(key, false);
-                        }
-                        if !quiet {
-                            classic::write_number(out, b"", number);
-                            out.extend_from_slice(b"\r\n");
-                        }
-                    }
-                    Counted::NotFound | Counted::Exists => answer(out, quiet, b"NOT_FOUND\r\n"),
-                    Counted::NoNumber => {
-                        let quiet = quiet && !planted(Bug::QuietFailureAnswered);
-                        answer(out, quiet, b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n")
-                    }
-                }
-                if up { Id::IncrBy } else { Id::DecrBy }
-            }
             &Request::Flush { delay_s, quiet } => {
                 self.flush_all(alone, delay_s)?;
                 answer(out, quiet, b"OK\r\n");
@@ -664,6 +720,73 @@ impl MemcachedSession {
             // The callers handle these.
             _ => Id::Ping,
         })
+    }
+
+    /// The answer of incr and decr.
+    fn answer_count(&self, key: &[u8], up: bool, quiet: bool, counted: Counted, out: &mut Vec<u8>) {
+        self.count_outcome(up, counted);
+        match counted {
+            Counted::Is(number, longer) => {
+                if longer {
+                    self.note_use(key, false);
+                }
+                if !quiet {
+                    classic::write_number(out, b"", number);
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+            Counted::NotFound | Counted::Exists => answer(out, quiet, b"NOT_FOUND\r\n"),
+            Counted::NoNumber => {
+                let quiet = quiet && !planted(Bug::QuietFailureAnswered);
+                answer(out, quiet, b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
+            }
+        }
+    }
+
+    /// gat, gats: returns values, with or without CAS numbers, and sets new expiry times.
+    fn get_and_touch(
+        &mut self,
+        batch: &mut Batch<'_>,
+        start: usize,
+        get: &Get<'_>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), Pause> {
+        let (before, mut hits) = (out.len(), 0);
+        let (space, exptime) = (&batch.server.space, get.exptime.unwrap_or_default());
+        for key in words(get.keys) {
+            let (at, mut is_hit) = (out.len(), false);
+            let made = self.edit(batch, start, key, None, |old, new, now_ms| {
+                out.truncate(at);
+                let Some(old) = old else { return Edit::Keep };
+                if !old.is_whole() {
+                    return Edit::Alone;
+                }
+                is_hit = true;
+                let mut attributes = Attributes { expires_at_ms: classic::deadline(exptime, now_ms), ..old.attributes };
+                if get.with_cas && attributes.cas == 0 {
+                    attributes.cas = space.new_cas();
+                }
+                let cas = get.with_cas.then_some(attributes.cas);
+                classic::write_value(out, key, attributes.flags, old.value, cas);
+                if attributes.expired(now_ms) { Edit::Remove } else { new.set_attributes(&old, attributes) }
+            });
+            match made {
+                Ok(Ok(())) => hits += u64::from(is_hit),
+                Ok(Err(error)) => {
+                    out.truncate(before);
+                    self.refuse(out, &error);
+                    return Ok(());
+                }
+                Err(pause) => {
+                    out.truncate(before);
+                    return Err(pause);
+                }
+            }
+            self.note_use(key, true);
+        }
+        out.extend_from_slice(b"END\r\n");
+        self.note_hits(hits, get.count as u64 - hits);
+        Ok(())
     }
 
     /// Removes all keys, now or after a delay.

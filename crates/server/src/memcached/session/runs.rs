@@ -6,7 +6,7 @@
 
 use super::{Batch, DATABASE, Entry, MemcachedSession, OUTPUT_BYTES, Pause, RUN_MAX};
 use crate::command::spec::Id;
-use crate::keyspace::{Attributes, Exclusive, Record, Result};
+use crate::keyspace::{Attributes, Edit, Exclusive, New, Old, Record, Result, SHORT_VALUE_BYTES};
 use crate::memcached::classic;
 use crate::memcached::meta::{self, Facts};
 use crate::memcached::request::{Get, Meta, words};
@@ -153,7 +153,7 @@ impl MemcachedSession {
         Ok(self.end_gets(run, found, hits, done, before, out))
     }
 
-    /// gets: with shared entry if all keys that are present have CAS numbers, else with exclusive entry.
+    /// gets: gives CAS numbers to the keys that are present and have none, with exclusive entry if it must.
     fn flush_gets_with_cas(
         &mut self,
         batch: &mut Batch<'_>,
@@ -178,10 +178,37 @@ impl MemcachedSession {
         }
         out.truncate(before);
         let mut answers = Answers::new(run);
+        self.unsynced = true;
+        let space = &batch.server.space;
+        if !matches!(batch.entry, Entry::Alone(..)) {
+            let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+            let number = |_: usize, old: Option<Old<'_>>, new: &mut New<'_>| match old {
+                Some(old) if old.attributes.cas == 0 => {
+                    new.set_attributes(&old, Attributes { cas: space.new_cas(), ..old.attributes })
+                }
+                _ => Edit::Keep,
+            };
+            let (given, outcome) = shared.edit_many(DATABASE, keys, (SHORT_VALUE_BYTES, 0), number);
+            if given == keys.len() && outcome.is_ok() {
+                let mut numbered = true;
+                let found = shared.get_records(DATABASE, keys, |index, record| {
+                    // Another client may have stored a new value since.
+                    numbered &= record.is_none_or(|record| record.attributes.cas != 0);
+                    if numbered {
+                        answers.write(out, index, record);
+                    }
+                });
+                if found.is_ok() && numbered {
+                    let (hits, done) = (answers.hits, answers.done);
+                    return Ok(self.end_gets(run, found, hits, done, before, out));
+                }
+                out.truncate(before);
+                answers = Answers::new(run);
+            }
+        }
         let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
         let found = give_numbers(alone, keys)
             .and_then(|()| alone.get_records(DATABASE, keys, |index, record| answers.write(out, index, record)));
-        self.unsynced = true;
         let (hits, done) = (answers.hits, answers.done);
         Ok(self.end_gets(run, found, hits, done, before, out))
     }

@@ -261,7 +261,7 @@ fn a_duplicate_is_named_with_both_places() {
             let place = |i: usize| 1000 + 300 * i as u64;
             let expected = DuplicateKey { key: given[first].0.clone(), first_place: place(first), place: place(again) };
             assert_eq!(found, expected);
-            assert_eq!(Error::from(sorted.next_run().unwrap_err()).kind(), ErrorKind::Poisoned);
+            assert_eq!(Error::from(sorted.next_run().unwrap_err()).kind(), ErrorKind::BuildFailed);
             let error = Error::from(SortError::Duplicate(found));
             assert_eq!(error.kind(), ErrorKind::Duplicate);
         }
@@ -315,7 +315,7 @@ fn a_hash_function_that_panics_ends_in_that_panic() {
             let mut sorted = sorter.finish().unwrap();
             let panic = catch_unwind(AssertUnwindSafe(|| drain(&mut sorted, false))).unwrap_err();
             assert!(panic.downcast_ref::<&str>().is_some_and(|text| text.contains("on purpose")));
-            assert_eq!(Error::from(sorted.next_run().unwrap_err()).kind(), ErrorKind::Poisoned);
+            assert_eq!(Error::from(sorted.next_run().unwrap_err()).kind(), ErrorKind::BuildFailed);
             drop(sorted);
             assert_eq!(names(directory.path()), [""; 0]);
         }
