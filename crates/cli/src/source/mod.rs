@@ -22,8 +22,8 @@ mod stored;
 mod threaded;
 mod tree;
 
+use crate::format::ReadFormat;
 use crate::format::options::{Column, Reading, Separator, parse_column, parse_separator};
-use crate::format::{Format, ReadFormat};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
 pub use inputs::{End, InputFile, Inputs, Read, accepted};
@@ -153,7 +153,7 @@ impl SourceArgs {
 
     /// For keys alone, whose values are not used.
     #[cfg(feature = "lab")]
-    pub fn of_keys(format: Format, key: Option<Column>, no_header: bool) -> Self {
+    pub fn of_keys(format: crate::format::Format, key: Option<Column>, no_header: bool) -> Self {
         Self {
             format: ReadFormat(Some(format)),
             value: key.clone(),

@@ -88,7 +88,7 @@ impl Database {
         let table = quoted(&self.table);
         let names: Vec<String> = {
             let all = connection.prepare(&format!("SELECT * FROM {table}")).map_err(failed)?;
-            all.column_names().into_iter().map(str::to_owned).collect()
+            all.column_names().map(str::to_owned).collect()
         };
         let (keys, value) = self.columns(&names, reading)?;
         let list: Vec<_> = keys.iter().chain([&value]).map(|index| quoted(&names[*index])).collect();
