@@ -2,12 +2,13 @@
 //!
 //! Not here: a file that is replaced keeps its owner and permissions, which the library ensures.
 
+use crate::source::file_behind;
 use std::fs::{Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 /// The owner may always read and write the new file, even if its sources were read-only.
-const OWNER: u32 = 0o600;
+pub const OWNER: u32 = 0o600;
 
 /// Permissions for a file made from `sources`: what all of them permit. Pipes and absent files permit everything.
 pub fn common<'p>(sources: impl IntoIterator<Item = &'p Path>) -> u32 {
@@ -37,6 +38,6 @@ pub fn share<'p>(path: &Path, sources: impl IntoIterator<Item = &'p Path> + Clon
 
 /// The file whose permissions decide who may use the table, dictionary or other file at `path`.
 fn file_of(path: &Path) -> Option<Metadata> {
-    let metadata = path.metadata().ok()?;
+    let metadata = file_behind(path).metadata().ok()?;
     if metadata.is_dir() { path.join("manifest").metadata().ok() } else { Some(metadata).filter(Metadata::is_file) }
 }

@@ -76,6 +76,7 @@ impl Progress {
     }
 
     /// What is done now, of work made by [`of_one_step`](Self::of_one_step).
+    #[cfg(feature = "lab")]
     pub fn step(&self, what: &str) {
         self.bar.set_message(format!("{}: {what}", self.verb));
     }

@@ -2,7 +2,8 @@
 //!
 //! `tests/cli/*.txt` are transcripts, which test everything that a terminal can show: each runs in an empty directory,
 //! top to bottom. Tests that need more than a terminal (bytes, pipes, signals) are functions below. Dictionaries are
-//! in `tests/cli/dict.rs`, the tools of others in `exchange.rs`, GDBM files in `gdbm.rs`, every command in `every.rs` and, interrupted, in
+//! in `tests/cli/dict.rs`, the tools of others in `exchange.rs`, GDBM files in `gdbm.rs`, servers in
+//! `redis.rs`, SQLite databases in `sqlite.rs`, every command in `every.rs` and, interrupted, in
 //! `interrupted.rs`, every example in `examples.rs`, docs/reference.md in `reference.rs`, the lab's pages in a browser
 //! in `lab.rs`, streams and threads that fail in `starved.rs`. This is the only test binary of the crate; new cases go
 //! into a transcript or here.
@@ -33,10 +34,16 @@ mod exchange;
 mod gdbm;
 #[path = "cli/interrupted.rs"]
 mod interrupted;
+#[cfg(feature = "lab")]
 #[path = "cli/lab.rs"]
 mod lab;
+#[path = "cli/redis.rs"]
+mod redis;
 #[path = "cli/reference.rs"]
 mod reference;
+#[cfg(feature = "sqlite")]
+#[path = "cli/sqlite.rs"]
+mod sqlite;
 #[path = "cli/starved.rs"]
 mod starved;
 #[path = "cli/watch.rs"]
@@ -115,6 +122,11 @@ mod transcripts {
     #[test]
     fn both_kinds() {
         play("both-kinds.txt");
+    }
+
+    #[test]
+    fn sources() {
+        play("sources.txt");
     }
 
     #[test]

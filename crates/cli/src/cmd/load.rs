@@ -29,7 +29,10 @@ Examples:
   splitpoint load users.spt 2024.csv.gz 2025.csv.gz --key id
   splitpoint load log.spt log.jsonl --key id --value message --on-error skip
   splitpoint load users.spt users.gdbm
+  splitpoint load users.spt redis://127.0.0.1:6379/0 --ttl ignore
+  splitpoint load users.spt sqlite:users.db#users --key email
   splitpoint load words.spt words.txt --format lines --number
+  splitpoint load pages.spt --tree tree
   splitpoint load big.spt big.raw --cache 2GiB --expected-len 100000000
 
 A missing table is created, for those who may use all inputs; the table is synced at the end. A signal (Ctrl-C)
@@ -52,6 +55,9 @@ pub struct Load {
     input: Vec<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
+    /// Take INPUT, a directory, as a tree of files: each is a pair of its relative path and its contents
+    #[arg(long)]
+    tree: bool,
     /// What to do with a key that exists [default: last]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "last|first|append|error")]
     duplicates: Option<Duplicates>,
@@ -136,6 +142,7 @@ impl Load {
             file,
             input,
             source: SourceArgs::auto(),
+            tree: false,
             duplicates: Some(duplicates),
             separator: None,
             durability: DurabilityName::None,
@@ -155,6 +162,7 @@ impl Load {
             return Err(Failure::usage("--separator needs --duplicates append"));
         }
         self.source.one_value = self.duplicates.is_none();
+        self.source.tree = self.tree;
         let interrupt = Interrupt::watch()?;
         // Look at the inputs first: a misspelt name must not leave an empty table behind.
         let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
@@ -218,8 +226,40 @@ impl Load {
         let own = |input: &&InputFile| {
             input.kind == Some(Kind::Table) && identity(&input.path).is_some_and(|it| identity(&self.file) == Some(it))
         };
+        if let Some(server) = inputs.iter().find(|input| input.kind == Some(Kind::Redis))
+            && let Some(Duplicates::Append | Duplicates::Error) = self.duplicates
+        {
+            let server = server.name();
+            return Err(Failure::usage(format_args!(
+                "{server}: a server may list a key twice, so --duplicates can only be last or first"
+            )));
+        }
+        if self.tree {
+            self.refuse_tree(inputs)?;
+        }
         match inputs.iter().find(own) {
             Some(input) => Err(Failure::usage(format_args!("{}: is the table to load into", input.path.display()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a tree that holds the table, whose files would be loaded while they change, and no directory at all.
+    fn refuse_tree(&self, inputs: &[InputFile]) -> Result<()> {
+        let directory = self.file.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let place = directory.unwrap_or(Path::new(".")).canonicalize().ok();
+        let mut trees = inputs.iter().filter(|input| input.kind == Some(Kind::Tree)).peekable();
+        if trees.peek().is_none() {
+            return Err(Failure::usage("--tree needs an INPUT that is a directory"));
+        }
+        let holds = |tree: &&InputFile| {
+            let tree = tree.path.canonicalize();
+            tree.is_ok_and(|tree| place.as_ref().is_some_and(|place| place.starts_with(tree)))
+        };
+        match trees.find(holds) {
+            Some(tree) => {
+                let (tree, file) = (tree.path.display(), self.file.display());
+                Err(Failure::usage(format_args!("{tree}: the table {file} is in this tree; give it another place")))
+            }
             None => Ok(()),
         }
     }
@@ -235,7 +275,9 @@ impl Load {
     }
 
     fn options(&self) -> TableOptions {
-        let permissions = access::common(self.input.iter().map(PathBuf::as_path));
+        // A tree may hold files of any permissions.
+        let of_tree = if self.tree { access::OWNER } else { 0o777 };
+        let permissions = access::common(self.input.iter().map(PathBuf::as_path)) & of_tree;
         let mut options = TableOptions::new().create(true).permissions(permissions);
         options = options.durability(self.durability.into()).publish_counters(self.stats);
         if let Some(bytes) = self.page_size {

@@ -15,6 +15,7 @@ mod filter;
 mod freeze;
 mod get;
 mod keys;
+#[cfg(feature = "lab")]
 mod lab;
 mod load;
 mod manual;
@@ -68,6 +69,7 @@ pub enum Command {
     Thaw(thaw::Thaw),
     Dict(dict::Dict),
     Serve(Box<serve::Serve>),
+    #[cfg(feature = "lab")]
     Lab(lab::Lab),
     Completions(manual::Completions),
     Man(manual::ManPages),
@@ -100,6 +102,7 @@ impl Command {
             Self::Thaw(thaw) => thaw.run(),
             Self::Dict(dict) => dict.run(),
             Self::Serve(serve) => serve.run(),
+            #[cfg(feature = "lab")]
             Self::Lab(lab) => lab.run(),
             Self::Completions(completions) => completions.run(program()),
             Self::Man(pages) => pages.run(program()),

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::open::open_or_create;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -26,11 +27,18 @@ pub struct PairArguments {
     #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The value, taken as bytes
-    #[arg(allow_hyphen_values = true, required_unless_present = "stdin", conflicts_with = "stdin")]
+    #[arg(
+        allow_hyphen_values = true,
+        required_unless_present_any = ["stdin", "value_file"],
+        conflicts_with_all = ["stdin", "value_file"]
+    )]
     value: Option<OsString>,
     /// Read the value from standard input
-    #[arg(long, short = 'x')]
+    #[arg(long, short = 'x', conflicts_with = "value_file")]
     stdin: bool,
+    /// Read the value from FILE, unchanged; - is standard input
+    #[arg(long, value_name = "FILE")]
+    value_file: Option<PathBuf>,
     /// Read \t \n \r \\ \xHH in KEY and VALUE
     #[arg(long, short)]
     escaped: bool,
@@ -39,18 +47,22 @@ pub struct PairArguments {
 impl PairArguments {
     pub fn key_and_value(&self) -> Result<(Vec<u8>, Vec<u8>)> {
         let key = argument_bytes(&self.key, self.escaped)?;
-        let Some(value) = &self.value else {
-            return Ok((key, read_stdin()?));
+        let value = match (&self.value, &self.value_file) {
+            (Some(value), _) => argument_bytes(value, self.escaped)?,
+            (None, Some(path)) if path.as_os_str() != "-" => {
+                let failed = |error| Failure::io(path.display(), &error);
+                read_value(File::open(path).map_err(failed)?).map_err(failed)?
+            }
+            (None, _) => read_value(std::io::stdin().lock()).map_err(|error| Failure::io("stdin", &error))?,
         };
-        Ok((key, argument_bytes(value, self.escaped)?))
+        Ok((key, value))
     }
 }
 
-fn read_stdin() -> Result<Vec<u8>> {
+fn read_value(input: impl Read) -> std::io::Result<Vec<u8>> {
     // Read one byte more than a value may have, so that an endless input becomes "too long" before it fills memory.
     let mut value = Vec::new();
-    let mut stdin = std::io::stdin().lock().take(splitpoint::VALUE_LEN_MAX as u64 + 1);
-    stdin.read_to_end(&mut value).map_err(|error| Failure::io("stdin", &error))?;
+    input.take(splitpoint::VALUE_LEN_MAX as u64 + 1).read_to_end(&mut value)?;
     Ok(value)
 }
 

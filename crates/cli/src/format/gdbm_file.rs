@@ -229,7 +229,7 @@ impl GdbmFile {
         });
         let bits = u32::try_from(bits).unwrap_or(u32::MAX);
         let entries = directory_bits.checked_sub(bits).map_or(0, |more| 1 << more);
-        if entries == 0 || first % entries != 0 || used > slots {
+        if entries == 0 || !first.is_multiple_of(entries) || used > slots {
             return Err(Stop::Bad(format!("the bucket at byte {at} is damaged, or not that of entry {first}")));
         }
         let last = first + entries - 1;

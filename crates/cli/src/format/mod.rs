@@ -60,6 +60,10 @@ pub trait Source {
     }
     /// Bytes of the file consumed so far, as far as known.
     fn taken_bytes(&self) -> u64;
+    /// How many of its items are read, and how many there are, if it counts items instead of bytes.
+    fn done(&self) -> Option<(u64, u64)> {
+        None
+    }
     /// What the user should know of the input, after its last row.
     fn note(&self) -> Option<String> {
         None

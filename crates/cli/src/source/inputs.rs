@@ -3,7 +3,8 @@
 use super::places::{Origin, Places, Unit};
 use super::recognize::{Kind, recognize};
 use super::stored::Stored;
-use super::{OnError, SourceArgs};
+use super::tree::Tree;
+use super::{OnError, SQLITE, SourceArgs, redis};
 use crate::failure::{Failure, Result};
 use crate::format::gdbm_file::GdbmFile;
 use crate::format::zip::Zip;
@@ -17,6 +18,7 @@ use crate::progress::{Progress, STEPS_PER_TICK};
 use splitpoint::{Dictionary, ErrorKind};
 use splitpoint_server::keyspace::ServedFile;
 use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Bad rows named on standard error; more are only counted.
@@ -87,7 +89,17 @@ impl InputFile {
         if path.as_os_str() == "-" {
             return Ok(pipe());
         }
+        if let Some(kind) = elsewhere(path) {
+            let file = Self { kind: Some(kind), ..pipe() };
+            args.check(&file, kind)?;
+            return Ok(file);
+        }
         let metadata = path.metadata().map_err(|error| Failure::io(path.display(), &error))?;
+        if args.tree && metadata.is_dir() {
+            let file = Self { kind: Some(Kind::Tree), ..pipe() };
+            args.check(&file, Kind::Tree)?;
+            return Ok(file);
+        }
         let stored = stored(path).map_err(|error| Failure::io(path.display(), &error))?;
         if metadata.is_dir() && stored.is_some() {
             // A directory of shards. Its bytes are in many files, so the bar counts none.
@@ -110,13 +122,18 @@ impl InputFile {
         Ok(file)
     }
 
-    fn name(&self) -> String {
-        if self.path.as_os_str() == "-" { "stdin".to_owned() } else { self.path.display().to_string() }
+    pub fn name(&self) -> String {
+        match self.kind {
+            _ if self.path.as_os_str() == "-" => "stdin".to_owned(),
+            Some(Kind::Redis) => redis::name(&self.path),
+            _ => self.path.display().to_string(),
+        }
     }
 
     fn origin(&self, kind: Kind) -> Origin {
         let unit = match kind {
-            Kind::Table | Kind::Dictionary => Unit::None,
+            Kind::Table | Kind::Dictionary | Kind::Tree => Unit::None,
+            Kind::Redis | Kind::Sqlite => Unit::Pair,
             Kind::Rows(Format::Raw | Format::GdbmFlat | Format::Cdb | Format::GdbmFile | Format::Tar | Format::Zip) => {
                 Unit::Pair
             }
@@ -124,6 +141,15 @@ impl InputFile {
             Kind::Rows(_) => Unit::Line,
         };
         Origin { name: self.name(), unit }
+    }
+}
+
+/// What an input is that is no file.
+fn elsewhere(path: &Path) -> Option<Kind> {
+    match path.as_os_str().as_bytes() {
+        _ if redis::is_address(path) => Some(Kind::Redis),
+        bytes if bytes.starts_with(SQLITE) => Some(Kind::Sqlite),
+        _ => None,
     }
 }
 
@@ -149,9 +175,18 @@ impl SourceArgs {
     fn check(&self, file: &InputFile, kind: Kind) -> Result<()> {
         let refuse = |what: &str| Err(Failure::usage(format_args!("{}: {what}", file.name())));
         let reading = self.reading();
-        let has_columns = matches!(kind, Kind::Rows(Format::Tsv | Format::Csv | Format::Jsonl | Format::Parquet));
+        let has_columns = match kind {
+            Kind::Rows(format) => matches!(format, Format::Tsv | Format::Csv | Format::Jsonl | Format::Parquet),
+            kind => kind == Kind::Sqlite,
+        };
         if reading.columns_chosen() && !has_columns {
-            return refuse("--key and --value choose columns of csv, tsv, parquet or fields of jsonl");
+            return refuse("--key and --value choose columns of csv, tsv, parquet, SQLite or fields of jsonl");
+        }
+        if self.server.is_given() && kind != Kind::Redis {
+            return refuse("--ttl and --skip-other-types are for a server, as in redis://127.0.0.1:6379/0");
+        }
+        if !self.is_auto() && matches!(kind, Kind::Redis | Kind::Sqlite | Kind::Tree) {
+            return refuse("--format is for files and pipes of rows");
         }
         if reading.no_header && kind != Kind::Rows(Format::Csv) {
             return refuse("--no-header is only for csv");
@@ -259,6 +294,20 @@ impl<'i> Inputs<'i> {
                 let keys = ServedFile::of(&table)?.keys_of(table.scan());
                 self.feed_rows(index, &mut Stored::new(keys, pairs, bytes), take)
             }
+            Some(Kind::Redis) => {
+                self.begin(index, Kind::Redis);
+                let mut rows = redis::open(&path, self.args.server, self.args.max_row)?;
+                self.progress = Progress::of_items("reading", "key", Some(0));
+                self.feed_rows(index, &mut rows, take)
+            }
+            Some(Kind::Sqlite) => {
+                self.begin(index, Kind::Sqlite);
+                self.feed_sqlite(index, &path, take)
+            }
+            Some(Kind::Tree) => {
+                self.begin(index, Kind::Tree);
+                self.feed_rows(index, &mut Tree::open(&path, self.args.max_row), take)
+            }
             Some(Kind::Rows(Format::Parquet)) => {
                 self.begin(index, Kind::Rows(Format::Parquet));
                 self.feed_parquet(index, &path, take)
@@ -291,6 +340,21 @@ impl<'i> Inputs<'i> {
         if !self.taken.contains(&kind) {
             self.taken.push(kind);
         }
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn feed_sqlite(&mut self, index: usize, path: &Path, take: &mut Take<'_>) -> Result<End> {
+        let mut rows = super::sqlite::open(path, self.args.reading(), self.args.max_row)?;
+        self.feed_rows(index, &mut rows, take)
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    fn feed_sqlite(&mut self, _: usize, path: &Path, _: &mut Take<'_>) -> Result<End> {
+        Err(Failure::usage(format_args!(
+            "{}: this program was built without SQLite; rebuild it with `--features sqlite`, or load what \
+             `sqlite3 -csv` prints",
+            path.display()
+        )))
     }
 
     #[cfg(feature = "parquet")]
@@ -346,7 +410,7 @@ impl<'i> Inputs<'i> {
                 Err(bad) => self.skip(&bad),
             }
             if (self.read.rows + self.read.skipped).is_multiple_of(STEPS_PER_TICK) {
-                self.tick(bytes_before + rows.taken_bytes());
+                self.tick(bytes_before + rows.taken_bytes(), rows.done());
             }
         };
         self.read.bytes = bytes_before + rows.taken_bytes();
@@ -380,7 +444,11 @@ impl<'i> Inputs<'i> {
         });
     }
 
-    fn tick(&self, bytes: u64) {
-        self.progress.at_with(bytes, &count_of(self.read.rows, "row"));
+    fn tick(&self, bytes: u64, done: Option<(u64, u64)>) {
+        let done = done.map_or(bytes, |(done, total)| {
+            self.progress.set_total(total);
+            done
+        });
+        self.progress.at_with(done, &count_of(self.read.rows, "row"));
     }
 }

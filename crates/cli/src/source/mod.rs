@@ -7,23 +7,43 @@
 //! ```
 //!
 //! Here: the options. `inputs.rs` all inputs of a command; `recognize.rs` the format of an input, `known.rs` files
-//! without rows; `places.rs` names for places; `stored.rs` the pairs of tables and dictionaries. The formats are in
-//! `format/`, decompression in `compressed.rs`.
+//! without rows; `places.rs` names for places; `stored.rs` the pairs of tables and dictionaries; `redis.rs` those of a
+//! server, `sqlite.rs` of a database, both in a thread (`threaded.rs`); `tree.rs` the files of a directory. The formats
+//! are in `format/`, decompression in `compressed.rs`.
 
 mod inputs;
 mod known;
 mod places;
 mod recognize;
+mod redis;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod stored;
+mod threaded;
+mod tree;
 
+use crate::format::ReadFormat;
 use crate::format::options::{Column, Reading, Separator, parse_column, parse_separator};
-use crate::format::{Format, ReadFormat};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
 pub use inputs::{End, InputFile, Inputs, Read, accepted};
 pub use recognize::{Kind, foreign};
+use redis::ServerArgs;
+use std::ffi::OsStr;
 use std::hash::Hash;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 pub use stored::PairStream;
+
+/// Before the file and the table of an SQLite database.
+const SQLITE: &[u8] = b"sqlite:";
+
+/// The file of an input: the database of `sqlite:FILE#TABLE`, else the input itself.
+pub fn file_behind(input: &Path) -> &Path {
+    let bytes = input.as_os_str().as_bytes();
+    let Some(rest) = bytes.strip_prefix(SQLITE) else { return input };
+    Path::new(OsStr::from_bytes(&rest[..memchr::memrchr(b'#', rest).unwrap_or(rest.len())]))
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnError {
@@ -75,6 +95,11 @@ pub struct SourceArgs {
         hide_default_value = true
     )]
     max_row: u64,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Directories are trees of files, each of which is a pair.
+    #[arg(skip)]
+    pub tree: bool,
     /// A second value of a key, which a dump of a database with duplicates has, is a bad row.
     #[arg(skip)]
     pub one_value: bool,
@@ -83,7 +108,9 @@ pub struct SourceArgs {
 /// The formats and columns, part of the help of every command that reads pairs.
 pub const FORMATS_HELP: &str = "\
 INPUT is a file, a pipe, a table or a dictionary; gzip and Zstandard are
-decompressed. The format is recognized by the content, then by the name (.tsv,
+decompressed. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] and
+redis+unix:///SOCKET[?db=N] are the strings of a running server, sqlite:FILE#TABLE two
+columns of a table, by default the first two. The format is recognized by the content, then by the name (.tsv,
 .csv, .jsonl, .raw, .parquet, .cdb; also before .gz and .zst), else it is tsv;
 --format decides by itself:
   tsv      key TAB value, one pair per line. \\t \\n \\r \\\\ \\xHH are escapes. Later
@@ -118,12 +145,15 @@ impl SourceArgs {
             number: false,
             on_error: OnError::Stop,
             max_row: ROW_BYTES_MAX,
+            server: ServerArgs::NONE,
+            tree: false,
             one_value: false,
         }
     }
 
     /// For keys alone, whose values are not used.
-    pub fn of_keys(format: Format, key: Option<Column>, no_header: bool) -> Self {
+    #[cfg(feature = "lab")]
+    pub fn of_keys(format: crate::format::Format, key: Option<Column>, no_header: bool) -> Self {
         Self {
             format: ReadFormat(Some(format)),
             value: key.clone(),

@@ -31,6 +31,12 @@ const ROWS_INSPECTED: usize = 100;
 pub enum Kind {
     Table,
     Dictionary,
+    /// The address of a server.
+    Redis,
+    /// `sqlite:FILE#TABLE`.
+    Sqlite,
+    /// A directory whose files are pairs.
+    Tree,
     Rows(Format),
 }
 
@@ -39,6 +45,9 @@ impl Kind {
         match self {
             Self::Table => "table",
             Self::Dictionary => "dictionary",
+            Self::Redis => "redis",
+            Self::Sqlite => "sqlite",
+            Self::Tree => "tree",
             Self::Rows(format) => format.name(),
         }
     }

@@ -20,11 +20,12 @@ const CHANGED: &[(&str, &str)] = &[
     ("paths /usr", "paths tree"),
     ("--expected-len 100000000", "--expected-len 1000"),
     ("--cache 2GiB", "--cache 2MiB"),
+    ("redis://127.0.0.1:6379/0 --ttl ignore", "users.tsv"),
 ];
 
 /// Programs of others, and files that they make; an example that lacks one is not run, and that is said.
 const TOOLS: &[&str] = &["jq", "gdbm_dump", "strace", "zcat", "make"];
-const MADE_BY_TOOLS: &[&str] = &["users.gdbm", "make.txt"];
+const MADE_BY_TOOLS: &[&str] = &["users.gdbm", "users.db", "make.txt"];
 
 /// What may not be there before.
 const MADE: &[(&str, &str)] = &[
@@ -103,7 +104,8 @@ fn prepare(place: &Path) {
     fs::write(place.join("users.flat"), run_well(place, &["dump", "users.spt", "--format", "gdbm"])).unwrap();
     write("Makefile", "all:\n\tcat users.tsv\n");
     // Where there are no such tools, or no right to trace a process, there are no such files.
-    for line in ["gdbm_load users.flat users.gdbm", "strace -f -y -e trace=%file,%desc -o make.txt make"] {
+    let database = "sqlite3 users.db \"CREATE TABLE users(name, email); INSERT INTO users VALUES (1, 2)\"";
+    for line in ["gdbm_load users.flat users.gdbm", database, "strace -f -y -e trace=%file,%desc -o make.txt make"] {
         let _ = Command::new("sh").args(["-c", line]).current_dir(place).output();
     }
     run("backup users.spt users.bak");

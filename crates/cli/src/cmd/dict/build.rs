@@ -198,8 +198,8 @@ impl Build {
             let metadata = file.path.metadata().ok().filter(|metadata| metadata.is_file() || metadata.is_dir());
             let Some(metadata) = metadata else {
                 return Err(Failure::usage(format_args!(
-                    "--resume reads its inputs again, but {} is a pipe; give files",
-                    if file.path.as_os_str() == "-" { "standard input".into() } else { file.path.to_string_lossy() }
+                    "--resume reads its inputs again, but {} is no file; give files",
+                    if file.path.as_os_str() == "-" { "standard input".into() } else { file.name() }
                 )));
             };
             (&file.path, metadata.len(), metadata.modified().ok()).hash(&mut identity);

@@ -1,0 +1,161 @@
+//! A directory tree: each regular file is a pair of its path, relative to the directory, and its contents.
+//!
+//! Links are not followed, so the walk ends; they and devices, pipes and sockets are left out and counted in a note.
+//! A file that cannot be read, or vanishes while the tree is read, is a bad row. Paths are bytes.
+
+use crate::failure::Result;
+use crate::format::{BadRow, Row, Scratch, Source};
+use crate::number::count_of;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use std::fs::{File, OpenOptions, ReadDir};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+pub struct Tree {
+    root: PathBuf,
+    /// Directories that are not read yet.
+    directories: Vec<PathBuf>,
+    /// The entries of the current one.
+    entries: Option<(PathBuf, ReadDir)>,
+    row_bytes_max: u64,
+    scratch: Scratch,
+    number: u64,
+    bytes: u64,
+    left_out: u64,
+}
+
+impl Tree {
+    pub fn open(root: &Path, row_bytes_max: u64) -> Self {
+        let scratch = Scratch::default();
+        let directories = vec![root.to_owned()];
+        let root = root.to_owned();
+        Self { root, directories, entries: None, row_bytes_max, scratch, number: 0, bytes: 0, left_out: 0 }
+    }
+
+    /// The next file or directory that cannot be read; `None` at the end.
+    fn next(&mut self) -> Option<std::result::Result<PathBuf, (PathBuf, io::Error)>> {
+        loop {
+            let Some((directory, entries)) = &mut self.entries else {
+                let directory = self.directories.pop()?;
+                match directory.read_dir() {
+                    Ok(entries) => self.entries = Some((directory, entries)),
+                    Err(error) => return Some(Err((directory, error))),
+                }
+                continue;
+            };
+            let Some(entry) = entries.next() else {
+                self.entries = None;
+                continue;
+            };
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    let directory = directory.clone();
+                    self.entries = None;
+                    return Some(Err((directory, error)));
+                }
+            };
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.directories.push(entry.path()),
+                Ok(kind) if kind.is_file() => return Some(Ok(entry.path())),
+                Ok(_) => self.left_out += 1,
+                Err(error) => return Some(Err((entry.path(), error))),
+            }
+        }
+    }
+
+    /// Reads the file at `path`; `false` if something else has taken its place.
+    fn read(&mut self, path: &Path) -> io::Result<bool> {
+        // The file may have become a link, or a pipe, whose opening would wait for a writer.
+        let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
+        let file: File = match opened {
+            Err(error) if error.raw_os_error() == Some(nix::libc::ELOOP) => return Ok(false),
+            opened => opened?,
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(false);
+        }
+        let Scratch { key, value } = &mut self.scratch;
+        value.clear();
+        let most = self.row_bytes_max;
+        let read = file.take(most.saturating_add(1)).read_to_end(value)?;
+        if read as u64 > most {
+            let most = count_of(most, "byte");
+            return Err(io::Error::other(format!("it has more than {most}; --max-row raises the limit")));
+        }
+        key.clear();
+        key.extend_from_slice(path.strip_prefix(&self.root).unwrap_or(path).as_os_str().as_bytes());
+        self.bytes += read as u64;
+        Ok(true)
+    }
+
+    fn bad(&mut self, path: &Path, error: &io::Error) -> Row<'static> {
+        self.number += 1;
+        let what = match error.kind() {
+            io::ErrorKind::NotFound => "it vanished while the tree was read".to_owned(),
+            _ => error.to_string(),
+        };
+        Row::Bad(BadRow { place: path.display().to_string(), what, goes_on: true })
+    }
+}
+
+impl Source for Tree {
+    fn next_row(&mut self) -> Result<Row<'_>> {
+        match self.next() {
+            None => Ok(Row::End),
+            Some(Err((path, error))) => Ok(self.bad(&path, &error)),
+            Some(Ok(path)) => match self.read(&path) {
+                Ok(true) => {
+                    self.number += 1;
+                    Ok(Row::Pair(self.scratch.pair(), self.number))
+                }
+                Ok(false) => {
+                    self.left_out += 1;
+                    // The caller looks for a signal and comes again.
+                    Ok(Row::Interrupted)
+                }
+                Err(error) => Ok(self.bad(&path, &error)),
+            },
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn note(&self) -> Option<String> {
+        let more = if self.left_out == 1 { "link or device" } else { "links and devices" };
+        (self.left_out > 0).then(|| format!("{} {more} left out: only files are pairs", self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_that_vanishes_or_becomes_a_pipe_is_no_pair() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tree = Tree::open(folder.path(), 100);
+        let path = folder.path().join("gone");
+        assert!(tree.read(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        assert!(!tree.read(&folder.path().join("link")).unwrap());
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(!tree.read(&pipe).unwrap());
+        fs::write(folder.path().join("long"), [7; 101]).unwrap();
+        assert!(tree.read(&folder.path().join("long")).unwrap_err().to_string().contains("--max-row"));
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        let Row::Bad(bad) = tree.bad(&path, &error) else { panic!("a bad row") };
+        assert!(bad.goes_on && bad.what == "it vanished while the tree was read");
+    }
+}

@@ -1,0 +1,176 @@
+//! `load redis://...`, from our own server and, where it is installed, the real one, on Unix sockets and a port.
+
+use super::signals::{Running, end_of, send};
+use super::{directory, json, run, run_well, splitpoint};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Our server, and the real one if there is one, each with a socket `s` in `place`.
+fn servers(place: &Path) -> Vec<(&'static str, Command)> {
+    let mut ours = splitpoint(place);
+    ours.args(["serve", "--resp", "none", "--unix", "s"]);
+    let mut servers = vec![("splitpoint serve", ours)];
+    if Command::new("redis-server").arg("--version").output().is_ok() {
+        let mut real = Command::new("redis-server");
+        real.args(["--port", "0", "--unixsocket", "s", "--save", "", "--appendonly", "no"]).current_dir(place);
+        servers.push(("redis-server", real));
+    } else {
+        eprintln!("SKIPPED: the real server, because redis-server is not installed (package redis-server)");
+    }
+    servers
+}
+
+fn started(mut server: Command, place: &Path) -> Running {
+    let child = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let running = Running(Some(child));
+    while UnixStream::connect(place.join("s")).is_err() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running
+}
+
+/// The address of the server in `place`.
+fn address(place: &Path, options: &str) -> String {
+    format!("redis+unix://{}/s{options}", place.display())
+}
+
+/// Sends commands, words between spaces, and waits for all of their answers.
+fn say(place: &Path, commands: &[&str]) {
+    let mut socket = UnixStream::connect(place.join("s")).unwrap();
+    for command in commands.iter().chain(&["ECHO over"]) {
+        let words: Vec<_> = command.split(' ').collect();
+        write!(socket, "*{}\r\n", words.len()).unwrap();
+        words.iter().for_each(|word| write!(socket, "${}\r\n{word}\r\n", word.len()).unwrap());
+    }
+    let mut answers = Vec::new();
+    while !answers.ends_with(b"$4\r\nover\r\n") {
+        let mut part = [0; 4096];
+        let read = socket.read(&mut part).unwrap();
+        assert!(read > 0, "the server has closed the connection");
+        answers.extend_from_slice(&part[..read]);
+    }
+    assert!(!answers.contains(&b'-') || !answers.windows(4).any(|bytes| bytes == b"-ERR"), "{commands:?}");
+}
+
+#[test]
+fn strings_of_a_server_are_loaded_from_the_chosen_database() {
+    for_each_server(|name, place| {
+        let keys: Vec<String> = (0..5000).map(|number| format!("SET key{number} value{number}")).collect();
+        say(place, &keys.iter().map(String::as_str).collect::<Vec<_>>());
+        let long = format!("SET long {}", "x".repeat(5 << 20));
+        say(place, &[&long, "SETRANGE holes 3 x", "SELECT 3", "SET other 1"]);
+        let report = json(place, &["load", "t.spt", &address(place, "?db=0"), "--json"]);
+        assert_eq!((&report["rows"], &report["formats"][0]), (&5002.into(), &"redis".into()), "{name}");
+        assert_eq!(run_well(place, &["get", "t.spt", "key4999"]), b"value4999\n");
+        assert_eq!(run_well(place, &["get", "t.spt", "holes", "--raw"]), b"\0\0\0x");
+        assert_eq!(run_well(place, &["get", "t.spt", "long"]).len(), (5 << 20) + 1);
+        run_well(place, &["load", "other.spt", &address(place, "?db=3")]);
+        assert_eq!(run_well(place, &["dump", "other.spt"]), b"other\t1\n");
+        run_well(place, &["dict", "build", &address(place, "?db=3"), "other.spd"]);
+        assert_eq!(run_well(place, &["dump", "other.spd"]), b"other\t1\n");
+    });
+}
+
+#[test]
+fn a_key_with_a_lifetime_is_refused_ignored_or_left_out() {
+    for_each_server(|name, place| {
+        say(place, &["SET kept 1", "SET passing 2 EX 1000"]);
+        let refused = run(place, &["load", "t.spt", &address(place, "")]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{name}: {message}");
+        assert!(message.contains("the key \"passing\" has a lifetime, which is not copied; --ttl ignore"), "{message}");
+        run_well(place, &["load", "i.spt", &address(place, ""), "--ttl", "ignore"]);
+        assert_eq!(run_well(place, &["count", "i.spt"]), b"2\n");
+        let skipped = run(place, &["load", "s.spt", &address(place, ""), "--ttl", "skip"]);
+        let message = String::from_utf8_lossy(&skipped.stderr).into_owned();
+        assert!(skipped.status.success() && message.contains("keys left out: 1 with a lifetime"), "{message}");
+        assert_eq!(run_well(place, &["dump", "s.spt"]), b"kept\t1\n");
+    });
+}
+
+#[test]
+fn a_value_that_is_no_string_is_refused_or_left_out() {
+    let place = directory();
+    let place = place.path();
+    // Our server has strings only.
+    let Some((_, server)) = servers(place).into_iter().nth(1) else { return };
+    let _server = started(server, place);
+    say(place, &["SET kept 1", "LPUSH list a", "HSET map a 1"]);
+    let refused = run(place, &["load", "t.spt", &address(place, "")]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && message.contains("is no string; --skip-other-types"), "{message}");
+    let skipped = run(place, &["load", "s.spt", &address(place, ""), "--skip-other-types"]);
+    let message = String::from_utf8_lossy(&skipped.stderr).into_owned();
+    assert!(skipped.status.success() && message.contains("2 of other types than string"), "{message}");
+    assert_eq!(run_well(place, &["dump", "s.spt"]), b"kept\t1\n");
+}
+
+#[test]
+fn a_password_is_sent_and_not_shown() {
+    let probe = directory();
+    for (index, option) in
+        (0..servers(probe.path()).len()).zip([["--password-file", "pw"], ["--requirepass", "s3cret"]])
+    {
+        let place = directory();
+        let place = place.path();
+        std::fs::write(place.join("pw"), "s3cret").unwrap();
+        let (name, mut server) = servers(place).swap_remove(index);
+        server.args(option);
+        let _server = started(server, place);
+        let wrong = run(place, &["load", "t.spt", &address(place, "?pass=wr0ng")]);
+        let message = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert!(wrong.status.code() == Some(11) && !message.contains("wr0ng"), "{name}: {message}");
+        assert!(!place.join("t.spt").exists());
+        run_well(place, &["load", "t.spt", &address(place, "?user=default&pass=s3cret")]);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_load_from_a_server_that_does_not_answer() {
+    let place = directory();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}/0", listener.local_addr().unwrap());
+    let mut loading = splitpoint(place.path());
+    loading.args(["load", "t.spt", &address]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut loading = Running(Some(loading.spawn().unwrap()));
+    // It has connected, so it watches for signals.
+    let (_silent, _): (TcpStream, _) = listener.accept().unwrap();
+    send("TERM", loading.0.as_ref().unwrap());
+    let output = end_of(&mut loading);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(143), "{message}");
+    assert!(message.contains("stopped by SIGTERM: 0 rows in t.spt; the next is redis://"), "{message}");
+}
+
+#[test]
+fn answers_that_are_not_those_of_a_server_are_errors() {
+    for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"$99999999999\r\n", b"*1000000000\r\n", b":x\r\n", b""] {
+        let place = directory();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("redis://{}/0", listener.local_addr().unwrap());
+        let answering = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(answer);
+        });
+        let output = run(place.path(), &["load", "t.spt", &address]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(11), "{}: {message}", answer.escape_ascii());
+        assert!(message.starts_with("splitpoint: redis://127.0.0.1:"), "{message}");
+        answering.join().unwrap();
+    }
+}
+
+fn for_each_server(check: impl Fn(&str, &Path)) {
+    let probe = directory();
+    for index in 0..servers(probe.path()).len() {
+        let place = directory();
+        let (name, server) = servers(place.path()).swap_remove(index);
+        let _server = started(server, place.path());
+        check(name, place.path());
+    }
+}
