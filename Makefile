@@ -22,6 +22,7 @@
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
 # make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
 #               make uninstall removes them
+# make packages  the crates as crates.io gets them, each compiled from its package alone, into target/package
 # make static   the program as one static file, without libc of the system; prints where it is
 # make test-c   the tests of the C library; SECONDS=5, SEED=new for other random calls than always
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
@@ -57,6 +58,8 @@ MUTANTS =
 SEED =
 FS =
 REPLAY =
+# The crates that are published.
+PUBLISHED = -p splitpoint -p splitpoint-capi -p splitpoint-lab -p splitpoint-server -p splitpoint-cli
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
 RUST_MIN = 1.95
 
@@ -321,6 +324,10 @@ install: $(STAGE)
 	done <"$$to/$(INSTALLED)"; \
 	echo "Installed $$(wc -l <"$$to/$(INSTALLED)") files in $$to."; \
 	test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ! command -v ldconfig >/dev/null || ldconfig
+
+# The packages of unpublished crates that another one needs are found as if they were on crates.io.
+packages: tools
+	$(CARGO) package --locked $(PUBLISHED)
 
 # One file that runs on any Linux of this processor. ring, of TLS, has C code, for which cc has to be that of musl.
 MUSL = $$(uname -m)-unknown-linux-musl

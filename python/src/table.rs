@@ -549,6 +549,21 @@ impl TableCore {
         self.ending(py, Table::checkpoint)
     }
 
+    /// Switches a table that was opened with "r" to its newest checkpoint; returns whether that is new. Iterators go on
+    /// in the new one.
+    ///
+    /// >>> import splitpoint
+    /// >>> splitpoint.memory().reload()
+    /// False
+    fn reload(&self, py: Python<'_>) -> PyResult<bool> {
+        self.handle.refuse_within("reload")?;
+        let newer = self.detached(py, Table::newer)?;
+        let Some(newer) = newer else { return Ok(false) };
+        py.detach(|| self.handle.replace(newer));
+        self.changed();
+        Ok(true)
+    }
+
     /// Makes all writes durable and closes the table; raises an exception if that fails. A second call does nothing.
     ///
     /// Waits for calls of other threads to end. Leaving a `with` block also closes the table.

@@ -81,7 +81,7 @@ def test_tables_in_memory_and_dictionaries_are_copied_by_a_fork(tmp_path):
     assert in_child(lambda: (table[b"a"], words[b"a"], list(words))) == "(b'1', b'1', [b'a'])"
 
 
-def test_a_second_writer_is_refused_and_readers_see_checkpoints(path):
+def test_a_second_writer_is_refused_and_readers_keep_their_checkpoint_until_they_reload(path):
     with splitpoint.open(path) as table:
         table[b"a"] = b"1"
         with pytest.raises(splitpoint.LockedError) as raised:
@@ -90,11 +90,15 @@ def test_a_second_writer_is_refused_and_readers_see_checkpoints(path):
         with splitpoint.open(path, "r") as reader:
             assert len(reader) == 0
             table.checkpoint()
-            with pytest.raises(splitpoint.StaleError):
-                for i in range(100):
-                    reader.get(str(i))
-        with splitpoint.open(path, "r") as reader:
+            assert len(reader) == 0 and reader.get("a") is None
+            assert reader.reload() is True and reader.reload() is False
             assert dict(reader) == {b"a": b"1"}
+            table[b"a"] = b"2"
+            assert table.reload() is False
+            table.checkpoint()
+            assert reader[b"a"] == b"1"
+        with splitpoint.open(path, "r") as reader:
+            assert dict(reader) == {b"a": b"2"}
 
 
 def test_a_killed_process_loses_nothing(path):

@@ -4,7 +4,69 @@
 
 use crate::failure::{Failure, Result};
 use splitpoint::{Dictionary, ErrorKind, Table, TableOptions};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
+
+/// The number of first bytes that identify a table or a dictionary.
+const SIGNATURE_BYTES: u64 = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    Table,
+    Dictionary,
+}
+
+/// Whether the file at `path` is a table or a dictionary, by its first bytes; a damaged one counts. A directory is a
+/// dictionary if it has the manifest of one.
+///
+/// # Errors
+/// A failure to read it.
+pub fn stored(path: &Path) -> std::io::Result<Option<StoreKind>> {
+    let metadata = path.metadata()?;
+    if metadata.is_dir() {
+        return Ok(is_dictionary(path).then_some(StoreKind::Dictionary));
+    }
+    // The first bytes of a pipe would be lost.
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let mut head = Vec::new();
+    File::open(path)?.take(SIGNATURE_BYTES).read_to_end(&mut head)?;
+    Ok(match kind_of(&head) {
+        // A crash in its first checkpoint left the header in the journal.
+        None if head.iter().all(|byte| *byte == 0) && journal_of(path).exists() => {
+            is_table(path).then_some(StoreKind::Table)
+        }
+        kind => kind,
+    })
+}
+
+/// What a file that begins with `head` is: after the signature is a zero byte, which text lacks.
+fn kind_of(head: &[u8]) -> Option<StoreKind> {
+    let is = |signature: &[u8]| head.strip_prefix(signature).is_some_and(|rest| rest.contains(&0));
+    match () {
+        () if is(b"SPLITPNT") => Some(StoreKind::Table),
+        () if is(b"SPLITDCT") => Some(StoreKind::Dictionary),
+        () => None,
+    }
+}
+
+fn journal_of(path: &Path) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-ckpt");
+    name.into()
+}
+
+/// The failure to open a file that is neither a table nor a dictionary.
+pub fn neither(path: &Path) -> Failure {
+    let path = path.display();
+    let what = "is neither a table nor a dictionary; `splitpoint load` reads files of pairs, and";
+    Failure::of_kind(
+        ErrorKind::NotATable,
+        format_args!("{path}: {what} `splitpoint dump {path} --salvage` a table without a header"),
+    )
+}
 
 pub fn open_to_read(path: &Path) -> Result<Table> {
     opened(path, TableOptions::new().create(false).read_only(true).open(path))
@@ -33,31 +95,32 @@ pub fn require_directory_of(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether the file is a table, judged by its content; a damaged one counts.
-pub fn is_table(path: &Path) -> bool {
+/// Whether the file can be opened as a table, or is a damaged one.
+fn is_table(path: &Path) -> bool {
     let table = TableOptions::new().create(false).read_only(true).open(path);
     table.map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
+}
+
+/// Whether the directory is a dictionary; a damaged one counts.
+fn is_dictionary(path: &Path) -> bool {
+    Dictionary::open(path)
+        .map_or_else(|error| !matches!(error.kind(), ErrorKind::NotADictionary | ErrorKind::Io), |_| true)
 }
 
 /// If the file is a dictionary, the error says which commands are for it.
 pub fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
     table.map_err(|error| {
-        if error.kind() == ErrorKind::NotATable && is_dictionary(path) {
+        let is_dictionary = || stored(path).is_ok_and(|kind| kind == Some(StoreKind::Dictionary));
+        if error.kind() == ErrorKind::NotATable && is_dictionary() {
             let name = path.display();
             return Failure::of_kind(
                 ErrorKind::NotATable,
                 format_args!(
-                    "{name}: is a dictionary, not a table; the `splitpoint dict` commands are for it, and \
-                     `splitpoint thaw {name} FILE` turns it into a table"
+                    "{name}: is a dictionary, not a table; `splitpoint dict update` changes it, and `splitpoint thaw \
+                     {name} FILE` turns it into a table"
                 ),
             );
         }
         error.into()
     })
-}
-
-/// Whether the file is a dictionary, judged by its content; a damaged one counts.
-pub fn is_dictionary(path: &Path) -> bool {
-    Dictionary::open(path)
-        .map_or_else(|error| !matches!(error.kind(), ErrorKind::NotADictionary | ErrorKind::Io), |_| true)
 }

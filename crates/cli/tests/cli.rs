@@ -2,7 +2,7 @@
 //!
 //! `tests/cli/*.txt` are transcripts, which test everything that a terminal can show: each runs in an empty directory,
 //! top to bottom. Tests that need more than a terminal (bytes, pipes, signals) are functions below. Dictionaries are
-//! in `tests/cli/dict.rs`, the tools of others in `exchange.rs`, every command in `every.rs` and, interrupted, in
+//! in `tests/cli/dict.rs`, the tools of others in `exchange.rs`, GDBM files in `gdbm.rs`, every command in `every.rs` and, interrupted, in
 //! `interrupted.rs`, every example in `examples.rs`, docs/reference.md in `reference.rs`, the lab's pages in a browser
 //! in `lab.rs`, streams and threads that fail in `starved.rs`. This is the only test binary of the crate; new cases go
 //! into a transcript or here.
@@ -29,6 +29,8 @@ mod every;
 mod examples;
 #[path = "cli/exchange.rs"]
 mod exchange;
+#[path = "cli/gdbm.rs"]
+mod gdbm;
 #[path = "cli/interrupted.rs"]
 mod interrupted;
 #[path = "cli/lab.rs"]
@@ -108,6 +110,11 @@ mod transcripts {
     #[test]
     fn salvage() {
         play("salvage.txt");
+    }
+
+    #[test]
+    fn both_kinds() {
+        play("both-kinds.txt");
     }
 
     #[test]
@@ -678,7 +685,7 @@ mod signals {
         for (signal, number) in heeded() {
             let output = stopped_at_its_start(place.path(), &["check", "big.spt"], signal, number);
             let said = stopped_by(&output, signal, number);
-            assert_eq!(said, "the check did not finish and says nothing about the table\n");
+            assert_eq!(said, "the check did not finish and says nothing about the file\n");
             assert_eq!(output.stdout, b"");
         }
         run_well(place.path(), &["check", "big.spt"]);

@@ -1,25 +1,29 @@
 //! `check`: reads the whole file and names every fault.
 
+use super::store::Store;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::number::{count_of, size};
-use crate::open::open_to_read;
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
-use splitpoint::Fault;
+use splitpoint::{Dictionary, Fault, Table};
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Read a whole table and name every fault
+/// Read a whole table or dictionary and name every fault
 ///
 /// Prints one line per fault and exits with 1, or prints one line with `ok`. Changes nothing. A damaged page is one
 /// fault, however many buckets are in it; the line names them.
 #[derive(clap::Args)]
 pub struct Check {
-    /// The table
+    /// The table or dictionary
     file: PathBuf,
+    /// Threads that read a dictionary [default: one per processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// Write {"ok": ..., "faults": [{"place": ..., "what": ..., "hits": [...]}, ...], "pairs": ...}
     #[arg(long)]
     json: bool,
@@ -28,8 +32,21 @@ pub struct Check {
 impl Check {
     pub fn run(self) -> Result<()> {
         // One long call that only reads: a signal may end the process at any point.
-        interrupt::exit_on_signal("the check did not finish and says nothing about the table")?;
-        let table = open_to_read(&self.file)?;
+        interrupt::exit_on_signal("the check did not finish and says nothing about the file")?;
+        match Store::open(&self.file)? {
+            Store::Table(table) => self.table(&table)?,
+            Store::Dictionary(dictionary) => self.dictionary(&dictionary)?,
+        }
+        .report()
+    }
+
+    fn table(&self, table: &Table) -> Result<Checked<'_>> {
+        if self.threads.is_some() {
+            let file = self.file.display();
+            return Err(Failure::usage(format_args!(
+                "{file}: is a table, which one thread reads; --threads is for dictionaries"
+            )));
+        }
         let faults = reading_every_page(|| table.verify())?;
         let advice = format!(
             "Restore the file from a backup; `splitpoint dump {} --salvage` writes what can still be read.",
@@ -37,7 +54,21 @@ impl Check {
         );
         // The same size as in `stat`: after a crash the log is part of the table, but not yet of its file.
         let file_bytes = table.counters().file_bytes;
-        Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json }.report()
+        Ok(Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json })
+    }
+
+    fn dictionary(&self, dictionary: &Dictionary) -> Result<Checked<'_>> {
+        let bar = Progress::of_bytes("checking", Some(0));
+        let faults = dictionary.verify_with(self.threads.unwrap_or(0), |progress| {
+            bar.set_total(progress.bytes_total);
+            bar.at(progress.bytes);
+            ControlFlow::Continue(())
+        });
+        bar.clear();
+        let faults = faults?;
+        let advice = "Build it again from its original input.".to_owned();
+        let file_bytes = dictionary.stat()?.file_bytes;
+        Ok(Checked { file: &self.file, file_bytes, pairs: dictionary.len(), faults, advice, json: self.json })
     }
 }
 

@@ -1,21 +1,44 @@
-//! `count`: the number of pairs.
+//! `count`: the number of pairs, or of those whose keys meet a condition.
 
+use super::filter::KeyFilter;
 use super::store::Store;
 use crate::failure::Result;
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use std::path::PathBuf;
 
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint count users.spt
+  splitpoint count users.spd --key-prefix al";
+
 /// Print the number of pairs
 ///
-/// Reads only the header of the file, which has the number; a file in which a server stored lifetimes is scanned.
+/// Reads only the header of the file, which has the number. With a condition on keys, or if a server stored lifetimes
+/// in the file, all pairs are read.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Count {
     /// The table or dictionary
     file: PathBuf,
+    #[command(flatten)]
+    filter: KeyFilter,
 }
 
 impl Count {
     pub fn run(self) -> Result<()> {
-        Output::stdout().line(&Store::open(&self.file)?.count_keys()?.to_string())
+        let store = Store::open(&self.file)?;
+        let count = if self.filter.takes_all() { store.count_keys()? } else { self.count_taken(&store)? };
+        Output::stdout().line(&count.to_string())
+    }
+
+    fn count_taken(&self, store: &Store) -> Result<u64> {
+        let interrupt = Interrupt::watch()?;
+        let (mut pairs, mut count) = (store.pairs()?, 0);
+        while let Some((key, _)) = pairs.next_ref()? {
+            interrupt.stop_if_caught("not all keys were read")?;
+            count += u64::from(self.filter.takes(key));
+        }
+        Ok(count)
     }
 }

@@ -1,7 +1,7 @@
 //! `diff`: the pairs that two tables or dictionaries do not have in common.
 //!
 //! Each pair of one is looked up in the other: with the same hash function and seed the lookups go through the other
-//! file in its own order, so both are read once.
+//! file in its own order, so both are read once. A GDBM or cdb file is copied to a temporary table first.
 
 use super::store::Store;
 use crate::failure::{Failure, Result};
@@ -12,6 +12,7 @@ use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use serde_json::json;
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,13 +22,14 @@ Examples:
 
 A line is - or +, then the pair as TSV: -key VALUE is in A, +key VALUE is in B; a
 key whose value differs has both lines, one after the other. The exit status is
-0 if A and B have the same pairs, 1 if not.";
+0 if A and B have the same pairs, 1 if not. The pairs of a GDBM or cdb file are
+copied to a temporary table ($TMPDIR).";
 
 /// Show the pairs that differ between two tables or dictionaries
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Diff {
-    /// A table or dictionary
+    /// A table, a dictionary, a GDBM or cdb file
     a: PathBuf,
     /// Another
     b: PathBuf,
@@ -38,6 +40,11 @@ pub struct Diff {
     /// "changed": ..., "equal": ...}
     #[arg(long)]
     json: bool,
+}
+
+/// A directory for the copy of a file that is neither a table nor a dictionary.
+fn temporary() -> Result<TempDir> {
+    tempfile::tempdir().map_err(|error| Failure::io("a temporary directory", &error))
 }
 
 #[derive(Default)]
@@ -57,7 +64,9 @@ impl Found {
 impl Diff {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let (a, b) = (Store::open(&self.a)?, Store::open(&self.b)?);
+        let places = [temporary()?, temporary()?];
+        let a = Store::open_or_copy(&self.a, places[0].path(), &interrupt)?;
+        let b = Store::open_or_copy(&self.b, places[1].path(), &interrupt)?;
         let mut found = Found::default();
         let mut out = Output::stdout();
         let walked = self.walk(&a, &b, &mut found, &mut out, &interrupt);

@@ -1,17 +1,19 @@
 //! `dump`: writes all pairs to standard output; the inverse of `load`.
 
+use super::dict::options::PartArgs;
+use super::filter::{KeyFilter, Limit};
 use super::salvage;
+use super::store::Store;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::open::open_to_read;
+use crate::open::{StoreKind, stored};
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
-use splitpoint_server::keyspace::ServedFile;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Bytes of rows that are written together: the capacity of a pipe, so that they are not copied once more.
 const WRITE_BYTES: usize = 64 << 10;
@@ -19,14 +21,17 @@ const WRITE_BYTES: usize = 64 << 10;
 const EXAMPLES: &str = "\
 Examples:
   splitpoint dump users.spt > users.tsv
-  splitpoint dump users.spt --format jsonl | jq .key
+  splitpoint dump users.spd --format jsonl | jq .key
+  splitpoint dump users.spt --key-prefix al --limit 100
+  splitpoint dump users.spd --part 3/16 > part3.tsv
   splitpoint dump old.spt --format raw | splitpoint load new.spt - --format raw
   splitpoint dump bad.spt --salvage | splitpoint load new.spt -
 
-Pairs come in no particular order; sort the output to compare two tables. Any bytes make
-the round trip through `load` in tsv, jsonl and raw; lines gives the keys only.
+Pairs of a table come in no particular order, those of a dictionary in hash
+order; sort the output to compare two files. Any bytes make the round trip
+through `load` in tsv, jsonl and raw; lines gives the keys only.
 
---salvage reads a file that is damaged, truncated or without a header. It writes
+--salvage reads a table that is damaged, truncated or without a header. It writes
 pairs with intact checksums, and pairs whose checksums alone are damaged, and
 names on standard error what is lost and why. The exit status is 1 if anything
 is, or may be, lost. It reads the file as of its last checkpoint.";
@@ -35,87 +40,111 @@ is, or may be, lost. It reads the file as of its last checkpoint.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Dump {
-    /// The table
+    /// The table or dictionary
     file: PathBuf,
+    /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb or cdbmake
+    #[arg(long, short, value_enum, default_value = "tsv", hide_possible_values = true, value_name = "FORMAT")]
+    format: WriteFormat,
     #[command(flatten)]
-    format: FormatArgs,
-    /// Write what can still be read of a damaged file
-    #[arg(long)]
+    filter: KeyFilter,
+    #[command(flatten)]
+    limit: Limit,
+    #[command(flatten)]
+    part: PartArgs,
+    /// Write what can still be read of a damaged table
+    #[arg(long, conflicts_with_all = ["key_prefix", "key_regex", "limit", "part"])]
     salvage: bool,
     /// With --salvage: leave out pairs whose checksums are damaged
     #[arg(long, requires = "salvage")]
     only_verified: bool,
 }
 
-/// How pairs are written, for tables and dictionaries.
-#[derive(clap::Args)]
-pub struct FormatArgs {
-    /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb or cdbmake
-    #[arg(long, short, value_enum, default_value = "tsv", hide_possible_values = true, value_name = "FORMAT")]
-    pub format: WriteFormat,
-}
-
 impl Dump {
     pub fn run(self) -> Result<()> {
         if self.salvage {
-            refuse_terminal(self.format.format.0)?;
-            return salvage::run(&self.file, self.format.format.0, self.only_verified);
+            refuse_terminal(self.format.0)?;
+            if stored(&self.file).is_ok_and(|kind| kind == Some(StoreKind::Dictionary)) {
+                let file = self.file.display();
+                return Err(Failure::usage(format_args!(
+                    "{file}: is a dictionary; --salvage is for tables. Build it again from its original input"
+                )));
+            }
+            return salvage::run(&self.file, self.format.0, self.only_verified);
         }
         let interrupt = Interrupt::watch()?;
-        let table = open_to_read(&self.file)?;
-        let file = ServedFile::of(&table)?;
-        write_all(&self.file, || file.keys_of(table.scan()), table.len(), self.format.format.0, &interrupt)?;
-        if file.has_marks() {
+        let store = Store::open(&self.file)?;
+        self.write(&store, &interrupt)?;
+        if store.has_marks()? {
             let file = self.file.display();
             say(format_args!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump"));
         }
         Ok(())
     }
-}
 
-/// Writes the pairs of the table or dictionary `file` to standard output.
-pub fn write_all<P: PairStream>(
-    file: &Path,
-    pairs: impl Fn() -> P,
-    pairs_total: u64,
-    format: Format,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    refuse_terminal(format)?;
-    let text = if format == Format::Parquet { are_text(pairs(), interrupt)? } else { (false, false) };
-    let file_bytes = file.metadata().map_or(0, |metadata| metadata.len());
-    let mut dumping = Dumping {
-        file,
-        out: Output::stdout(),
-        row: Vec::new(),
-        rows: 0,
-        progress: Progress::of_output("writing", "pair", Some(pairs_total)),
-        interrupt,
-        stopped_by: None,
-    };
-    let about = About { file, file_bytes, text };
-    let mut writer = Writer::begin(format, &about, &mut dumping.row).map_err(|what| dumping.failed(what))?;
-    let all = dumping.all(&mut pairs(), &mut writer);
-    // Also after a failure: every pair before it.
-    dumping.write()?;
-    dumping.progress.clear();
-    dumping.out.flush()?;
-    let note = all?;
-    if let Some(signal) = dumping.stopped_by {
-        return Err(Failure::stopped(signal, stopped(dumping.rows, format)));
+    /// Writes the chosen pairs to standard output.
+    fn write(&self, store: &Store, interrupt: &Interrupt) -> Result<()> {
+        let format = self.format.0;
+        refuse_terminal(format)?;
+        let text = if format == Format::Parquet { self.are_text(store, interrupt)? } else { (false, false) };
+        let file_bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let mut pairs = store.part(&self.part)?;
+        let mut dumping = Dumping {
+            dump: self,
+            out: Output::stdout(),
+            row: Vec::new(),
+            rows: 0,
+            read: 0,
+            progress: Progress::of_output("writing", "pair", Some(self.part.of(store.len()))),
+            interrupt,
+            stopped_by: None,
+        };
+        let about = About { file: &self.file, file_bytes, text };
+        let mut writer = Writer::begin(format, &about, &mut dumping.row).map_err(|what| dumping.failed(what))?;
+        let all = dumping.all(&mut *pairs, &mut writer);
+        // Also after a failure: every pair before it.
+        dumping.write()?;
+        dumping.progress.clear();
+        dumping.out.flush()?;
+        let note = all?;
+        if let Some(signal) = dumping.stopped_by {
+            return Err(Failure::stopped(signal, stopped(dumping.rows, format)));
+        }
+        if let Some(note) = note {
+            say(format_args!("splitpoint: {}: {note}", self.file.display()));
+        }
+        Ok(())
     }
-    if let Some(note) = note {
-        say(format_args!("splitpoint: {}: {note}", file.display()));
+
+    /// Whether all keys and all values of the chosen pairs are UTF-8.
+    fn are_text(&self, store: &Store, interrupt: &Interrupt) -> Result<(bool, bool)> {
+        let (mut keys, mut values, mut taken) = (true, true, 0);
+        let mut pairs = store.part(&self.part)?;
+        while (keys || values) && !self.is_full(taken) {
+            interrupt.stop_if_caught("nothing was written")?;
+            let Some((key, value)) = pairs.next_ref()? else { break };
+            if self.filter.takes(key) {
+                keys = keys && std::str::from_utf8(key).is_ok();
+                values = values && std::str::from_utf8(value).is_ok();
+                taken += 1;
+            }
+        }
+        Ok((keys, values))
     }
-    Ok(())
+
+    /// Whether `rows` are as many as the user wants.
+    fn is_full(&self, rows: u64) -> bool {
+        self.limit.limit.is_some_and(|limit| rows >= limit)
+    }
 }
 
 struct Dumping<'d> {
-    file: &'d Path,
+    dump: &'d Dump,
     out: Output,
     /// Whole pairs that are not written yet.
     row: Vec<u8>,
     rows: u64,
+    /// Pairs that were read, written or not.
+    read: u64,
     progress: Progress,
     interrupt: &'d Interrupt,
     stopped_by: Option<Signal>,
@@ -123,8 +152,20 @@ struct Dumping<'d> {
 
 impl Dumping<'_> {
     /// Writes pairs up to the end or a signal; returns a note about the file for the user.
-    fn all(&mut self, pairs: &mut impl PairStream, writer: &mut Writer) -> Result<Option<String>> {
-        while let Some((key, value)) = pairs.next_ref()? {
+    fn all(&mut self, pairs: &mut dyn PairStream, writer: &mut Writer) -> Result<Option<String>> {
+        while !self.dump.is_full(self.rows) {
+            self.stopped_by = self.interrupt.caught();
+            if self.stopped_by.is_some() {
+                return Ok(None);
+            }
+            let Some((key, value)) = pairs.next_ref()? else { break };
+            self.read += 1;
+            if self.read.is_multiple_of(STEPS_PER_TICK) {
+                self.progress.at(self.read);
+            }
+            if !self.dump.filter.takes(key) {
+                continue;
+            }
             let whole = self.row.len();
             if let Err(what) = writer.pair(Pair { key, value }, &mut self.row) {
                 self.row.truncate(whole);
@@ -134,13 +175,6 @@ impl Dumping<'_> {
                 self.write()?;
             }
             self.rows += 1;
-            if self.rows.is_multiple_of(STEPS_PER_TICK) {
-                self.progress.at(self.rows);
-            }
-            self.stopped_by = self.interrupt.caught();
-            if self.stopped_by.is_some() {
-                return Ok(None);
-            }
         }
         writer.end(&mut self.row).map_err(|what| self.failed(what))
     }
@@ -152,7 +186,7 @@ impl Dumping<'_> {
     }
 
     fn failed(&self, what: String) -> Failure {
-        Failure::no(format_args!("{}: {what}", self.file.display()))
+        Failure::no(format_args!("{}: {what}", self.dump.file.display()))
     }
 }
 
@@ -174,16 +208,4 @@ fn refuse_terminal(format: Format) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Whether all keys and all values are UTF-8.
-fn are_text(mut pairs: impl PairStream, interrupt: &Interrupt) -> Result<(bool, bool)> {
-    let (mut keys, mut values) = (true, true);
-    while keys || values {
-        interrupt.stop_if_caught("nothing was written")?;
-        let Some((key, value)) = pairs.next_ref()? else { break };
-        keys = keys && std::str::from_utf8(key).is_ok();
-        values = values && std::str::from_utf8(value).is_ok();
-    }
-    Ok((keys, values))
 }

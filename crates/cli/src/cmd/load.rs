@@ -28,7 +28,7 @@ Examples:
   splitpoint load users.spt users.tsv
   splitpoint load users.spt 2024.csv.gz 2025.csv.gz --key id
   splitpoint load log.spt log.jsonl --key id --value message --on-error skip
-  gdbm_dump users.gdbm - | splitpoint load users.spt
+  splitpoint load users.spt users.gdbm
   splitpoint load words.spt words.txt --format lines --number
   splitpoint load big.spt big.raw --cache 2GiB --expected-len 100000000
 

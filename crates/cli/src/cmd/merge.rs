@@ -5,7 +5,8 @@
 use super::dict;
 use super::load::{self, Load};
 use crate::failure::{Failure, Result};
-use crate::open::{is_dictionary, is_table};
+use crate::open::stored;
+use crate::source::foreign;
 use clap::ValueEnum;
 use std::path::PathBuf;
 
@@ -18,13 +19,13 @@ OUT is a dictionary if its name ends with .spd, else a table. `splitpoint load`
 adds to an existing table, `splitpoint dict update` to an existing dictionary.
 After a signal (Ctrl-C) or an error OUT does not exist.";
 
-/// Put the pairs of tables and dictionaries together in a new file
+/// Put the pairs of tables, dictionaries, GDBM and cdb files together in a new file
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Merge {
     /// The new table or dictionary
     out: PathBuf,
-    /// Tables and dictionaries
+    /// Tables, dictionaries, GDBM and cdb files
     #[arg(required = true)]
     input: Vec<PathBuf>,
     /// What to do with a key that occurs twice: the value of the last or first INPUT, or stop
@@ -71,11 +72,12 @@ impl Merge {
             )));
         }
         for input in &self.input {
-            std::fs::metadata(input).map_err(|error| Failure::io(input.display(), &error))?;
-            if !is_table(input) && !is_dictionary(input) {
+            let failed = |error| Failure::io(input.display(), &error);
+            if stored(input).map_err(failed)?.is_none() && foreign(input).map_err(failed)?.is_none() {
                 let input = input.display();
                 return Err(Failure::usage(format_args!(
-                    "{input}: is neither a table nor a dictionary; `splitpoint load` reads other files"
+                    "{input}: is neither a table, a dictionary, a GDBM nor a cdb file; `splitpoint load` reads \
+                     other files"
                 )));
             }
         }

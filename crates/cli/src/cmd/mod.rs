@@ -11,6 +11,7 @@ pub mod dict;
 mod diff;
 mod dump;
 mod exists;
+mod filter;
 mod freeze;
 mod get;
 mod keys;

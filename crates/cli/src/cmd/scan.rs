@@ -1,37 +1,39 @@
 //! `scan`: prints some pairs and the cursor to continue from.
 
+use super::filter::{KeyFilter, Limit};
+use super::store::{Cursor, Store, Wanted};
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::open::open_to_read;
 use crate::output::{Output, say};
-use splitpoint_server::keyspace::{ServedFile, ServedScan};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   splitpoint scan users.spt --limit 10
   splitpoint scan users.spt --limit 1000 --cursor 8070450532247928832
+  splitpoint scan users.spd --key-prefix al --limit 10
 
-The cursor is a position in hash order: puts, deletions and splits in between
-neither repeat nor skip other pairs. It is written to standard error as
+The cursor is a position in hash order: puts, deletions, splits and updates in
+between neither repeat nor skip other pairs. It is written to standard error as
 `cursor N`, or `end` after the last pair; with --json, as the last field of one
 object: a string (it needs all 64 bits), or null. After a signal (Ctrl-C) the
 message names the cursor.";
 
-/// Print pairs from a position in the table, and the cursor to continue from
+/// Print pairs from a position in the file, and the cursor to continue from
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Scan {
-    /// The table
+    /// The table or dictionary
     file: PathBuf,
     /// Where to begin: the cursor that an earlier scan printed
     #[arg(long, short, value_name = "N", default_value_t = 0)]
     cursor: u64,
-    /// Stop after N pairs; a few more if several keys share one hash
-    #[arg(long, short, value_name = "N")]
-    limit: Option<u64>,
+    #[command(flatten)]
+    filter: KeyFilter,
+    #[command(flatten)]
+    limit: Limit,
     /// Write {"pairs": [{"key": ..., "value": ...}, ...], "cursor": "N"}
     #[arg(long)]
     json: bool,
@@ -40,21 +42,20 @@ pub struct Scan {
 impl Scan {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let table = open_to_read(&self.file)?;
-        let mut scan = ServedFile::of(&table)?.keys_of(table.scan_from(self.cursor));
+        let store = Store::open(&self.file)?;
         let mut out = Output::stdout();
         let written = if self.json {
-            self.write_json(&mut scan, &mut out, &interrupt)
+            self.write_json(&store, &mut out, &interrupt)
         } else {
-            self.write_tsv(&mut scan, &mut out, &interrupt)
+            self.write_tsv(&store, &mut out, &interrupt)
         };
         // Also after a signal: every pair before it.
         out.flush()?;
         written
     }
 
-    fn write_tsv(&self, scan: &mut ServedScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
-        let cursor = self.each_pair(scan, interrupt, |_, pair, row| {
+    fn write_tsv(&self, store: &Store, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
+        let cursor = self.each_pair(store, interrupt, |_, pair, row| {
             tsv::write(pair, row);
             out.write(row)
         })?;
@@ -66,9 +67,9 @@ impl Scan {
         Ok(())
     }
 
-    fn write_json(&self, scan: &mut ServedScan<'_>, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
+    fn write_json(&self, store: &Store, out: &mut Output, interrupt: &Interrupt) -> Result<()> {
         out.write(b"{\"pairs\":[")?;
-        let cursor = self.each_pair(scan, interrupt, |number, pair, row| {
+        let cursor = self.each_pair(store, interrupt, |number, pair, row| {
             row.extend_from_slice(if number == 0 { b"\n" } else { b",\n" });
             jsonl::write_object(pair, row);
             out.write(row)
@@ -84,28 +85,22 @@ impl Scan {
     /// them.
     fn each_pair(
         &self,
-        scan: &mut ServedScan<'_>,
+        store: &Store,
         interrupt: &Interrupt,
         mut write: impl FnMut(u64, Pair<'_>, &mut Vec<u8>) -> Result<()>,
-    ) -> Result<Option<u64>> {
-        let limit = self.limit.unwrap_or(u64::MAX);
-        let mut row = Vec::new();
-        let mut count = 0;
-        // Continue past the limit while the cursor has not moved, or the next scan would make no progress.
-        while count < limit || (limit > 0 && scan.cursor() == Some(self.cursor)) {
-            if let (Some(signal), Some(cursor)) = (interrupt.caught(), scan.cursor()) {
-                let end = if self.json { ", without the end of the JSON object" } else { ", all complete" };
-                let pairs = count_of(count, "pair");
-                return Err(Failure::stopped(
-                    signal,
-                    format_args!("{pairs} written{end}; --cursor {cursor} continues"),
-                ));
-            }
-            let Some((key, value)) = scan.next_ref()? else { return Ok(None) };
+    ) -> Result<Cursor> {
+        let limit = self.limit.limit.unwrap_or(u64::MAX);
+        let wanted = Wanted { cursor: self.cursor, filter: &self.filter, limit, caught: &|| interrupt.caught() };
+        let (mut row, mut count) = (Vec::new(), 0);
+        let (cursor, stopped) = store.scan(&wanted, &mut |pair| {
             row.clear();
-            write(count, Pair { key, value }, &mut row)?;
+            write(count, pair, &mut row)?;
             count += 1;
-        }
-        Ok(scan.cursor())
+            Ok(())
+        })?;
+        let (Some(signal), Some(cursor)) = (stopped, cursor) else { return Ok(cursor) };
+        let end = if self.json { ", without the end of the JSON object" } else { ", all complete" };
+        let pairs = count_of(count, "pair");
+        Err(Failure::stopped(signal, format_args!("{pairs} written{end}; --cursor {cursor} continues")))
     }
 }

@@ -1,22 +1,25 @@
-//! `stat`: prints the properties of a table and a histogram of its buckets; with --watch (`watch.rs`) its activity.
+//! `stat`: prints the properties of a table and a histogram of its buckets, or those of a dictionary (`dict/stat.rs`);
+//! with --watch (`watch.rs`) the activity of a table.
 
-use super::watch;
-use crate::failure::Result;
+use super::store::Store;
+use super::{dict, watch};
+use crate::failure::{Failure, Result};
 use crate::histogram;
 use crate::interrupt;
 use crate::number::{count_of, grouped, size};
-use crate::open::open_to_read;
+use crate::open::{StoreKind, stored};
 use crate::output::Output;
 use serde_json::json;
 use splitpoint::TableSurvey;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show parameters, fill, overflow and a histogram of the bucket sizes
+/// Show the properties of a table or dictionary
 ///
-/// Reads the whole table. The histogram has a row for each bucket size in pairs (or a range), with the number of
-/// buckets of that size and the share expected of a random hash function; a share far above it means a poor hash
-/// function.
+/// Of a dictionary: sizes, the index and its bits per key; reads only the index. Of a table: parameters, fill, overflow
+/// and a histogram of the bucket sizes; reads the whole table. The histogram has a row for each bucket size in pairs
+/// (or a range), with the number of buckets of that size and the share expected of a random hash function; a share far
+/// above it means a poor hash function.
 ///
 /// With --watch, prints a line each second until Ctrl-C. If a process publishes the table's counters (load --stats, or
 /// TableOptions::publish_counters), it shows rates per second; otherwise the table's contents whenever the file
@@ -24,12 +27,12 @@ use std::time::Duration;
 /// gets, hit% and the columns after them up to ovf% are estimates from one lookup in 512.
 #[derive(clap::Args)]
 pub struct Stat {
-    /// The table
+    /// The table or dictionary
     file: PathBuf,
     /// Write everything as one JSON object
     #[arg(long)]
     json: bool,
-    /// Repeat every SECONDS; with --json one object per line
+    /// Of a table: repeat every SECONDS; with --json one object per line
     #[arg(
         long,
         value_name = "SECONDS",
@@ -43,11 +46,20 @@ pub struct Stat {
 impl Stat {
     pub fn run(self) -> Result<()> {
         if let Some(every) = self.watch {
+            if stored(&self.file).is_ok_and(|kind| kind == Some(StoreKind::Dictionary)) {
+                let file = self.file.display();
+                return Err(Failure::usage(format_args!(
+                    "{file}: is a dictionary, which does not change; --watch is for tables"
+                )));
+            }
             return watch::watch(&self.file, every, self.json);
         }
         // One long call that only reads: a signal may end the process at any point.
         interrupt::exit_on_signal("nothing was written")?;
-        let stat = open_to_read(&self.file)?.survey()?;
+        let stat = match Store::open(&self.file)? {
+            Store::Dictionary(dictionary) => return dict::stat::print(&self.file, &dictionary, self.json),
+            Store::Table(table) => table.survey()?,
+        };
         let mut out = Output::stdout();
         if self.json {
             return out.json(&as_json(&stat));
@@ -66,6 +78,7 @@ fn as_json(stat: &TableSurvey) -> serde_json::Value {
     let histogram: Vec<_> =
         stat.histogram.iter().map(|(size, buckets)| json!({"size": size, "buckets": buckets})).collect();
     json!({
+        "kind": "table",
         "pairs": stat.pairs,
         "buckets": stat.buckets,
         "page_bytes": stat.page_bytes,

@@ -1,10 +1,14 @@
 //! A table or a dictionary, for commands that read both. Of a table with a server's marked pairs, only keys are shown.
 
 use super::dict;
-use crate::failure::Result;
-use crate::open::{is_dictionary, is_table, open_to_read};
-use crate::source::PairStream;
-use splitpoint::{Dictionary, Table};
+use super::dict::options::PartArgs;
+use super::filter::KeyFilter;
+use crate::failure::{Failure, Result};
+use crate::format::Pair;
+use crate::interrupt::{Interrupt, Signal};
+use crate::open::{StoreKind, neither, open_to_read, stored};
+use crate::source::{End, Inputs, PairStream, SourceArgs, accepted, foreign};
+use splitpoint::{Dictionary, Durability, ErrorKind, Table, TableOptions};
 use splitpoint_server::keyspace::ServedFile;
 use std::path::Path;
 
@@ -13,13 +17,55 @@ pub enum Store {
     Dictionary(Box<Dictionary>),
 }
 
+/// Pairs of a dictionary that are read between two looks for a signal.
+const STEP: u64 = 1024;
+
+/// A position from which a scan continues; `None` after the last pair.
+pub type Cursor = Option<u64>;
+
+/// Where a scan begins, and what it takes.
+pub struct Wanted<'w> {
+    pub cursor: u64,
+    pub filter: &'w KeyFilter,
+    /// A few more if several keys share one hash.
+    pub limit: u64,
+    /// The signal that ends the scan, if one came.
+    pub caught: &'w dyn Fn() -> Option<Signal>,
+}
+
 impl Store {
-    /// Opens the file for reading; its content shows what it is.
+    /// Opens the file for reading; its first bytes show what it is.
     pub fn open(path: &Path) -> Result<Self> {
-        if !is_table(path) && is_dictionary(path) {
-            return Ok(Self::Dictionary(Box::new(dict::open(path)?)));
+        match stored(path).map_err(|error| Failure::io(format_args!("cannot open {}", path.display()), &error))? {
+            Some(StoreKind::Dictionary) => Ok(Self::Dictionary(Box::new(dict::open(path)?))),
+            Some(StoreKind::Table) => Ok(Self::Table(Box::new(open_to_read(path)?))),
+            None => match open_to_read(path) {
+                Err(failure) if failure.is_of(&[ErrorKind::NotATable]) => Err(neither(path)),
+                opened => opened.map(|table| Self::Table(Box::new(table))),
+            },
         }
-        Ok(Self::Table(Box::new(open_to_read(path)?)))
+    }
+
+    /// Opens the file like [`open`](Self::open). The pairs of a GDBM or cdb file are copied to a table in the empty
+    /// directory `place`.
+    ///
+    /// # Errors
+    /// Those of reading and writing; a bad row; a signal.
+    pub fn open_or_copy(path: &Path, place: &Path, interrupt: &Interrupt) -> Result<Self> {
+        let failed = |error| Failure::io(format_args!("cannot open {}", path.display()), &error);
+        if stored(path).map_err(failed)?.is_some() || foreign(path).map_err(failed)?.is_none() {
+            return Self::open(path);
+        }
+        let options = TableOptions::new().create(true).durability(Durability::None);
+        let table = options.open(place.join("copy.spt"))?;
+        let (paths, args) = ([path.to_owned()], SourceArgs::auto());
+        let end =
+            Inputs::look(&paths, &args, interrupt)?.feed(&mut |pair, _| accepted(table.put(pair.key, pair.value)))?;
+        match end {
+            End::Inputs => Ok(Self::Table(Box::new(table))),
+            End::Bad(bad) => Err(Failure::no(bad)),
+            End::Signal(signal) => Err(Failure::stopped(signal, "nothing was compared")),
+        }
     }
 
     /// The number of pairs, including a server's marked pairs for attributes.
@@ -53,6 +99,14 @@ impl Store {
         })
     }
 
+    /// Whether a server keeps lifetimes or flags in it, which no command shows.
+    pub fn has_marks(&self) -> Result<bool> {
+        Ok(match self {
+            Self::Table(table) => ServedFile::of(table)?.has_marks(),
+            Self::Dictionary(_) => false,
+        })
+    }
+
     /// All pairs, bucket by bucket or in hash order.
     ///
     /// # Errors
@@ -63,4 +117,101 @@ impl Store {
             Self::Dictionary(dictionary) => Box::new(dictionary.iter()),
         })
     }
+
+    /// The pairs of a part of hash order.
+    ///
+    /// # Errors
+    /// A part of a table whose number of parts is no power of two.
+    pub fn part(&self, part: &PartArgs) -> Result<Box<dyn PairStream + '_>> {
+        Ok(match self {
+            Self::Dictionary(dictionary) => Box::new(dictionary.range(part.positions())),
+            Self::Table(table) => match part.prefix()? {
+                (_, 0) => self.pairs()?,
+                (prefix, bits) => Box::new(ServedFile::of(table)?.keys_of(table.scan_prefix(prefix, bits))),
+            },
+        })
+    }
+
+    /// Passes the wanted pairs to `take`, in hash order. Returns where the next scan begins, and the signal that ended
+    /// this one.
+    ///
+    /// # Errors
+    /// Those of reading and of `take`.
+    pub fn scan(
+        &self,
+        wanted: &Wanted<'_>,
+        take: &mut dyn FnMut(Pair<'_>) -> Result<()>,
+    ) -> Result<(Cursor, Option<Signal>)> {
+        match self {
+            Self::Table(table) => scan_table(table, wanted, take),
+            Self::Dictionary(dictionary) => scan_dictionary(dictionary, wanted, take),
+        }
+    }
+}
+
+fn scan_table(
+    table: &Table,
+    wanted: &Wanted<'_>,
+    take: &mut dyn FnMut(Pair<'_>) -> Result<()>,
+) -> Result<(Cursor, Option<Signal>)> {
+    let mut scan = ServedFile::of(table)?.keys_of(table.scan_from(wanted.cursor));
+    let mut taken = 0;
+    // Continue past the limit while the cursor has not moved, or the next scan would make no progress.
+    while taken < wanted.limit || (wanted.limit > 0 && scan.cursor() == Some(wanted.cursor)) {
+        if let (Some(signal), Some(cursor)) = ((wanted.caught)(), scan.cursor()) {
+            return Ok((Some(cursor), Some(signal)));
+        }
+        let Some((key, value)) = scan.next_ref()? else { return Ok((None, None)) };
+        if wanted.filter.takes(key) {
+            take(Pair { key, value })?;
+            taken += 1;
+        }
+    }
+    Ok((scan.cursor(), None))
+}
+
+fn scan_dictionary(
+    dictionary: &Dictionary,
+    wanted: &Wanted<'_>,
+    take: &mut dyn FnMut(Pair<'_>) -> Result<()>,
+) -> Result<(Cursor, Option<Signal>)> {
+    let mut cursor = wanted.cursor;
+    let mut left = wanted.limit;
+    while left > 0 {
+        if let Some(signal) = (wanted.caught)() {
+            return Ok((Some(cursor), Some(signal)));
+        }
+        // A step cannot end in its middle, so it must not hold more pairs than are wanted.
+        let step = if left >= STEP || wanted.filter.takes_all() {
+            left.min(STEP)
+        } else {
+            pairs_up_to(dictionary, cursor, wanted.filter, left)?
+        };
+        let mut done = Ok(());
+        let next = dictionary.scan(cursor, usize::try_from(step).unwrap_or(usize::MAX), |key, value| {
+            if done.is_ok() && wanted.filter.takes(key) {
+                done = take(Pair { key, value });
+                left = left.saturating_sub(1);
+            }
+        })?;
+        done?;
+        if next == 0 {
+            return Ok((None, None));
+        }
+        cursor = next;
+    }
+    Ok((Some(cursor), None))
+}
+
+/// The number of pairs from `cursor` to the one that is the `wanted`-th taken by `filter`, at most [`STEP`].
+fn pairs_up_to(dictionary: &Dictionary, cursor: u64, filter: &KeyFilter, wanted: u64) -> Result<u64> {
+    let (mut seen, mut taken, mut last) = (0, 0, STEP);
+    dictionary.scan(cursor, STEP as usize, |key, _| {
+        seen += 1;
+        taken += u64::from(filter.takes(key));
+        if taken == wanted {
+            last = last.min(seen);
+        }
+    })?;
+    Ok(last)
 }

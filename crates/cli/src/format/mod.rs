@@ -12,6 +12,7 @@
 //! | `db`, `db-hex`, `mdb` | the dumps of `db_dump` and `mdb_dump` | any | in, out |
 //! | `cdbmake` | the text that `cdbmake` reads | any | in, out |
 //! | `cdb` | a cdb file itself | any | in |
+//! | `gdbm-file` | a GDBM file itself | any | in |
 //! | `tar`, `zip` | a file of an archive: its path and its contents | any | in |
 //! | `sql` | INSERT statements for SQLite | any | out |
 //!
@@ -24,6 +25,7 @@ pub mod cdbmake;
 pub mod columns;
 pub mod csv;
 pub mod gdbm;
+pub mod gdbm_file;
 pub mod jsonl;
 mod name;
 pub mod options;

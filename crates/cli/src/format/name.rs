@@ -19,13 +19,14 @@ pub enum Format {
     Mdb,
     Cdbmake,
     Cdb,
+    GdbmFile,
     Tar,
     Zip,
     Sql,
 }
 
 impl Format {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Tsv,
         Self::Csv,
         Self::Jsonl,
@@ -39,6 +40,7 @@ impl Format {
         Self::Mdb,
         Self::Cdbmake,
         Self::Cdb,
+        Self::GdbmFile,
         Self::Tar,
         Self::Zip,
         Self::Sql,
@@ -59,6 +61,7 @@ impl Format {
             Self::Mdb => "mdb",
             Self::Cdbmake => "cdbmake",
             Self::Cdb => "cdb",
+            Self::GdbmFile => "gdbm-file",
             Self::Tar => "tar",
             Self::Zip => "zip",
             Self::Sql => "sql",
@@ -81,6 +84,7 @@ impl Format {
             "raw" | "bin" => Self::Raw,
             "parquet" | "pq" => Self::Parquet,
             "cdb" => Self::Cdb,
+            "gdbm" => Self::GdbmFile,
             "tar" => Self::Tar,
             "zip" => Self::Zip,
             _ => return None,
@@ -122,8 +126,8 @@ pub struct ReadFormat(pub Option<Format>);
 
 impl ValueEnum for ReadFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        const READ: [ReadFormat; 16] = {
-            let mut read = [ReadFormat(None); 16];
+        const READ: [ReadFormat; 17] = {
+            let mut read = [ReadFormat(None); 17];
             let mut at = 1;
             // All but the last, SQL, which is only written.
             while at < read.len() {
@@ -174,11 +178,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_format_but_sql_can_be_read_and_every_one_but_cdb_and_archives_written() {
+    fn every_format_but_sql_can_be_read_and_every_one_but_databases_and_archives_written() {
         let read: Vec<_> = ReadFormat::value_variants().iter().filter_map(|format| format.0).collect();
         assert_eq!(read, Format::ALL.into_iter().filter(|format| *format != Format::Sql).collect::<Vec<_>>());
         let written = WriteFormat::value_variants();
-        let only_read = [Format::Cdb, Format::Tar, Format::Zip];
+        let only_read = [Format::Cdb, Format::GdbmFile, Format::Tar, Format::Zip];
         let all = Format::ALL.into_iter().filter(|format| !only_read.contains(format));
         assert!(written.len() == 13 && all.clone().count() == 13 && all.map(WriteFormat).all(|f| written.contains(&f)));
     }

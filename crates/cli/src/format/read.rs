@@ -1,5 +1,5 @@
-//! Reading pairs in any format that comes as a stream; Parquet and ZIP, which are read from their end, have their own
-//! opens.
+//! Reading pairs in any format that comes as a stream; Parquet, ZIP and GDBM files, which are not read from
+//! beginning to end, have their own opens.
 
 use super::columns::Columns;
 use super::options::Reading;
@@ -18,10 +18,10 @@ pub fn reader<'i>(
         input.skip_byte_order_mark()?;
     }
     Ok(match format {
-        Format::Tsv | Format::Parquet | Format::Zip | Format::Sql if reading.columns_chosen() => {
+        Format::Tsv | Format::Parquet | Format::Zip | Format::GdbmFile | Format::Sql if reading.columns_chosen() => {
             Box::new(TsvColumns::new(input, Columns::chosen(reading, format), !reading.no_escapes))
         }
-        Format::Tsv | Format::Parquet | Format::Zip | Format::Sql => {
+        Format::Tsv | Format::Parquet | Format::Zip | Format::GdbmFile | Format::Sql => {
             Box::new(LineReader::new(input, Lines::Tsv { escapes: !reading.no_escapes }))
         }
         Format::Csv => Box::new(csv::Csv::new(input, Columns::chosen(reading, format))),

@@ -43,6 +43,7 @@ impl Writer {
             Format::Db | Format::DbHex => berkeley::write_header(format == Format::DbHex, None, row),
             Format::Mdb => berkeley::write_header(true, Some(lmdb_map_bytes(about.file_bytes)), row),
             Format::Cdb => return Err("a cdb file is written from --format cdbmake by `cdb -c FILE.cdb -`".into()),
+            Format::GdbmFile => return Err("a GDBM file is written from --format gdbm by `gdbm_load`".into()),
             Format::Tar | Format::Zip => return Err("archives are only read".into()),
             Format::Parquet if cfg!(not(feature = "parquet")) => {
                 return Err("this program was built without Parquet; use --format csv".into());

@@ -1,16 +1,17 @@
 //! All inputs of one command: inspected before any work, then read one after another.
 
 use super::places::{Origin, Places, Unit};
-use super::recognize::{Kind, recognize, stored};
+use super::recognize::{Kind, recognize};
 use super::stored::Stored;
 use super::{OnError, SourceArgs};
 use crate::failure::{Failure, Result};
+use crate::format::gdbm_file::GdbmFile;
 use crate::format::zip::Zip;
 use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::open::{is_dictionary, open_to_read};
+use crate::open::{StoreKind, open_to_read, stored};
 use crate::output::say;
 use crate::progress::{Progress, STEPS_PER_TICK};
 use splitpoint::{Dictionary, ErrorKind};
@@ -87,7 +88,8 @@ impl InputFile {
             return Ok(pipe());
         }
         let metadata = path.metadata().map_err(|error| Failure::io(path.display(), &error))?;
-        if metadata.is_dir() && is_dictionary(path) {
+        let stored = stored(path).map_err(|error| Failure::io(path.display(), &error))?;
+        if metadata.is_dir() && stored.is_some() {
             // A directory of shards. Its bytes are in many files, so the bar counts none.
             return Ok(Self { kind: Some(Kind::Dictionary), ..pipe() });
         }
@@ -97,8 +99,9 @@ impl InputFile {
         if !metadata.is_file() {
             return Ok(pipe());
         }
-        let kind = match stored(path).map_err(|error| Failure::io(path.display(), &error))? {
-            Some(kind) => kind,
+        let kind = match stored {
+            Some(StoreKind::Table) => Kind::Table,
+            Some(StoreKind::Dictionary) => Kind::Dictionary,
             // Now, not when it is read: a later input may be reached hours after the first.
             None => Kind::Rows(recognize(&mut args.open(path, interrupt)?, path, args.format.0)?),
         };
@@ -114,7 +117,9 @@ impl InputFile {
     fn origin(&self, kind: Kind) -> Origin {
         let unit = match kind {
             Kind::Table | Kind::Dictionary => Unit::None,
-            Kind::Rows(Format::Raw | Format::GdbmFlat | Format::Cdb | Format::Tar | Format::Zip) => Unit::Pair,
+            Kind::Rows(Format::Raw | Format::GdbmFlat | Format::Cdb | Format::GdbmFile | Format::Tar | Format::Zip) => {
+                Unit::Pair
+            }
             Kind::Rows(Format::Parquet) => Unit::Row,
             Kind::Rows(_) => Unit::Line,
         };
@@ -163,11 +168,16 @@ impl SourceArgs {
         if reading.number && kind != Kind::Rows(Format::Lines) {
             return refuse("--number needs --format lines");
         }
-        if let Kind::Rows(format @ (Format::Parquet | Format::Zip)) = kind
+        if let Kind::Rows(format) = kind
             && file.bytes.is_none()
         {
-            let name = if format == Format::Zip { "a ZIP archive" } else { "Parquet" };
-            return refuse(&format!("{name} is read from its end, so it must be a file, not a pipe"));
+            let name = match format {
+                Format::Parquet => "Parquet is read from its end",
+                Format::Zip => "a ZIP archive is read from its end",
+                Format::GdbmFile => "a GDBM file is read in place",
+                _ => return Ok(()),
+            };
+            return refuse(&format!("{name}, so it must be a file, not a pipe"));
         }
         Ok(())
     }
@@ -256,6 +266,10 @@ impl<'i> Inputs<'i> {
             Some(Kind::Rows(Format::Zip)) => {
                 self.begin(index, Kind::Rows(Format::Zip));
                 self.feed_rows(index, &mut Zip::open(&path, self.args.max_row)?, take)
+            }
+            Some(Kind::Rows(Format::GdbmFile)) => {
+                self.begin(index, Kind::Rows(Format::GdbmFile));
+                self.feed_rows(index, &mut GdbmFile::open(&path, self.args.max_row)?, take)
             }
             _ => {
                 let mut input = self.args.open(&path, self.interrupt)?;

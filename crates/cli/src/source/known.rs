@@ -7,7 +7,7 @@
 const CONTROL_BYTES: usize = 32;
 
 const EXPORT: &str = "export its pairs as tsv, csv, jsonl or raw with its own tools, and load those";
-const GDBM: &str = "`gdbm_dump FILE - | splitpoint load TABLE -` copies its pairs";
+const GDBM: &str = "give it as a file, neither compressed nor through a pipe";
 const BERKELEY: &str = "`db_dump -p FILE | splitpoint load TABLE -` copies its pairs";
 const LMDB: &str =
     "`mdb_dump DIRECTORY | splitpoint load TABLE -` copies its pairs (`mdb_dump -n FILE` if it is no directory)";

@@ -21,7 +21,7 @@ use crate::format::{Format, ReadFormat};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
 pub use inputs::{End, InputFile, Inputs, Read, accepted};
-pub use recognize::Kind;
+pub use recognize::{Kind, foreign};
 use std::hash::Hash;
 pub use stored::PairStream;
 
@@ -102,6 +102,7 @@ decompressed. The format is recognized by the content, then by the name (.tsv,
   gdbm     what gdbm_dump writes, in both its forms.
   db, mdb  what db_dump and mdb_dump write, print or hex.
   cdbmake  what cdbdump and `cdb -d` write; cdb, a cdb file itself.
+  gdbm-file a GDBM file itself, in both its formats and both byte orders.
   tar, zip the paths and contents of an archive's files.";
 
 impl SourceArgs {

@@ -1,7 +1,7 @@
 //! What an input is, and the format of its rows, by its first bytes and its name, before anything is written.
 //!
 //! ```text
-//! signature      Parquet, cdb, tar, ZIP, the dumps of GDBM, Berkeley DB, LMDB, cdb, our CSV    decides
+//! signature      Parquet, cdb, GDBM, tar, ZIP, the dumps of GDBM, Berkeley DB, LMDB, cdb, our CSV    decides
 //! known binary   tables, databases, archives                                refused, with the command to use
 //! zero bytes     raw if the name says so and the first lengths fit           else refused
 //! text           { ... }: jsonl.  The name: tsv, csv, jsonl.  Else each line has a tab: tsv; records of one width: csv
@@ -13,9 +13,8 @@
 
 use super::known;
 use crate::failure::{Failure, Result};
-use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, raw, tar, zip};
+use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, gdbm_file, raw, tar, zip};
 use crate::input::{Input, Taken};
-use crate::open::is_table;
 use splitpoint::ErrorKind;
 use std::fs::File;
 use std::io::Read;
@@ -26,8 +25,6 @@ use std::path::Path;
 const HEAD_BYTES: usize = 64 << 10;
 /// Lines or records that decide between TSV and CSV.
 const ROWS_INSPECTED: usize = 100;
-/// The number of first bytes that identify a table or a dictionary.
-const STORED_BYTES: u64 = 64;
 
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,36 +44,22 @@ impl Kind {
     }
 }
 
-/// Whether the file at `path` is a table or a dictionary, by its first bytes; a damaged one counts.
+/// The format of a database of another program that is read in place, if the file at `path` is one.
 ///
 /// # Errors
 /// A failure to read it.
-pub fn stored(path: &Path) -> std::io::Result<Option<Kind>> {
-    let mut head = Vec::new();
-    File::open(path)?.take(STORED_BYTES).read_to_end(&mut head)?;
-    Ok(match stored_kind(&head) {
-        // A crash in its first checkpoint left the header in the journal.
-        None if head.iter().all(|byte| *byte == 0) && journal_of(path).exists() => {
-            is_table(path).then_some(Kind::Table)
-        }
-        kind => kind,
-    })
-}
-
-/// Whether a file that begins with `head` is one of our own: after the signature is a zero byte, which text lacks.
-fn stored_kind(head: &[u8]) -> Option<Kind> {
-    let is = |signature: &[u8]| head.strip_prefix(signature).is_some_and(|rest| rest.contains(&0));
-    match () {
-        () if is(b"SPLITPNT") => Some(Kind::Table),
-        () if is(b"SPLITDCT") => Some(Kind::Dictionary),
-        () => None,
+pub fn foreign(path: &Path) -> std::io::Result<Option<Format>> {
+    let metadata = path.metadata()?;
+    if !metadata.is_file() {
+        return Ok(None);
     }
-}
-
-fn journal_of(path: &Path) -> std::path::PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-ckpt");
-    name.into()
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    Ok(match () {
+        () if gdbm_file::is_gdbm(&head) => Some(Format::GdbmFile),
+        () if cdb::is_cdb(&head, metadata.len()) => Some(Format::Cdb),
+        () => None,
+    })
 }
 
 /// The format of `input`, named `path`, if the user has chosen none.
@@ -132,6 +115,9 @@ impl Head<'_> {
         if self.file_bytes.is_some() && known::is_parquet(self.bytes) {
             return Ok(Format::Parquet);
         }
+        if self.file_bytes.is_some() && gdbm_file::is_gdbm(self.bytes) {
+            return Ok(Format::GdbmFile);
+        }
         // A comment of an ordinary text may begin like a signature; a record of a dump cannot be one.
         let text = self.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(self.bytes);
         let is_binary = memchr::memchr(0, self.bytes).is_some();
@@ -156,7 +142,7 @@ impl Head<'_> {
             () => {}
         }
         // Damaged: the format's own reader says where.
-        if let Some(named @ (Format::Cdb | Format::Parquet | Format::Tar | Format::Zip)) = named
+        if let Some(named @ (Format::Cdb | Format::GdbmFile | Format::Parquet | Format::Tar | Format::Zip)) = named
             && (self.refuse_zero_byte().is_err() || text.len() < 4)
         {
             return Ok(named);

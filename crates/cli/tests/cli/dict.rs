@@ -125,7 +125,7 @@ fn dict_stat_json_has_the_fields_that_scripts_rely_on() {
         for field in ["pairs", "data_bytes", "index_bytes", "pages", "ranks_bytes", "key_bytes", "file_bytes"] {
             assert!(stat[field].is_u64(), "{field}: {}", stat[field]);
         }
-        assert!(stat["index_bits_per_key"].is_f64() && stat["hash"] == "xxh3" && stat["hash_seed"] == "0");
+        assert!(stat["index_bits_per_key"].is_f64() && stat["hash"] == "xxh3" && stat["seed"] == "0");
         assert_eq!((stat["index"].as_str(), stat["pairs"].as_u64()), (Some(index), Some(5000)));
         assert_eq!(stat["ranks_bytes"] != 0, !matches!(index, "page" | "none"), "{index}: {stat}");
         assert_eq!(stat["one_read"], index != "none");

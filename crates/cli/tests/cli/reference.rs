@@ -102,11 +102,11 @@ fn every_json_field_is_documented_and_every_documented_one_is_printed() {
         dict build: dict reindex d.spd r.spd --index none
         dict build: merge m.spd t.spt o.spt
         thaw: thaw d.spd n.spt
-        dict stat: dict stat d.spd
+        stat, of a dictionary: stat d.spd
         dict build: dict reindex d.spd r.spd --index trie
-        dict stat: dict stat r.spd
+        stat, of a dictionary: stat r.spd
         dict build: dict reindex d.spd r.spd --index chunk
-        dict stat: dict stat r.spd
+        stat, of a dictionary: stat r.spd
         check: dict check d.spd
         tour: tour --runs 1 --pairs 1000
         lab hash: lab hash rows.tsv

@@ -1,13 +1,10 @@
 //! `dict`: the commands for dictionaries, one file each; and what they share: opening, the progress bar, the report.
 
 mod build;
-mod check;
 mod diff;
-mod dump;
-mod get;
 pub mod options;
 mod reindex;
-mod stat;
+pub mod stat;
 mod update;
 
 pub use build::{Build, Duplicates};
@@ -15,7 +12,7 @@ pub use build::{Build, Duplicates};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, rate, seconds, size};
-use crate::open::is_table;
+use crate::open::{StoreKind, stored};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::source::Read;
@@ -47,13 +44,13 @@ pub struct Dict {
 #[derive(clap::Subcommand)]
 enum Command {
     Build(Build),
-    Get(get::Get),
+    Get(super::get::Get),
     Update(update::Update),
     Reindex(reindex::Reindex),
-    Stat(stat::Stat),
-    Check(check::Check),
+    Stat(super::stat::Stat),
+    Check(super::check::Check),
     Diff(diff::Diff),
-    Dump(dump::Dump),
+    Dump(super::dump::Dump),
 }
 
 impl Dict {
@@ -74,14 +71,11 @@ impl Dict {
 /// Opens a dictionary. If the file is a table, the error says which commands are for it.
 pub fn open(path: &Path) -> Result<Dictionary> {
     Dictionary::open(path).map_err(|error| {
-        if error.kind() == ErrorKind::NotADictionary && is_table(path) {
+        if error.kind() == ErrorKind::NotADictionary && stored(path).is_ok_and(|kind| kind == Some(StoreKind::Table)) {
             let name = path.display();
             return Failure::of_kind(
                 ErrorKind::NotADictionary,
-                format_args!(
-                    "{name}: is a table, not a dictionary; `splitpoint freeze {name} DICT` turns it into one; \
-                     the commands without `dict` are for tables"
-                ),
+                format_args!("{name}: is a table, not a dictionary; `splitpoint freeze {name} DICT` turns it into one"),
             );
         }
         error.into()

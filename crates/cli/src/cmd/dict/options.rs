@@ -196,7 +196,7 @@ impl WorkArgs {
 /// A part of hash order, which has about the same part of the pairs.
 #[derive(clap::Args)]
 pub struct PartArgs {
-    /// Only the K-th of N equal parts of hash order, from 1
+    /// Only the K-th of N equal parts of hash order, from 1; for a table, N is a power of two
     #[arg(long, value_name = "K/N", default_value = "1/1", hide_default_value = true, value_parser = parse_part)]
     part: (u64, u64),
 }
@@ -214,6 +214,18 @@ impl PartArgs {
         let boundary = |k: u64| (u128::from(k) << 64).div_ceil(u128::from(n));
         let last = u64::try_from(boundary(k) - 1).expect("below 2^64");
         u64::try_from(boundary(k - 1)).expect("below 2^64")..=last
+    }
+
+    /// The part by the high bits of its positions, and the number of these bits.
+    ///
+    /// # Errors
+    /// A number of parts that is no power of two.
+    pub fn prefix(&self) -> Result<(u64, u32)> {
+        let (_, n) = self.part;
+        if !n.is_power_of_two() {
+            return Err(Failure::usage("--part K/N of a table needs an N that is a power of two"));
+        }
+        Ok((*self.positions().start(), n.ilog2()))
     }
 
     /// The part's share of `pairs`.

@@ -1,35 +1,22 @@
-//! `dict stat`: prints the properties of a dictionary.
+//! The properties of a dictionary, for `stat`.
 
-use super::open;
 use crate::failure::Result;
 use crate::number::{grouped, size};
 use crate::output::Output;
 use serde_json::{Map, json};
+use splitpoint::Dictionary;
 use splitpoint::dictionary::{Compression, DictionaryStat};
-use std::path::PathBuf;
+use std::path::Path;
 
-/// Show sizes, the index and its bits per key
-///
-/// Reads only the index.
-#[derive(clap::Args)]
-pub struct Stat {
-    /// The dictionary
-    dict: PathBuf,
-    /// Write everything as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-impl Stat {
-    pub fn run(self) -> Result<()> {
-        let stat = open(&self.dict)?.stat()?;
-        let mut out = Output::stdout();
-        if self.json {
-            return out.json(&as_json(&stat));
-        }
-        out.line(&self.dict.display().to_string())?;
-        lines(&stat).iter().try_for_each(|(name, text)| out.line(&format!("  {name:<10} {text}")))
+/// Prints the figures as text, or as one JSON object.
+pub fn print(path: &Path, dictionary: &Dictionary, json: bool) -> Result<()> {
+    let stat = dictionary.stat()?;
+    let mut out = Output::stdout();
+    if json {
+        return out.json(&as_json(&stat));
     }
+    out.line(&path.display().to_string())?;
+    lines(&stat).iter().try_for_each(|(name, text)| out.line(&format!("  {name:<10} {text}")))
 }
 
 fn compression(stat: &DictionaryStat) -> &'static str {
@@ -45,15 +32,17 @@ fn one_read(stat: &DictionaryStat) -> bool {
     stat.index != "none"
 }
 
-/// Every field. `hash_seed` is a string, because JSON numbers do not carry 64 bits everywhere.
+/// Every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
 fn as_json(stat: &DictionaryStat) -> serde_json::Value {
     let details: Map<_, _> =
         stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();
     json!({
+        "kind": "dictionary",
         "shards": stat.shards,
         "pairs": stat.pairs,
         "file_bytes": stat.file_bytes,
         "data_bytes": stat.data_bytes,
+        "payload_bytes": stat.key_bytes + stat.value_bytes,
         "key_bytes": stat.key_bytes,
         "value_bytes": stat.value_bytes,
         "pages": stat.pages,
@@ -72,7 +61,7 @@ fn as_json(stat: &DictionaryStat) -> serde_json::Value {
         "compression": compression(stat),
         "order": stat.order,
         "hash": stat.hash,
-        "hash_seed": stat.hash_seed.to_string(),
+        "seed": stat.hash_seed.to_string(),
     })
 }
 

@@ -7,14 +7,15 @@
 mod editor;
 mod words;
 
-use super::store::Store;
+use super::filter::KeyFilter;
+use super::store::{Store, Wanted};
 use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::format::{Pair, tsv};
+use crate::format::tsv;
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
-use crate::open::{is_dictionary, is_table, open_or_create};
+use crate::open::{StoreKind, open_or_create, stored};
 use crate::output::Output;
 use editor::Editor;
 use splitpoint::Table;
@@ -101,7 +102,9 @@ impl<'s> Session<'s> {
         let store = match (file.exists(), read_only) {
             (false, false) => None,
             (_, true) => Some(Store::open(file)?),
-            (true, false) if is_dictionary(file) && !is_table(file) => Some(Store::open(file)?),
+            (true, false) if stored(file).is_ok_and(|kind| kind == Some(StoreKind::Dictionary)) => {
+                Some(Store::open(file)?)
+            }
             (true, false) => Some(Store::Table(Box::new(open_or_create(file)?))),
         };
         Ok(Self { file, store, read_only, cursor: None, failed: false, interrupt: None })
@@ -187,7 +190,7 @@ impl<'s> Session<'s> {
             ("del", [_, ..]) => self.delete(arguments)?,
             ("exists", [_, ..]) => self.exists(arguments, &mut out)?,
             ("rename", [old, new]) => self.rename(old, new)?,
-            ("count", []) => out.line(&self.store.as_ref().map_or(0, Store::len).to_string())?,
+            ("count", []) => out.line(&self.store.as_ref().map_or(Ok(0), Store::count_keys)?.to_string())?,
             ("list" | "more", [] | [_]) => {
                 let Some(limit) = count_in(arguments) else { return wrong() };
                 let from = if names[0] == "list" { Some(0) } else { self.cursor };
@@ -275,48 +278,17 @@ impl<'s> Session<'s> {
         Ok(file.rename(old, new, &value)?)
     }
 
-    fn is_interrupted(&self) -> bool {
-        self.interrupt.as_ref().is_some_and(|interrupt| interrupt.caught().is_some())
-    }
-
     fn list(&mut self, from: Option<u64>, limit: u64, out: &mut Output) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let Some(cursor) = from else { return Err(Failure::no("there are no more pairs; `list` begins again")) };
+        let caught = || self.interrupt.as_ref().and_then(|interrupt| interrupt.caught());
+        let wanted = Wanted { cursor, filter: &KeyFilter::default(), limit, caught: &caught };
         let mut row = Vec::new();
-        match &self.store {
-            None => {}
-            Some(Store::Table(table)) => {
-                let Some(from) = from else { return Err(Failure::no("there are no more pairs; `list` begins again")) };
-                let mut scan = ServedFile::of(table)?.keys_of(table.scan_from(from));
-                let mut count = 0;
-                // Past the limit while the cursor has not moved, as in `scan`.
-                while count < limit || (limit > 0 && scan.cursor() == Some(from)) {
-                    if self.is_interrupted() {
-                        break;
-                    }
-                    let Some((key, value)) = scan.next_ref()? else { break };
-                    row.clear();
-                    tsv::write(Pair { key, value }, &mut row);
-                    out.write(&row)?;
-                    count += 1;
-                }
-                self.cursor = scan.cursor();
-            }
-            Some(store) => {
-                // A dictionary has no cursor; the position is a count.
-                let Some(from) = from else { return Err(Failure::no("there are no more pairs; `list` begins again")) };
-                let mut pairs = store.pairs()?;
-                let mut count = 0;
-                while count < from.saturating_add(limit) && !self.is_interrupted() {
-                    let Some((key, value)) = pairs.next_ref()? else { break };
-                    count += 1;
-                    if count > from {
-                        row.clear();
-                        tsv::write(Pair { key, value }, &mut row);
-                        out.write(&row)?;
-                    }
-                }
-                self.cursor = (count < store.len()).then_some(count);
-            }
-        }
+        (self.cursor, _) = store.scan(&wanted, &mut |pair| {
+            row.clear();
+            tsv::write(pair, &mut row);
+            out.write(&row)
+        })?;
         Ok(())
     }
 
