@@ -42,7 +42,7 @@ impl Table {
     /// assert_eq!(table.entry(b"or").or_insert(b"new")?, [1]);
     /// # Ok::<(), splitpoint::Error>(())
     /// ```
-    pub fn entry<'t, 'k>(&'t self, key: &'k [u8]) -> Entry<'t, 'k> {
+    pub fn entry<'k>(&self, key: &'k [u8]) -> Entry<'_, 'k> {
         Entry { table: self, durability: self.durability, key, changes: Vec::new() }
     }
 }

@@ -122,7 +122,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         other => {
             let _ = writeln!(
                 std::io::stderr(),
-                "budget: no operation '{other}'; there are put, logged, overwrite, hit, typed, miss, append, remove, scan"
+                "budget: no operation '{other}'; there are put, logged, overwrite, hit, typed, miss, append, remove, \
+                 scan"
             );
             std::process::exit(2);
         }
