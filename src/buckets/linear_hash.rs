@@ -4,9 +4,9 @@
 //! (`bucket.rs`), splits and merges (`split.rs`).
 
 use super::activity::Activity;
+use super::expected::ExpectedPages;
 use super::gathered::Workspace;
 use super::load::Load;
-use super::overflow::ExpectedPages;
 use super::page::Damage;
 use super::sizes::{Fill, Limits};
 use crate::error::Error;

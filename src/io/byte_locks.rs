@@ -5,6 +5,8 @@
 //!
 //! Not here: what each byte stands for (`pager/file/held.rs`), the lock that keeps a second writer out (`real.rs`).
 
+#![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
+
 use std::fs;
 use std::io::{Error, Result};
 use std::ops::Range;

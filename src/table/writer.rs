@@ -63,8 +63,8 @@ impl Table {
         if self.pager.takes_writes() { Ok(inside) } else { self.enter_with_cache_room(inside) }
     }
 
-    /// Makes the checkpoint that the cache needs, for which the disk had no room when the last writer tried. An error if
-    /// that is not what keeps writers out.
+    /// Makes the checkpoint that the cache needs, for which the disk had no room when the last writer tried. An error
+    /// if that is not what keeps writers out.
     #[cold]
     fn enter_with_cache_room<'t>(&'t self, inside: WriterGuard<'t>) -> Result<WriterGuard<'t>> {
         drop(inside);

@@ -12,11 +12,7 @@ use std::time::Duration;
 
 /// Keeps the last checkpoint of `file` for a handle that only reads, and reads its header and root. Waits while another
 /// process writes a checkpoint over the file.
-pub(in crate::pager) fn hold_last_checkpoint(
-    storage: &dyn Storage,
-    path: &Path,
-    file: &dyn File,
-) -> Result<(Option<Held>, Header, Vec<u8>)> {
+pub(in crate::pager) fn hold_last_checkpoint(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<Begun> {
     const WAIT: Duration = Duration::from_millis(10);
     /// A minute: the writer may be installing gigabytes, or be stopped.
     const WAITS_MAX: usize = 6000;
@@ -25,8 +21,8 @@ pub(in crate::pager) fn hold_last_checkpoint(
     let (mut waits, mut unreadable) = (0, 0);
     loop {
         let error = match Held::begin(storage, path, file) {
-            Ok(Begun::Holds(held, header, root)) => return Ok((held, header, root)),
-            Ok(Begun::Busy) => None,
+            Ok(Some(begun)) => return Ok(begun),
+            Ok(None) => None,
             Err(e) => Some(e),
         };
         let is_written = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;

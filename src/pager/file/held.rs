@@ -59,39 +59,35 @@ struct Saved {
     files: usize,
 }
 
-/// How an attempt to hold a checkpoint ended.
-pub(in crate::pager) enum Begun {
-    /// With the header and the root; not held if the system has no locks of bytes.
-    Holds(Option<Held>, Header, Vec<u8>),
-    /// A checkpoint is being written over the file, or one was interrupted.
-    Busy,
-}
+/// A checkpoint that was chosen, its header and its root; it is not held if the system has no locks of bytes.
+pub(in crate::pager) type Begun = (Option<Held>, Header, Vec<u8>);
 
 impl Held {
-    /// Locks the checkpoint that `file` has, and reads its header and root. Never waits.
+    /// Locks the checkpoint that `file` has, and reads its header and root. `None` if a checkpoint is being written over
+    /// the file, or one was interrupted. Never waits.
     ///
     /// # Errors
     /// Those of reading the header, also if a checkpoint is written over it at this moment.
-    pub(in crate::pager) fn begin(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<Begun> {
+    pub(in crate::pager) fn begin(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<Option<Begun>> {
         let fail = |e| Error::io(path, "lock a checkpoint of", e);
         if file.lock_byte(CHOOSING, false).map_err(fail)? == Some(false) {
-            return Ok(Begun::Busy);
+            return Ok(None);
         }
         let begun = Self::choose(storage, path, file);
         file.unlock_byte(CHOOSING).map_err(fail)?;
         begun
     }
 
-    fn choose(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<Begun> {
+    fn choose(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<Option<Begun>> {
         let fail = |e| Error::io(path, "lock a checkpoint of", e);
         let (header, root) = Header::read(path, file)?;
         let last = header.sequence;
         let locked = file.lock_byte(last, false).map_err(fail)?.is_some();
         if file_state(storage, path, file)? != (FileState { last, journal: false }) {
-            return file.unlock_byte(last).map_err(fail).map(|()| Begun::Busy);
+            return file.unlock_byte(last).map_err(fail).map(|()| None);
         }
         let undo = Undo { last, files: Vec::new(), ahead: false, places: HashMap::new() };
-        Ok(Begun::Holds(locked.then(|| Held { undo: Mutex::new(undo) }), header, root))
+        Ok(Some((locked.then(|| Held { undo: Mutex::new(undo) }), header, root)))
     }
 
     fn undo(&self) -> MutexGuard<'_, Undo> {

@@ -19,7 +19,7 @@ fn words(file: &File) -> usize {
     let generated =
         text.split_once("<!-- commands: ").and_then(|(_, rest)| rest.split_once("<!-- end of commands -->"));
     let count = |text: &str| text.split_whitespace().count();
-    count(&text) - generated.map_or(0, |(commands, _)| count(commands))
+    count(text) - generated.map_or(0, |(commands, _)| count(commands))
 }
 
 #[test]
