@@ -63,8 +63,8 @@ struct Saved {
 pub(in crate::pager) type Begun = (Option<Held>, Header, Vec<u8>);
 
 impl Held {
-    /// Locks the checkpoint that `file` has, and reads its header and root. `None` if a checkpoint is being written over
-    /// the file, or one was interrupted. Never waits.
+    /// Locks the checkpoint that `file` has, and reads its header and root. `None` if a checkpoint is being written
+    /// over the file, or one was interrupted. Never waits.
     ///
     /// # Errors
     /// Those of reading the header, also if a checkpoint is written over it at this moment.

@@ -6,7 +6,7 @@ use super::dict;
 use super::load::{self, Load};
 use crate::failure::{Failure, Result};
 use crate::open::stored;
-use crate::source::foreign;
+use crate::source::{foreign, refuse_address};
 use clap::ValueEnum;
 use std::path::PathBuf;
 
@@ -72,6 +72,7 @@ impl Merge {
             )));
         }
         for input in &self.input {
+            refuse_address(input)?;
             let failed = |error| Failure::io(input.display(), &error);
             if stored(input).map_err(failed)?.is_none() && foreign(input).map_err(failed)?.is_none() {
                 let input = input.display();

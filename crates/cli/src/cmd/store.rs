@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::format::Pair;
 use crate::interrupt::{Interrupt, Signal};
 use crate::open::{StoreKind, neither, open_to_read, stored};
-use crate::source::{End, Inputs, PairStream, SourceArgs, accepted, foreign};
+use crate::source::{End, Inputs, PairStream, SourceArgs, accepted, foreign, refuse_address};
 use splitpoint::{Dictionary, Durability, ErrorKind, Table, TableOptions};
 use splitpoint_server::keyspace::ServedFile;
 use std::path::Path;
@@ -36,6 +36,7 @@ pub struct Wanted<'w> {
 impl Store {
     /// Opens the file for reading; its first bytes show what it is.
     pub fn open(path: &Path) -> Result<Self> {
+        refuse_address(path)?;
         match stored(path).map_err(|error| Failure::io(format_args!("cannot open {}", path.display()), &error))? {
             Some(StoreKind::Dictionary) => Ok(Self::Dictionary(Box::new(dict::open(path)?))),
             Some(StoreKind::Table) => Ok(Self::Table(Box::new(open_to_read(path)?))),
@@ -52,6 +53,7 @@ impl Store {
     /// # Errors
     /// Those of reading and writing; a bad row; a signal.
     pub fn open_or_copy(path: &Path, place: &Path, interrupt: &Interrupt) -> Result<Self> {
+        refuse_address(path)?;
         let failed = |error| Failure::io(format_args!("cannot open {}", path.display()), &error);
         if stored(path).map_err(failed)?.is_some() || foreign(path).map_err(failed)?.is_none() {
             return Self::open(path);

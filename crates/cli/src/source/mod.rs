@@ -29,6 +29,7 @@ use crate::number::parse_size;
 pub use inputs::{End, InputFile, Inputs, Read, accepted};
 pub use recognize::{Kind, foreign};
 use redis::ServerArgs;
+pub use redis::refuse_address;
 use std::ffi::OsStr;
 use std::hash::Hash;
 use std::os::unix::ffi::OsStrExt;

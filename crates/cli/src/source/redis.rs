@@ -67,6 +67,17 @@ pub fn name(input: &Path) -> String {
     format!("{scheme}://{rest}")
 }
 
+/// Refuses the address of a server where a file is needed; the message has no password.
+pub fn refuse_address(path: &Path) -> Result<()> {
+    if !is_address(path) {
+        return Ok(());
+    }
+    let name = name(path);
+    Err(Failure::usage(format_args!(
+        "{name}: is the address of a server; `splitpoint load` copies its pairs to a table"
+    )))
+}
+
 /// What was left out.
 #[derive(Default)]
 struct LeftOut {
