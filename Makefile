@@ -19,7 +19,7 @@
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
 # make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
-# make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h, manual pages
+# make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h and .hpp, manual pages
 # make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
 #               make uninstall removes them
 # make packages  the crates as crates.io gets them, each compiled from its package alone, into target/package
@@ -271,7 +271,7 @@ MAN_DATE = 2026-11-22
 # In the static library only spt_* stay global, so that nothing in it meets another library of Rust in one program.
 c-library: tools
 	@mkdir -p '$(C_OUT)/include' '$(C_OUT)/lib/pkgconfig' '$(C_OUT)/lib/cmake/splitpoint' '$(C_OUT)/share/man/man3'
-	@cp crates/capi/include/splitpoint.h '$(C_OUT)/include/'
+	@cp crates/capi/include/splitpoint.h crates/capi/include/splitpoint.hpp '$(C_OUT)/include/'
 	@set -e; out='$(C_OUT)'; \
 	built=$$(CARGO='$(CARGO)' .ci/built --release --quiet --locked --package splitpoint-capi); \
 	shared=$$(echo "$$built" | grep '/libsplitpoint_c\.so$$'); static=$$(echo "$$built" | grep '/libsplitpoint_c\.a$$'); \
