@@ -1493,12 +1493,7 @@ public:
     std::uint64_t finish(Error *error = nullptr)
     {
         std::uint64_t pairs = 0;
-        spt_status status = spt_build_finish(build_.get(), &pairs);
-        DictionaryBuilder ended;
-        if (status == SPT_IN_USE)
-            detail::succeeded(status, error);
-        else
-            (ended = std::move(*this)).result(status, error);
+        result(spt_build_finish(build_.get(), &pairs), error);
         return pairs;
     }
 
@@ -1593,8 +1588,8 @@ public:
     /** Makes a change of a diff. */
     void apply(const Change &change, Error *error = nullptr)
     {
-        spt_change given = {static_cast<int>(change.kind), detail::bytes(change.key), present(change.old_value),
-                            present(change.value)};
+        spt_change given = {static_cast<int>(change.kind), detail::bytes(change.key),
+                            detail::bytes(change.old_value.value_or("")), detail::bytes(change.value.value_or(""))};
         result(spt_dict_update_apply(update_.get(), &given), error);
     }
 
@@ -1602,12 +1597,7 @@ public:
     std::uint64_t finish(Error *error = nullptr)
     {
         std::uint64_t pairs = 0;
-        spt_status status = spt_dict_update_finish(update_.get(), &pairs);
-        DictionaryUpdate ended;
-        if (status == SPT_IN_USE)
-            detail::succeeded(status, error);
-        else
-            (ended = std::move(*this)).result(status, error);
+        result(spt_dict_update_finish(update_.get(), &pairs), error);
         return pairs;
     }
 
@@ -1615,12 +1605,6 @@ public:
     void discard() noexcept { *this = DictionaryUpdate(); }
 
 private:
-    /* An empty value has an address in C. */
-    static spt_bytes present(const std::optional<std::string_view> &value) noexcept
-    {
-        return !value ? spt_bytes{nullptr, 0} : value->empty() ? spt_bytes{"", 0} : detail::bytes(*value);
-    }
-
     void result(spt_status status, Error *error)
     {
         if (context_)

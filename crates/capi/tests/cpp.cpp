@@ -2,6 +2,7 @@
 #include "check.h"
 #include <splitpoint.hpp>
 #include <algorithm>
+#include <dirent.h>
 #include <fcntl.h>
 #include <map>
 #include <set>
@@ -226,6 +227,65 @@ static void scans()
     batch.commit();
 }
 
+static std::size_t open_files()
+{
+    std::size_t files = 0;
+    DIR *directory = opendir("/dev/fd");
+    CHECK(directory != nullptr);
+    while (readdir(directory) != nullptr)
+        files++;
+    closedir(directory);
+    return files;
+}
+
+/* A table or dictionary is closed with the last scan, iterator, view or batch of it. */
+static void files_are_closed_with_their_last_user()
+{
+    const std::string file = path("users.spt"), words = path("users.spd");
+    std::size_t files = 0;
+    {
+        Table table = Table::open(file);
+        table.put("a", "1");
+        table.freeze(words);
+    }
+    files = open_files();
+    {
+        Scan scan = Table::open(file).scan();
+        CHECK(scan.next() && open_files() > files);
+    }
+    {
+        auto at = Table::open(file).begin();
+        CHECK(at->key == "a" && open_files() > files);
+    }
+    {
+        auto view = Table::open(file).get_view("a");
+        CHECK(view.value() == "1" && open_files() > files);
+        view = splitpoint::View();
+        CHECK(open_files() == files);
+    }
+    {
+        Batch batch = Table::open(file).batch();
+        batch.put("b", "2");
+        Batch moved = std::move(batch);
+        CHECK(open_files() > files);
+        moved.commit();
+        CHECK(open_files() == files);
+    }
+    {
+        Batch batch = Table::open(file).batch();
+        batch = Batch();
+        CHECK(open_files() == files);
+    }
+    CHECK(open_files() == files && Table::open(file).get("b") == "2"s);
+    {
+        Scan scan = Dictionary::open(words).scan();
+        CHECK(open_files() > files && scan.next());
+    }
+    { DictionaryUpdate update = DictionaryUpdate::start(words, words); }
+    { DictionaryBuilder builder = DictionaryBuilder::start(words); }
+    CHECK(open_files() == files && Dictionary::open(words).len() == 1);
+}
+
 static void views()
 {
     Table table = Table::in_memory();
@@ -270,7 +330,9 @@ static void options_and_files()
     options.create_new = true;
     options.publish_counters = true;
     Table table = Table::open(path("t.spt"), options);
-    CHECK(table && table.handle() != nullptr);
+    struct stat status;
+    CHECK(table && table.handle() != nullptr && stat(path("t.spt").c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0600);
     for (int i = 0; i < 300; i++)
         table.put(std::to_string(i), std::string(100, 'v'));
     std::vector<splitpoint::BucketCount> histogram;
@@ -339,6 +401,14 @@ static void options_and_files()
     Table hashing = Table::in_memory(own);
     hashing.put("a", "b");
     CHECK(hashed > 0 && hashing.get("a") == "b"s);
+    Options without_log;
+    without_log.durability = Durability::none;
+    table = Table::open(path("none.spt"), without_log);
+    table.put("a", "1");
+    CHECK(access(path("none.spt-log0").c_str(), F_OK) != 0);
+    table = Table::open(path("logged.spt"));
+    table.put("a", "1");
+    CHECK(access(path("logged.spt-log0").c_str(), F_OK) == 0);
     Options factor;
     factor.fill_factor = 3;
     CHECK(Table::in_memory(factor).survey().fill_factor == 3);
@@ -364,7 +434,9 @@ static void damaged_tables()
 {
     Error got;
     {
-        Table table = Table::open(path("bad.spt"));
+        Options always_the_same;
+        always_the_same.seed = 1;
+        Table table = Table::open(path("bad.spt"), always_the_same);
         for (int i = 0; i < 20000; i++)
             table.put(std::to_string(i), "value of it");
     }
@@ -815,6 +887,7 @@ int main()
     single_calls();
     many_and_batches();
     scans();
+    files_are_closed_with_their_last_user();
     views();
     options_and_files();
     damaged_tables();
