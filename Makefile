@@ -391,4 +391,4 @@ tools:
 
 .PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
-    test-compat-upstream bench-compat bench-server test-server static uplot
+    test-compat-upstream bench-compat bench-server test-server static packages uplot
