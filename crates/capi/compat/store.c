@@ -713,6 +713,19 @@ int store_sync(struct store *store)
     return status == SPT_OK ? 0 : failed(status, store->table);
 }
 
+int store_ask(struct store *store, spt_status (*question)(spt_table *table, void *context), void *context)
+{
+    spt_status status;
+    int openings = 0;
+    prepare(store);
+    if (!store->table)
+        return store->read_only ? 1 : refused(EBADF);
+    do
+        status = question(store->table, context);
+    while (again(store, status, &openings));
+    return status == SPT_OK ? 0 : failed(status, store->table);
+}
+
 int store_descriptor(const struct store *store)
 {
     return store->descriptor >= 0 ? store->descriptor : refused(ENOENT);
