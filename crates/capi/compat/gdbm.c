@@ -197,9 +197,19 @@ static void free_database(GDBM_FILE db)
     errno = number;
 }
 
+/* errno after an open that failed: as it was before, unless it says something. Python's dbm.gnu prints errno rather than
+ * the text of the error if it has changed. */
+static void restore_errno(int before)
+{
+    int error = gdbm_errno;
+    if (!gdbm_check_syserr(error) && error != GDBM_CANT_BE_READER && error != GDBM_CANT_BE_WRITER)
+        errno = before;
+}
+
 /* Opens the table at `path` under the name `name`. */
 static GDBM_FILE open_database(const char *path, const char *name, int given, int block_size, int flags, int mode)
 {
+    int before = errno;
     GDBM_FILE db = calloc(1, sizeof *db);
     if (!db || !(db->name = strdup(name))) {
         free(db);
@@ -220,6 +230,7 @@ static GDBM_FILE open_database(const char *path, const char *name, int given, in
         gdbm_set_errno(NULL, GDBM_ERR_REALPATH, 0);
     }
     free_database(db);
+    restore_errno(before);
     return NULL;
 }
 
