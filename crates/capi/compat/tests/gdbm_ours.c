@@ -274,6 +274,32 @@ static void what_there_is_not_says_so(void)
     CHECK(!gdbm_open("blocks", 1 << 20, GDBM_NEWDB | GDBM_BSEXACT, 0600, NULL) && gdbm_errno == GDBM_BLOCK_SIZE_ERROR);
 }
 
+/* man-db fills a file, gives it its final name, perhaps in the place of another, and only then closes it. */
+static void a_file_renamed_while_open_has_all_records(void)
+{
+    for (int round = 0; round < 3; round++) {
+        GDBM_FILE db = opened("unfinished", GDBM_NEWDB), before = opened("finished", GDBM_NEWDB);
+        CHECK(gdbm_store(db, text("key"), text("value"), GDBM_INSERT) == 0);
+        CHECK(!rename("unfinished", "finished"));
+        if (round == 1)
+            CHECK(gdbm_sync(db) == 0);
+        CHECK(gdbm_store(db, text("later"), text("too"), GDBM_INSERT) == 0);
+        /* Another file of the old name is left alone. */
+        if (round == 2)
+            write_file("unfinished", "another", 7);
+        CHECK(gdbm_close(db) == (round == 2 ? -1 : 0));
+        gdbm_close(before);
+        CHECK(exists("unfinished") == (round == 2));
+        if (round < 2) {
+            CHECK(!exists("unfinished-log0"));
+            db = opened("finished", GDBM_READER);
+            CHECK(is(gdbm_fetch(db, text("key")), "value") && is(gdbm_fetch(db, text("later")), "too"));
+            gdbm_close(db);
+        }
+        unlink("finished");
+    }
+}
+
 /* A descriptor is opened by its file's name; a file that has another name by now is found. */
 static void a_descriptor_finds_its_file(void)
 {
@@ -302,6 +328,7 @@ int main(int argc, char **argv)
     empty_values_survive_both_formats();
     damaged_dumps_are_errors();
     what_there_is_not_says_so();
+    a_file_renamed_while_open_has_all_records();
     a_descriptor_finds_its_file();
     return finish();
 }
