@@ -197,8 +197,8 @@ static void free_database(GDBM_FILE db)
     errno = number;
 }
 
-/* errno after an open that failed: as it was before, unless it says something. Python's dbm.gnu prints errno rather than
- * the text of the error if it has changed. */
+/* errno after an open that failed: as it was before, unless it says something. Python's dbm.gnu prints errno, not
+ * the text of the error, if errno has changed. */
 static void restore_errno(int before)
 {
     int error = gdbm_errno;

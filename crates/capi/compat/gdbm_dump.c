@@ -169,7 +169,8 @@ static gdbm_error write_header(GDBM_FILE db, FILE *file)
     time_t now = time(NULL);
     if (fstat(gdbm_fdesc(db), &found))
         return GDBM_FILE_STAT_ERROR;
-    if (gdbm_setopt(db, GDBM_GETDBNAME, &name, sizeof name) || gdbm_setopt(db, GDBM_GETDBFORMAT, &format, sizeof format))
+    if (gdbm_setopt(db, GDBM_GETDBNAME, &name, sizeof name) ||
+        gdbm_setopt(db, GDBM_GETDBFORMAT, &format, sizeof format))
         return gdbm_last_errno(db);
     const struct passwd *user = getpwuid(found.st_uid);
     const struct group *group = getgrgid(found.st_gid);
@@ -218,7 +219,8 @@ static FILE *create(const char *path, int flags, int mode)
         fail(GDBM_BAD_OPEN_FLAGS);
         return NULL;
     }
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (flags == GDBM_WRCREAT ? O_EXCL : O_TRUNC), (mode_t)mode);
+    int replace = flags == GDBM_WRCREAT ? O_EXCL : O_TRUNC;
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | replace, (mode_t)mode);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
     if (!file) {
         int number = errno;
@@ -231,7 +233,10 @@ static FILE *create(const char *path, int flags, int mode)
 }
 
 /* What the buffer still has may not fit on the disk. */
-static int close_written(FILE *file, int result) { return fclose(file) && result >= 0 ? fail(GDBM_FILE_WRITE_ERROR) : result; }
+static int close_written(FILE *file, int result)
+{
+    return fclose(file) && result >= 0 ? fail(GDBM_FILE_WRITE_ERROR) : result;
+}
 
 int gdbm_export(GDBM_FILE db, const char *path, int flags, int mode)
 {

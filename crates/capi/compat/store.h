@@ -63,8 +63,8 @@ int store_current(const struct store *store, struct span *key);
 /* Makes all changes so far safe from a power loss, and visible to readers. */
 int store_sync(struct store *store);
 
-/* Asks the table itself, for what has no function here: `question` gets the table and `context`, and is asked again if a
- * reader's table was out of date. A reader of an empty file has no table: 1. */
+/* Asks the table itself, for what has no function here: `question` gets the table and `context`, and is asked again if
+ * a reader's table was out of date. A reader of an empty file has no table: 1. */
 int store_ask(struct store *store, spt_status (*question)(spt_table *table, void *context), void *context);
 
 /* A descriptor of the table's file, for fstat, locks and the like; -1 with ENOENT for a table in memory. */

@@ -191,7 +191,7 @@ struct gdbm_cache_stat {
     size_t hits;
 };
 
-/* Accesses are lookups, estimated; hits are those that read no frame from the file. The cache has no list of buckets. */
+/* Accesses are lookups, estimated; hits are those that read no frame of the file. The cache has no list of buckets. */
 extern void gdbm_get_cache_stats(GDBM_FILE db, size_t *accesses, size_t *hits, size_t *buckets,
                                  struct gdbm_cache_stat *stats, size_t stats_len);
 
