@@ -18,7 +18,7 @@
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
-# make test-compat  the old interfaces (ndbm, dbm, hsearch, dbopen) beside the system's, and under Perl and Python
+# make test-compat  the old interfaces (ndbm, dbm, gdbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h and .hpp, manual pages
 # make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
 #               make uninstall removes them
@@ -391,4 +391,4 @@ tools:
 
 .PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
-    test-compat-upstream bench-compat bench-server test-server static uplot
+    test-compat-upstream bench-compat bench-server test-server static packages uplot

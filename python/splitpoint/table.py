@@ -379,7 +379,13 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
 
 @overload
 def open(
-    path: _inputs.Path, flag: str = "c", mode: int = 0o666, *, key: How, **options: Unpack[TableOptions]
+    path: _inputs.Path,
+    flag: str = "c",
+    mode: int = 0o666,
+    *,
+    key: How,
+    value: Optional[How] = None,
+    **options: Unpack[TableOptions],
 ) -> TypedTable: ...
 @overload
 def open(
@@ -387,13 +393,19 @@ def open(
     flag: str = "c",
     mode: int = 0o666,
     *,
-    key: Optional[How] = None,
+    key: None = None,
     value: How,
     **options: Unpack[TableOptions],
 ) -> TypedTable: ...
 @overload
 def open(
-    path: _inputs.Path, flag: str = "c", mode: int = 0o666, **options: Unpack[TableOptions]
+    path: _inputs.Path,
+    flag: str = "c",
+    mode: int = 0o666,
+    *,
+    key: None = None,
+    value: None = None,
+    **options: Unpack[TableOptions],
 ) -> Table: ...
 def open(
     path: _inputs.Path,

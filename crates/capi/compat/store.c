@@ -46,6 +46,7 @@ struct store {
     char *path;       /* NULL: in memory */
     spt_options options;
     int descriptor;
+    pid_t process; /* that opened it */
     bool read_only;
     bool write_later; /* opened for reading, and for writing at the first change */
     struct buffer value, key; /* what was returned last; both with a byte after the end, so that none is NULL */
@@ -353,6 +354,7 @@ struct store *store_open(const char *path, int flags, mode_t mode, const spt_opt
     if (!store)
         return NULL;
     store->descriptor = -1;
+    store->process = getpid();
     store->options = *shape;
     store->read_only = path && (flags & O_ACCMODE) == O_RDONLY;
     if (store->read_only)
@@ -374,6 +376,41 @@ struct store *store_open(const char *path, int flags, mode_t mode, const spt_opt
     return store;
 }
 
+/* --- checkpoints --- */
+
+static bool is_file(const char *path, const struct stat *file)
+{
+    struct stat found;
+    return lstat(path, &found) == 0 && found.st_dev == file->st_dev && found.st_ino == file->st_ino;
+}
+
+/* Gives a writer's file its old name once more, beside the new one that the program has given it: a table writes no
+ * checkpoint to a file that may be another's by now. */
+static bool restore_name(const struct store *store)
+{
+    char link_name[64], name[PATH_MAX];
+    struct stat file;
+    if (store->read_only || !store->path || store->process != getpid() || fstat(store->descriptor, &file) ||
+        file.st_nlink != 1 || is_file(store->path, &file))
+        return false;
+    snprintf(link_name, sizeof link_name, "/proc/self/fd/%d", store->descriptor);
+    ssize_t len = readlink(link_name, name, sizeof name - 1);
+    if (len <= 0)
+        return false;
+    name[len] = 0;
+    return is_file(name, &file) && link(name, store->path) == 0;
+}
+
+/* spt_checkpoint or spt_close, also for a file that was renamed while it was open, as man-db does. */
+static spt_status write_out(const struct store *store, spt_table *table, spt_status (*call)(spt_table *table))
+{
+    bool restored = table && restore_name(store);
+    spt_status status = call(table);
+    if (restored)
+        unlink(store->path);
+    return status;
+}
+
 static void drop_cursor(struct store *store);
 
 static int close_table(struct store *store)
@@ -381,7 +418,7 @@ static int close_table(struct store *store)
     drop_cursor(store);
     spt_table *table = store->table;
     store->table = NULL;
-    spt_status status = spt_close(table);
+    spt_status status = write_out(store, table, spt_close);
     /* A child of the process that opened it has nothing to write. */
     return status == SPT_OK || status == SPT_FORKED ? 0 : failed(status, table);
 }
@@ -474,7 +511,7 @@ static void publish(struct store *store)
     if (store->unpublished_ms && now_ms() - store->unpublished_ms >= PUBLISH_MS) {
         store->unpublished_ms = 0;
         /* After an error the next change fails, and says why. */
-        spt_checkpoint(store->table);
+        write_out(store, store->table, spt_checkpoint);
     }
 }
 
@@ -709,7 +746,20 @@ int store_sync(struct store *store)
     if (!store->table)
         return store->read_only ? 0 : refused(EBADF);
     store->unpublished_ms = 0;
-    spt_status status = spt_checkpoint(store->table);
+    spt_status status = write_out(store, store->table, spt_checkpoint);
+    return status == SPT_OK ? 0 : failed(status, store->table);
+}
+
+int store_ask(struct store *store, spt_status (*question)(spt_table *table, void *context), void *context)
+{
+    spt_status status;
+    int openings = 0;
+    prepare(store);
+    if (!store->table)
+        return store->read_only ? 1 : refused(EBADF);
+    do
+        status = question(store->table, context);
+    while (again(store, status, &openings));
     return status == SPT_OK ? 0 : failed(status, store->table);
 }
 

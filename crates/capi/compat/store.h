@@ -4,7 +4,7 @@
  * of the store; one walk at a time, which deletions and insertions do not disturb; a reader that opens its table again
  * when a writer has replaced it.
  *
- *   ndbm.c, dbm.c, db185.c  ->  store.c  ->  splitpoint.h
+ *   ndbm.c, dbm.c, gdbm.c, db185.c  ->  store.c  ->  splitpoint.h
  *
  * Functions return 0 for success, 1 for "no" (the key is absent, or present already; the end of a walk), and -1 with
  * errno set. One thread at a time uses a store.
@@ -62,6 +62,10 @@ int store_current(const struct store *store, struct span *key);
 
 /* Makes all changes so far safe from a power loss, and visible to readers. */
 int store_sync(struct store *store);
+
+/* Asks the table itself, for what has no function here: `question` gets the table and `context`, and is asked again if
+ * a reader's table was out of date. A reader of an empty file has no table: 1. */
+int store_ask(struct store *store, spt_status (*question)(spt_table *table, void *context), void *context);
 
 /* A descriptor of the table's file, for fstat, locks and the like; -1 with ENOENT for a table in memory. */
 int store_descriptor(const struct store *store);

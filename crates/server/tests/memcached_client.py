@@ -98,7 +98,7 @@ def numbers():
 
 
 def in_a_file():
-    """Flags, expiry and marks survive a kill; a CAS number of before does not match after it."""
+    """Flags, expiry, marks and CAS numbers survive a kill."""
     with tempfile.TemporaryDirectory() as folder:
         server, port = start("--file", f"{folder}/t.spt")
         lines = Lines(port)
@@ -112,7 +112,8 @@ def in_a_file():
         lines = Lines(port)
         expect(lines.ask(b"get k a\r\n", 3), b"VALUE k 42 5\r\nhello\r\nEND\r\n")
         expect(lines.ask(b"mg old\r\n"), b"HD X W\r\n")
-        expect(lines.ask(b"cas k 0 0 1 %s\r\nx\r\n" % cas), b"EXISTS\r\n")
+        expect(lines.ask(b"cas k 0 0 1 %s\r\nx\r\n" % cas), b"STORED\r\n")
+        expect(lines.ask(b"cas k 0 0 1 %s\r\ny\r\n" % cas), b"EXISTS\r\n")
         expect(lines.ask(b"flush_all\r\nget k\r\n", 2), b"OK\r\nEND\r\n")
         server.stop()
 

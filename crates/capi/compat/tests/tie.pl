@@ -1,15 +1,18 @@
-# A Perl program with its data in an ndbm or dbm, as installed: tie.pl MODULE NAME
+# A Perl program with its data in an ndbm, dbm or gdbm, as installed: tie.pl MODULE NAME
 use strict;
 use warnings;
 use Fcntl;
 my ($module, $name) = @ARGV;
 eval "require $module" or die $@;
+my $gdbm = $module eq 'GDBM_File';
+my ($create, $write) = $gdbm ? (GDBM_File::GDBM_WRCREAT(), GDBM_File::GDBM_WRITER()) : (O_RDWR | O_CREAT, O_RDWR);
+my $file = $gdbm ? $name : "$name.pag";
 my $count = 5000;
 my %words;
 umask 022;
-tie %words, $module, $name, O_RDWR | O_CREAT, 0640 or die "tie: $!";
--e "$name.dir" && -e "$name.pag" or die 'files';
-((stat "$name.pag")[2] & 0777) == 0640 or die 'mode';
+tie %words, $module, $name, $create, 0640 or die "tie: $!";
+-e $file && ($gdbm || -e "$name.dir") or die 'files';
+((stat $file)[2] & 0777) == 0640 or die 'mode';
 $words{"word $_"} = $_ x 3 for 1 .. $count;
 $words{empty} = '';
 $words{"any\0byte"} = join '', map chr, 0 .. 255;
@@ -19,7 +22,7 @@ length $words{large} == 3_000_000 or die 'large';
 delete $words{large};
 defined $words{large} and die 'delete';
 untie %words;
-tie %words, $module, $name, O_RDWR, 0640 or die "tie again: $!";
+tie %words, $module, $name, $write, 0640 or die "tie again: $!";
 $words{"word $_"} eq $_ x 3 or die "word $_" for 1 .. $count;
 defined $words{empty} && $words{empty} eq '' or die 'empty value';
 length $words{"any\0byte"} == 256 or die 'any bytes';

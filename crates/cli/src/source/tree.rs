@@ -1,16 +1,16 @@
 //! A directory tree: each regular file is a pair of its path, relative to the directory, and its contents.
 //!
 //! Links are not followed, so the walk ends; they and devices, pipes and sockets are left out and counted in a note.
-//! A file that cannot be read, or vanishes while the tree is read, is a bad row. Paths are bytes.
+//! A file that cannot be read, changes while it is read, or vanishes before, is a bad row. Paths are bytes.
 
 use crate::failure::Result;
 use crate::format::{BadRow, Row, Scratch, Source};
 use crate::number::count_of;
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
-use std::fs::{File, OpenOptions, ReadDir};
+use std::fs::{File, Metadata, OpenOptions, ReadDir};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub struct Tree {
@@ -68,16 +68,24 @@ impl Tree {
 
     /// Reads the file at `path`; `false` if something else has taken its place.
     fn read(&mut self, path: &Path) -> io::Result<bool> {
+        let Some((file, before)) = Self::open_file(path)? else { return Ok(false) };
+        self.read_file(path, &file, &before)?;
+        Ok(true)
+    }
+
+    /// The file at `path` and its state; `None` if it is no file.
+    fn open_file(path: &Path) -> io::Result<Option<(File, Metadata)>> {
         // The file may have become a link, or a pipe, whose opening would wait for a writer.
         let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
         let file: File = match opened {
-            Err(error) if error.raw_os_error() == Some(nix::libc::ELOOP) => return Ok(false),
+            Err(error) if error.raw_os_error() == Some(nix::libc::ELOOP) => return Ok(None),
             opened => opened?,
         };
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Ok(false);
-        }
+        Ok(metadata.is_file().then_some((file, metadata)))
+    }
+
+    fn read_file(&mut self, path: &Path, file: &File, before: &Metadata) -> io::Result<()> {
         let Scratch { key, value } = &mut self.scratch;
         value.clear();
         let most = self.row_bytes_max;
@@ -86,10 +94,14 @@ impl Tree {
             let most = count_of(most, "byte");
             return Err(io::Error::other(format!("it has more than {most}; --max-row raises the limit")));
         }
+        let state = |file: &Metadata| (file.len(), file.mtime(), file.mtime_nsec());
+        if state(&file.metadata()?) != state(before) {
+            return Err(io::Error::other("it changed while it was read; load it again"));
+        }
         key.clear();
         key.extend_from_slice(path.strip_prefix(&self.root).unwrap_or(path).as_os_str().as_bytes());
         self.bytes += read as u64;
-        Ok(true)
+        Ok(())
     }
 
     fn bad(&mut self, path: &Path, error: &io::Error) -> Row<'static> {
@@ -142,7 +154,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_file_that_vanishes_or_becomes_a_pipe_is_no_pair() {
+    fn a_file_that_vanishes_changes_or_becomes_a_pipe_is_no_pair() {
         let folder = tempfile::tempdir().unwrap();
         let mut tree = Tree::open(folder.path(), 100);
         let path = folder.path().join("gone");
@@ -154,6 +166,12 @@ mod tests {
         assert!(!tree.read(&pipe).unwrap());
         fs::write(folder.path().join("long"), [7; 101]).unwrap();
         assert!(tree.read(&folder.path().join("long")).unwrap_err().to_string().contains("--max-row"));
+        let grown = folder.path().join("grown");
+        fs::write(&grown, "one").unwrap();
+        let (file, before) = Tree::open_file(&grown).unwrap().unwrap();
+        fs::write(&grown, "and two").unwrap();
+        let changed = tree.read_file(&grown, &file, &before).unwrap_err();
+        assert!(changed.to_string().contains("changed while it was read"), "{changed}");
         let error = io::Error::from(io::ErrorKind::NotFound);
         let Row::Bad(bad) = tree.bad(&path, &error) else { panic!("a bad row") };
         assert!(bad.goes_on && bad.what == "it vanished while the tree was read");

@@ -274,7 +274,7 @@ pub(crate) fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_abse
     Ok(())
 }
 
-/// MSETEX numkeys key value ... [NX | XX] [lifetime]
+/// MSETEX numkeys key value ...; with NX or XX and a lifetime
 pub(crate) fn msetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     let number = parse_integer(args.at(1)).filter(|&number| number > 0);

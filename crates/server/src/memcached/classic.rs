@@ -1,6 +1,6 @@
 //! The classic commands: what they do with the value of a key.
 //!
-//! Most are edits ([`Change`]): the session makes them under the latch of the key's bucket, the meta commands and the
+//! Most are edits (`Change`): the session makes them under the latch of the key's bucket, the meta commands and the
 //! binary protocol with exclusive entry.
 
 use super::DATABASE;
