@@ -161,10 +161,9 @@ impl Table {
     /// changed.
     fn commit_changes(&self, changes: &Changes, expected: &Expected) -> Result<Option<Lsn>> {
         let record = WalRecord::Batch(changes.bytes());
-        let decoded = changes.decode();
         let mut writer = self.enter_to_log(|| record.log_bytes())?;
         self.buckets.grow_for(changes.page_bytes(), changes.len() as u64);
-        let keys = decoded.iter().filter_map(|change| change.key()).chain(expected.keys().map(Vec::as_slice));
+        let keys = changes.decode().filter_map(WalRecord::key).chain(expected.keys().map(Vec::as_slice));
         let mut latched = Latched::new(self, keys)?;
         for (key, value) in expected {
             let key = self.buckets.key(key);
@@ -172,10 +171,10 @@ impl Table {
                 return Ok(None);
             }
         }
-        let delta = latched.make(&decoded)?;
+        let delta = latched.make(changes)?;
         let lsn = writer.log(record)?;
         drop(latched);
-        writer.leave(delta, decoded.len(), decoded.iter().filter(|change| change.is_removal()).count());
+        writer.leave(delta, changes.len(), changes.decode().filter(|change| change.is_removal()).count());
         Ok(Some(lsn))
     }
 }
@@ -187,13 +186,16 @@ struct Latched<'t> {
     buckets: linear::State,
 }
 
-/// How to undo a change.
-enum Undo<'a> {
-    Remove(HashedKey<'a>),
-    Put(HashedKey<'a>, Vec<u8>),
-    /// Undoes an append to a value in an extent: cuts it to the length before.
-    Cut(HashedKey<'a>, usize),
+/// What undoing a change needs.
+enum Before {
+    Value(Vec<u8>),
+    /// The length of a value in an extent that was appended to.
+    Bytes(usize),
 }
+
+/// For each change made, the value of its key before; `None` if the key was absent. One word for most changes: a batch
+/// may have millions.
+type Undo = Vec<Option<Box<Before>>>;
 
 impl<'t> Latched<'t> {
     fn new<'k>(table: &'t Table, keys: impl Iterator<Item = &'k [u8]>) -> Result<Self> {
@@ -225,10 +227,10 @@ impl<'t> Latched<'t> {
     }
 
     /// Makes all changes, or none.
-    fn make(&mut self, changes: &[WalRecord<'_>]) -> Result<Delta> {
-        let mut undo = Vec::with_capacity(changes.len());
+    fn make(&mut self, changes: &Changes) -> Result<Delta> {
+        let mut undo = Undo::with_capacity(changes.len());
         let mut sum = Delta::default();
-        for &change in changes {
+        for change in changes.decode() {
             let made = self.make_one(change, &mut undo);
             #[cfg(test)]
             let made = match FAIL_AT.get() {
@@ -238,7 +240,7 @@ impl<'t> Latched<'t> {
             match made {
                 Ok(delta) => sum = sum + delta,
                 Err(e) => {
-                    self.undo(undo)?;
+                    self.undo(changes, undo)?;
                     return Err(e);
                 }
             }
@@ -246,30 +248,29 @@ impl<'t> Latched<'t> {
         Ok(sum)
     }
 
-    fn make_one<'a>(&mut self, change: WalRecord<'a>, undo: &mut Vec<Undo<'a>>) -> Result<Delta> {
+    fn make_one(&mut self, change: WalRecord<'_>, undo: &mut Undo) -> Result<Delta> {
         let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
         self.with_bucket(key, |bucket, place| {
-            let before = place.map(|place| undo_of(bucket, key, place, matches!(change, WalRecord::Append { .. })));
-            let before = before.transpose()?.unwrap_or(Undo::Remove(key));
+            let before = place.map(|place| before(bucket, place, matches!(change, WalRecord::Append { .. })));
+            let before = before.transpose()?.map(Box::new);
             let edited = bucket.apply(key, place, change.edit(usize::MAX))?;
-            let Some((delta, _)) = edited else { return Ok(Delta::default()) };
             undo.push(before);
-            Ok(delta)
+            Ok(edited.map_or_else(Delta::default, |(delta, _)| delta))
         })
     }
 
-    /// Undoes changes in reverse order. None of them has been counted yet.
-    fn undo(&mut self, undo: Vec<Undo<'_>>) -> Result<()> {
-        let outcome = undo.into_iter().rev().try_for_each(|change| match change {
-            Undo::Remove(key) => self.with_bucket(key, |bucket, place| match place {
-                Some(place) => bucket.remove(key, place).map(drop),
-                None => Ok(()),
-            }),
-            Undo::Put(key, value) => self.with_bucket(key, |bucket, place| bucket.set(key, place, &value).map(drop)),
-            Undo::Cut(key, len) => self.with_bucket(key, |bucket, place| match place {
-                Some(place) => bucket.cut(key, place, len),
-                None => Ok(()),
-            }),
+    /// Undoes the first changes of `changes`, in reverse order. None of them has been counted yet.
+    fn undo(&mut self, changes: &Changes, undo: Undo) -> Result<()> {
+        let made: Vec<_> = changes.decode().take(undo.len()).collect();
+        let outcome = made.into_iter().zip(undo).rev().try_for_each(|(change, before)| {
+            let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
+            self.with_bucket(key, |bucket, place| match (before.map(|before| *before), place) {
+                (None, None) => Ok(()),
+                (None, Some(place)) => bucket.remove(key, place).map(drop),
+                (Some(Before::Value(value)), _) => bucket.set(key, place, &value).map(drop),
+                (Some(Before::Bytes(len)), Some(place)) => bucket.cut(key, place, len),
+                (Some(Before::Bytes(_)), None) => Ok(()),
+            })
         });
         outcome.map_err(|e| {
             let why = format!("a batch failed, and undoing it failed too: {}", e.message());
@@ -298,13 +299,13 @@ impl<'t> Latched<'t> {
     }
 }
 
-/// How to undo a change of the pair at `location`.
-fn undo_of<'k>(bucket: &Bucket<'_>, key: HashedKey<'k>, location: PairLocation, append: bool) -> Result<Undo<'k>> {
+/// What undoing a change of the pair at `location` needs.
+fn before(bucket: &Bucket<'_>, location: PairLocation, append: bool) -> Result<Before> {
     let (extent, value_bytes) = bucket.value_at(location)?;
     if append && extent.is_some() {
-        return Ok(Undo::Cut(key, value_bytes));
+        return Ok(Before::Bytes(value_bytes));
     }
-    Ok(Undo::Put(key, bucket.value(location)?))
+    Ok(Before::Value(bucket.value(location)?))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The changes of a batch, encoded as in the log.
 
 use super::handle::Table;
-use super::wal_record::{WalRecord, decode_batch, encode_in_batch};
+use super::wal_record::{BatchChanges, WalRecord, decode_batch, encode_in_batch};
 use crate::error::Result;
 
 /// Changes encoded as in the log.
@@ -38,7 +38,7 @@ impl Changes {
         self.page_bytes
     }
 
-    pub(super) fn decode(&self) -> Vec<WalRecord<'_>> {
+    pub(super) fn decode(&self) -> BatchChanges<'_> {
         decode_batch(&self.bytes).expect("it was encoded here")
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn resolve(table: &Table, plain: &Changes, deferred: &mut [Deferred<'
     let mut values = Values { table, expected: Expected::new(), changed: HashMap::new() };
     let mut changes = Changes::default();
     let mut deferred = deferred.iter_mut().peekable();
-    let plain = plain.decode();
+    let mut plain_changes = plain.decode();
     for index in 0..=plain.len() {
         while let Some(Deferred { key, edit, .. }) = deferred.next_if(|deferred| deferred.after == index) {
             let old = values.get(key)?;
@@ -63,7 +63,7 @@ pub(super) fn resolve(table: &Table, plain: &Changes, deferred: &mut [Deferred<'
             }
             values.changed.insert(key.clone(), new);
         }
-        let Some(&change) = plain.get(index) else { break };
+        let Some(change) = plain_changes.next() else { break };
         changes.add(table, change)?;
         if let Some(key) = change.key().filter(|&key| keys.contains(key)) {
             let new = match change {

@@ -153,7 +153,7 @@ impl Table {
         match WalRecord::parse(kind, bytes).ok_or_else(|| self.bad_record(kind))? {
             WalRecord::Clear => *clears = true,
             WalRecord::Batch(bytes) => {
-                decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?.into_iter().for_each(add_plain);
+                decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?.for_each(add_plain);
             }
             WalRecord::PutStored { key, reference } => {
                 let Some(value) = self.pager.values().read_stored(decode_reference(reference))? else {

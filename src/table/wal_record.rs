@@ -181,26 +181,48 @@ pub(super) fn encode_in_batch(change: WalRecord<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The changes of a batch; `None` if its bytes are malformed.
-pub(super) fn decode_batch(mut bytes: &[u8]) -> Option<Vec<WalRecord<'_>>> {
-    fn part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let (len, head) = get_varint(bytes)?;
-        let (part, rest) = bytes[head..].split_at_checked(len)?;
-        *bytes = rest;
+/// The changes of a batch, in order; `None` if its bytes are malformed.
+pub(super) fn decode_batch(bytes: &[u8]) -> Option<BatchChanges<'_>> {
+    let mut checked = BatchChanges { rest: bytes };
+    while !checked.rest.is_empty() {
+        checked.decode_one()?;
+    }
+    Some(BatchChanges { rest: bytes })
+}
+
+/// Iterates over the changes of a batch without a copy of them: a batch may have millions.
+#[derive(Clone, Copy)]
+pub(super) struct BatchChanges<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> BatchChanges<'a> {
+    fn decode_one(&mut self) -> Option<WalRecord<'a>> {
+        let (&kind, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        let key = self.part()?;
+        Some(match kind {
+            PUT => WalRecord::Put { key, value: self.part()? },
+            APPEND => WalRecord::Append { key, tail: self.part()? },
+            REMOVE => WalRecord::Remove { key },
+            _ => return None,
+        })
+    }
+
+    fn part(&mut self) -> Option<&'a [u8]> {
+        let (len, head) = get_varint(self.rest)?;
+        let (part, rest) = self.rest[head..].split_at_checked(len)?;
+        self.rest = rest;
         Some(part)
     }
-    let mut changes = Vec::new();
-    while let Some((&kind, rest)) = bytes.split_first() {
-        bytes = rest;
-        let first = part(&mut bytes)?;
-        changes.push(match kind {
-            PUT => WalRecord::Put { key: first, value: part(&mut bytes)? },
-            APPEND => WalRecord::Append { key: first, tail: part(&mut bytes)? },
-            REMOVE => WalRecord::Remove { key: first },
-            _ => return None,
-        });
+}
+
+impl<'a> Iterator for BatchChanges<'a> {
+    type Item = WalRecord<'a>;
+
+    fn next(&mut self) -> Option<WalRecord<'a>> {
+        self.decode_one()
     }
-    Some(changes)
 }
 
 #[cfg(test)]
@@ -216,12 +238,13 @@ mod tests {
         ];
         let mut bytes = Vec::new();
         changes.iter().for_each(|&c| encode_in_batch(c, &mut bytes));
-        assert_eq!(decode_batch(&bytes).unwrap(), changes);
+        assert_eq!(decode_batch(&bytes).unwrap().collect::<Vec<_>>(), changes);
         for cut in 1..bytes.len() {
             if let Some(fewer) = decode_batch(&bytes[..cut]) {
+                let fewer: Vec<_> = fewer.collect();
                 assert!(changes.starts_with(&fewer) && fewer.len() < changes.len(), "cut to {cut}");
             }
         }
-        assert_eq!(decode_batch(&[9, 0, 0]), None);
+        assert!(decode_batch(&[9, 0, 0]).is_none());
     }
 }
