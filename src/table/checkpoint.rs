@@ -96,6 +96,9 @@ impl Table {
         self.pager.file().refuse_if_cut()?;
         if !self.pager.frames().is_clean() {
             self.pager.values().begin_closing();
+            if let Some(log) = self.pager.log() {
+                log.begin_closing();
+            }
             self.checkpoint()?;
         }
         self.pager.log().map_or(Ok(()), |log| log.close())

@@ -93,6 +93,7 @@ const PASSED_ON: &[(&str, &str)] =
 /// Files that may say `unsafe`.
 const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/engines/foreign.rs",
+    "crates/bench/src/transactions/lmdb.rs",
     "crates/capi/src/lib.rs",
     "crates/cli/src/cmd/lab/foreign.rs",
     "crates/lab/src/machine.rs",

@@ -3,7 +3,7 @@
 //! `workload.rs` reads `workloads/*.toml`. `run.rs` runs each case in a process (`one`), which applies the load
 //! (`loads/`) to a store (`engine.rs`, `engines/`) with inputs generated piece by piece (`input.rs`, `stream.rs`), and
 //! prints rows (`row.rs`). `results.rs` writes the rows as CSV; `report/` makes tables and plots. `durability.rs`,
-//! `lookups.rs` and `writers.rs` need threads or clocks of their own.
+//! `lookups.rs`, `writers.rs` and `transactions/` need threads or clocks of their own.
 //!
 //! Method and results: docs/benchmarks.md.
 
@@ -23,6 +23,7 @@ mod results;
 mod row;
 mod run;
 mod stream;
+mod transactions;
 mod workload;
 mod writers;
 
@@ -94,6 +95,17 @@ enum Command {
         /// Pairs
         #[arg(long, default_value_t = 10_000_000)]
         count: usize,
+    },
+    /// Loads, durable and unsynced commits, reads by many threads, removals and compaction, as redb's comparison has them
+    Transactions {
+        /// An empty directory for the stores' files
+        directory: PathBuf,
+        /// Pairs of the bulk load
+        #[arg(long, default_value_t = 5_000_000)]
+        count: u64,
+        /// A store; all if not given
+        #[arg(long = "engine", value_name = "NAME")]
+        engines: Vec<String>,
     },
     /// Puts and gets by one thread and by several
     Writers {
@@ -195,6 +207,7 @@ fn main() -> ExitCode {
         Command::Stall { file } => durability::stall(&file),
         Command::GetMany(with) => lookups::run(with.file, with.count, with.threads),
         Command::PutMany { file, count } => lookups::writes(file, count),
+        Command::Transactions { directory, count, engines } => transactions::run(&directory, count, &engines),
         Command::Writers { file, count, threads } => writers::run(file, count, threads.max(1)),
     };
     match outcome {

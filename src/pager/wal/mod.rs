@@ -123,6 +123,8 @@ struct Tail {
     /// Position of the end of the last segment.
     end: Lsn,
     pieces: u32,
+    /// No record follows the next checkpoint.
+    closing: bool,
 }
 
 /// A segment with records that no complete checkpoint contains.
@@ -331,6 +333,7 @@ impl Log {
                 next: None,
                 end: 0,
                 pieces: 0,
+                closing: false,
             })),
             ahead: Preallocator::new(),
             durable: Mutex::new(Durable {
@@ -613,10 +616,12 @@ impl Log {
         };
         let (offset, chain, end) = (tail.offset, tail.chain, tail.end);
         tail.end += offset;
-        match self.begin(&mut tail, number, End { number: header.number, offset, chain }, bytes) {
+        let before = End { number: header.number, offset, chain };
+        let begun = if tail.closing { Ok(None) } else { self.begin(&mut tail, number, before, bytes) };
+        match begun {
             Ok(Some(_)) => {}
-            // Interrupted checkpoints or another table's log have taken every slot. This checkpoint begins no segment:
-            // writers wait until it has freed one.
+            // This checkpoint begins no segment. If interrupted checkpoints or another table's log have taken every
+            // slot, writers wait until it has freed one.
             Ok(None) => {
                 tail.number = number;
                 tail.segment = None;
@@ -670,6 +675,11 @@ impl Log {
         self.refuse_if_moved()?;
         let path = slot_path(&self.table, slot);
         self.storage.remove(&path).map_err(|e| Error::io(&path, "remove the log segment", e))
+    }
+
+    /// The next checkpoint is the last: no record follows it.
+    pub(crate) fn begin_closing(&self) {
+        self.tail().closing = true;
     }
 
     /// Removes the log's files: a checkpoint contains all their records. The files of other tables stay.

@@ -10,6 +10,7 @@ mod cut;
 mod interleavings;
 mod openings;
 mod replay;
+mod small;
 mod windows;
 
 use super::*;

@@ -1,0 +1,56 @@
+//! What a table of a few hundred kilobytes costs the disk from its first open to its close: files made, syncs and bytes,
+//! counted on a simulated disk, so that they are the same on every machine.
+
+use crate::io::simulated::{Event, Simulated, State};
+use crate::table::options::Durability;
+use crate::table::{Table, TableOptions};
+use std::sync::Arc;
+
+const PATH: &str = "/disk/t.spt";
+
+/// Changes of the disk.
+#[derive(Default)]
+struct Counts {
+    files_made: usize,
+    syncs: usize,
+    bytes: usize,
+}
+
+fn counts(disk: &Simulated) -> Counts {
+    let mut counts = Counts::default();
+    for event in &disk.trace() {
+        match event {
+            Event::Create(..) | Event::MakeDirectory(..) => counts.files_made += 1,
+            Event::Sync(_) | Event::SyncNames(_) => counts.syncs += 1,
+            Event::Write { bytes, .. } | Event::Store { bytes, .. } => counts.bytes += bytes.len(),
+            _ => {}
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_small_table_makes_few_files_and_syncs() {
+    for durability in [Durability::None, Durability::Os] {
+        let disk = Simulated::new(State::default());
+        disk.let_map(true);
+        let mut options = TableOptions::new().seed(1).durability(durability);
+        options.storage = Arc::new(disk.clone());
+        options.inline_checkpoints = true;
+        let table: Table = options.open(PATH).unwrap();
+        let mut payload = 0;
+        for i in 0..5_000u32 {
+            let (key, value) = (format!("word {i}"), i.to_string());
+            payload += key.len() + value.len();
+            table.put(key.as_bytes(), value.as_bytes()).unwrap();
+        }
+        table.close().unwrap();
+        let counts = counts(&disk);
+        // The table's file and the journals of the first checkpoint and of the last one; one segment of the log.
+        let files = if durability == Durability::Os { 4 } else { 3 };
+        assert_eq!((counts.files_made, counts.syncs), (files, 7), "{durability:?}");
+        // In the log: a head of 12 bytes, a length and the pair. In the file: 10 to 12 bytes a pair, and room to grow.
+        let bytes_max = if durability == Durability::Os { 6 } else { 4 };
+        assert!(counts.bytes < bytes_max * payload, "{durability:?}: {} bytes for {payload}", counts.bytes);
+    }
+}
