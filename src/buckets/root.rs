@@ -70,14 +70,7 @@ impl Root {
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
-        let types = &bytes[TYPES..GROUPS];
-        let len = types.iter().position(|&b| b == 0).unwrap_or(TYPES_BYTES);
-        let Ok(name) = std::str::from_utf8(&types[..len]) else {
-            return Err("the name of its types is no text".into());
-        };
-        if types[len..].iter().any(|&b| b != 0) {
-            return Err("bytes follow the name of its types".into());
-        }
+        let types = types_in(&bytes[TYPES..GROUPS])?;
         let percent = u32_at(bytes, 32);
         if !FILL_PERCENT.contains(&percent) {
             return Err(format!("filled to {percent} percent"));
@@ -95,7 +88,7 @@ impl Root {
                 payload_bytes: u64_at(bytes, 48),
                 bucket_bytes: u64_at(bytes, 56),
             },
-            types: name.to_owned(),
+            types,
             groups: std::array::from_fn(|i| u32_at(bytes, GROUPS + 4 * i)),
         })
     }
@@ -111,6 +104,19 @@ impl Root {
             };
             first + before * u64::from(self.page_bytes)
         })
+    }
+}
+
+/// The names of types in a header, which zeros follow.
+pub(crate) fn types_in(field: &[u8]) -> Result<String, String> {
+    let len = field.iter().position(|&b| b == 0).unwrap_or(field.len());
+    let (names, rest) = field.split_at(len);
+    if rest.iter().any(|&b| b != 0) {
+        return Err("bytes follow the name of its types".into());
+    }
+    match std::str::from_utf8(names) {
+        Ok(names) => Ok(names.to_owned()),
+        Err(_) => Err("the name of its types is no text".into()),
     }
 }
 

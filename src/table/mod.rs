@@ -41,7 +41,7 @@ mod writer;
 
 use crate::buckets::address::BucketAddress;
 use crate::buckets::edit::{Edit, EditFn};
-use crate::buckets::{Bucket, HashedKey, PairLocation, Scan, TableSurvey, ValueRef};
+use crate::buckets::{Bucket, HashedKey, Located, PairLocation, Scan, TableSurvey, ValueRef};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
@@ -307,7 +307,18 @@ impl Table {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<(bool, Lsn)> {
-        let key = self.buckets.key(key);
+        self.set_if_equal(self.buckets.key(key), expected, new, None)
+    }
+
+    /// [`compare_and_set`](Self::compare_and_set) of a pair that is likely where it was `located` with that value: then
+    /// it is neither searched nor compared.
+    fn set_if_equal(
+        &self,
+        key: HashedKey<'_>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        located: Option<&Located<'_>>,
+    ) -> Result<(bool, Lsn)> {
         let record = match new {
             Some(value) => {
                 self.buckets.check_lengths(key.bytes, value.len())?;
@@ -315,16 +326,30 @@ impl Table {
             }
             None => WalRecord::Remove { key: key.bytes },
         };
-        let mut equal = false;
+        let mut equal = true;
+        let set = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match (new, location) {
+            (Some(new), _) => bucket.set(key, location, new).map(Some),
+            (None, Some(location)) => bucket.remove(key, location).map(Some),
+            (None, None) => Ok(None),
+        };
         let mut set_if_equal = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             equal = bucket.value_equals(location, expected)?;
-            match (new, location) {
-                (Some(new), _) if equal => bucket.set(key, location, new).map(Some),
-                (None, Some(location)) if equal => bucket.remove(key, location).map(Some),
-                _ => Ok(None),
-            }
+            if equal { set(bucket, location) } else { Ok(None) }
         };
-        let (_, lsn) = self.write_unsynced(key, record, Edit::With(&mut set_if_equal))?;
+        let address = self.buckets.prefetch_bucket(key.hash);
+        let mut writer = self.enter_to_log(|| record.log_bytes())?;
+        let mut short = writer.put_together(record);
+        let mut bucket = self.buckets.latch(key, address)?;
+        let delta = match located {
+            Some(located) if bucket.primary.is_unchanged_since(located.frame) => {
+                set(&mut bucket.bucket(), located.location)?
+            }
+            _ => bucket.edit(key, Edit::With(&mut set_if_equal))?.map(|(delta, _)| delta),
+        };
+        let Some(delta) = delta else { return Ok((equal, self.position_seen())) };
+        let lsn = writer.log_last(record, short.as_mut())?;
+        drop(bucket);
+        writer.leave(delta, 1, usize::from(record.is_removal()));
         Ok((equal, lsn))
     }
 
@@ -346,10 +371,14 @@ impl Table {
         key: &[u8],
         mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<(bool, Lsn)> {
+        let key = self.buckets.key(key);
+        let mut value = Vec::new();
         loop {
-            let old = self.get(key)?;
-            let new = f(old.as_deref());
-            if let (true, lsn) = self.compare_and_set_unsynced(key, old.as_deref(), new.as_deref())? {
+            value.clear();
+            let located = self.buckets.get_located(key, &mut value)?;
+            let old = located.location.map(|_| &value[..]);
+            let new = f(old);
+            if let (true, lsn) = self.set_if_equal(key, old, new.as_deref(), Some(&located))? {
                 return Ok((new.is_some(), lsn));
             }
         }
