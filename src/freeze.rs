@@ -14,7 +14,7 @@ const THAW_BATCH: usize = 256;
 
 impl Table {
     /// Writes all pairs to a dictionary at `path` and returns their number. An existing file is replaced once the new
-    /// one is complete.
+    /// one is complete. The dictionary keeps the table's types.
     ///
     /// A new file gets the table's owner and permissions, as far as the process may set them; a file that replaces
     /// another keeps that file's. The hash function is the table's, whatever `builder` sets. Freezing takes one scan
@@ -40,7 +40,7 @@ impl Table {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
-        let builder = builder.clone().hashed_by(self.hash_function()).made_from(self.access()?);
+        let builder = builder.clone().hashed_by(self.hash_function()).types(&self.types()).made_from(self.access()?);
         let mut build = builder.start_ordered(path.as_ref(), self.len())?;
         let mut scan = self.scan_from(0);
         while let Some((key, value)) = scan.next_ref()? {
@@ -51,11 +51,27 @@ impl Table {
 }
 
 impl Dictionary {
-    /// Puts all pairs into `table`, replacing values of equal keys. Returns their number.
+    /// Puts all pairs into `table`, replacing values of equal keys. Returns their number. An empty table gets the types
+    /// of the table that was frozen.
     ///
     /// # Errors
-    /// Those of [`Pairs::next_ref`](crate::dictionary::Pairs::next_ref) and [`Table::put_many`].
+    /// Those of [`Pairs::next_ref`](crate::dictionary::Pairs::next_ref) and [`Table::put_many`];
+    /// [`ErrorKind::WrongTypes`](crate::ErrorKind::WrongTypes) if the table has other types.
+    ///
+    /// # Examples
+    /// ```
+    /// use splitpoint::{Dictionary, DictionaryBuilder, Table};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// DictionaryBuilder::new().build(&path, [(b"alice", b"admin")])?;
+    /// let table = Table::in_memory()?;
+    /// assert_eq!(Dictionary::open(&path)?.thaw(&table)?, 1);
+    /// assert!(table.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn thaw(&self, table: &Table) -> Result<u64> {
+        table.adopt_types(self.types())?;
         let mut pairs = self.iter();
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(THAW_BATCH);
         let mut count = 0;

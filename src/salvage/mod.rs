@@ -39,6 +39,8 @@ use walk::{Candidate, Primary};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Salvaged<'a> {
+    /// The names of the types of a typed table ([`Table::types`](crate::Table::types)), before its pairs.
+    Types(&'a str),
     /// A pair. No key is passed twice.
     #[non_exhaustive]
     Pair {
@@ -259,6 +261,9 @@ impl<'a> Salvage<'a> {
         self.hash.clone_from(&plan.hash);
         self.reach_left = reach_of(&self.file);
         self.report.counted = Some(plan.root.totals.pairs);
+        if !plan.root.types.is_empty() && !self.quiet {
+            (self.take)(Salvaged::Types(&plan.root.types))?;
+        }
         let all = u64::from(plan.root.max_bucket) + 1;
         let frames = self.file.frame_count();
         if let Some(first) = self.file.first_absent() {

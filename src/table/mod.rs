@@ -51,6 +51,8 @@ use crate::pager::wal::Lsn;
 pub use backup::Backup;
 pub use batch::Batch;
 pub use codec::Codec;
+#[cfg(feature = "serde")]
+pub use codec::Json;
 pub use counters::TableCounters;
 pub use edits::{KeyEdit, OldValue};
 pub use entry::Entry;
