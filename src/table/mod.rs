@@ -74,6 +74,15 @@ impl Table {
     /// O(1): one page, and one more for pairs in overflow pages and extents. Never waits for a sync: it may return
     /// another thread's write that is not durable yet.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+    /// assert_eq!(table.get(b"bob")?, None);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] if the page must be read from the file.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -85,6 +94,16 @@ impl Table {
     /// is absent.
     ///
     /// Allocates only if `value` is too small.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// let mut value = Vec::new(); // used again for each lookup
+    /// assert!(table.get_into(b"alice", &mut value)? && value == b"admin");
+    /// assert!(!table.get_into(b"bob", &mut value)? && value.is_empty());
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -142,6 +161,15 @@ impl Table {
     /// While the [`ValueRef`] lives, writers of its bucket wait. A write of this thread that would have to wait
     /// returns [`ErrorKind::WouldDeadlock`].
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"numbers", &[1, 2, 3])?;
+    /// let sum: u8 = table.get_ref(b"numbers")?.map_or(0, |numbers| numbers.iter().sum());
+    /// assert_eq!(sum, 6);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_ref(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
@@ -149,6 +177,14 @@ impl Table {
     }
 
     /// Whether `key` is present.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"")?;
+    /// assert!(table.contains(b"alice")? && !table.contains(b"bob")?);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -159,6 +195,15 @@ impl Table {
     /// Stores `value` under `key`, replacing any earlier value.
     ///
     /// O(1): one page, and for large pairs an extent; may split one bucket.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"guest")?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert_eq!((table.len(), table.get(b"alice")?.as_deref()), (1, Some(&b"admin"[..])));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX);
@@ -183,6 +228,14 @@ impl Table {
 
     /// Stores `value` under `key` and returns the earlier value.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.replace(b"alice", b"guest")?, None);
+    /// assert_eq!(table.replace(b"alice", b"admin")?.as_deref(), Some(&b"guest"[..]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -206,6 +259,15 @@ impl Table {
     /// With [`Durability::Sync`] both answers are durable: the earlier value may come from another thread whose sync is
     /// still in flight, so `false` waits for it too. The same holds for [`remove`](Self::remove) and
     /// [`compare_and_set`](Self::compare_and_set).
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert!(table.insert_new(b"alice", b"first")?);
+    /// assert!(!table.insert_new(b"alice", b"second")?);
+    /// assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"first"[..]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -258,6 +320,14 @@ impl Table {
     /// O(length of `tail`), amortized: a value in an extent moves when it outgrows its room, to room that is a quarter
     /// larger than needed.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.append(b"log", b"in;")?, 3);
+    /// assert_eq!(table.append(b"log", b"out;")?, 7);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`put`](Self::put); [`ErrorKind::TooLong`] also if the whole value would be longer than
     /// [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
@@ -279,6 +349,14 @@ impl Table {
     ///
     /// O(1); may merge two buckets, so that a table shrinks when most of its pairs are removed.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert!(table.remove(b"alice")? && !table.remove(b"alice")?);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -295,6 +373,15 @@ impl Table {
 
     /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` means an absent key. Returns
     /// whether the value was `expected`.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert!(table.compare_and_set(b"lock", None, Some(b"mine"))?); // taken
+    /// assert!(!table.compare_and_set(b"lock", None, Some(b"yours"))?);
+    /// assert!(table.compare_and_set(b"lock", Some(b"mine"), None)?); // released
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -360,6 +447,16 @@ impl Table {
     ///
     /// No latch is held while `f` runs, so it may use the table and may panic. It is called again if another thread
     /// changed the value in the meantime.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// for _ in 0..3 {
+    ///     table.update(b"visits", |count| Some(vec![count.map_or(0, |count| count[0]) + 1]))?;
+    /// }
+    /// assert_eq!(table.get(b"visits")?, Some(vec![3]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -446,6 +543,15 @@ impl Table {
     ///
     /// O(buckets). Other writers wait. A reader may find one pair removed and another still present.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// table.clear()?;
+    /// assert!(table.is_empty());
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
     /// writes; the next open finds the table unchanged.
@@ -475,6 +581,18 @@ impl Table {
     /// A key that is present throughout the scan is returned exactly once; one that is added or removed during it, at
     /// most once. The fastest scan; it can be resumed between two buckets. For hash order, or to stop after any pair,
     /// use [`scan_from`](Self::scan_from).
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put_many(&[(b"a", b"1"), (b"b", b"2")])?;
+    /// let (mut scan, mut bytes) = (table.scan(), 0);
+    /// while let Some((key, value)) = scan.next_ref()? {
+    ///     bytes += key.len() + value.len(); // both are borrowed
+    /// }
+    /// assert_eq!(bytes, 4);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn scan(&self) -> Scan<'_> {
         self.buckets.scan()
     }
@@ -483,6 +601,19 @@ impl Table {
     /// beginning.
     ///
     /// The guarantees of [`scan`](Self::scan) for keys that stay, are added or are removed hold for all runs together.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// for i in 0..100u8 {
+    ///     table.put(&[i], b"")?;
+    /// }
+    /// let mut scan = table.scan_from(0);
+    /// let first: Vec<_> = scan.by_ref().take(30).collect();
+    /// let cursor = scan.cursor().expect("it is not at the end"); // to be kept, also across restarts
+    /// assert_eq!(first.len() + table.scan_from(cursor).count(), 100);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
         self.buckets.scan_from(linear::Position(cursor), None)
     }
@@ -506,6 +637,15 @@ impl Table {
 
     /// Walks all buckets and measures the table. If other threads write, the figures mix several moments.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// let survey = table.survey()?;
+    /// assert_eq!((survey.pairs, survey.payload_bytes), (1, 10));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn survey(&self) -> Result<TableSurvey> {
@@ -525,6 +665,14 @@ impl Table {
     /// in the wrong bucket or present twice, space that is used twice or belongs to nothing, wrong totals.
     ///
     /// Writers wait. Memory: 1/8000 of the file.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert!(table.verify()?.is_empty());
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Only errors that end the walk; faults are in the result.
