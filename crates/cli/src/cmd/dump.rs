@@ -4,6 +4,7 @@ use super::dict::options::PartArgs;
 use super::filter::{KeyFilter, Limit};
 use super::salvage;
 use super::store::Store;
+use super::write_tree;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
@@ -25,11 +26,17 @@ Examples:
   splitpoint dump users.spt --key-prefix al --limit 100
   splitpoint dump users.spd --part 3/16 > part3.tsv
   splitpoint dump old.spt --format raw | splitpoint load new.spt - --format raw
+  splitpoint dump pages.spt --tree pages
   splitpoint dump bad.spt --salvage | splitpoint load new.spt -
 
 Pairs of a table come in no particular order, those of a dictionary in hash
 order; sort the output to compare two files. Any bytes make the round trip
 through `load` in tsv, jsonl and raw; lines gives the keys only.
+
+--tree is the inverse of `load --tree`. Every key must be a path within DIR, without
+`..`, `.`, an empty part or a zero byte, and none may be both a file and a directory:
+otherwise nothing is written. Links in DIR are not followed. Each file is complete
+or absent.
 
 --salvage reads a table that is damaged, truncated or without a header. It writes
 pairs with intact checksums, and pairs whose checksums alone are damaged, and
@@ -41,7 +48,7 @@ is, or may be, lost. It reads the file as of its last checkpoint.";
 #[command(after_help = EXAMPLES)]
 pub struct Dump {
     /// The table or dictionary
-    file: PathBuf,
+    pub file: PathBuf,
     /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb or cdbmake
     #[arg(long, short, value_enum, default_value = "tsv", hide_possible_values = true, value_name = "FORMAT")]
     format: WriteFormat,
@@ -51,6 +58,12 @@ pub struct Dump {
     limit: Limit,
     #[command(flatten)]
     part: PartArgs,
+    /// Write each pair to a file of its own instead: the key is its path in DIR, the value its contents
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "salvage"])]
+    tree: Option<PathBuf>,
+    /// With --tree: replace files that exist
+    #[arg(long, requires = "tree")]
+    pub force: bool,
     /// Write what can still be read of a damaged table
     #[arg(long, conflicts_with_all = ["key_prefix", "key_regex", "limit", "part"])]
     salvage: bool,
@@ -73,7 +86,10 @@ impl Dump {
         }
         let interrupt = Interrupt::watch()?;
         let store = Store::open(&self.file)?;
-        self.write(&store, &interrupt)?;
+        match &self.tree {
+            Some(root) => write_tree::run(&self, &store, root, &interrupt)?,
+            None => self.write(&store, &interrupt)?,
+        }
         if store.has_marks()? {
             let file = self.file.display();
             say(format_args!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump"));
@@ -129,6 +145,24 @@ impl Dump {
             }
         }
         Ok((keys, values))
+    }
+
+    /// Calls `take` with each chosen pair.
+    pub fn each(&self, store: &Store, mut take: impl FnMut(Pair<'_>) -> Result<()>) -> Result<()> {
+        let (mut pairs, mut taken) = (store.part(&self.part)?, 0);
+        while !self.is_full(taken)
+            && let Some((key, value)) = pairs.next_ref()?
+        {
+            if self.takes(key) {
+                taken += 1;
+                take(Pair { key, value })?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn takes(&self, key: &[u8]) -> bool {
+        self.filter.takes(key)
     }
 
     /// Whether `rows` are as many as the user wants.
