@@ -129,6 +129,36 @@ mod tests {
     }
 
     #[test]
+    fn a_dictionary_and_what_is_made_of_it_keep_the_types_of_a_table() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let table = Table::in_memory().unwrap();
+        table.typed::<u64, str>().unwrap().put(&7, "alice").unwrap();
+        let builder = DictionaryBuilder::new().page_bytes(512);
+        table.freeze(path("t.spd"), &builder).unwrap();
+        let mut update = Dictionary::update(path("t.spd"), path("updated.spd"), &builder).unwrap();
+        update.put(&8u64.to_le_bytes(), b"bob").unwrap();
+        update.finish().unwrap();
+        builder.reindex(path("updated.spd"), path("reindexed.spd")).unwrap();
+        for name in ["t.spd", "updated.spd", "reindexed.spd"] {
+            let dictionary = Dictionary::open(path(name)).unwrap();
+            assert_eq!(dictionary.types(), "u64 -> str", "{name}");
+            let thawed = Table::in_memory().unwrap();
+            dictionary.thaw(&thawed).unwrap();
+            assert_eq!(thawed.types(), "u64 -> str", "{name}");
+            let other = Table::in_memory().unwrap();
+            other.typed::<str, str>().unwrap();
+            assert_eq!(dictionary.thaw(&other).unwrap_err().kind(), crate::ErrorKind::WrongTypes);
+            // Its pairs are of no known types.
+            let bytes = Table::in_memory().unwrap();
+            bytes.put(b"k", b"v").unwrap();
+            dictionary.thaw(&bytes).unwrap();
+            assert_eq!(bytes.types(), "");
+        }
+        assert!(builder.types(&"u64".repeat(30)).build(path("long.spd"), [(b"k", b"v")]).is_err());
+    }
+
+    #[test]
     fn a_table_is_not_frozen_to_shards() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("frozen.spd");

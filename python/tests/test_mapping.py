@@ -527,10 +527,9 @@ def test_what_is_made_of_a_typed_table_keeps_its_types(path, tmp_path):
         typed["alice"] = 30
         typed.table.freeze(tmp_path / "frozen.spd")
     with splitpoint.Dictionary(tmp_path / "frozen.spd") as dictionary:
-        made = splitpoint.memory()
-        dictionary.thaw(made)
-        salvaged = splitpoint.memory()
-        salvaged.salvage(path)
+        made = dictionary.thaw()
+    salvaged = splitpoint.memory()
+    splitpoint.salvage(path, salvaged)
     for table in (made, salvaged):
         with pytest.raises(splitpoint.WrongTypesError, match="str -> i64"):
             table.typed(key=int, value=int)

@@ -56,7 +56,7 @@ pub(crate) use load::Load;
 pub(crate) use lookup::Located;
 pub use lookup::ValueRef;
 use root::Root;
-pub(crate) use root::{TYPES_BYTES, types_in};
+pub(crate) use root::TYPES_BYTES;
 pub use scan::Scan;
 use sizes::Limits;
 pub(crate) use sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};

@@ -4,7 +4,7 @@
 
 use super::sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
 use crate::linear;
-use crate::little_endian::{u16_at, u32_at, u64_at};
+use crate::little_endian::{padded_text, u16_at, u32_at, u64_at};
 use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES};
 
 /// Offset of the groups' first frames in the root. On disk.
@@ -70,7 +70,7 @@ impl Root {
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
-        let types = types_in(&bytes[TYPES..GROUPS])?;
+        let types = padded_text(&bytes[TYPES..GROUPS]).map_err(|what| format!("the names of its types {what}"))?;
         let percent = u32_at(bytes, 32);
         if !FILL_PERCENT.contains(&percent) {
             return Err(format!("filled to {percent} percent"));
@@ -104,19 +104,6 @@ impl Root {
             };
             first + before * u64::from(self.page_bytes)
         })
-    }
-}
-
-/// The names of types in a header, which zeros follow.
-pub(crate) fn types_in(field: &[u8]) -> Result<String, String> {
-    let len = field.iter().position(|&b| b == 0).unwrap_or(field.len());
-    let (names, rest) = field.split_at(len);
-    if rest.iter().any(|&b| b != 0) {
-        return Err("bytes follow the name of its types".into());
-    }
-    match std::str::from_utf8(names) {
-        Ok(names) => Ok(names.to_owned()),
-        Err(_) => Err("the name of its types is no text".into()),
     }
 }
 

@@ -468,4 +468,25 @@ mod tests {
         assert_eq!((report.verified, report.missing()), (1, Some(0)));
         assert!(faults[0].contains("50 changes"), "{faults:?}");
     }
+
+    #[test]
+    fn the_types_of_a_typed_table_come_before_its_pairs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let table = Table::open(&path).unwrap();
+        table.typed::<u64, str>().unwrap().put(&7, "alice").unwrap();
+        table.compact().unwrap();
+        table.close().unwrap();
+        let mut seen = Vec::new();
+        let report = salvage(&path, |found| {
+            match found {
+                Salvaged::Types(names) => seen.push(names.to_owned()),
+                Salvaged::Pair { .. } => seen.push("pair".to_owned()),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(report.unwrap().is_whole());
+        assert_eq!(seen, ["u64 -> str", "pair"]);
+    }
 }

@@ -68,7 +68,7 @@ pub trait Codec {
     /// The bytes of this value.
     fn encode(&self) -> Self::Encoded<'_>;
 
-    /// [`encode`](Self::encode) of a type some of whose values have no encoding. The methods of a typed table call this.
+    /// [`encode`](Self::encode) of a type of which some values have no encoding. Typed tables call this.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! or_insert, remove           find the key, under the latch of its bucket -> insert or remove
-//! and_modify, or_insert_with  find and read -> call the functions, without a latch -> store, where the pair was found if
-//!                             its frame has not changed, else if it has the value that was read; otherwise start over
+//! and_modify, or_insert_with  find and read -> call the functions, without a latch -> store where the pair was found,
+//!                             if its frame is unchanged; else search, and start over if the value is another one
 //! ```
 //!
 //! Functions run without a latch so that they may use the table and may panic. Room in the log is also reserved before
@@ -207,9 +207,9 @@ mod tests {
         static HASHED: AtomicU64 = AtomicU64::new(0);
         let hash = |key: &[u8]| {
             HASHED.fetch_add(1, Relaxed);
-            crate::HashKind::Xxh3.hash(key, 0)
+            crate::hash::HashKind::Xxh3.hash(key, 0)
         };
-        let table = crate::TableOptions::new().page_bytes(512).user_hash("counted", hash).in_memory().unwrap();
+        let table = crate::table::TableOptions::new().page_bytes(512).user_hash("counted", hash).in_memory().unwrap();
         let hashed_by = |work: &dyn Fn()| {
             let before = HASHED.load(Relaxed);
             work();

@@ -6,7 +6,7 @@
 use super::gate::Gate;
 use super::options::{Durability, TableOptions};
 use super::publish::Publisher;
-use super::typed::Types;
+use super::types::Types;
 use crate::buckets::Buckets;
 use crate::error::Result;
 use crate::hash::HashFunction;

@@ -34,6 +34,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod types;
 mod usage;
 mod view;
 mod wal_record;

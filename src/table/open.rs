@@ -10,7 +10,7 @@ use super::gate::Gate;
 use super::handle::Table;
 use super::options::{Durability, ReplayPlan, TableOptions};
 use super::publish::Publisher;
-use super::typed::Types;
+use super::types::Types;
 use crate::buckets::root::Root;
 use crate::buckets::{Buckets, Fill, Totals};
 use crate::error::{Error, ErrorKind, Result};

@@ -5,6 +5,7 @@
 
 use super::codec::Codec;
 use super::handle::Table;
+use super::types::Types;
 use crate::buckets::{Scan, TYPES_BYTES};
 use crate::error::{Error, ErrorKind, Result, quote};
 use std::borrow::Borrow;
@@ -15,22 +16,6 @@ use std::marker::PhantomData;
 pub struct TypedTable<'t, K: ?Sized, V: ?Sized> {
     table: &'t Table,
     types: PhantomData<fn(&K, &V)>,
-}
-
-/// The types of a typed table.
-#[derive(Default)]
-pub(super) struct Types {
-    /// Their names, as the next checkpoint writes them; empty for a table of bytes.
-    pub names: String,
-    /// Whether the file has them. Until then they belong to the thread that holds the checkpoint lock and records them.
-    is_recorded: bool,
-}
-
-impl Types {
-    /// Those in the root of a file.
-    pub fn recorded(names: String) -> Types {
-        Types { is_recorded: !names.is_empty(), names }
-    }
 }
 
 /// The pairs of a typed table; made by [`TypedTable::iter`].
@@ -254,8 +239,8 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::extend`].
     ///
     /// # Errors
-    /// Those of [`Table::extend`]; that of [`Codec::try_encode`], with the pairs before it stored. All methods that take
-    /// keys or values may return that error.
+    /// Those of [`Table::extend`]; that of [`Codec::try_encode`], with the pairs before it stored. All methods that
+    /// take keys or values may return that error.
     pub fn extend<A: Borrow<K>, B: Borrow<V>>(&self, pairs: impl IntoIterator<Item = (A, B)>) -> Result<()> {
         let bytes = |(key, value): (A, B)| -> Result<(Vec<u8>, Vec<u8>)> {
             let (key, value) = (key.borrow(), value.borrow());
@@ -328,8 +313,6 @@ mod tests {
     use super::*;
     use crate::io::simulated::{Simulated, State};
     use crate::table::{Backup, Durability, TableOptions};
-    use crate::{Dictionary, DictionaryBuilder, Salvaged, salvage};
-    use std::ops::ControlFlow;
     use std::sync::{Arc, Mutex};
 
     #[test]
@@ -354,49 +337,6 @@ mod tests {
             assert!(table.typed::<str, str>().is_err());
             assert_eq!(table.typed::<u64, String>().unwrap().get(&7).unwrap().is_some(), pairs == 1);
         }
-    }
-
-    #[test]
-    fn what_is_made_of_a_typed_table_keeps_its_types() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name);
-        let table = Table::open(path("t.spt")).unwrap();
-        table.typed::<u64, str>().unwrap().put(&7, "alice").unwrap();
-        table.checkpoint().unwrap();
-        let builder = DictionaryBuilder::new().page_bytes(512);
-        table.freeze(path("t.spd"), &builder).unwrap();
-        let mut update = Dictionary::update(path("t.spd"), path("updated.spd"), &builder).unwrap();
-        update.put(&8u64.to_le_bytes(), b"bob").unwrap();
-        update.finish().unwrap();
-        builder.reindex(path("updated.spd"), path("reindexed.spd")).unwrap();
-        for name in ["t.spd", "updated.spd", "reindexed.spd"] {
-            let dictionary = Dictionary::open(path(name)).unwrap();
-            assert_eq!(dictionary.types(), "u64 -> str", "{name}");
-            let thawed = Table::in_memory().unwrap();
-            dictionary.thaw(&thawed).unwrap();
-            assert_eq!(thawed.types(), "u64 -> str", "{name}");
-            let other = Table::in_memory().unwrap();
-            other.typed::<str, str>().unwrap();
-            assert_eq!(dictionary.thaw(&other).unwrap_err().kind(), ErrorKind::WrongTypes);
-            // Its pairs are of no known types.
-            let bytes = Table::in_memory().unwrap();
-            bytes.put(b"k", b"v").unwrap();
-            dictionary.thaw(&bytes).unwrap();
-            assert_eq!(bytes.types(), "");
-        }
-        table.compact().unwrap();
-        table.close().unwrap();
-        let mut types = Vec::new();
-        let take = |found: Salvaged<'_>| {
-            types.extend(match found {
-                Salvaged::Types(names) => Some(names.to_owned()),
-                _ => None,
-            });
-            ControlFlow::Continue(())
-        };
-        assert_eq!(salvage(path("t.spt"), take).unwrap().pairs(), 1);
-        assert_eq!(types, ["u64 -> str"]);
-        assert!(builder.types(&"u64".repeat(30)).build(path("long.spd"), [(b"k", b"v")]).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::progress::ProgressCounter;
 use super::sort::duplicates::Duplicates;
-use crate::buckets::TYPES_BYTES;
+use crate::dictionary::format::ends::TYPES_BYTES;
 use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::dictionary::index::Index;
 use crate::dictionary::index::filter::{FilterBits, SEGMENT_BUILD_BYTES};

@@ -15,11 +15,11 @@
 use super::block::EXPANSION_MAX;
 use super::layout::{BLOCK_BYTES_MAX, Compression, Layout, Order, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use super::page::head_bytes;
-use crate::buckets::{TYPES_BYTES, types_in};
 use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::File;
+use crate::little_endian::padded_text;
 use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
@@ -33,6 +33,8 @@ const PAIRS_MAX: u64 = 1 << 48;
 pub(crate) const MAGIC: &[u8; 8] = b"SPLITDCT";
 const END_MAGIC: &[u8; 8] = b"SPLITEND";
 const VERSION: u32 = 1;
+/// Bytes for the names of types, as many as a table has.
+pub(crate) const TYPES_BYTES: usize = 64;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 
 /// The header: what is known before the first record.
@@ -138,7 +140,7 @@ impl FileHeader {
         let hash_id = get.u32();
         let reserved = get.u32();
         let (hash_seed, hash_check) = (get.u64(), get.u64());
-        let types = types_in(&get.take::<TYPES_BYTES>())?;
+        let types = padded_text(&get.take::<TYPES_BYTES>()).map_err(|what| format!("the names of its types {what}"))?;
         let hash_id = u16::try_from(hash_id).ok().filter(|id| HashKind::from_id(*id).is_some());
         let hash_id = hash_id.ok_or("a hash function that this library does not know")?;
         if reserved != 0 || !get.rest_is_zero() {

@@ -13,8 +13,11 @@ use crate::open::{StoreKind, stored};
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// Bytes of rows that are written together: the capacity of a pipe, so that they are not copied once more.
 const WRITE_BYTES: usize = 64 << 10;
@@ -48,7 +51,7 @@ is, or may be, lost. It reads the file as of its last checkpoint.";
 #[command(after_help = EXAMPLES)]
 pub struct Dump {
     /// The table or dictionary
-    pub file: PathBuf,
+    file: PathBuf,
     /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb or cdbmake
     #[arg(long, short, value_enum, default_value = "tsv", hide_possible_values = true, value_name = "FORMAT")]
     format: WriteFormat,
@@ -63,7 +66,7 @@ pub struct Dump {
     tree: Option<PathBuf>,
     /// With --tree: replace files that exist
     #[arg(long, requires = "tree")]
-    pub force: bool,
+    force: bool,
     /// Write what can still be read of a damaged table
     #[arg(long, conflicts_with_all = ["key_prefix", "key_regex", "limit", "part"])]
     salvage: bool,
@@ -87,7 +90,7 @@ impl Dump {
         let interrupt = Interrupt::watch()?;
         let store = Store::open(&self.file)?;
         match &self.tree {
-            Some(root) => write_tree::run(&self, &store, root, &interrupt)?,
+            Some(root) => self.write_tree(&store, root, &interrupt)?,
             None => self.write(&store, &interrupt)?,
         }
         if store.has_marks()? {
@@ -147,22 +150,52 @@ impl Dump {
         Ok((keys, values))
     }
 
+    /// Writes each chosen pair to a file below `root`.
+    fn write_tree(&self, store: &Store, root: &Path, interrupt: &Interrupt) -> Result<()> {
+        let path_of = |key: &[u8]| root.join(OsStr::from_bytes(key));
+        let is_key = |key: &[u8]| Ok(self.filter.takes(key) && store.contains(key)?);
+        let mut total = 0;
+        self.each(store, |Pair { key, .. }| {
+            interrupt.stop_if_caught("nothing was written")?;
+            total += 1;
+            write_tree::refuse_key(&self.file, key, is_key)?;
+            write_tree::refuse_obstacle(root, &path_of(key), self.force)
+        })?;
+        fs::create_dir_all(root).map_err(|error| Failure::io(root.display(), &error))?;
+        let progress = Progress::of_output("writing", "file", Some(total));
+        let mut files = 0;
+        let written = self.each(store, |Pair { key, value }| {
+            let done = || format!("{} in {}, all complete", count_of(files, "file"), root.display());
+            if let Some(signal) = interrupt.caught() {
+                return Err(Failure::stopped(signal, done()));
+            }
+            if files.is_multiple_of(STEPS_PER_TICK) {
+                progress.at(files);
+            }
+            let path = path_of(key);
+            // Again: the directory may have changed.
+            write_tree::refuse_obstacle(root, &path, self.force)
+                .and_then(|()| write_tree::write(&path, value).map_err(|error| Failure::io(path.display(), &error)))
+                .map_err(|failure| failure.and(format_args!("Stopped after {}", done())))?;
+            files += 1;
+            Ok(())
+        });
+        progress.clear();
+        written
+    }
+
     /// Calls `take` with each chosen pair.
-    pub fn each(&self, store: &Store, mut take: impl FnMut(Pair<'_>) -> Result<()>) -> Result<()> {
+    fn each(&self, store: &Store, mut take: impl FnMut(Pair<'_>) -> Result<()>) -> Result<()> {
         let (mut pairs, mut taken) = (store.part(&self.part)?, 0);
         while !self.is_full(taken)
             && let Some((key, value)) = pairs.next_ref()?
         {
-            if self.takes(key) {
+            if self.filter.takes(key) {
                 taken += 1;
                 take(Pair { key, value })?;
             }
         }
         Ok(())
-    }
-
-    pub fn takes(&self, key: &[u8]) -> bool {
-        self.filter.takes(key)
     }
 
     /// Whether `rows` are as many as the user wants.

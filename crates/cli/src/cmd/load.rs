@@ -88,7 +88,8 @@ pub struct Load {
     /// Hash function (for a new table)
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]
     hash: Option<HashKind>,
-    /// Record the types of keys and values, as `u64 -> str`; those of tables and dictionaries are kept (for a new table)
+    /// Record the types of keys and values, as `u64 -> str` (for a new table); those of tables and dictionaries are
+    /// kept
     #[arg(long, value_name = "TYPES")]
     types: Option<String>,
     /// Let `splitpoint stat --watch` show the load's counters

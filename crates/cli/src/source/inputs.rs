@@ -230,7 +230,7 @@ impl<'i> Inputs<'i> {
         self.files.iter().all(|file| matches!(file.kind, Some(Kind::Table | Kind::Dictionary)))
     }
 
-    /// The names of the types of the pairs, if all inputs are tables and dictionaries of the same ones; otherwise empty.
+    /// The names of the types of the pairs; empty unless all inputs are tables and dictionaries of the same ones.
     ///
     /// # Errors
     /// Two inputs of different types; those of opening them.
