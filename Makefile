@@ -243,7 +243,7 @@ fmt: tools
 
 lint: tools
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	    echo 'cargo clippy'; $(CARGO) clippy --workspace --all-targets --features splitpoint/log --locked -- -D warnings && \
+	    echo 'cargo clippy'; $(CARGO) clippy --workspace --all-targets --features splitpoint/log,splitpoint/serde --locked -- -D warnings && \
 	        $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir '$(BUILT)/python' --locked -- -D warnings; \
 	else \
 	    echo 'SKIPPED: lints, as this Rust has no clippy (rustup component add clippy)'; test -z "$$CI"; \
@@ -251,7 +251,7 @@ lint: tools
 
 unit: tools
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked --features log --test events
+	$(CARGO) test --locked --features log,serde --test events --test json
 
 # Programs to start from; each checks its own results.
 examples: tools

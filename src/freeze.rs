@@ -14,7 +14,7 @@ const THAW_BATCH: usize = 256;
 
 impl Table {
     /// Writes all pairs to a dictionary at `path` and returns their number. An existing file is replaced once the new
-    /// one is complete.
+    /// one is complete. The dictionary keeps the table's types.
     ///
     /// A new file gets the table's owner and permissions, as far as the process may set them; a file that replaces
     /// another keeps that file's. The hash function is the table's, whatever `builder` sets. Freezing takes one scan
@@ -40,7 +40,7 @@ impl Table {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self, path: impl AsRef<Path>, builder: &DictionaryBuilder) -> Result<u64> {
-        let builder = builder.clone().hashed_by(self.hash_function()).made_from(self.access()?);
+        let builder = builder.clone().hashed_by(self.hash_function()).types(&self.types()).made_from(self.access()?);
         let mut build = builder.start_ordered(path.as_ref(), self.len())?;
         let mut scan = self.scan_from(0);
         while let Some((key, value)) = scan.next_ref()? {
@@ -51,11 +51,27 @@ impl Table {
 }
 
 impl Dictionary {
-    /// Puts all pairs into `table`, replacing values of equal keys. Returns their number.
+    /// Puts all pairs into `table`, replacing values of equal keys. Returns their number. An empty table gets the types
+    /// of the table that was frozen.
     ///
     /// # Errors
-    /// Those of [`Pairs::next_ref`](crate::dictionary::Pairs::next_ref) and [`Table::put_many`].
+    /// Those of [`Pairs::next_ref`](crate::dictionary::Pairs::next_ref) and [`Table::put_many`];
+    /// [`ErrorKind::WrongTypes`](crate::ErrorKind::WrongTypes) if the table has other types.
+    ///
+    /// # Examples
+    /// ```
+    /// use splitpoint::{Dictionary, DictionaryBuilder, Table};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// DictionaryBuilder::new().build(&path, [(b"alice", b"admin")])?;
+    /// let table = Table::in_memory()?;
+    /// assert_eq!(Dictionary::open(&path)?.thaw(&table)?, 1);
+    /// assert!(table.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn thaw(&self, table: &Table) -> Result<u64> {
+        table.adopt_types(self.types())?;
         let mut pairs = self.iter();
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(THAW_BATCH);
         let mut count = 0;
@@ -110,6 +126,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_dictionary_and_what_is_made_of_it_keep_the_types_of_a_table() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let table = Table::in_memory().unwrap();
+        table.typed::<u64, str>().unwrap().put(&7, "alice").unwrap();
+        let builder = DictionaryBuilder::new().page_bytes(512);
+        table.freeze(path("t.spd"), &builder).unwrap();
+        let mut update = Dictionary::update(path("t.spd"), path("updated.spd"), &builder).unwrap();
+        update.put(&8u64.to_le_bytes(), b"bob").unwrap();
+        update.finish().unwrap();
+        builder.reindex(path("updated.spd"), path("reindexed.spd")).unwrap();
+        for name in ["t.spd", "updated.spd", "reindexed.spd"] {
+            let dictionary = Dictionary::open(path(name)).unwrap();
+            assert_eq!(dictionary.types(), "u64 -> str", "{name}");
+            let thawed = Table::in_memory().unwrap();
+            dictionary.thaw(&thawed).unwrap();
+            assert_eq!(thawed.types(), "u64 -> str", "{name}");
+            let other = Table::in_memory().unwrap();
+            other.typed::<str, str>().unwrap();
+            assert_eq!(dictionary.thaw(&other).unwrap_err().kind(), crate::ErrorKind::WrongTypes);
+            // Its pairs are of no known types.
+            let bytes = Table::in_memory().unwrap();
+            bytes.put(b"k", b"v").unwrap();
+            dictionary.thaw(&bytes).unwrap();
+            assert_eq!(bytes.types(), "");
+        }
+        assert!(builder.types(&"u64".repeat(30)).build(path("long.spd"), [(b"k", b"v")]).is_err());
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod fault;
 mod freeze;
 pub mod hash;
 mod io;
+#[doc(hidden)] // the lab's and the C library's
 pub mod linear;
 mod little_endian;
 mod own_line;
@@ -78,6 +79,8 @@ pub use hash::HashKind;
 #[doc(hidden)] // the program's
 pub use io::output::OutputFile;
 pub use salvage::{SalvageReport, Salvaged, salvage};
+#[cfg(feature = "serde")]
+pub use table::Json;
 pub use table::{
     Backup, Batch, Codec, Durability, Entry, Follower, Keys, PublishedCounters, Table, TableCounters, TableOptions,
     TypedPairs, TypedTable, Values, WriteView,

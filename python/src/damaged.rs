@@ -49,6 +49,7 @@ pub fn salvage_into<'py>(
                 Salvaged::Pair { key, value, verified, .. } if verified || !only_verified => {
                     batch.push(key, value, &table)
                 }
+                Salvaged::Types(types) => table.adopt_types(types),
                 Salvaged::Fault(fault) => {
                     faults.push(fault.to_string());
                     Ok(())

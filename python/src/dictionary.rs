@@ -62,6 +62,7 @@ impl DictionaryCore {
 
 /// Stores the pairs of `dictionary` in `table` until the watch says stop; returns their number.
 pub fn thaw(dictionary: &Arc<Dictionary>, table: &Table, watch: &Watch) -> splitpoint::Result<u64> {
+    table.adopt_types(dictionary.types())?;
     let (mut walk, mut pairs, mut count) = (Walk::within(Arc::clone(dictionary), 0..=u64::MAX), Pairs::default(), 0);
     loop {
         pairs.read_walk(&mut walk)?;

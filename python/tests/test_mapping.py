@@ -522,6 +522,20 @@ def test_a_typed_table_is_a_mapping_of_its_types(path, key, value, pairs):
             typed[first]
 
 
+def test_what_is_made_of_a_typed_table_keeps_its_types(path, tmp_path):
+    with splitpoint.open(path, key=str, value=int) as typed:
+        typed["alice"] = 30
+        typed.table.freeze(tmp_path / "frozen.spd")
+    with splitpoint.Dictionary(tmp_path / "frozen.spd") as dictionary:
+        made = dictionary.thaw()
+    salvaged = splitpoint.memory()
+    splitpoint.salvage(path, salvaged)
+    for table in (made, salvaged):
+        with pytest.raises(splitpoint.WrongTypesError, match="str -> i64"):
+            table.typed(key=int, value=int)
+        assert dict(table.typed(key=str, value=int)) == {"alice": 30}
+
+
 def test_a_typed_table_refuses_what_is_not_of_its_types(table):
     typed = table.typed(key=int, value=str)
     for key in ("1", 1.0, True, None):

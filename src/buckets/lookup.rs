@@ -5,12 +5,12 @@
 //! Not here: the optimistic read (`optimistic.rs`), many keys at a time (`many.rs`).
 
 use super::activity;
-use super::bucket::HashedKey;
+use super::bucket::{HashedKey, PairLocation};
 use super::linear_hash::Buckets;
 use super::optimistic::Optimistic;
 use super::page;
 use crate::error::{Result, quote};
-use crate::pager::pool::{ReadGuard, ValueHeld};
+use crate::pager::pool::{FrameSeen, ReadGuard, ValueHeld};
 use crate::pager::sink::{Fixed, Sink};
 use std::ops::{Deref, Range};
 
@@ -79,6 +79,20 @@ impl Buckets {
         }
     }
 
+    /// [`get`](Self::get) that also returns where the pair is, for a write that follows. Under the latch.
+    pub(crate) fn get_located(&self, key: HashedKey<'_>, value: &mut Vec<u8>) -> Result<Located<'_>> {
+        let (frame, range) = self.read_bucket(key.hash)?;
+        let primary = &frame[range];
+        let location = self.locate(primary, key)?;
+        if activity::is_due() && activity::was_due() {
+            self.sample(primary, key);
+        }
+        if let Some(location) = location {
+            self.with_record(primary, location, |record| self.read_value(record, value))?;
+        }
+        Ok(Located { frame: frame.seen(), location })
+    }
+
     /// Whether `key` is present.
     pub(crate) fn contains(&self, key: HashedKey<'_>) -> Result<bool> {
         match self.read_optimistically(key.bytes, key.hash, None::<&mut Vec<u8>>) {
@@ -115,6 +129,12 @@ impl Buckets {
         self.with_record(primary, location, |r| self.read_value(r, &mut value))?;
         Ok(Some(ValueRef(Borrow::Copy(value))))
     }
+}
+
+/// Where a pair was, or that there was none. Good for as long as the frame of its bucket has not changed.
+pub(crate) struct Located<'t> {
+    pub frame: FrameSeen<'t>,
+    pub location: Option<PairLocation>,
 }
 
 /// A value borrowed from a table; see [`Table::get_ref`](crate::Table::get_ref). Not `Send`: it stays on its thread.

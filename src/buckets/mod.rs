@@ -53,6 +53,7 @@ pub(crate) use bucket::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
 use expected::ExpectedPages;
 pub(crate) use linear_hash::Buckets;
 pub(crate) use load::Load;
+pub(crate) use lookup::Located;
 pub use lookup::ValueRef;
 use root::Root;
 pub(crate) use root::TYPES_BYTES;

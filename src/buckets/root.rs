@@ -4,7 +4,7 @@
 
 use super::sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
 use crate::linear;
-use crate::little_endian::{u16_at, u32_at, u64_at};
+use crate::little_endian::{padded_text, u16_at, u32_at, u64_at};
 use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES};
 
 /// Offset of the groups' first frames in the root. On disk.
@@ -70,14 +70,7 @@ impl Root {
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
-        let types = &bytes[TYPES..GROUPS];
-        let len = types.iter().position(|&b| b == 0).unwrap_or(TYPES_BYTES);
-        let Ok(name) = std::str::from_utf8(&types[..len]) else {
-            return Err("the name of its types is no text".into());
-        };
-        if types[len..].iter().any(|&b| b != 0) {
-            return Err("bytes follow the name of its types".into());
-        }
+        let types = padded_text(&bytes[TYPES..GROUPS]).map_err(|what| format!("the names of its types {what}"))?;
         let percent = u32_at(bytes, 32);
         if !FILL_PERCENT.contains(&percent) {
             return Err(format!("filled to {percent} percent"));
@@ -95,7 +88,7 @@ impl Root {
                 payload_bytes: u64_at(bytes, 48),
                 bucket_bytes: u64_at(bytes, 56),
             },
-            types: name.to_owned(),
+            types,
             groups: std::array::from_fn(|i| u32_at(bytes, GROUPS + 4 * i)),
         })
     }

@@ -176,7 +176,7 @@ impl Scan<'_> {
         let at = self.at as usize;
         let head = u16::from_le_bytes(*self.bytes.get(at..at + 2)?.first_chunk()?);
         const LONG_OR_IN_EXTENT: u16 = 0x8083;
-        if head & LONG_OR_IN_EXTENT != INLINE.into() {
+        if head & LONG_OR_IN_EXTENT != u16::from(INLINE) {
             return None;
         }
         let lengths = RecordHead::short(head.into());

@@ -205,6 +205,18 @@ impl DictionaryBuilder {
 
     /// Begins a build whose pairs are pushed one by one.
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("numbers.spd");
+    /// let mut build = splitpoint::DictionaryBuilder::new().start(&path)?;
+    /// for n in 0..1000u32 {
+    ///     build.push(&n.to_le_bytes(), b"value")?; // in any order
+    /// }
+    /// assert_eq!(build.finish()?, 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] if another process builds the
     /// same file; [`ErrorKind::NotADictionary`] if `path`, or `path` with `-unfinished` appended, is a file that no
@@ -247,6 +259,15 @@ impl DictionaryBuilder {
     /// Hashes with a function that exists already.
     pub(crate) fn hashed_by(mut self, hash: &HashFunction) -> Self {
         self.plan.hash = hash.clone();
+        self
+    }
+
+    /// The names of the types of keys and values, those of tables or dictionaries ([`Table::types`]); at most 64 bytes.
+    ///
+    /// [`Table::types`]: crate::Table::types
+    #[doc(hidden)] // the program's
+    pub fn types(mut self, names: &str) -> Self {
+        names.clone_into(&mut self.plan.types);
         self
     }
 
@@ -295,12 +316,14 @@ impl Build {
 
     /// With [`DictionaryBuilder::resume`]: whether the earlier build had saved its whole source. Then there is nothing
     /// left to push.
+    #[doc(hidden)] // the program's and the C library's
     pub fn resumed_all(&self) -> bool {
         self.intake.resumed_all
     }
 
     /// How many pairs an earlier build had saved that this build cannot use: it had another identity, or some of its
     /// files are gone. They are removed.
+    #[doc(hidden)] // the program's and the C library's
     pub fn discarded_pairs(&self) -> u64 {
         self.intake.discarded_records
     }

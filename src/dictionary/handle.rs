@@ -156,6 +156,23 @@ impl Dictionary {
     /// Opens what is now at the dictionary's path. Returns true if it changed. Costs a check of the names, and an open
     /// of each file that changed.
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// # splitpoint::DictionaryBuilder::new().build(&path, [("alice", "admin"), ("carol", "guest")])?;
+    /// let users = splitpoint::Dictionary::open(&path)?;
+    /// let mut users = users;
+    /// let builder = splitpoint::DictionaryBuilder::new();
+    /// let mut update = splitpoint::Dictionary::update(&path, &path, &builder)?;
+    /// update.put(b"bob", b"guest")?;
+    /// update.remove(b"carol")?;
+    /// update.finish()?;
+    /// assert!(!users.contains(b"bob")?); // still the old version
+    /// assert!(users.reload()? && users.contains(b"bob")? && !users.contains(b"carol")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`DictionaryOptions::open`]; the dictionary is then unchanged.
     pub fn reload(&mut self) -> Result<bool> {
@@ -272,6 +289,17 @@ impl Dictionary {
     /// The value of `key`. Costs one read of the file, or none if its page is mapped and has been read before. Values
     /// of several MiB are read piece by piece, and are in memory only once.
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// # splitpoint::DictionaryBuilder::new().build(&path, [("alice", "admin"), ("carol", "guest")])?;
+    /// let users = splitpoint::Dictionary::open(&path)?;
+    /// assert_eq!(users.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+    /// assert!(users.get(b"bob")?.is_none() && users.contains(b"carol")? && users.len() == 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Corrupt`]; [`ErrorKind::InvalidArgument`] if the key's shard is not open
     /// ([`DictionaryOptions::only_shards`]).
@@ -282,6 +310,18 @@ impl Dictionary {
 
     /// Copies the value of `key` to `value`, replacing its content. Returns `false`, with an empty `value`, if the key
     /// is absent.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// # splitpoint::DictionaryBuilder::new().build(&path, [("alice", "admin"), ("carol", "guest")])?;
+    /// let users = splitpoint::Dictionary::open(&path)?;
+    /// let mut value = Vec::new(); // used again for each lookup
+    /// assert!(users.get_into(b"alice", &mut value)? && value == b"admin");
+    /// assert!(!users.get_into(b"bob", &mut value)? && value.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -338,6 +378,7 @@ impl Dictionary {
     }
 
     /// The number of open files: 1, or one per open shard.
+    #[doc(hidden)] // the server's
     pub fn shard_count(&self) -> usize {
         self.files.len()
     }
@@ -378,6 +419,13 @@ impl Dictionary {
         &self.files[0].hash
     }
 
+    /// The names of the types of keys and values, if it was made of a typed table ([`Table::types`]); empty for bytes.
+    ///
+    /// [`Table::types`]: crate::Table::types
+    pub fn types(&self) -> &str {
+        &self.files[0].header.types
+    }
+
     /// The index, as far as the file records it. A build with this value makes an index like this one.
     pub fn index(&self) -> Index {
         self.files[0].index.kind()
@@ -387,16 +435,32 @@ impl Dictionary {
     /// ([`DictionaryBuilder::filter`]) makes a filter like this one.
     ///
     /// [`DictionaryBuilder::filter`]: crate::DictionaryBuilder::filter
+    #[doc(hidden)] // the program's and the Python package's
     pub fn filter(&self) -> u32 {
         self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
     }
 
     /// How often lookups and scans have read the files; reads when opening are not counted.
+    #[doc(hidden)] // the measurements'
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()
     }
 
     /// All pairs, in hash order; in a directory, shard by shard.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// # splitpoint::DictionaryBuilder::new().build(&path, [("alice", "admin"), ("carol", "guest")])?;
+    /// let users = splitpoint::Dictionary::open(&path)?;
+    /// for pair in &users {
+    ///     let (key, value) = pair?;
+    ///     println!("{key:?} {value:?}");
+    /// }
+    /// assert_eq!(users.iter().count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn iter(&self) -> Pairs<'_> {
         self.range(ALL)
     }
@@ -447,6 +511,17 @@ impl Dictionary {
     /// For data in memory, the cache misses of 32 keys overlap, across files too. If lookups wait for the disk, up to
     /// 64 reads are in flight at once, without further threads (Linux; elsewhere one at a time).
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spd");
+    /// # splitpoint::DictionaryBuilder::new().build(&path, [("alice", "admin"), ("carol", "guest")])?;
+    /// let users = splitpoint::Dictionary::open(&path)?;
+    /// let roles = users.get_many(&["carol", "bob"])?;
+    /// assert_eq!(roles, [Some(b"guest".to_vec()), None]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The error of [`get`](Self::get) for one of the keys.
     pub fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
@@ -494,7 +569,7 @@ pub(super) fn check_alike(files: &[Arc<DictionaryFile>]) -> Result<()> {
         None => Ok(()),
         Some(other) => {
             let first = first.path.display();
-            let what = "differs in hash function, page size or compression";
+            let what = "differs in hash function, page size, compression or types";
             Err(damaged(&other.path, format_args!("{what} from {first}, so they are not of one dictionary")))
         }
     }

@@ -92,16 +92,19 @@ impl HashKind {
     }
 
     /// Significant low bits of the result: 64 or 32. For [`HashKind::User`] it is 64, because its width is unknown.
+    #[doc(hidden)] // the lab's
     pub fn bits(self) -> u32 {
         self.facts().bits
     }
 
     /// Whether the seed changes the result.
+    #[doc(hidden)] // the lab's
     pub fn seeded(self) -> bool {
         self.facts().seeded
     }
 
     /// The author and the publication, in one line.
+    #[doc(hidden)] // the lab's
     pub fn source(self) -> &'static str {
         self.facts().source
     }
@@ -283,6 +286,7 @@ impl HashFunction {
     /// Use [`HashFunction::user`] for [`HashKind::User`]. Here it gives a function that hashes every key to 0. Its
     /// [`check_value`](HashFunction::check_value) differs from that of the user's function, so opening a table with it
     /// fails.
+    #[doc(hidden)] // the other packages'
     pub fn new(kind: HashKind, seed: u64) -> Self {
         let seed = if kind.seeded() { seed } else { 0 };
         HashFunction { kind, seed, short: modern::ShortXxh3::new(seed), user: None }
@@ -292,6 +296,7 @@ impl HashFunction {
     ///
     /// `f` must return the same hash for the same key in every program that opens the table. The low bits name the
     /// bucket, so they should differ between similar keys.
+    #[doc(hidden)] // the other packages'
     pub fn user(name: &str, f: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
         let user = UserFunction { name: name.to_owned(), hash: f };
         HashFunction { user: Some(Arc::new(user)), ..HashFunction::new(HashKind::User, 0) }

@@ -39,6 +39,8 @@ use walk::{Candidate, Primary};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Salvaged<'a> {
+    /// The names of the types of a typed table ([`Table::types`](crate::Table::types)), before its pairs.
+    Types(&'a str),
     /// A pair. No key is passed twice.
     #[non_exhaustive]
     Pair {
@@ -259,6 +261,9 @@ impl<'a> Salvage<'a> {
         self.hash.clone_from(&plan.hash);
         self.reach_left = reach_of(&self.file);
         self.report.counted = Some(plan.root.totals.pairs);
+        if !plan.root.types.is_empty() && !self.quiet {
+            (self.take)(Salvaged::Types(&plan.root.types))?;
+        }
         let all = u64::from(plan.root.max_bucket) + 1;
         let frames = self.file.frame_count();
         if let Some(first) = self.file.first_absent() {
@@ -462,5 +467,26 @@ mod tests {
         assert!(report.log_unread && !report.is_whole(), "{report:?}");
         assert_eq!((report.verified, report.missing()), (1, Some(0)));
         assert!(faults[0].contains("50 changes"), "{faults:?}");
+    }
+
+    #[test]
+    fn the_types_of_a_typed_table_come_before_its_pairs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let table = Table::open(&path).unwrap();
+        table.typed::<u64, str>().unwrap().put(&7, "alice").unwrap();
+        table.compact().unwrap();
+        table.close().unwrap();
+        let mut seen = Vec::new();
+        let report = salvage(&path, |found| {
+            match found {
+                Salvaged::Types(names) => seen.push(names.to_owned()),
+                Salvaged::Pair { .. } => seen.push("pair".to_owned()),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(report.unwrap().is_whole());
+        assert_eq!(seen, ["u64 -> str", "pair"]);
     }
 }

@@ -180,10 +180,7 @@ impl<'f> Backup<'f> {
                 ..TableOptions::new()
             };
             let copy = options.open(new.unfinished_path())?; // the file is empty, and so becomes a table
-            copy.types
-                .lock()
-                .expect("no panic while held")
-                .clone_from(&table.types.lock().expect("no panic while held"));
+            copy.adopt_types(&table.types())?;
             let (all, mut done) = (table.len(), 0u64);
             let mut scan = table.scan();
             while let Some((key, value)) = scan.next_ref()? {
@@ -262,6 +259,18 @@ impl Table {
     /// moment between two writes. Durable when it returns. [`Backup`] has more options.
     ///
     /// O(file), and a [`sync`](Self::sync).
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// let table = Table::open(&path)?;
+    /// table.put(b"alice", b"admin")?;
+    /// table.backup(directory.path().join("copy.spt"))?;
+    /// assert_eq!(Table::open(directory.path().join("copy.spt"))?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Backup::save`].

@@ -56,6 +56,17 @@ impl Table {
 impl<'t> Batch<'t> {
     /// Adds a [`Table::put`].
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let mut batch = table.batch();
+    /// batch.put(b"alice", b"90")?;
+    /// assert!(table.is_empty());
+    /// batch.commit()?;
+    /// assert!(table.contains(b"alice")?);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -63,6 +74,17 @@ impl<'t> Batch<'t> {
     }
 
     /// Adds a [`Table::append`].
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let mut batch = table.batch();
+    /// batch.put(b"log", b"in;")?;
+    /// batch.append(b"log", b"out;")?;
+    /// batch.commit()?;
+    /// assert_eq!(table.value_len(b"log")?, Some(7));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put). A value that would become too long is an error of [`commit`](Self::commit).
@@ -72,6 +94,18 @@ impl<'t> Batch<'t> {
 
     /// Adds a [`Table::remove`]. An absent key is no error.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"old name", b"admin")?;
+    /// let mut rename = table.batch();
+    /// rename.remove(b"old name")?;
+    /// rename.put(b"new name", b"admin")?;
+    /// rename.commit()?;
+    /// assert_eq!(table.len(), 1);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::TooLong`] for a key that no table can have.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
@@ -79,6 +113,18 @@ impl<'t> Batch<'t> {
     }
 
     /// Adds a [`Table::insert_new`]: if the key is present when the batch is committed, its value stays.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"first")?;
+    /// let mut batch = table.batch();
+    /// batch.insert_new(b"alice", b"second")?;
+    /// batch.insert_new(b"bob", b"first")?;
+    /// batch.commit()?;
+    /// assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"first"[..]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put).

@@ -31,6 +31,17 @@ impl Table {
     /// that the log refers to. With [`Durability::None`], or after an open that replayed such values, it makes a
     /// checkpoint.
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// let table = Table::open(&path)?;
+    /// table.put(b"alice", b"admin")?;
+    /// table.sync()?; // survives a power loss from now on
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::DiskFull`], with nothing changed: make room and call it again. [`ErrorKind::Io`], after which this
     /// handle may refuse writes with [`ErrorKind::Poisoned`]. A full disk may have the same effect if the file system
@@ -63,6 +74,17 @@ impl Table {
     ///
     /// The handle is gone even after an error. The next open replays the log; with [`Durability::None`] the writes
     /// since the last [`sync`](Self::sync) are lost. To be able to retry after an error, call `sync` first.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// let table = Table::open(&path)?;
+    /// table.put(b"alice", b"admin")?;
+    /// table.close()?; // dropping it would discard an error
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays
@@ -109,6 +131,19 @@ impl Table {
     ///
     /// O(changes since the last one). Other threads continue. Checkpoints also happen automatically as the log fills.
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// let table = Table::open(&path)?;
+    /// table.put(b"alice", b"admin")?;
+    /// table.checkpoint()?;
+    /// let reader = splitpoint::TableOptions::new().read_only(true).open(&path)?; // in another process, too
+    /// assert!(reader.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`sync`](Self::sync).
     pub fn checkpoint(&self) -> Result<()> {
@@ -131,7 +166,7 @@ impl Table {
         let room = self.pager.checkpointer().reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
-        let types = self.types.lock().expect("no panic while held").clone();
+        let types = self.types.lock().expect("no panic while held").names.clone();
         self.pager.checkpointer().freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes, room)
     }
 

@@ -4,6 +4,7 @@
 //! u8 to u128, i8 to i128   little-endian, as many bytes as the type has
 //! bool, [u8; N]            one byte, 0 or 1; the N bytes
 //! str, String              UTF-8          [u8], Vec<u8>   the bytes
+//! Json<T>                  JSON, with the feature `serde`
 //! (A, B), (A, B, C)        one after another; before each but the last, if its length varies, its length as u32
 //! ```
 //!
@@ -66,6 +67,15 @@ pub trait Codec {
 
     /// The bytes of this value.
     fn encode(&self) -> Self::Encoded<'_>;
+
+    /// [`encode`](Self::encode) of a type of which some values have no encoding. Typed tables call this.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    #[inline]
+    fn try_encode(&self) -> Result<Self::Encoded<'_>> {
+        Ok(self.encode())
+    }
 
     /// The value of these bytes; `None` if there is none.
     fn decode(bytes: &[u8]) -> Option<Self::View<'_>>;
@@ -248,14 +258,15 @@ borrowed!(str, String, "str", |bytes| std::str::from_utf8(bytes).ok(), |bytes| S
 borrowed!([u8], Vec<u8>, "bytes", Some, Some);
 
 /// Appends one element of a tuple that is not the last.
-fn encode_element<T: Codec>(element: &T, out: &mut Vec<u8>) {
-    let bytes = element.encode();
+fn encode_element<T: Codec>(element: &T, out: &mut Vec<u8>) -> Result<()> {
+    let bytes = element.try_encode()?;
     let bytes = bytes.as_ref();
     if T::BYTES.is_none() {
         // A longer element makes the whole too long for a table, which refuses it.
         out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
     }
     out.extend_from_slice(bytes);
+    Ok(())
 }
 
 /// Takes one element of a tuple that is not the last from the front of `bytes`.
@@ -271,6 +282,62 @@ fn decode_element<'a, T: Codec>(bytes: &mut &'a [u8]) -> Option<T::View<'a>> {
     let (element, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
     T::decode(element)
+}
+
+/// A value that is stored as JSON: any type that serde serializes. With the feature `serde`.
+///
+/// Python's `value="json"` is the same encoding. Keys are compared by their bytes, so a type of keys must always be
+/// written the same way.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use splitpoint::{Json, Table};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct User { name: String, age: u32 }
+///
+/// let table = Table::in_memory()?;
+/// let users = table.typed::<u64, Json<User>>()?;
+/// users.put(&7, &Json(User { name: "Alice".to_owned(), age: 30 }))?;
+/// assert_eq!(users.get(&7)?.map(|user| user.0.age), Some(30));
+/// assert_eq!(table.types(), "u64 -> json");
+/// # Ok::<(), splitpoint::Error>(())
+/// ```
+#[cfg(feature = "serde")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Json<T>(pub T);
+
+#[cfg(feature = "serde")]
+impl<T: serde::Serialize + serde::de::DeserializeOwned> Codec for Json<T> {
+    type Owned = Json<T>;
+    type View<'a> = Json<T>;
+    type Encoded<'a>
+        = Vec<u8>
+    where
+        Self: 'a;
+
+    fn name() -> Cow<'static, str> {
+        "json".into()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.try_encode().unwrap_or_default() // no value decodes from nothing
+    }
+
+    fn try_encode(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(&self.0).map_err(|error| {
+            let what = format!("a value that is no JSON: {error}");
+            crate::Error::new(crate::ErrorKind::InvalidArgument, what)
+        })
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Json<T>> {
+        serde_json::from_slice(bytes).ok().map(Json)
+    }
+
+    fn to_owned(view: Json<T>) -> Json<T> {
+        view
+    }
 }
 
 macro_rules! tuples {
@@ -295,10 +362,14 @@ macro_rules! tuples {
             }
 
             fn encode(&self) -> Vec<u8> {
+                self.try_encode().unwrap_or_default() // no value decodes from nothing if an element can fail
+            }
+
+            fn try_encode(&self) -> Result<Vec<u8>> {
                 let mut out = Vec::new();
-                $(encode_element(&self.$at, &mut out);)*
-                out.extend_from_slice(self.$last_at.encode().as_ref());
-                out
+                $(encode_element(&self.$at, &mut out)?;)*
+                out.extend_from_slice(self.$last_at.try_encode()?.as_ref());
+                Ok(out)
             }
 
             fn decode(mut bytes: &[u8]) -> Option<Self::View<'_>> {

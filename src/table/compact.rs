@@ -49,6 +49,16 @@ impl Table {
     /// one bucket, or for one group of buckets, a 32nd of the table, to be moved. A second compaction waits for the
     /// first.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// (0..1000u32).try_for_each(|n| table.put(&n.to_le_bytes(), b"value"))?;
+    /// (1..1000u32).try_for_each(|n| table.remove(&n.to_le_bytes()).map(drop))?;
+    /// table.compact()?;
+    /// assert_eq!(table.len(), 1);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
     pub fn compact(&self) -> Result<()> {
@@ -58,6 +68,18 @@ impl Table {
     /// [`compact`](Self::compact) that calls `progress` from time to time with how much of the current step is done,
     /// and of how much. If `progress` returns a break, the compaction ends, and the table keeps the size that it has
     /// reached.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// use std::ops::ControlFlow;
+    /// table.put(b"alice", b"admin")?;
+    /// table.compact_with(|done, all| {
+    ///     eprintln!("{done} of {all}");
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`compact`](Self::compact); [`ErrorKind::Stopped`].

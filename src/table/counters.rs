@@ -79,26 +79,31 @@ impl TableCounters {
     }
 
     /// Pages read by a lookup that finds its key.
+    #[doc(hidden)] // the program's and the server's
     pub fn pages_per_hit(&self) -> f64 {
         ratio(self.hit_pages, self.hits)
     }
 
     /// Pages read by a lookup whose key is absent.
+    #[doc(hidden)] // the program's and the server's
     pub fn pages_per_miss(&self) -> f64 {
         ratio(self.miss_pages, self.misses)
     }
 
     /// Keys compared by a lookup that finds its key: 1 if no tags match by chance.
+    #[doc(hidden)] // the program's and the server's
     pub fn keys_per_hit(&self) -> f64 {
         ratio(self.hit_keys, self.hits)
     }
 
     /// Keys compared by a lookup whose key is absent: 0 if no tags match by chance.
+    #[doc(hidden)] // the program's and the server's
     pub fn keys_per_miss(&self) -> f64 {
         ratio(self.miss_keys, self.misses)
     }
 
     /// The share of lookups that read overflow pages, 0 to 1.
+    #[doc(hidden)] // the program's and the server's
     pub fn overflow_share(&self) -> f64 {
         ratio(self.overflow_lookups, self.lookups())
     }

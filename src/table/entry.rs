@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! or_insert, remove           find the key, under the latch of its bucket -> insert or remove
-//! and_modify, or_insert_with  read -> call the functions, without a latch -> store if the value is still the one read,
-//!                             otherwise start over
+//! and_modify, or_insert_with  find and read -> call the functions, without a latch -> store where the pair was found,
+//!                             if its frame is unchanged; else search, and start over if the value is another one
 //! ```
 //!
 //! Functions run without a latch so that they may use the table and may panic. Room in the log is also reserved before
@@ -65,6 +65,14 @@ impl<'k> Entry<'_, 'k> {
     ///
     /// No latch is held while `change` runs, so it may use the table and may panic. It is called again, with the new
     /// value, if another thread changed the value in the meantime.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let hits = |table: &splitpoint::Table| table.entry(b"hits").and_modify(|hits| hits[0] += 1).or_insert(&[1]);
+    /// assert_eq!((hits(&table)?, hits(&table)?), (vec![1], vec![2]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn and_modify(mut self, change: impl FnMut(&mut Vec<u8>) + 'k) -> Self {
         self.changes.push(Box::new(change));
         self
@@ -84,6 +92,15 @@ impl<'k> Entry<'_, 'k> {
     /// [`or_insert`](Self::or_insert) with a value that is made only if the key is absent; possibly more than once, if
     /// other threads insert and remove it.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let value = table.entry(b"alice").or_insert_with(|| "made only now".into())?;
+    /// assert_eq!(value, b"made only now");
+    /// table.entry(b"alice").or_insert_with(|| unreachable!("the key is present"))?;
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Table::put`].
     pub fn or_insert_with(self, mut value: impl FnMut() -> Vec<u8>) -> Result<Vec<u8>> {
@@ -92,6 +109,15 @@ impl<'k> Entry<'_, 'k> {
 
     /// Makes the changes if the key is present. Returns the value of the key afterwards; `None` if it is absent.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.entry(b"alice").and_modify(|value| value.push(b'!')).apply()?, None);
+    /// table.put(b"alice", b"hi")?;
+    /// assert_eq!(table.entry(b"alice").and_modify(|value| value.push(b'!')).apply()?, Some(b"hi!".to_vec()));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Table::put`].
     pub fn apply(self) -> Result<Option<Vec<u8>>> {
@@ -99,6 +125,15 @@ impl<'k> Entry<'_, 'k> {
     }
 
     /// Removes the pair, without the changes. Returns its value; `None` if the key is absent.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"job", b"to do")?;
+    /// assert_eq!(table.entry(b"job").remove()?, Some(b"to do".to_vec()));
+    /// assert_eq!(table.entry(b"job").remove()?, None);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Table::remove`].
@@ -164,6 +199,55 @@ mod tests {
         assert_eq!(table.entry(b"k").and_modify(Vec::clear).apply().unwrap(), Some(Vec::new()));
         assert_eq!(table.entry(b"k").remove().unwrap(), Some(Vec::new()));
         assert_eq!((table.len(), table.verify().unwrap()), (0, Vec::new()));
+    }
+
+    #[test]
+    fn an_entry_is_searched_once_unless_its_bucket_changes() {
+        use std::sync::atomic::{AtomicU64, Ordering::*};
+        static HASHED: AtomicU64 = AtomicU64::new(0);
+        let hash = |key: &[u8]| {
+            HASHED.fetch_add(1, Relaxed);
+            crate::hash::HashKind::Xxh3.hash(key, 0)
+        };
+        let table = crate::table::TableOptions::new().page_bytes(512).user_hash("counted", hash).in_memory().unwrap();
+        let hashed_by = |work: &dyn Fn()| {
+            let before = HASHED.load(Relaxed);
+            work();
+            HASHED.load(Relaxed) - before
+        };
+        // In a page, in an overflow page, in an extent; changed, inserted, removed.
+        for (n, len) in [0usize, 20, 150, 5_000, 100_000].into_iter().enumerate() {
+            let key = format!("key {n}");
+            let add = |value: &mut Vec<u8>| value.push(1);
+            let hashed =
+                hashed_by(&|| drop(table.entry(key.as_bytes()).and_modify(add).or_insert(&vec![7; len]).unwrap()));
+            assert_eq!(hashed, 1, "inserted, {len}");
+            let hashed = hashed_by(&|| drop(table.entry(key.as_bytes()).and_modify(add).apply().unwrap()));
+            assert_eq!((hashed, table.value_len(key.as_bytes()).unwrap()), (1, Some(len + 1)), "changed, {len}");
+            assert_eq!(hashed_by(&|| assert!(!table.update(key.as_bytes(), |_| None).unwrap())), 1, "removed, {len}");
+        }
+        // The function changes other pairs of the bucket and splits it: the pair is searched again, not changed again.
+        table.put(b"k", b"1").unwrap();
+        let mut calls = 0;
+        let changed = table.entry(b"k").and_modify(|value| {
+            calls += 1;
+            (0..500u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 40]).unwrap());
+            value.push(b'2');
+        });
+        assert_eq!(changed.apply().unwrap().unwrap(), b"12");
+        assert_eq!((calls, table.get(b"k").unwrap().unwrap()), (1, b"12".to_vec()));
+        // The function changes the pair itself, to a value of the same length: it is called again.
+        let mut calls = 0;
+        let changed = table.entry(b"k").and_modify(|value| {
+            calls += 1;
+            if calls == 1 {
+                table.put(b"k", b"34").unwrap();
+            }
+            value.push(b'!');
+        });
+        assert_eq!(changed.apply().unwrap().unwrap(), b"34!");
+        assert_eq!((calls, table.get(b"k").unwrap().unwrap()), (2, b"34!".to_vec()));
+        assert_eq!(table.verify().unwrap(), []);
     }
 
     #[test]

@@ -75,6 +75,22 @@ impl Table {
     /// The table as of its last checkpoint, opened with the options of this read-only handle; `None` if this handle
     /// reads that one, or may write.
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// let writer = Table::open(&path)?;
+    /// let mut reader = splitpoint::TableOptions::new().read_only(true).open(&path)?;
+    /// writer.put(b"alice", b"admin")?;
+    /// writer.checkpoint()?;
+    /// if let Some(newer) = reader.newer()? {
+    ///     reader = newer;
+    /// }
+    /// assert!(reader.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`TableOptions::open`] for reading.
     pub fn newer(&self) -> Result<Option<Table>> {

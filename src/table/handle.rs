@@ -6,6 +6,7 @@
 use super::gate::Gate;
 use super::options::{Durability, TableOptions};
 use super::publish::Publisher;
+use super::types::Types;
 use crate::buckets::Buckets;
 use crate::error::Result;
 use crate::hash::HashFunction;
@@ -33,8 +34,7 @@ pub struct Table {
     pub(super) buckets: Buckets,
     pub(super) gate: Gate,
     pub(super) durability: Durability,
-    /// The names of the types of a typed table, or an empty text: see [`Table::typed`].
-    pub(super) types: Mutex<String>,
+    pub(super) types: Mutex<Types>,
     pub(super) publisher: Mutex<Option<Publisher>>,
     /// Locked by the thread that compacts.
     pub(super) compaction: Mutex<()>,
@@ -53,11 +53,26 @@ pub struct Table {
 
 impl Table {
     /// The number of pairs. Free.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put_many(&[("alice", "1"), ("bob", "2")])?;
+    /// assert_eq!(table.len(), 2);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn len(&self) -> u64 {
         self.gate.totals().pairs
     }
 
     /// The function that the keys are hashed with.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.hash_function().name(), "xxh3");
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn hash_function(&self) -> &HashFunction {
         self.buckets.hash()
     }

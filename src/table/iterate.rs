@@ -107,7 +107,7 @@ impl Table {
     /// Those of [`put_many`](Self::put_many).
     pub fn extend<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (K, V)>) -> Result<()> {
         const PAIRS_TOGETHER: usize = 1024;
-        let mut pairs = pairs.into_iter();
+        let mut pairs = pairs.into_iter().fuse();
         let mut together: Vec<(K, V)> = Vec::new();
         loop {
             together.extend(pairs.by_ref().take(PAIRS_TOGETHER));

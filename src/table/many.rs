@@ -91,6 +91,13 @@ impl Table {
     /// [`append`](Self::append) for each pair, in order. Returns the new length of each value. Faster than single
     /// appends, for the reasons given at [`put_many`](Self::put_many).
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.append_many(&[("alice", "12"), ("bob", "3"), ("alice", "45")])?, [2, 1, 4]);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`append`](Self::append), the first that occurs; the pairs before it are appended.
     pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<Vec<usize>> {

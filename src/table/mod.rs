@@ -34,6 +34,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod types;
 mod usage;
 mod view;
 mod wal_record;
@@ -41,7 +42,7 @@ mod writer;
 
 use crate::buckets::address::BucketAddress;
 use crate::buckets::edit::{Edit, EditFn};
-use crate::buckets::{Bucket, HashedKey, PairLocation, Scan, TableSurvey, ValueRef};
+use crate::buckets::{Bucket, HashedKey, Located, PairLocation, Scan, TableSurvey, ValueRef};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
@@ -51,6 +52,8 @@ use crate::pager::wal::Lsn;
 pub use backup::Backup;
 pub use batch::Batch;
 pub use codec::Codec;
+#[cfg(feature = "serde")]
+pub use codec::Json;
 pub use counters::TableCounters;
 pub use edits::{KeyEdit, OldValue};
 pub use entry::Entry;
@@ -72,6 +75,15 @@ impl Table {
     /// O(1): one page, and one more for pairs in overflow pages and extents. Never waits for a sync: it may return
     /// another thread's write that is not durable yet.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
+    /// assert_eq!(table.get(b"bob")?, None);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] if the page must be read from the file.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -83,6 +95,16 @@ impl Table {
     /// is absent.
     ///
     /// Allocates only if `value` is too small.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// let mut value = Vec::new(); // used again for each lookup
+    /// assert!(table.get_into(b"alice", &mut value)? && value == b"admin");
+    /// assert!(!table.get_into(b"bob", &mut value)? && value.is_empty());
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -140,6 +162,15 @@ impl Table {
     /// While the [`ValueRef`] lives, writers of its bucket wait. A write of this thread that would have to wait
     /// returns [`ErrorKind::WouldDeadlock`].
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"numbers", &[1, 2, 3])?;
+    /// let sum: u8 = table.get_ref(b"numbers")?.map_or(0, |numbers| numbers.iter().sum());
+    /// assert_eq!(sum, 6);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_ref(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
@@ -147,6 +178,14 @@ impl Table {
     }
 
     /// Whether `key` is present.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"")?;
+    /// assert!(table.contains(b"alice")? && !table.contains(b"bob")?);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -157,6 +196,15 @@ impl Table {
     /// Stores `value` under `key`, replacing any earlier value.
     ///
     /// O(1): one page, and for large pairs an extent; may split one bucket.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"guest")?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert_eq!((table.len(), table.get(b"alice")?.as_deref()), (1, Some(&b"admin"[..])));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX);
@@ -181,6 +229,14 @@ impl Table {
 
     /// Stores `value` under `key` and returns the earlier value.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.replace(b"alice", b"guest")?, None);
+    /// assert_eq!(table.replace(b"alice", b"admin")?.as_deref(), Some(&b"guest"[..]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -204,6 +260,15 @@ impl Table {
     /// With [`Durability::Sync`] both answers are durable: the earlier value may come from another thread whose sync is
     /// still in flight, so `false` waits for it too. The same holds for [`remove`](Self::remove) and
     /// [`compare_and_set`](Self::compare_and_set).
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert!(table.insert_new(b"alice", b"first")?);
+    /// assert!(!table.insert_new(b"alice", b"second")?);
+    /// assert_eq!(table.get(b"alice")?.as_deref(), Some(&b"first"[..]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -256,6 +321,14 @@ impl Table {
     /// O(length of `tail`), amortized: a value in an extent moves when it outgrows its room, to room that is a quarter
     /// larger than needed.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.append(b"log", b"in;")?, 3);
+    /// assert_eq!(table.append(b"log", b"out;")?, 7);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`put`](Self::put); [`ErrorKind::TooLong`] also if the whole value would be longer than
     /// [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
@@ -277,6 +350,14 @@ impl Table {
     ///
     /// O(1); may merge two buckets, so that a table shrinks when most of its pairs are removed.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert!(table.remove(b"alice")? && !table.remove(b"alice")?);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -294,6 +375,15 @@ impl Table {
     /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` means an absent key. Returns
     /// whether the value was `expected`.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert!(table.compare_and_set(b"lock", None, Some(b"mine"))?); // taken
+    /// assert!(!table.compare_and_set(b"lock", None, Some(b"yours"))?);
+    /// assert!(table.compare_and_set(b"lock", Some(b"mine"), None)?); // released
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn compare_and_set(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
@@ -307,7 +397,18 @@ impl Table {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<(bool, Lsn)> {
-        let key = self.buckets.key(key);
+        self.set_if_equal(self.buckets.key(key), expected, new, None)
+    }
+
+    /// [`compare_and_set`](Self::compare_and_set) of a pair that is likely where it was `located` with that value: then
+    /// it is neither searched nor compared.
+    fn set_if_equal(
+        &self,
+        key: HashedKey<'_>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        located: Option<&Located<'_>>,
+    ) -> Result<(bool, Lsn)> {
         let record = match new {
             Some(value) => {
                 self.buckets.check_lengths(key.bytes, value.len())?;
@@ -315,16 +416,30 @@ impl Table {
             }
             None => WalRecord::Remove { key: key.bytes },
         };
-        let mut equal = false;
+        let mut equal = true;
+        let set = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| match (new, location) {
+            (Some(new), _) => bucket.set(key, location, new).map(Some),
+            (None, Some(location)) => bucket.remove(key, location).map(Some),
+            (None, None) => Ok(None),
+        };
         let mut set_if_equal = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
             equal = bucket.value_equals(location, expected)?;
-            match (new, location) {
-                (Some(new), _) if equal => bucket.set(key, location, new).map(Some),
-                (None, Some(location)) if equal => bucket.remove(key, location).map(Some),
-                _ => Ok(None),
-            }
+            if equal { set(bucket, location) } else { Ok(None) }
         };
-        let (_, lsn) = self.write_unsynced(key, record, Edit::With(&mut set_if_equal))?;
+        let address = self.buckets.prefetch_bucket(key.hash);
+        let mut writer = self.enter_to_log(|| record.log_bytes())?;
+        let mut short = writer.put_together(record);
+        let mut bucket = self.buckets.latch(key, address)?;
+        let delta = match located {
+            Some(located) if bucket.primary.is_unchanged_since(located.frame) => {
+                set(&mut bucket.bucket(), located.location)?
+            }
+            _ => bucket.edit(key, Edit::With(&mut set_if_equal))?.map(|(delta, _)| delta),
+        };
+        let Some(delta) = delta else { return Ok((equal, self.position_seen())) };
+        let lsn = writer.log_last(record, short.as_mut())?;
+        drop(bucket);
+        writer.leave(delta, 1, usize::from(record.is_removal()));
         Ok((equal, lsn))
     }
 
@@ -333,6 +448,16 @@ impl Table {
     ///
     /// No latch is held while `f` runs, so it may use the table and may panic. It is called again if another thread
     /// changed the value in the meantime.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// for _ in 0..3 {
+    ///     table.update(b"visits", |count| Some(vec![count.map_or(0, |count| count[0]) + 1]))?;
+    /// }
+    /// assert_eq!(table.get(b"visits")?, Some(vec![3]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -346,10 +471,14 @@ impl Table {
         key: &[u8],
         mut f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<(bool, Lsn)> {
+        let key = self.buckets.key(key);
+        let mut value = Vec::new();
         loop {
-            let old = self.get(key)?;
-            let new = f(old.as_deref());
-            if let (true, lsn) = self.compare_and_set_unsynced(key, old.as_deref(), new.as_deref())? {
+            value.clear();
+            let located = self.buckets.get_located(key, &mut value)?;
+            let old = located.location.map(|_| &value[..]);
+            let new = f(old);
+            if let (true, lsn) = self.set_if_equal(key, old, new.as_deref(), Some(&located))? {
                 return Ok((new.is_some(), lsn));
             }
         }
@@ -415,6 +544,15 @@ impl Table {
     ///
     /// O(buckets). Other writers wait. A reader may find one pair removed and another still present.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// table.clear()?;
+    /// assert!(table.is_empty());
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
     /// writes; the next open finds the table unchanged.
@@ -444,6 +582,18 @@ impl Table {
     /// A key that is present throughout the scan is returned exactly once; one that is added or removed during it, at
     /// most once. The fastest scan; it can be resumed between two buckets. For hash order, or to stop after any pair,
     /// use [`scan_from`](Self::scan_from).
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put_many(&[(b"a", b"1"), (b"b", b"2")])?;
+    /// let (mut scan, mut bytes) = (table.scan(), 0);
+    /// while let Some((key, value)) = scan.next_ref()? {
+    ///     bytes += key.len() + value.len(); // both are borrowed
+    /// }
+    /// assert_eq!(bytes, 4);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn scan(&self) -> Scan<'_> {
         self.buckets.scan()
     }
@@ -452,6 +602,19 @@ impl Table {
     /// beginning.
     ///
     /// The guarantees of [`scan`](Self::scan) for keys that stay, are added or are removed hold for all runs together.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// for i in 0..100u8 {
+    ///     table.put(&[i], b"")?;
+    /// }
+    /// let mut scan = table.scan_from(0);
+    /// let first: Vec<_> = scan.by_ref().take(30).collect();
+    /// let cursor = scan.cursor().expect("it is not at the end"); // to be kept, also across restarts
+    /// assert_eq!(first.len() + table.scan_from(cursor).count(), 100);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn scan_from(&self, cursor: u64) -> Scan<'_> {
         self.buckets.scan_from(linear::Position(cursor), None)
     }
@@ -475,6 +638,15 @@ impl Table {
 
     /// Walks all buckets and measures the table. If other threads write, the figures mix several moments.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// let survey = table.survey()?;
+    /// assert_eq!((survey.pairs, survey.payload_bytes), (1, 10));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn survey(&self) -> Result<TableSurvey> {
@@ -494,6 +666,14 @@ impl Table {
     /// in the wrong bucket or present twice, space that is used twice or belongs to nothing, wrong totals.
     ///
     /// Writers wait. Memory: 1/8000 of the file.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert!(table.verify()?.is_empty());
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Only errors that end the walk; faults are in the result.

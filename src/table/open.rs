@@ -10,6 +10,7 @@ use super::gate::Gate;
 use super::handle::Table;
 use super::options::{Durability, ReplayPlan, TableOptions};
 use super::publish::Publisher;
+use super::types::Types;
 use crate::buckets::root::Root;
 use crate::buckets::{Buckets, Fill, Totals};
 use crate::error::{Error, ErrorKind, Result};
@@ -26,6 +27,17 @@ impl TableOptions {
     ///
     /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the
     /// old name, and the handle refuses writes once it needs another file by that name.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// let table = splitpoint::TableOptions::new().page_bytes(4096).open(&path)?;
+    /// table.put(b"alice", b"admin")?;
+    /// drop(table);
+    /// assert!(splitpoint::TableOptions::new().create(false).open(&path)?.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] if another process or handle has it open for writing;
@@ -57,6 +69,16 @@ impl TableOptions {
 impl Table {
     /// Opens the table in the file at `path` with the default options; creates it if it is absent.
     ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// Table::open(&path)?.put(b"alice", b"admin")?; // creates the file
+    /// assert!(Table::open(&path)?.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`TableOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Table> {
@@ -64,6 +86,14 @@ impl Table {
     }
 
     /// Creates a table in memory with the default options.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert_eq!(table.len(), 1);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if its address space cannot be reserved.
@@ -172,7 +202,7 @@ impl Table {
         let hash = choose_hash(&pager, options, &root)?;
         let buckets = Buckets::from_root(pager.clone(), hash, &root)?;
         let table = Table::from_parts(pager, buckets, root.totals, options);
-        *table.types.lock().expect("no panic while held") = root.types;
+        *table.types.lock().expect("no panic while held") = Types::recorded(root.types);
         Ok(table)
     }
 
@@ -218,6 +248,7 @@ impl Table {
 
     /// The number of changes replayed from the log when the table was opened, because the process or machine had died
     /// before a checkpoint.
+    #[doc(hidden)] // the C library's
     pub fn replayed(&self) -> u64 {
         self.replayed
     }

@@ -177,6 +177,16 @@ impl TableOptions {
     ///
     /// If it is slow or uneven or panics, the table is not harmed. It must always return the same hash for the same
     /// key.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::TableOptions::new()
+    ///     .user_hash("first eight bytes", |key| key.iter().take(8).fold(0, |hash, &byte| hash << 8 | u64::from(byte)))
+    ///     .in_memory()?;
+    /// table.put(b"alice", b"admin")?;
+    /// assert!(table.contains(b"alice")?);
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     pub fn user_hash(mut self, name: &str, function: impl Fn(&[u8]) -> u64 + Send + Sync + 'static) -> Self {
         self.hash = Some(HashKind::User);
         self.user_hash = Some(HashFunction::user(name, function));
@@ -194,6 +204,17 @@ impl TableOptions {
     /// The handle keeps the checkpoint that it opened, while another process writes later ones, which costs disk space
     /// for the pages that change. If there is none, reads return [`ErrorKind::Stale`](crate::ErrorKind); the same on
     /// file systems without locks of bytes, and on systems other than Linux. [`follow`](Self::follow) moves on instead.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// let writer = Table::open(&path)?;
+    /// let reader = splitpoint::TableOptions::new().read_only(true).open(&path)?;
+    /// assert!(reader.put(b"alice", b"admin").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
@@ -206,6 +227,17 @@ impl TableOptions {
     }
 
     /// Creates the file; opening fails if it exists and is not empty.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::TableOptions;
+    /// let new = || TableOptions::new().create_new(true).open(&path);
+    /// new()?.put(b"alice", b"admin")?;
+    /// assert!(new().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
         self
@@ -220,6 +252,17 @@ impl TableOptions {
 
     /// Which failures a completed write survives, unless it asks for another durability
     /// ([`Table::with`](crate::Table::with)); see [`Durability`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::{Durability, Table, TableOptions};
+    /// let table = TableOptions::new().durability(Durability::Sync).open(&path)?;
+    /// table.put(b"alice", b"admin")?; // waits for the disk
+    /// table.with(Durability::None).put(b"a cache", b"may be lost")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self

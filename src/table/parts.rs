@@ -13,6 +13,14 @@ impl Table {
     ///
     /// O(1), however long the value is.
     ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"photo", &[7; 100_000])?;
+    /// assert_eq!(table.value_len(b"photo")?, Some(100_000)); // without reading it
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn value_len(&self, key: &[u8]) -> Result<Option<usize>> {
@@ -51,6 +59,16 @@ impl Table {
     ///
     /// In memory it writes only the part. In a file it reads and writes the whole value, since the log records whole
     /// values.
+    ///
+    /// # Examples
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// table.put(b"counters", &[0; 8])?;
+    /// assert!(table.write_part(b"counters", 6, &[1, 2])?);
+    /// assert!(!table.write_part(b"counters", 7, &[1, 2])?); // behind its end
+    /// assert_eq!(table.get(b"counters")?.as_deref(), Some(&[0, 0, 0, 0, 0, 0, 1, 2][..]));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`put`](Self::put).

@@ -5,6 +5,7 @@
 
 use super::codec::Codec;
 use super::handle::Table;
+use super::types::Types;
 use crate::buckets::{Scan, TYPES_BYTES};
 use crate::error::{Error, ErrorKind, Result, quote};
 use std::borrow::Borrow;
@@ -27,6 +28,7 @@ impl Table {
     /// A view of the table with keys of type `K` and values of type `V`: see [`Codec`] for the types.
     ///
     /// The first view of a table that is open for writing records the names of the types in its file, by a checkpoint.
+    /// Backups, [`freeze`](Self::freeze) and `thaw` keep them.
     /// If the table has pairs already, they must have been stored as these types are. The methods of the table itself
     /// remain those of bytes.
     ///
@@ -55,35 +57,74 @@ impl Table {
         Ok(TypedTable { table: self, types: PhantomData })
     }
 
+    /// The names of the types that the table was made with, as `u64 -> str`; empty for a table of bytes.
+    ///
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// assert_eq!(table.types(), "");
+    /// table.typed::<u64, str>()?;
+    /// assert_eq!(table.types(), "u64 -> str");
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    pub fn types(&self) -> String {
+        let types = self.types.lock().expect("no panic while held");
+        if types.is_recorded { types.names.clone() } else { String::new() }
+    }
+
+    /// Records the types of a table or dictionary whose pairs are about to be stored in this table, if this one is
+    /// empty. Without names it does nothing; a table of bytes with pairs remains one.
+    ///
+    /// # Errors
+    /// Those of [`typed`](Self::typed).
+    #[doc(hidden)] // the program's and the Python package's
+    pub fn adopt_types(&self, names: &str) -> Result<()> {
+        if names.is_empty() || (self.types().is_empty() && !self.is_empty()) {
+            return Ok(());
+        }
+        self.record_types(names)
+    }
+
     /// Records that keys and values are of the types with the names in `asked`, or compares these with the recorded.
     ///
     /// # Errors
     /// Those of [`typed`](Self::typed).
     #[doc(hidden)] // the Python package's
     pub fn record_types(&self, asked: &str) -> Result<()> {
-        let path = self.pager.path().display();
         if asked.len() > TYPES_BYTES || asked.contains('\0') {
             let what = format!("the types \"{}\" have no name of at most {TYPES_BYTES} bytes", asked.escape_debug());
             return Err(Error::new(ErrorKind::InvalidArgument, what).with_hint("Give one of them a shorter name."));
         }
-        {
-            let mut types = self.types.lock().expect("no panic while held");
-            if *types == asked {
-                return Ok(());
-            }
-            if !types.is_empty() {
-                return Err(Error::new(
-                    ErrorKind::WrongTypes,
-                    format!("{path}: made with the types {types}, opened with {asked}"),
-                )
-                .with_hint("Use the types of the file."));
-            }
-            if self.pager.is_read_only() {
-                return Ok(());
-            }
-            asked.clone_into(&mut types);
+        let types = || self.types.lock().expect("no panic while held");
+        if self.are_types(&types(), asked)? {
+            return Ok(());
         }
-        self.checkpoint().inspect_err(|_| self.types.lock().expect("no panic while held").clear())
+        self.pager.refuse_if_forked()?;
+        if self.pager.is_read_only() || !self.pager.has_file() {
+            let mut types = types();
+            if !self.are_types(&types, asked)? {
+                *types = Types::recorded(asked.to_owned());
+            }
+            return Ok(());
+        }
+        // Of several threads with a first view, one records its types. The others wait until the file has them.
+        let guard = self.pager.checkpoint_lock().acquire()?;
+        if self.are_types(&types(), asked)? {
+            return Ok(());
+        }
+        asked.clone_into(&mut types().names);
+        self.checkpoint_with(&guard).inspect_err(|_| types().names.clear())?;
+        types().is_recorded = true;
+        Ok(())
+    }
+
+    /// Whether `types` are recorded, as those asked for.
+    fn are_types(&self, types: &Types, asked: &str) -> Result<bool> {
+        if !types.is_recorded || types.names == asked {
+            return Ok(types.is_recorded);
+        }
+        let (path, names) = (self.pager.path().display(), &types.names);
+        let what = format!("{path}: made with the types {names}, opened with {asked}");
+        Err(Error::new(ErrorKind::WrongTypes, what).with_hint("Use the types of the file."))
     }
 }
 
@@ -100,7 +141,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// someone has stored as bytes. This holds for all methods that return values.
     #[inline]
     pub fn get(&self, key: &K) -> Result<Option<V::Owned>> {
-        let key = key.encode();
+        let key = key.try_encode()?;
         match V::read(self.table, key.as_ref())? {
             None => Ok(None),
             Some(Ok(value)) => Ok(Some(value)),
@@ -117,7 +158,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_with<R>(&self, key: &K, f: impl FnOnce(V::View<'_>) -> R) -> Result<Option<R>> {
-        let key = key.encode();
+        let key = key.try_encode()?;
         let Some(bytes) = self.table.get_ref(key.as_ref())? else { return Ok(None) };
         let view = V::decode(&bytes).ok_or_else(|| no_value::<V>(key.as_ref(), bytes.len()))?;
         Ok(Some(f(view)))
@@ -128,7 +169,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// # Errors
     /// Those of [`Table::contains`].
     pub fn contains(&self, key: &K) -> Result<bool> {
-        self.table.contains(key.encode().as_ref())
+        self.table.contains(key.try_encode()?.as_ref())
     }
 
     /// [`Table::put`].
@@ -136,7 +177,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// # Errors
     /// Those of [`Table::put`].
     pub fn put(&self, key: &K, value: &V) -> Result<()> {
-        self.table.put(key.encode().as_ref(), value.encode().as_ref())
+        self.table.put(key.try_encode()?.as_ref(), value.try_encode()?.as_ref())
     }
 
     /// [`Table::insert_new`].
@@ -144,7 +185,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// # Errors
     /// Those of [`Table::insert_new`].
     pub fn insert_new(&self, key: &K, value: &V) -> Result<bool> {
-        self.table.insert_new(key.encode().as_ref(), value.encode().as_ref())
+        self.table.insert_new(key.try_encode()?.as_ref(), value.try_encode()?.as_ref())
     }
 
     /// [`Table::replace`].
@@ -152,8 +193,8 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// # Errors
     /// Those of [`Table::replace`] and [`get`](Self::get); for a value that does not decode, it is replaced.
     pub fn replace(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
-        let key = key.encode();
-        let old = self.table.replace(key.as_ref(), value.encode().as_ref())?;
+        let key = key.try_encode()?;
+        let old = self.table.replace(key.as_ref(), value.try_encode()?.as_ref())?;
         old.map(|old| decode_owned::<V>(key.as_ref(), old)).transpose()
     }
 
@@ -162,7 +203,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// # Errors
     /// Those of [`Table::remove`].
     pub fn remove(&self, key: &K) -> Result<bool> {
-        self.table.remove(key.encode().as_ref())
+        self.table.remove(key.try_encode()?.as_ref())
     }
 
     /// [`Table::update`].
@@ -170,10 +211,10 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// # Errors
     /// Those of [`Table::update`] and [`get`](Self::get); for a value that does not decode, it stays.
     pub fn update(&self, key: &K, mut f: impl FnMut(Option<V::View<'_>>) -> Option<V::Owned>) -> Result<bool> {
-        let key = key.encode();
-        let mut wrong = None;
+        let key = key.try_encode()?;
+        let (mut wrong, mut refused) = (None, None);
         let is_present = self.table.update(key.as_ref(), |old| {
-            wrong = None;
+            (wrong, refused) = (None, None);
             let new = match old.map(V::decode) {
                 Some(None) => {
                     wrong = old.map(<[u8]>::len);
@@ -182,19 +223,33 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
                 Some(Some(view)) => f(Some(view)),
                 None => f(None),
             };
-            new.map(|new| new.borrow().encode().as_ref().to_vec())
+            let encoded = new.map(|new| new.borrow().try_encode().map(|bytes| bytes.as_ref().to_vec())).transpose();
+            encoded.unwrap_or_else(|error| {
+                refused = Some(error);
+                old.map(<[u8]>::to_vec)
+            })
         })?;
-        wrong.map_or(Ok(is_present), |len| Err(no_value::<V>(key.as_ref(), len)))
+        match (refused, wrong) {
+            (Some(error), _) => Err(error),
+            (None, Some(len)) => Err(no_value::<V>(key.as_ref(), len)),
+            (None, None) => Ok(is_present),
+        }
     }
 
     /// [`Table::extend`].
     ///
     /// # Errors
-    /// Those of [`Table::extend`].
+    /// Those of [`Table::extend`]; that of [`Codec::try_encode`], with the pairs before it stored. All methods that
+    /// take keys or values may return that error.
     pub fn extend<A: Borrow<K>, B: Borrow<V>>(&self, pairs: impl IntoIterator<Item = (A, B)>) -> Result<()> {
-        let bytes =
-            |(key, value): (A, B)| (key.borrow().encode().as_ref().to_vec(), value.borrow().encode().as_ref().to_vec());
-        self.table.extend(pairs.into_iter().map(bytes))
+        let bytes = |(key, value): (A, B)| -> Result<(Vec<u8>, Vec<u8>)> {
+            let (key, value) = (key.borrow(), value.borrow());
+            Ok((key.try_encode()?.as_ref().to_vec(), value.try_encode()?.as_ref().to_vec()))
+        };
+        let mut refused = Ok(());
+        let pairs = pairs.into_iter().map_while(|pair| bytes(pair).map_err(|error| refused = Err(error)).ok());
+        self.table.extend(pairs)?;
+        refused
     }
 
     /// All pairs, in the order of [`Table::scan`].
@@ -256,7 +311,9 @@ impl<K: ?Sized, V: ?Sized> Copy for TypedTable<'_, K, V> {}
 #[allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 mod tests {
     use super::*;
+    use crate::io::simulated::{Simulated, State};
     use crate::table::{Backup, Durability, TableOptions};
+    use std::sync::{Arc, Mutex};
 
     #[test]
     fn a_file_keeps_its_types_and_refuses_others() {
@@ -280,6 +337,80 @@ mod tests {
             assert!(table.typed::<str, str>().is_err());
             assert_eq!(table.typed::<u64, String>().unwrap().get(&7).unwrap().is_some(), pairs == 1);
         }
+    }
+
+    #[test]
+    fn of_first_views_with_different_types_one_wins() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: String| directory.path().join(name);
+        let tables = (0..30).map(|n| Table::open(path(n.to_string())).unwrap());
+        for table in tables.chain([Table::in_memory().unwrap()]) {
+            let start = std::sync::Barrier::new(8);
+            let kinds: Vec<_> = std::thread::scope(|scope| {
+                let view = |n| {
+                    start.wait();
+                    let view = if n % 2 == 0 {
+                        table.typed::<u64, str>().map(drop)
+                    } else {
+                        table.typed::<str, u64>().map(drop)
+                    };
+                    (n % 2, view.map_err(|error| error.kind()))
+                };
+                let threads: Vec<_> = (0..8).map(|n| scope.spawn(move || view(n))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let winner = kinds.iter().find(|(_, view)| view.is_ok()).unwrap().0;
+            for (types, view) in kinds {
+                assert_eq!(view, if types == winner { Ok(()) } else { Err(ErrorKind::WrongTypes) });
+            }
+        }
+    }
+
+    #[test]
+    fn a_view_waits_until_its_types_are_in_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = Table::open(directory.path().join("t.spt")).unwrap();
+        let events = Mutex::new(Vec::new());
+        let held = table.pager.checkpoint_lock().acquire().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    table.typed::<u64, str>().unwrap();
+                    events.lock().unwrap().push("viewed");
+                });
+            }
+            // Other threads may run, as long as nobody can have written a checkpoint.
+            (0..1000).for_each(|_| std::thread::yield_now());
+            assert_eq!(table.types(), "");
+            events.lock().unwrap().push("may write");
+            drop(held);
+        });
+        assert_eq!(events.into_inner().unwrap(), ["may write", "viewed", "viewed"]);
+    }
+
+    #[test]
+    fn types_that_could_not_be_written_are_forgotten() {
+        let disk = Simulated::new(State::default());
+        let options = TableOptions { storage: Arc::new(disk.clone()), ..TableOptions::new() };
+        let table = options.open("/disk/t.spt").unwrap();
+        disk.limit_room(Some(0));
+        assert_eq!(table.typed::<u64, str>().err().unwrap().kind(), ErrorKind::DiskFull);
+        assert_eq!(table.types(), "");
+        disk.limit_room(None);
+        assert!(table.typed::<str, str>().is_ok() && table.typed::<u64, str>().is_err());
+    }
+
+    #[test]
+    fn a_reader_of_a_table_of_bytes_learns_the_types_with_the_next_checkpoint() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let writer = Table::open(&path).unwrap();
+        let reader = TableOptions::new().read_only(true).open(&path).unwrap();
+        assert!(reader.typed::<u64, u64>().is_ok());
+        assert_eq!(reader.typed::<str, u64>().err().unwrap().kind(), ErrorKind::WrongTypes);
+        writer.typed::<str, u64>().unwrap();
+        let newer = reader.newer().unwrap().unwrap();
+        assert!(newer.typed::<str, u64>().is_ok() && newer.typed::<u64, u64>().is_err());
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Header {
         must(order <= 1, || format!("order {order}"))?;
         let hash =
             u16::try_from(u32_at(bytes, 40)).ok().and_then(HashKind::from_id).ok_or("an unknown hash function")?;
-        must(u32_at(bytes, 44) == 0 && bytes[64..508].iter().all(|&b| b == 0), || "header: reserved bytes".into())?;
+        must(u32_at(bytes, 44) == 0 && bytes[128..508].iter().all(|&b| b == 0), || "header: reserved bytes".into())?;
         let block_bytes = block_bytes.into();
         Ok(Header {
             page_bytes,

@@ -121,7 +121,7 @@ enum {
     SPT_BUSY = 18,              /* the log is full and a backup keeps it from being emptied: try again */
     SPT_NOT_A_DICTIONARY = 19,  /* not a dictionary, or a name at which something else exists */
     SPT_BUILD_FAILED = 20,      /* an earlier step of the build failed: start it again */
-    SPT_WRONG_TYPES = 21,       /* a typed table has other types; not from this library */
+    SPT_WRONG_TYPES = 21,       /* the table or dictionary records other types: see spt_types */
 
     SPT_NOT_FOUND = 200,        /* the key is absent */
     SPT_EXISTS = 201,           /* the key is present already; nothing has changed */
@@ -303,6 +303,45 @@ typedef struct spt_options {
  */
 spt_status spt_open(const char *path, const spt_options *options, spt_table **table);
 spt_status spt_open_in_memory(const spt_options *options, spt_table **table);
+
+/** spt_newer - move a reader to the last checkpoint
+ *
+ * A table opened with SPT_READ_ONLY keeps the checkpoint that it opened. If the writer has made another one since,
+ * `*newer` is a handle that reads that one, which you close with spt_close, as you close `table`; otherwise it is NULL.
+ * It is also NULL if `table` may write. Costs two system calls if nothing has changed, else an open.
+ *
+ * Example:
+ *     spt_table *newer = NULL;
+ *     if (spt_newer(table, &newer) == SPT_OK && newer != NULL) {
+ *         spt_close(table);
+ *         table = newer;
+ *     }
+ *
+ * Errors:
+ *   those of spt_open; `table` stays as it is
+ */
+spt_status spt_newer(spt_table *table, spt_table **newer);
+
+/** spt_types, spt_record_types - the types of a typed table
+ *
+ * A table records how Rust's `typed` or Python's `key` and `value` store its pairs, as "u64 -> str". For the functions
+ * here all keys and values are bytes; backups, spt_freeze and spt_thaw keep the types.
+ *
+ * spt_types copies them to `buffer`, with a zero byte after them, and their length to `*len`. That is 0 for a table of
+ * bytes, and at most 64.
+ *
+ * spt_record_types records types, by a checkpoint, in a table that has none: those of a table whose pairs you copy.
+ *
+ * Returns:
+ *   SPT_TOO_SMALL  the buffer is too small: `*len + 1` bytes are needed
+ *
+ * Errors:
+ *   SPT_WRONG_TYPES       the table has other types
+ *   SPT_INVALID_ARGUMENT  more than 64 bytes, or not UTF-8
+ *   SPT_IO SPT_DISK_FULL  the checkpoint failed, and the types are not recorded
+ */
+spt_status spt_types(spt_table *table, char *buffer, size_t capacity, size_t *len);
+spt_status spt_record_types(spt_table *table, const char *types);
 
 /** spt_close - close a table
  *
@@ -794,6 +833,7 @@ spt_status spt_survey_table(spt_table *table, spt_survey *survey, size_t size, s
 #define SPT_FOUND_PAIR 1
 #define SPT_FOUND_FAULT 2
 #define SPT_FOUND_PROGRESS 3
+#define SPT_FOUND_TYPES 4
 
 typedef struct spt_found {
     int kind;          /* one of SPT_FOUND_...; ignore others */
@@ -802,7 +842,8 @@ typedef struct spt_found {
     spt_bytes key;     /* a pair: its key, valid until the function returns, as are the next three */
     spt_bytes value;   /* a pair: its value */
     const char *place; /* a fault: where */
-    const char *what;  /* a fault: what is wrong, and what is lost by it */
+    const char *what;  /* a fault: what is wrong, and what is lost by it; the types of a typed table, before its pairs:
+                        * see spt_types */
     uint64_t done;     /* progress: steps done */
     uint64_t all;      /* progress: total steps */
 } spt_found;
@@ -1178,7 +1219,8 @@ spt_status spt_build_discard(spt_build *build);
  * spt_dict_update_start begins an update of the dictionary `old` to one at `path`, which may be the same. `options`
  * give the resources of the sort and the index to build; hash function, pages and compression stay those of `old`. Of
  * several changes to one key the last counts; removing an absent key is not an error. spt_dict_update_apply makes a
- * change that spt_diff_next returned: it stores its value, or removes its key.
+ * change that spt_diff_next returned, or one of your own: by its kind it stores the value, or removes the key. NULL with
+ * length 0 is an empty value; the old value does not matter.
  *
  * spt_dict_update_finish merges the changes with the old pairs in one pass, writes, and publishes. `*pairs`, unless it
  * is NULL, is the number of pairs of the new dictionary. Shards without changes keep their files. It closes the handle

@@ -900,6 +900,31 @@ public:
         return Table(status, table, error);
     }
 
+    /** A table that reads the last checkpoint, if this one was opened to read and there is a newer one: see spt_newer.
+     * Errors: those of open. */
+    [[nodiscard]] std::optional<Table> newer(Error *error = nullptr) const
+    {
+        spt_table *found = nullptr;
+        spt_status status = spt_newer(handle(), &found);
+        Table table(status, found, error);
+        return table ? std::optional<Table>(std::move(table)) : std::nullopt;
+    }
+
+    /** The types that the table records, as "u64 -> str"; empty for bytes. See spt_types. */
+    [[nodiscard]] std::string types(Error *error = nullptr) const
+    {
+        char buffer[65] = "";
+        std::size_t len = 0;
+        detail::succeeded(spt_types(handle(), buffer, sizeof buffer, &len), error);
+        return std::string(buffer, len);
+    }
+
+    /** Records types in a table that has none. Errors: wrong_types, invalid_argument, io, disk_full. */
+    void record_types(const std::string &types, Error *error = nullptr)
+    {
+        detail::succeeded(spt_record_types(handle(), types.c_str()), error);
+    }
+
     /** Makes all writes durable and closes the table. It stays open after in_use, but not after other errors. Errors:
      * those of spt_close. */
     void close(Error *error = nullptr) { detail::close_now<spt_close>(table_, error); }

@@ -6,7 +6,7 @@ use crate::callbacks::UpdateCallback;
 use crate::handles::{Handle, Object};
 use crate::memory::{Allocation, NOTHING};
 use crate::options::{InOptions, Options};
-use crate::status::{DIFFERS, EXISTS, NOT_FOUND, OK, Result, Status, TOO_SMALL};
+use crate::status::{DIFFERS, EXISTS, Failure, NOT_FOUND, OK, Result, Status, TOO_SMALL};
 use splitpoint::{Table, TableOptions};
 use std::ffi::c_void;
 use std::ops::Deref;
@@ -62,6 +62,40 @@ extern "C" fn spt_open(
 #[unsafe(no_mangle)]
 extern "C" fn spt_open_in_memory(options: InOptions<'_, Options<'_>>, table: Out<'_, Handle<OpenTable>>) -> Status {
     open_table(options, table, |_, opening| Ok(opening.in_memory()?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_newer(table: Handle<OpenTable>, newer: Out<'_, Handle<OpenTable>>) -> Status {
+    border(table.number(), || {
+        newer.set("the place for the table", Handle::NULL)?;
+        if let Some(found) = table.shared()?.newer()? {
+            newer.set("the place for the table", Handle::open(OpenTable(found))?)?;
+        }
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_types(table: Handle<OpenTable>, buffer: Buffer<'_>, capacity: usize, len: Out<'_, usize>) -> Status {
+    border(table.number(), || {
+        let (types, buffer) = (table.shared()?.types(), buffer.bytes(capacity)?);
+        len.set("the place for the length", types.len())?;
+        let Some(place) = buffer.get_mut(..=types.len()) else { return Ok(TOO_SMALL) };
+        let (names, end) = place.split_at_mut(types.len());
+        names.copy_from_slice(types.as_bytes());
+        end.fill(0);
+        Ok(OK)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn spt_record_types(table: Handle<OpenTable>, types: InText<'_>) -> Status {
+    border(table.number(), || {
+        let types = types.get().ok_or_else(|| Failure::invalid("the types are NULL"))?;
+        let types = types.to_str().map_err(|_| Failure::invalid("the types are not UTF-8"))?;
+        table.shared()?.record_types(types)?;
+        Ok(OK)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -335,6 +335,7 @@ pub(crate) struct Report {
 const FOUND_PAIR: i32 = 1;
 const FOUND_FAULT: i32 = 2;
 const FOUND_PROGRESS: i32 = 3;
+const FOUND_TYPES: i32 = 4;
 
 /// Calls `call` with what was found, converted for C; `None` for a kind that this version does not know.
 fn with_found<T>(salvaged: &Salvaged<'_>, call: impl FnOnce(&Found) -> T) -> Option<T> {
@@ -356,6 +357,10 @@ fn with_found<T>(salvaged: &Salvaged<'_>, call: impl FnOnce(&Found) -> T) -> Opt
         Salvaged::Fault(fault) => {
             let (place, what) = (text(&fault.place), text(&fault.what));
             call(&Found { kind: FOUND_FAULT, place: place.as_ptr(), what: what.as_ptr(), ..nothing })
+        }
+        Salvaged::Types(names) => {
+            let what = text(names);
+            call(&Found { kind: FOUND_TYPES, what: what.as_ptr(), ..nothing })
         }
         Salvaged::Progress { done, all, .. } => call(&Found { kind: FOUND_PROGRESS, done, all, ..nothing }),
         _ => return None,

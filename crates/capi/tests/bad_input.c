@@ -47,6 +47,7 @@ static void wrong_handle(void *handle)
     spt_dict_sizes sizes;
     spt_cursor *cursor = NULL;
     spt_batch *batch = NULL;
+    spt_table *newer = NULL;
     spt_diff *diff = NULL;
     spt_change change = {SPT_CHANGE_ADDED, {"k", 1}, {NULL, 0}, {"v", 1}};
     const spt_status wrong = SPT_INVALID_HANDLE, closed = handle == NULL ? SPT_OK : SPT_INVALID_HANDLE;
@@ -95,6 +96,9 @@ static void wrong_handle(void *handle)
     EXPECT(wrong, spt_read_counters(handle, &counters, sizeof counters));
     EXPECT(wrong, spt_survey_table(handle, &survey, sizeof survey, NULL, NULL));
     EXPECT(wrong, spt_position(handle, "k", 1, &number));
+    EXPECT(wrong, spt_newer(handle, &newer));
+    EXPECT(wrong, spt_types(handle, buffer, sizeof buffer, &len));
+    EXPECT(wrong, spt_record_types(handle, "u64 -> str"));
     EXPECT(wrong, spt_freeze(handle, path_of("frozen.spd"), NULL, &number));
     EXPECT(wrong, spt_dict_reload(handle, &boundary));
     EXPECT(wrong, spt_dict_get(handle, "k", 1, buffer, sizeof buffer, &len));
@@ -176,6 +180,12 @@ static void null_pointers(void)
     EXPECT(invalid, spt_batch_begin_with(table, SPT_DURABILITY_SYNC, NULL));
     EXPECT(invalid, spt_batch_begin_with(table, 4, &batch));
     EXPECT(invalid, spt_position(table, "k", 1, NULL));
+    EXPECT(invalid, spt_newer(table, NULL));
+    EXPECT(invalid, spt_types(table, NULL, 0, NULL));
+    EXPECT(SPT_TOO_SMALL, spt_types(table, NULL, 0, &len));
+    EXPECT(invalid, spt_record_types(table, NULL));
+    EXPECT(invalid, spt_record_types(table, "\xFF"));
+    EXPECT(invalid, spt_record_types(table, "a name that is longer than the sixty-four bytes of the header's field"));
     EXPECT(invalid, spt_backup(table, NULL, 0, NULL, NULL));
     EXPECT(invalid, spt_backup_file(NULL, path_of("x"), NULL, 0, NULL, NULL));
     EXPECT(invalid, spt_backup_file(path_of("nulls.spt"), NULL, NULL, 0, NULL, NULL));

@@ -505,6 +505,22 @@ static void damaged_tables()
     CHECK(got.kind() == ErrorKind::stopped);
 }
 
+static void readers_and_types()
+{
+    Table table = Table::open(path("typed.spt"));
+    Options options;
+    options.read_only = true;
+    Table reader = Table::open(path("typed.spt"), options);
+    Error got;
+    CHECK(!reader.newer() && !table.newer(&got) && table.types().empty());
+    table.put("k", "v");
+    table.record_types("bytes -> bytes");
+    table.record_types("str -> str", &got);
+    CHECK(got.kind() == ErrorKind::wrong_types);
+    std::optional<Table> newer = reader.newer();
+    CHECK(newer && newer->contains("k") && !reader.contains("k") && newer->types() == "bytes -> bytes");
+}
+
 static void place_name(void *context, std::uint64_t place, char *name, std::size_t capacity) noexcept
 {
     ++*static_cast<int *>(context);
@@ -891,6 +907,7 @@ int main()
     views();
     options_and_files();
     damaged_tables();
+    readers_and_types();
     dictionaries();
     damaged_dictionaries();
     closed_objects();

@@ -514,6 +514,56 @@ static int stop_salvage(void *context, const spt_found *found)
     return 1;
 }
 
+static int found_types(void *context, const spt_found *found)
+{
+    if (found->kind == SPT_FOUND_TYPES)
+        strcpy(context, found->what);
+    return 0;
+}
+
+/* A reader moves on to the next checkpoint, and whatever is made of a typed table keeps its types. */
+static void readers_and_types(void)
+{
+    spt_table *table, *reader, *newer;
+    spt_dictionary *dictionary;
+    spt_options options = SPT_OPTIONS_INIT;
+    spt_salvage_report report;
+    char types[65] = "?";
+    size_t len = 9;
+
+    OK(spt_open(path_of("typed.spt"), NULL, &table));
+    OK(spt_types(table, types, sizeof types, &len));
+    CHECK(len == 0 && types[0] == 0);
+    options.flags = SPT_READ_ONLY;
+    OK(spt_open(path_of("typed.spt"), &options, &reader));
+    OK(spt_newer(reader, &newer));
+    CHECK(newer == NULL);
+    OK(spt_put(table, B("k"), B("v")));
+    OK(spt_record_types(table, "bytes -> bytes"));
+    EXPECT(SPT_WRONG_TYPES, spt_record_types(table, "str -> bytes"));
+    OK(spt_newer(table, &newer));
+    CHECK(newer == NULL);
+    EXPECT(SPT_NOT_FOUND, spt_contains(reader, B("k")));
+    OK(spt_newer(reader, &newer));
+    OK(spt_close(reader));
+    OK(spt_contains(newer, B("k")));
+    OK(spt_types(newer, types, sizeof types, &len));
+    CHECK(len == 14 && strcmp(types, "bytes -> bytes") == 0);
+    EXPECT(SPT_TOO_SMALL, spt_types(newer, types, len, &len));
+    OK(spt_close(newer));
+    OK(spt_freeze(table, path_of("typed.spd"), NULL, NULL));
+    OK(spt_close(table));
+    OK(spt_open_in_memory(NULL, &table));
+    OK(spt_dict_open(path_of("typed.spd"), NULL, &dictionary));
+    OK(spt_thaw(dictionary, table, NULL));
+    OK(spt_dict_close(dictionary));
+    EXPECT(SPT_WRONG_TYPES, spt_record_types(table, "str -> bytes"));
+    OK(spt_close(table));
+    memset(types, 0, sizeof types);
+    OK(spt_salvage(path_of("typed.spt"), NULL, found_types, types, &report, sizeof report));
+    CHECK(report.verified == 1 && strcmp(types, "bytes -> bytes") == 0);
+}
+
 static void damage(const char *path)
 {
     int file = open(path, O_RDWR);
@@ -775,6 +825,7 @@ int main(void)
     OK(spt_open_in_memory(&options, &table));
     all(table);
     upkeep();
+    readers_and_types();
     own_hash_function();
     other_version();
     crash();

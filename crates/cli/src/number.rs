@@ -67,9 +67,23 @@ pub fn rate(count: u64, time: Duration) -> u64 {
     per_second(count, time.as_secs_f64())
 }
 
+/// Seconds, as of `--watch` and `--timeout`.
+pub fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is not a number of seconds from 0.1 to 86400"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_are_seconds_within_a_day() {
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "-1", "x", "nan", "inf", "1e9"] {
+            assert!(parse_interval(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn numbers_read_well() {

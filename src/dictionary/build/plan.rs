@@ -2,6 +2,7 @@
 
 use super::progress::ProgressCounter;
 use super::sort::duplicates::Duplicates;
+use crate::dictionary::format::ends::TYPES_BYTES;
 use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::dictionary::index::Index;
 use crate::dictionary::index::filter::{FilterBits, SEGMENT_BUILD_BYTES};
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     /// Raw bytes of a compressed block.
     pub block_bytes: u32,
     pub hash: HashFunction,
+    /// The names of the types of keys and values; empty for bytes.
+    pub types: String,
     pub index: Index,
     /// Bits of the filter's fingerprints; 0 for no filter.
     pub filter_bits: u32,
@@ -63,6 +66,7 @@ impl Default for Plan {
             compression: Compression::None,
             block_bytes: 16 << 10,
             hash: HashFunction::new(HashKind::DEFAULT, 0),
+            types: String::new(),
             index: Index::default(),
             filter_bits: 0,
             memory_bytes: 1 << 30,
@@ -95,6 +99,9 @@ impl Plan {
         }
         if self.hash.is_missing() {
             return Err(Error::new(ErrorKind::InvalidArgument, USER_MISSING).with_hint(USER_MISSING_HINT));
+        }
+        if self.types.len() > TYPES_BYTES || self.types.contains('\0') {
+            return invalid(format!("types is {:?}, expected names of at most {TYPES_BYTES} bytes", self.types));
         }
         let least = MEMORY_BYTES_MIN * parts.max(1) as u64;
         if self.memory_bytes < least {
@@ -229,6 +236,7 @@ impl Plan {
             self.block_bytes = old.header.block_bytes;
         }
         self.hash = old.hash.clone();
+        self.types.clone_from(&old.header.types);
         self
     }
 }

@@ -278,6 +278,7 @@ fn header_of(plan: &Plan, layout: Layout) -> FileHeader {
         hash_id: plan.hash.kind().id(),
         hash_seed: plan.hash.seed(),
         hash_check: plan.hash.check_value(),
+        types: plan.types.clone(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind};
 use crate::io::File;
+use crate::little_endian::padded_text;
 use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
@@ -32,6 +33,8 @@ const PAIRS_MAX: u64 = 1 << 48;
 pub(crate) const MAGIC: &[u8; 8] = b"SPLITDCT";
 const END_MAGIC: &[u8; 8] = b"SPLITEND";
 const VERSION: u32 = 1;
+/// Bytes for the names of types, as many as a table has.
+pub(crate) const TYPES_BYTES: usize = 64;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 
 /// The header: what is known before the first record.
@@ -46,6 +49,8 @@ pub(crate) struct FileHeader {
     pub hash_id: u16,
     pub hash_seed: u64,
     pub hash_check: u64,
+    /// The names of the types of keys and values, as in the root of a table; empty for bytes.
+    pub types: String,
 }
 
 impl FileHeader {
@@ -69,6 +74,7 @@ impl FileHeader {
         put.u32(0);
         put.u64(self.hash_seed);
         put.u64(self.hash_check);
+        put.bytes(self.types.as_bytes());
         seal(&mut out);
         out
     }
@@ -134,19 +140,20 @@ impl FileHeader {
         let hash_id = get.u32();
         let reserved = get.u32();
         let (hash_seed, hash_check) = (get.u64(), get.u64());
+        let types = padded_text(&get.take::<TYPES_BYTES>()).map_err(|what| format!("the names of its types {what}"))?;
         let hash_id = u16::try_from(hash_id).ok().filter(|id| HashKind::from_id(*id).is_some());
         let hash_id = hash_id.ok_or("a hash function that this library does not know")?;
         if reserved != 0 || !get.rest_is_zero() {
             return Err("reserved bytes that are not zero".into());
         }
-        Ok(FileHeader { page_bytes, layout, compression, block_bytes, order, hash_id, hash_seed, hash_check })
+        Ok(FileHeader { page_bytes, layout, compression, block_bytes, order, hash_id, hash_seed, hash_check, types })
     }
 
     /// Whether the two can be headers of shards of one dictionary. Layout and order may differ from shard to shard.
     pub fn is_like(&self, other: &FileHeader) -> bool {
         let hash = |header: &FileHeader| (header.hash_id, header.hash_seed, header.hash_check);
         let shape = |header: &FileHeader| (header.page_bytes, header.compression);
-        hash(self) == hash(other) && shape(self) == shape(other)
+        hash(self) == hash(other) && shape(self) == shape(other) && self.types == other.types
     }
 
     /// The function that the pairs were hashed with: one of the package, or `user` if the file was built with a user's

@@ -104,6 +104,7 @@ impl Index {
     }
 
     /// Its name, as used on the command line.
+    #[doc(hidden)] // the program's
     pub fn name(self) -> &'static str {
         match self {
             Index::Page { .. } => "page",

@@ -167,6 +167,7 @@ mod tests {
             hash_id: 0,
             hash_seed: 0,
             hash_check: 0,
+            types: String::new(),
         };
         let stream_bytes = record_bytes.saturating_mul(pairs);
         RecordFormat::of(&header, &Footer { pairs, stream_bytes, ..Footer::default() }, BODY)

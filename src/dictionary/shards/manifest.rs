@@ -146,7 +146,7 @@ impl Manifest {
             next_slot = u32::from(shard.last_slot) + 1;
             shards.push(shard);
         }
-        if next_slot != SLOT_COUNT.into() {
+        if next_slot != u32::from(SLOT_COUNT) {
             return Err(format!("shards up to slot {next_slot}, there are {SLOT_COUNT}"));
         }
         Ok(Manifest { generation, shards })

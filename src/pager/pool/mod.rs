@@ -777,6 +777,21 @@ impl Drop for ReadGuard<'_> {
     }
 }
 
+/// A frame, and its version when it was latched for reading.
+#[derive(Clone, Copy)]
+pub(crate) struct FrameSeen<'a> {
+    state: &'a FrameState,
+    version: u32,
+}
+
+impl<'a> ReadGuard<'a> {
+    /// The frame as it is now, to be compared under a later latch.
+    #[inline]
+    pub(crate) fn seen(&self) -> FrameSeen<'a> {
+        FrameSeen { state: self.state, version: self.state.load(Relaxed).version() }
+    }
+}
+
 /// A frame latched for changing.
 pub(crate) struct WriteGuard<'a> {
     state: &'a FrameState,

@@ -1,8 +1,9 @@
 //! A latched part of a frame, whose address is computed and checked once.
 #![expect(unsafe_code, reason = "a part of a frame is a slice of its memory")]
 
-use super::{FrameBytes, WriteGuard};
+use super::{FrameBytes, FrameSeen, WriteGuard};
 use std::ops::Deref;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A part of a frame that is latched for changing, such as a page.
 pub(crate) struct PartGuard<'a> {
@@ -29,6 +30,12 @@ impl<'a> PartGuard<'a> {
     pub(crate) fn bytes_mut(&mut self) -> FrameBytes<'_> {
         // SAFETY: as in `WriteGuard::part`; `new` checked the part.
         unsafe { FrameBytes::new(self.start, self.len) }
+    }
+
+    /// Whether this is the frame that was `seen`, and no writer has had its latch in between.
+    #[inline]
+    pub(crate) fn is_unchanged_since(&self, seen: FrameSeen<'_>) -> bool {
+        std::ptr::eq(self.frame.state, seen.state) && self.frame.state.load(Relaxed).version() == seen.version
     }
 
     /// The whole frame.

@@ -184,6 +184,12 @@ impl Word {
         Word(self.0 & (VERSION - 1) & !USED)
     }
 
+    /// Changes each time that a writer releases the latch.
+    #[inline(always)]
+    pub(super) fn version(self) -> u32 {
+        (self.0 / VERSION) as u32
+    }
+
     /// Whether an optimistic read may begin.
     #[inline(always)]
     pub(super) fn is_readable_without_latch(self) -> bool {

@@ -17,7 +17,7 @@ fn table_in(place: &Path) -> PathBuf {
 }
 
 fn is_whole(table: &Table, value: u32) {
-    assert_eq!(table.len(), PAIRS.into());
+    assert_eq!(table.len(), u64::from(PAIRS));
     for n in 0..PAIRS {
         assert_eq!(table.get(&key(n)).unwrap().as_deref(), Some(&value.to_le_bytes()[..]), "{n}");
     }

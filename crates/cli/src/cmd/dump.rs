@@ -4,6 +4,7 @@ use super::dict::options::PartArgs;
 use super::filter::{KeyFilter, Limit};
 use super::salvage;
 use super::store::Store;
+use super::write_tree;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
@@ -12,8 +13,11 @@ use crate::open::{StoreKind, stored};
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// Bytes of rows that are written together: the capacity of a pipe, so that they are not copied once more.
 const WRITE_BYTES: usize = 64 << 10;
@@ -25,11 +29,17 @@ Examples:
   splitpoint dump users.spt --key-prefix al --limit 100
   splitpoint dump users.spd --part 3/16 > part3.tsv
   splitpoint dump old.spt --format raw | splitpoint load new.spt - --format raw
+  splitpoint dump pages.spt --tree pages
   splitpoint dump bad.spt --salvage | splitpoint load new.spt -
 
 Pairs of a table come in no particular order, those of a dictionary in hash
 order; sort the output to compare two files. Any bytes make the round trip
 through `load` in tsv, jsonl and raw; lines gives the keys only.
+
+--tree is the inverse of `load --tree`. Every key must be a path within DIR, without
+`..`, `.`, an empty part or a zero byte, and none may be both a file and a directory:
+otherwise nothing is written. Links in DIR are not followed. Each file is complete
+or absent.
 
 --salvage reads a table that is damaged, truncated or without a header. It writes
 pairs with intact checksums, and pairs whose checksums alone are damaged, and
@@ -51,6 +61,12 @@ pub struct Dump {
     limit: Limit,
     #[command(flatten)]
     part: PartArgs,
+    /// Write each pair to a file of its own instead: the key is its path in DIR, the value its contents
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "salvage"])]
+    tree: Option<PathBuf>,
+    /// With --tree: replace files that exist
+    #[arg(long, requires = "tree")]
+    force: bool,
     /// Write what can still be read of a damaged table
     #[arg(long, conflicts_with_all = ["key_prefix", "key_regex", "limit", "part"])]
     salvage: bool,
@@ -73,7 +89,10 @@ impl Dump {
         }
         let interrupt = Interrupt::watch()?;
         let store = Store::open(&self.file)?;
-        self.write(&store, &interrupt)?;
+        match &self.tree {
+            Some(root) => self.write_tree(&store, root, &interrupt)?,
+            None => self.write(&store, &interrupt)?,
+        }
         if store.has_marks()? {
             let file = self.file.display();
             say(format_args!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump"));
@@ -129,6 +148,54 @@ impl Dump {
             }
         }
         Ok((keys, values))
+    }
+
+    /// Writes each chosen pair to a file below `root`.
+    fn write_tree(&self, store: &Store, root: &Path, interrupt: &Interrupt) -> Result<()> {
+        let path_of = |key: &[u8]| root.join(OsStr::from_bytes(key));
+        let is_key = |key: &[u8]| Ok(self.filter.takes(key) && store.contains(key)?);
+        let mut total = 0;
+        self.each(store, |Pair { key, .. }| {
+            interrupt.stop_if_caught("nothing was written")?;
+            total += 1;
+            write_tree::refuse_key(&self.file, key, is_key)?;
+            write_tree::refuse_obstacle(root, &path_of(key), self.force)
+        })?;
+        fs::create_dir_all(root).map_err(|error| Failure::io(root.display(), &error))?;
+        let progress = Progress::of_output("writing", "file", Some(total));
+        let mut files = 0;
+        let written = self.each(store, |Pair { key, value }| {
+            let done = || format!("{} in {}, all complete", count_of(files, "file"), root.display());
+            if let Some(signal) = interrupt.caught() {
+                return Err(Failure::stopped(signal, done()));
+            }
+            if files.is_multiple_of(STEPS_PER_TICK) {
+                progress.at(files);
+            }
+            let path = path_of(key);
+            // Again: the directory may have changed.
+            write_tree::refuse_obstacle(root, &path, self.force)
+                .and_then(|()| write_tree::write(&path, value).map_err(|error| Failure::io(path.display(), &error)))
+                .map_err(|failure| failure.and(format_args!("Stopped after {}", done())))?;
+            files += 1;
+            Ok(())
+        });
+        progress.clear();
+        written
+    }
+
+    /// Calls `take` with each chosen pair.
+    fn each(&self, store: &Store, mut take: impl FnMut(Pair<'_>) -> Result<()>) -> Result<()> {
+        let (mut pairs, mut taken) = (store.part(&self.part)?, 0);
+        while !self.is_full(taken)
+            && let Some((key, value)) = pairs.next_ref()?
+        {
+            if self.filter.takes(key) {
+                taken += 1;
+                take(Pair { key, value })?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether `rows` are as many as the user wants.

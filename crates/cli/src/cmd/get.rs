@@ -3,15 +3,18 @@
 use super::keys::{Absent, KeyArgs, Keys};
 use super::store::Store;
 use crate::escapes;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl};
+use crate::interrupt;
 use crate::output::Output;
+use splitpoint::OutputFile;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
   splitpoint get users.spt alice
   splitpoint get users.spt alice bob --json
+  splitpoint get pages.spt 7.txt --output 7.txt
   cut -f1 changes.tsv | splitpoint get users.spt - --escaped --json";
 
 /// Print the values of keys
@@ -28,6 +31,9 @@ pub struct Get {
     keys: KeyArgs,
     #[command(flatten)]
     shown: ShownArgs,
+    /// Write the value, as --raw prints it, to FILE instead, which it replaces when complete; for one KEY
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["raw", "json"])]
+    output: Option<PathBuf>,
 }
 
 /// How a value is printed, for tables and dictionaries.
@@ -47,8 +53,32 @@ pub struct ShownArgs {
 impl Get {
     pub fn run(self) -> Result<()> {
         let keys = self.keys.parse(self.shown.escaped)?;
+        if let Some(output) = &self.output {
+            return self.write_value(&keys, output);
+        }
         print_values(&self.file, &Store::open(&self.file)?, &keys, &self.shown)
     }
+}
+
+impl Get {
+    /// Writes the value of the only key to the file at `output`.
+    fn write_value(&self, keys: &Keys, output: &Path) -> Result<()> {
+        let Keys::Given(keys) = keys else { return Err(one_key()) };
+        let [key] = &keys[..] else { return Err(one_key()) };
+        interrupt::exit_on_signal("nothing was written")?;
+        let store = Store::open(&self.file)?;
+        let mut value = Vec::new();
+        if store.get_into(key, &mut value)? {
+            return OutputFile::write(output, &value).map_err(|error| Failure::io(output.display(), &error));
+        }
+        let mut absent = Absent::default();
+        let named = absent.add(&self.file, key, |key| store.contains(key));
+        absent.result(named)
+    }
+}
+
+fn one_key() -> Failure {
+    Failure::usage("--output takes the value of one KEY")
 }
 
 /// Prints the values of `keys`; what was found before a failure is printed too.

@@ -13,10 +13,10 @@ use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
 use crate::open::{opened, require_directory_of};
 use crate::output::Output;
-use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted};
+use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted, twice};
 use clap::ValueEnum;
 use serde_json::json;
-use splitpoint::{Durability, HashKind, OutputFile, Table, TableOptions};
+use splitpoint::{Durability, ErrorKind, HashKind, OutputFile, Table, TableOptions};
 use splitpoint_server::keyspace::{Marks, ServedFile};
 use std::cell::{Cell, OnceCell};
 use std::os::unix::fs::MetadataExt;
@@ -88,6 +88,10 @@ pub struct Load {
     /// Hash function (for a new table)
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]
     hash: Option<HashKind>,
+    /// Record the types of keys and values, as `u64 -> str` (for a new table); those of tables and dictionaries are
+    /// kept
+    #[arg(long, value_name = "TYPES")]
+    types: Option<String>,
     /// Let `splitpoint stat --watch` show the load's counters
     #[arg(long)]
     stats: bool,
@@ -151,6 +155,7 @@ impl Load {
             expected_len: None,
             cache: None,
             hash: None,
+            types: None,
             stats: false,
             json,
             whole: true,
@@ -167,6 +172,11 @@ impl Load {
         // Look at the inputs first: a misspelt name must not leave an empty table behind.
         let mut inputs = Inputs::look(&self.input, &self.source, &interrupt)?;
         self.refuse_own(&inputs.files)?;
+        let types = inputs.types()?;
+        if !types.is_empty() && self.types.as_ref().is_some_and(|asked| *asked != types) {
+            return Err(Failure::of_kind(ErrorKind::WrongTypes, format_args!("the inputs have the types {types}")));
+        }
+        self.types.get_or_insert(types);
         let existed = self.file.exists();
         let mut loading = Loading {
             load: &self,
@@ -229,10 +239,7 @@ impl Load {
         if let Some(server) = inputs.iter().find(|input| input.kind == Some(Kind::Redis))
             && let Some(Duplicates::Append | Duplicates::Error) = self.duplicates
         {
-            let server = server.name();
-            return Err(Failure::usage(format_args!(
-                "{server}: a server may list a key twice, so --duplicates can only be last or first"
-            )));
+            return Err(twice(server));
         }
         if self.tree {
             self.refuse_tree(inputs)?;
@@ -271,6 +278,7 @@ impl Load {
         }
         require_directory_of(&self.file)?;
         let opened = opened(&self.file, self.options().open(&self.file))?;
+        opened.adopt_types(self.types.as_deref().unwrap_or_default())?;
         Ok(table.get_or_init(|| opened))
     }
 

@@ -32,6 +32,7 @@ mod store;
 mod thaw;
 mod tour;
 mod watch;
+mod write_tree;
 
 use crate::escapes;
 use crate::failure::{Failure, Result};

@@ -32,6 +32,7 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
         rows: 0,
         faults: 0,
         progress: Progress::of_output("reading", "frame", Some(1)),
+        types: String::new(),
         failed: None,
     };
     let report = splitpoint::salvage(file, |found| {
@@ -82,6 +83,8 @@ struct Salvaging<'f> {
     rows: u64,
     faults: u64,
     progress: Progress,
+    /// Those of a typed table.
+    types: String,
     failed: Option<Failure>,
 }
 
@@ -103,6 +106,7 @@ impl Salvaging<'_> {
                 self.out.write(&self.row)?;
                 self.row.clear();
             }
+            Salvaged::Types(types) => types.clone_into(&mut self.types),
             Salvaged::Fault(fault) => {
                 self.faults += 1;
                 if self.faults <= FAULTS_NAMED_MAX {
@@ -147,6 +151,9 @@ impl Salvaging<'_> {
         };
         if report.log_unread {
             sum += "; the changes in its log are left out: `splitpoint dump` without `--salvage` has them, if it can";
+        }
+        if !self.types.is_empty() {
+            sum += &format!("; the pairs are of the types `{0}`, which `load --types '{0}'` records", self.types);
         }
         let advice = if report.is_whole() { String::new() } else { advice(self.format) };
         say(format_args!("{file}: {sum}{advice}."));

@@ -6,7 +6,7 @@ use super::{dict, watch};
 use crate::failure::{Failure, Result};
 use crate::histogram;
 use crate::interrupt;
-use crate::number::{count_of, grouped, size};
+use crate::number::{count_of, grouped, parse_interval, size};
 use crate::open::{StoreKind, stored};
 use crate::output::Output;
 use serde_json::json;
@@ -38,7 +38,7 @@ pub struct Stat {
         value_name = "SECONDS",
         num_args = 0..=1,
         default_missing_value = "1",
-        value_parser = watch::parse_interval
+        value_parser = parse_interval
     )]
     watch: Option<Duration>,
 }
@@ -56,17 +56,20 @@ impl Stat {
         }
         // One long call that only reads: a signal may end the process at any point.
         interrupt::exit_on_signal("nothing was written")?;
-        let stat = match Store::open(&self.file)? {
+        let (stat, types) = match Store::open(&self.file)? {
             Store::Dictionary(dictionary) => return dict::stat::print(&self.file, &dictionary, self.json),
-            Store::Table(table) => table.survey()?,
+            Store::Table(table) => (table.survey()?, table.types()),
         };
         let mut out = Output::stdout();
         if self.json {
-            return out.json(&as_json(&stat));
+            return out.json(&as_json(&stat, &types));
         }
         out.line(&self.file.display().to_string())?;
         for (name, text) in lines(&stat) {
             out.line(&format!("  {name:<10} {text}"))?;
+        }
+        if !types.is_empty() {
+            out.line(&format!("  {:<10} {types}", "types"))?;
         }
         out.line("")?;
         histogram::picture(&stat).iter().try_for_each(|line| out.line(line))
@@ -74,7 +77,7 @@ impl Stat {
 }
 
 /// Every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
-fn as_json(stat: &TableSurvey) -> serde_json::Value {
+fn as_json(stat: &TableSurvey, types: &str) -> serde_json::Value {
     let histogram: Vec<_> =
         stat.histogram.iter().map(|(size, buckets)| json!({"size": size, "buckets": buckets})).collect();
     json!({
@@ -97,6 +100,7 @@ fn as_json(stat: &TableSurvey) -> serde_json::Value {
         "fill_factor": stat.fill_factor,
         "hash": stat.hash,
         "seed": stat.seed.to_string(),
+        "types": Some(types).filter(|types| !types.is_empty()),
         "histogram": histogram,
         "largest_bucket": stat.largest_bucket,
         "empty_buckets": stat.empty_buckets,

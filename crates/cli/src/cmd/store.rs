@@ -157,13 +157,15 @@ fn scan_table(
     take: &mut dyn FnMut(Pair<'_>) -> Result<()>,
 ) -> Result<(Cursor, Option<Signal>)> {
     let mut scan = ServedFile::of(table)?.keys_of(table.scan_from(wanted.cursor));
-    let mut taken = 0;
-    // Continue past the limit while the cursor has not moved, or the next scan would make no progress.
-    while taken < wanted.limit || (wanted.limit > 0 && scan.cursor() == Some(wanted.cursor)) {
+    let (mut taken, mut last) = (0, None);
+    // Continue past the limit while the next pair has the hash of the last one: a cursor cannot divide them, so the
+    // next scan would return the last one again.
+    while taken < wanted.limit || (last.is_some() && scan.cursor() == last) {
         if let (Some(signal), Some(cursor)) = ((wanted.caught)(), scan.cursor()) {
             return Ok((Some(cursor), Some(signal)));
         }
         let Some((key, value)) = scan.next_ref()? else { return Ok((None, None)) };
+        last = Some(table.hash_function().hash(key).reverse_bits());
         if wanted.filter.takes(key) {
             take(Pair { key, value })?;
             taken += 1;

@@ -144,6 +144,7 @@ fn closed(table: Table) -> Result<u64> {
 
 /// Puts all pairs. After a signal, `left` turns the number put so far into the message.
 fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: impl Fn(&str) -> String) -> Result<()> {
+    table.adopt_types(dictionary.types())?;
     let progress = Progress::of_items("writing", "pair", Some(dictionary.len()));
     let mut pairs = dictionary.iter();
     let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);

@@ -25,12 +25,6 @@ const LINES_A_PAGE: u64 = 20;
 /// hangs.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// Seconds between two lines.
-pub fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is not a number of seconds from 0.1 to 86400"))
-}
-
 /// # Errors
 /// A file that cannot be read; a signal, which is how it normally ends.
 pub fn watch(file: &Path, every: Duration, json: bool) -> Result<()> {
@@ -291,14 +285,6 @@ fn short(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn intervals_are_seconds_within_a_day() {
-        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["0", "-1", "x", "nan", "inf", "1e9"] {
-            assert!(parse_interval(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn rates_are_of_the_time_between_two_looks_and_any_numbers_make_a_line() {

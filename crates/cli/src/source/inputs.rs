@@ -36,6 +36,12 @@ pub fn accepted(taken: splitpoint::Result<()>) -> Result<Option<String>> {
     }
 }
 
+/// The error for an option that counts the times that `server` lists a key.
+pub fn twice(server: &InputFile) -> Failure {
+    let server = server.name();
+    Failure::usage(format_args!("{server}: a server may list a key twice, so --duplicates can only be last or first"))
+}
+
 /// All inputs of one command.
 pub struct Inputs<'i> {
     pub files: Vec<InputFile>,
@@ -183,7 +189,7 @@ impl SourceArgs {
             return refuse("--key and --value choose columns of csv, tsv, parquet, SQLite or fields of jsonl");
         }
         if self.server.is_given() && kind != Kind::Redis {
-            return refuse("--ttl and --skip-other-types are for a server, as in redis://127.0.0.1:6379/0");
+            return refuse("--ttl, --skip-other-types and --timeout are for a server, as in redis://127.0.0.1:6379/0");
         }
         if !self.is_auto() && matches!(kind, Kind::Redis | Kind::Sqlite | Kind::Tree) {
             return refuse("--format is for files and pipes of rows");
@@ -222,6 +228,32 @@ impl<'i> Inputs<'i> {
     /// Whether all are tables and dictionaries.
     pub fn are_stored(&self) -> bool {
         self.files.iter().all(|file| matches!(file.kind, Some(Kind::Table | Kind::Dictionary)))
+    }
+
+    /// The names of the types of the pairs; empty unless all inputs are tables and dictionaries of the same ones.
+    ///
+    /// # Errors
+    /// Two inputs of different types; those of opening them.
+    pub fn types(&self) -> Result<String> {
+        let mut first: Option<(&InputFile, String)> = None;
+        let mut all = true;
+        for file in &self.files {
+            let types = match file.kind {
+                Some(Kind::Table) => open_to_read(&file.path)?.types(),
+                Some(Kind::Dictionary) => Dictionary::open(&file.path)?.types().to_owned(),
+                _ => String::new(),
+            };
+            match &first {
+                _ if types.is_empty() => all = false,
+                None => first = Some((file, types)),
+                Some((_, known)) if *known == types => {}
+                Some((other, known)) => {
+                    let what = format!("{}: has the types {types}, {} has {known}", file.name(), other.name());
+                    return Err(Failure::of_kind(ErrorKind::WrongTypes, what));
+                }
+            }
+        }
+        Ok(first.filter(|_| all).map_or_else(String::new, |(_, types)| types))
     }
 
     /// # Errors

@@ -26,7 +26,7 @@ use crate::format::ReadFormat;
 use crate::format::options::{Column, Reading, Separator, parse_column, parse_separator};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
-pub use inputs::{End, InputFile, Inputs, Read, accepted};
+pub use inputs::{End, InputFile, Inputs, Read, accepted, twice};
 pub use recognize::{Kind, foreign};
 use redis::ServerArgs;
 pub use redis::refuse_address;
@@ -111,7 +111,7 @@ pub const FORMATS_HELP: &str = "\
 INPUT is a file, a pipe, a table or a dictionary; gzip and Zstandard are
 decompressed. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] and
 redis+unix:///SOCKET[?db=N] are the strings of a running server, sqlite:FILE#TABLE two
-columns of a table, by default the first two. The format is recognized by the content, then by the name (.tsv,
+columns of a table; --value chooses if it has more. The format is recognized by the content, then by the name (.tsv,
 .csv, .jsonl, .raw, .parquet, .cdb; also before .gz and .zst), else it is tsv;
 --format decides by itself:
   tsv      key TAB value, one pair per line. \\t \\n \\r \\\\ \\xHH are escapes. Later

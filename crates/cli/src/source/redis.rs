@@ -10,11 +10,12 @@
 use super::threaded::{Ended, Feed, Threaded};
 use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::number::grouped;
+use crate::number::{grouped, parse_interval};
 use redis::{Connection, RedisError, RedisResult, Value};
 use splitpoint::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Keys of one SCAN.
 const KEYS: u64 = 1000;
@@ -41,14 +42,20 @@ pub struct ServerArgs {
     /// From a server: leave out lists, sets and other values that are no strings [default: each is a bad row]
     #[arg(long)]
     skip_other_types: bool,
+    /// From a server: how long to wait for a connection, and for each answer [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_interval)]
+    timeout: Option<Duration>,
 }
+
+/// A server that is busy for longer, with a slow script or a swapped-out database, is rare.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl ServerArgs {
     /// Without any choice.
-    pub const NONE: Self = Self { ttl: None, skip_other_types: false };
+    pub const NONE: Self = Self { ttl: None, skip_other_types: false, timeout: None };
 
     pub fn is_given(self) -> bool {
-        self.ttl.is_some() || self.skip_other_types
+        self.ttl.is_some() || self.skip_other_types || self.timeout.is_some()
     }
 }
 
@@ -104,20 +111,29 @@ pub fn open(input: &Path, args: ServerArgs, row_bytes_max: u64) -> Result<Thread
     let client = redis::Client::open(text).map_err(|error| Failure::usage(format_args!("{name}: {error}")))?;
     let server = name.clone();
     Threaded::start(name, move |feed| {
-        let failed = |error: RedisError| failure(&server, &error);
-        let connection = client.get_connection().map_err(failed)?;
-        let mut reader = Reader { connection, feed, args, row_bytes_max, left_out: LeftOut::default() };
+        let timeout = args.timeout.unwrap_or(TIMEOUT);
+        let failed = |error: RedisError| failure(&server, timeout, &error);
+        let connection = client.get_connection_with_timeout(timeout).map_err(failed)?;
+        connection.set_read_timeout(Some(timeout)).map_err(failed)?;
+        connection.set_write_timeout(Some(timeout)).map_err(failed)?;
+        let mut reader = Reader { connection, timeout, feed, args, row_bytes_max, left_out: LeftOut::default() };
         reader.read(&server)?;
         Ok(reader.left_out.note())
     })
 }
 
-fn failure(server: &str, error: &RedisError) -> Failure {
+fn failure(server: &str, timeout: Duration, error: &RedisError) -> Failure {
+    if error.is_timeout() {
+        let seconds = timeout.as_secs_f64();
+        let what = format_args!("{server}: no answer in {seconds} s; --timeout SECONDS waits longer");
+        return Failure::of_kind(ErrorKind::Io, what);
+    }
     Failure::of_kind(ErrorKind::Io, format_args!("{server}: {error}"))
 }
 
 struct Reader<'f> {
     connection: Connection,
+    timeout: Duration,
     feed: &'f mut Feed,
     args: ServerArgs,
     row_bytes_max: u64,
@@ -126,7 +142,8 @@ struct Reader<'f> {
 
 impl Reader<'_> {
     fn read(&mut self, server: &str) -> std::result::Result<(), Ended> {
-        let failed = |error: RedisError| Ended::Failed(failure(server, &error));
+        let timeout = self.timeout;
+        let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
         let total: u64 = redis::cmd("DBSIZE").query(&mut self.connection).map_err(failed)?;
         let (mut cursor, mut done) = (0_u64, 0);
         loop {
@@ -148,7 +165,8 @@ impl Reader<'_> {
         if keys.is_empty() {
             return Ok(());
         }
-        let failed = |error: RedisError| Ended::Failed(failure(server, &error));
+        let timeout = self.timeout;
+        let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
         let mut pipeline = redis::pipe();
         pipeline.ignore_errors();
         for key in keys {
@@ -203,7 +221,8 @@ impl Reader<'_> {
         if keys.is_empty() {
             return Ok(());
         }
-        let failed = |error: RedisError| Ended::Failed(failure(server, &error));
+        let timeout = self.timeout;
+        let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
         let mut pipeline = redis::pipe();
         pipeline.ignore_errors();
         for key in keys {

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Begins to read; the columns are those of `reading`, by default the first two.
+/// Begins to read; the columns are those of `reading`. Without any, a table of two columns is one of keys and values.
 ///
 /// # Errors
 /// An input without a table, a file that cannot be opened or is no database, a table or column that is not there.
@@ -151,7 +151,18 @@ impl Database {
         };
         let value = match &reading.value {
             Some(column) => Some(find("--value", column)?),
-            None => (0..names.len()).find(|index| !keys.contains(index)),
+            None => {
+                let mut others = (0..names.len()).filter(|index| !keys.contains(index));
+                let other = others.next();
+                if others.next().is_some() {
+                    let names: Vec<_> = names.iter().map(|name| escapes::quoted(name.as_bytes())).collect();
+                    let (place, there) = (&self.place, names.join(", "));
+                    return Err(Failure::usage(format_args!(
+                        "{place}: has the columns {there}; --value COLUMN chooses that of the values"
+                    )));
+                }
+                other
+            }
         };
         let value = value.ok_or_else(|| {
             let place = &self.place;

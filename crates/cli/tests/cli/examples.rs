@@ -115,6 +115,7 @@ fn prepare(place: &Path) {
     fs::write(place.join("bad.spt"), bytes).unwrap();
     fs::create_dir(place.join("tree")).unwrap();
     (0..40).for_each(|n| fs::write(place.join(format!("tree/{n}.txt")), vec![b'x'; n * 400]).unwrap());
+    run("load pages.spt tree --tree");
     run("lab kernel tree --write-trace t.txt --scripts 2");
 }
 

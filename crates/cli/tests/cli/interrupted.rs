@@ -200,6 +200,34 @@ fn ctrl_c_at_work_leaves_whole_files_or_none() {
 }
 
 #[test]
+fn ctrl_c_leaves_whole_files_of_a_tree() {
+    if heeded().all(|(signal, _)| signal != "INT") {
+        return;
+    }
+    let place = directory();
+    fs::write(place.path().join("rows.tsv"), (0..50_000).map(row).collect::<String>()).unwrap();
+    run_well(place.path(), &["load", "big.spt", "rows.tsv"]);
+    for time in [1, 5] {
+        let own = empty_with(place.path(), &[]);
+        let output = interrupted_at(&own, "dump ../big.spt --tree files", time).unwrap();
+        let said = stopped_by(&last_line(&output), "INT", 2);
+        if !own.join("files").exists() {
+            assert_eq!(said, "nothing was written");
+            continue;
+        }
+        let files = fs::read_dir(own.join("files")).unwrap().count();
+        assert!(said.contains("all complete"), "{said}");
+        if files > 0 {
+            run_well(&own, &["load", "files.spt", "files", "--tree"]);
+            // Those of the table that were not written are the only difference.
+            let diff = super::run(&own, &["diff", "files.spt", "../big.spt", "--json"]);
+            let diff: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+            assert_eq!((&diff["changed"], &diff["only_a"]), (&0.into(), &0.into()), "{diff}");
+        }
+    }
+}
+
+#[test]
 fn ctrl_c_while_output_waits_for_its_reader_ends_after_a_whole_row() {
     if heeded().all(|(signal, _)| signal != "INT") {
         return;

@@ -174,3 +174,65 @@ fn for_each_server(check: impl Fn(&str, &Path)) {
         check(name, place.path());
     }
 }
+
+/// Answers commands on the socket `s` in `place` as `answer` says; `None` is silence.
+fn fake_server(place: &Path, answer: fn(&str) -> Option<&'static str>) {
+    let listener = std::os::unix::net::UnixListener::bind(place.join("s")).unwrap();
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            let mut part = [0; 4096];
+            while let Ok(read @ 1..) = socket.read(&mut part) {
+                let text = String::from_utf8_lossy(&part[..read]).into_owned();
+                // Each command begins with the number of its words.
+                let answers: Option<String> = text.split('*').skip(1).map(answer).collect();
+                match answers {
+                    Some(answers) => socket.write_all(answers.as_bytes()).unwrap(),
+                    None => break,
+                }
+            }
+            silent.push(socket);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_not_waited_for_forever() {
+    let silences: [fn(&str) -> Option<&'static str>; 2] =
+        [|_| None, |command| if command.contains("SCAN") { None } else { Some(":7\r\n") }];
+    for silence in silences {
+        let place = directory();
+        fake_server(place.path(), silence);
+        let output = run(place.path(), &["load", "t.spt", &address(place.path(), ""), "--timeout", "0.1"]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(11), "{message}");
+        assert!(message.contains("no answer in 0.1 s; --timeout SECONDS waits longer"), "{message}");
+        assert!(!place.path().join("t.spt").exists());
+    }
+}
+
+#[test]
+fn a_key_that_a_server_lists_twice_is_stored_once() {
+    let place = directory();
+    let place = place.path();
+    fake_server(place, |command| {
+        Some(match command {
+            command if command.contains("SCAN") => "*2\r\n$1\r\n0\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n",
+            command if command.contains("GET") => "$5\r\nvalue\r\n",
+            command if command.contains("PTTL") => ":-1\r\n",
+            command if command.contains("STRLEN") || command.contains("DBSIZE") => ":5\r\n",
+            _ => "+OK\r\n",
+        })
+    });
+    let address = address(place, "");
+    for options in [&[][..], &["--duplicates", "first"], &["--duplicates", "last"]] {
+        run_well(place, &[&["dict", "build", &address, "d.spd"], options].concat());
+        assert_eq!(run_well(place, &["count", "d.spd"]), b"2\n");
+    }
+    run_well(place, &["load", "t.spt", &address]);
+    assert_eq!(run_well(place, &["count", "t.spt"]), b"2\n");
+    let refused = run(place, &["dict", "build", &address, "e.spd", "--duplicates", "error"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("may list a key twice"));
+}

@@ -38,10 +38,21 @@ fn two_columns_are_pairs_and_options_choose_them() {
          INSERT INTO users VALUES (1, 'Ada', 0.5, x'0001'), (2, 'Alan', 1e300, x'');
          CREATE VIEW names AS SELECT name, id FROM users;",
     );
-    assert_eq!(dumped(place, &["sqlite:d.db#users"]), "1\tAda|2\tAlan");
+    assert_eq!(dumped(place, &["sqlite:d.db#users", "--value", "name"]), "1\tAda|2\tAlan");
     assert_eq!(dumped(place, &["sqlite:d.db#names"]), "Ada\t1|Alan\t2");
     assert_eq!(dumped(place, &["sqlite:d.db#users", "--key", "name", "--value", "4"]), "Ada\t\\x00\\x01|Alan\t");
-    assert_eq!(dumped(place, &["sqlite:d.db#users", "--key", "2"]), "Ada\t1|Alan\t2");
+    assert_eq!(dumped(place, &["sqlite:d.db#names", "--key", "id"]), "1\tAda|2\tAlan");
+    let all = ["id", "name", "score"].map(|key| ["--key", key]).concat();
+    assert_eq!(
+        dumped(place, &[&["sqlite:d.db#users", "--key-separator", "/"], &all[..]].concat()),
+        "1/Ada/0.5\t\\x00\\x01|2/Alan/1e300\t"
+    );
+    for options in [&[][..], &["--key", "2"], &all[..4]] {
+        let (status, message) = refused(place, &[&["sqlite:d.db#users"], options].concat());
+        assert_eq!(status, Some(2));
+        let named = message.contains(r#"has the columns "id", "name", "score", "photo"; --value COLUMN chooses"#);
+        assert!(named, "columns would be left out: {message}");
+    }
     let joined = dumped(
         place,
         &["sqlite:d.db#users", "--key", "1", "--key", "name", "--key-separator", "/", "--value", "score"],

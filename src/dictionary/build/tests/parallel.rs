@@ -8,7 +8,7 @@ fn results_come_in_the_order_of_the_items() {
     for threads in [1, 2, 7] {
         let squares = in_parallel(threads, (0..100).collect(), |number, item: usize| Ok((number, item * item)));
         assert_eq!(squares.unwrap(), (0..100).map(|n| (n, n * n)).collect::<Vec<_>>(), "{threads} threads");
-        assert_eq!(in_parallel(threads, Vec::<u8>::new(), |_, item| Ok(item)).unwrap(), []);
+        assert_eq!(in_parallel(threads, Vec::<u8>::new(), |_, item| Ok(item)).unwrap(), Vec::<u8>::new());
     }
 }
 

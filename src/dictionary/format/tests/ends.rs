@@ -14,6 +14,7 @@ fn opened(compression: Compression, footer: &Footer) -> Result<Footer> {
         hash_id: HashKind::DEFAULT.id(),
         hash_seed: 0,
         hash_check: 0,
+        types: String::new(),
     };
     Footer::parse(Path::new("a.spd"), &footer.bytes(), &header, FILE_BYTES)
 }

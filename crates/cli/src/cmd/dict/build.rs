@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::number::count_of;
 use crate::open::{open_to_read, require_directory_of};
 use crate::output::say;
-use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted};
+use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted, twice};
 use clap::ValueEnum;
 use splitpoint::{DictionaryBuilder, HashKind};
 use splitpoint_server::keyspace::ServedFile;
@@ -54,15 +54,9 @@ pub struct Build {
     index: IndexArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// What to do with a key that occurs twice
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = Duplicates::Error,
-        hide_possible_values = true,
-        value_name = "error|first|last"
-    )]
-    duplicates: Duplicates,
+    /// What to do with a key that occurs twice [default: error; last from a server, which may list a key twice]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "error|first|last")]
+    duplicates: Option<Duplicates>,
     #[command(flatten)]
     hash: HashArgs,
     #[command(flatten)]
@@ -103,7 +97,7 @@ impl Build {
             source: SourceArgs::auto(),
             index: IndexArgs::default(),
             shape: ShapeArgs::default(),
-            duplicates,
+            duplicates: Some(duplicates),
             hash: HashArgs::default(),
             work: WorkArgs::default(),
             shards: None,
@@ -120,7 +114,8 @@ impl Build {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let mut inputs = Inputs::look(inputs, &self.source, &interrupt)?;
-        let builder = self.builder(&inputs)?;
+        let duplicates = self.duplicates(&inputs)?;
+        let builder = self.builder(&inputs, duplicates)?;
         let existed = self.out().exists();
         let read = match &inputs.files[..] {
             // A file with lifetimes of a server is read below, where only its keys are taken.
@@ -134,7 +129,7 @@ impl Build {
                 Read { rows, skipped: 0, bytes: bytes.unwrap_or(0) }
             }
             _ => {
-                self.sort(builder, &mut inputs, &interrupt)?;
+                self.sort(builder, duplicates, &mut inputs, &interrupt)?;
                 if !existed && inputs.are_stored() {
                     access::share(self.out(), inputs.files.iter().map(|file| file.path.as_path()));
                 }
@@ -157,7 +152,17 @@ impl Build {
             && self.shards.is_none()
     }
 
-    fn builder(&self, inputs: &Inputs<'_>) -> Result<DictionaryBuilder> {
+    /// What to do with a key that occurs twice.
+    fn duplicates(&self, inputs: &Inputs<'_>) -> Result<Duplicates> {
+        let server = inputs.files.iter().find(|file| file.kind == Some(Kind::Redis));
+        match (self.duplicates, server) {
+            (Some(Duplicates::Error), Some(server)) => Err(twice(server)),
+            (None, Some(_)) => Ok(Duplicates::Last),
+            (chosen, _) => Ok(chosen.unwrap_or(Duplicates::Error)),
+        }
+    }
+
+    fn builder(&self, inputs: &Inputs<'_>, duplicates: Duplicates) -> Result<DictionaryBuilder> {
         if self.out().as_os_str() == "-" {
             return Err(Failure::usage("a dictionary cannot be written to standard output; give OUT a file name"));
         }
@@ -169,7 +174,7 @@ impl Build {
             )));
         }
         require_directory_of(self.out())?;
-        let mut builder = DictionaryBuilder::new().duplicates(self.duplicates.into());
+        let mut builder = DictionaryBuilder::new().duplicates(duplicates.into());
         if !self.freezes(inputs) {
             builder = builder.permissions(access::common(inputs.files.iter().map(|file| file.path.as_path())));
         }
@@ -178,21 +183,21 @@ impl Build {
             builder = builder.index(index);
         }
         builder = builder.filter(self.index.filter.unwrap_or(0));
-        builder = self.work.bound(self.shape.shape(builder)?);
+        builder = self.work.bound(self.shape.shape(builder)?).types(&inputs.types()?);
         if let Some(count) = self.shards {
             builder = builder.shards(count);
         }
         let places = inputs.places.clone();
         builder = builder.place_names(move |place| places.name(place));
         if self.resume {
-            builder = builder.resume(self.identity(inputs)?);
+            builder = builder.resume(self.identity(inputs, duplicates)?);
         }
         Ok(builder)
     }
 
     /// Identifies what is sorted: equal for the same pairs sorted the same way. How the file is made from them is not
     /// part of it.
-    fn identity(&self, inputs: &Inputs<'_>) -> Result<u64> {
+    fn identity(&self, inputs: &Inputs<'_>, duplicates: Duplicates) -> Result<u64> {
         let mut identity = DefaultHasher::new();
         for file in &inputs.files {
             let metadata = file.path.metadata().ok().filter(|metadata| metadata.is_file() || metadata.is_dir());
@@ -207,13 +212,19 @@ impl Build {
                 TABLE_SUFFIXES.map(|suffix| file_beside(&file.path, suffix)).hash(&mut identity);
             }
         }
-        (self.source.identity(), self.duplicates).hash(&mut identity);
+        (self.source.identity(), duplicates).hash(&mut identity);
         (self.hash.hash.map(HashKind::name), self.hash.seed).hash(&mut identity);
         self.shards.hash(&mut identity);
         Ok(identity.finish())
     }
 
-    fn sort(&self, builder: DictionaryBuilder, inputs: &mut Inputs<'_>, interrupt: &Interrupt) -> Result<()> {
+    fn sort(
+        &self,
+        builder: DictionaryBuilder,
+        duplicates: Duplicates,
+        inputs: &mut Inputs<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         let bar = bar_of_pairs();
         let mut build = watched(builder, interrupt, &bar).start(self.out())?;
         let (resumed, discarded) = (build.resumed_pairs(), build.discarded_pairs());
@@ -227,7 +238,7 @@ impl Build {
             say(format_args!("splitpoint: continues after {}", count_of(resumed, "pair")));
         }
         // Then the inputs would be read only to name places in messages about duplicates.
-        if build.resumed_all() && (self.duplicates != Duplicates::Error || inputs.name_unread()) {
+        if build.resumed_all() && (duplicates != Duplicates::Error || inputs.name_unread()) {
             inputs.read.rows = resumed;
             return ended(build.finish(), &bar, interrupt, &self.left_by_writing()).map(|_| ());
         }

@@ -13,10 +13,14 @@ pub fn print(path: &Path, dictionary: &Dictionary, json: bool) -> Result<()> {
     let stat = dictionary.stat()?;
     let mut out = Output::stdout();
     if json {
-        return out.json(&as_json(&stat));
+        return out.json(&as_json(&stat, dictionary.types()));
     }
     out.line(&path.display().to_string())?;
-    lines(&stat).iter().try_for_each(|(name, text)| out.line(&format!("  {name:<10} {text}")))
+    let mut lines = lines(&stat);
+    if !dictionary.types().is_empty() {
+        lines.push(("types", dictionary.types().to_owned()));
+    }
+    lines.iter().try_for_each(|(name, text)| out.line(&format!("  {name:<10} {text}")))
 }
 
 fn compression(stat: &DictionaryStat) -> &'static str {
@@ -33,7 +37,7 @@ fn one_read(stat: &DictionaryStat) -> bool {
 }
 
 /// Every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
-fn as_json(stat: &DictionaryStat) -> serde_json::Value {
+fn as_json(stat: &DictionaryStat, types: &str) -> serde_json::Value {
     let details: Map<_, _> =
         stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();
     json!({
@@ -62,6 +66,7 @@ fn as_json(stat: &DictionaryStat) -> serde_json::Value {
         "order": stat.order,
         "hash": stat.hash,
         "seed": stat.hash_seed.to_string(),
+        "types": Some(types).filter(|types| !types.is_empty()),
     })
 }
 
