@@ -61,7 +61,7 @@ REPLAY =
 # The crates that are published.
 PUBLISHED = -p splitpoint -p splitpoint-capi -p splitpoint-lab -p splitpoint-server -p splitpoint-cli
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
-RUST_MIN = 1.95
+RUST_MIN = 1.89
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
