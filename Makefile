@@ -23,7 +23,13 @@
 # make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;
 #               make uninstall removes them
 # make packages  the crates as crates.io gets them, each compiled from its package alone, into target/package
-# make static   the program as one static file, without libc of the system; prints where it is
+# make static   the archive of the static program, without libc of the system, into target/dist; ARCH=aarch64
+# make deb      Debian packages of program, C library and its headers; make wheel the Python package, compiled and as source;
+#               make container  the server alone in an image of podman or docker; all into target/dist
+# make test-packages, test-static, test-deb, test-wheel, test-container  install each of them anew, use and remove it
+# make deny     licences, origins, duplicates and known vulnerabilities of all dependencies, by cargo-deny (deny.toml)
+# make oldest   compiles everything with the oldest Rust that is supported
+# make site     the documentation as one site with search, by mdBook, its links checked: target/dist/site
 # make test-c   the tests of the C library; SECONDS=5, SEED=new for other random calls than always
 # make test-compat-upstream  tests of them by gdbm, glibc, Perl and Python, fetched with apt-get source, over ours
 # make uplot    fetches the plotting library of the lab's pages anew from npm: UPLOT=VERSION
@@ -61,7 +67,7 @@ REPLAY =
 # The crates that are published.
 PUBLISHED = -p splitpoint -p splitpoint-capi -p splitpoint-lab -p splitpoint-server -p splitpoint-cli
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
-RUST_MIN = 1.95
+RUST_MIN = 1.89
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -325,19 +331,70 @@ install: $(STAGE)
 	echo "Installed $$(wc -l <"$$to/$(INSTALLED)") files in $$to."; \
 	test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ! command -v ldconfig >/dev/null || ldconfig
 
-# The packages of unpublished crates that another one needs are found as if they were on crates.io.
+# What is handed out, each by a target that makes it and one that installs, uses and removes it. The crates are in
+# target/package, everything else in target/dist.
+DIST = $(BUILT)/dist
+# Of the static program: x86_64 or aarch64.
+ARCH = x86_64
+
+# A crate that is not on crates.io yet and that another one needs is found as if it were.
 packages: tools
 	$(CARGO) package --locked $(PUBLISHED)
 
-# One file that runs on any Linux of this processor. ring, of TLS, has C code, for which cc has to be that of musl.
-MUSL = $$(uname -m)-unknown-linux-musl
+test-packages: packages
+	@CARGO='$(CARGO)' packaging/test-crates
+
 static: tools
-	@rustup target add "$(MUSL)" 2>/dev/null || rustc --print target-libdir --target "$(MUSL)" >/dev/null 2>&1 || { \
-	    echo "Rust has no target $(MUSL). Install it: rustup target add $(MUSL)"; exit 1; } >&2
-	@command -v musl-gcc >/dev/null 2>&1 || { echo 'musl-gcc is missing. Install it: apt install musl-tools'; exit 1; } >&2
-	@program=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-cli --target "$(MUSL)") || exit 1; \
-	if ldd "$$program" 2>/dev/null | grep '=>'; then echo 'The program is not static.' >&2; exit 1; fi; \
-	ls -l "$$program"
+	@CARGO='$(CARGO)' packaging/static '$(ARCH)' '$(DIST)'
+
+test-static: static
+	@packaging/test-static '$(ARCH)' '$(DIST)'
+
+# What is staged is replaced as a whole, and so is not installed twice.
+deb: tools
+	@command -v dpkg-shlibdeps >/dev/null 2>&1 || { echo 'dpkg-dev is missing. Install it: apt install dpkg-dev'; exit 1; } >&2
+	@rm -rf '$(DIST)/staged' && $(MAKE) install DESTDIR='$(DIST)/staged' PREFIX=/usr
+	@packaging/licences splitpoint-cli $$(rustc --print host-tuple) >'$(DIST)/staged/THIRD-PARTY.txt'
+	@packaging/deb '$(DIST)/staged' '$(DIST)'; status=$$?; rm -rf '$(DIST)/staged'; exit $$status
+
+test-deb: deb
+	@packaging/test-deb '$(DIST)'
+
+container: static
+	@packaging/container '$(DIST)'
+
+test-container: container
+	@packaging/test-container '$(DIST)/container'
+
+wheel: tools
+	@CARGO='$(CARGO)' packaging/wheel '$(DIST)'
+
+test-wheel: wheel
+	@packaging/test-wheel '$(DIST)'
+
+# Advisories need their database, from the network.
+deny: tools
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'cargo-deny is missing. Install it: cargo install --locked cargo-deny'; exit 1; } >&2
+	@checks='licenses bans sources'; \
+	if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then checks="$$checks advisories"; \
+	else echo 'SKIPPED: advisories, as their database cannot be fetched'; test -z "$$CI"; fi && \
+	echo "cargo deny check $$checks" && \
+	$(CARGO) deny --locked --workspace --exclude-dev --exclude-unpublished --config deny.toml check --hide-inclusion-graph $$checks && \
+	$(CARGO) deny --locked --manifest-path python/Cargo.toml --exclude-dev --config deny.toml check --hide-inclusion-graph $$checks
+
+# With the oldest Rust that is to compile everything.
+oldest: tools
+	@rustup toolchain install $(RUST_MIN) --profile minimal 2>/dev/null || rustc +$(RUST_MIN) --version >/dev/null 2>&1 || { \
+	    echo 'SKIPPED: the oldest Rust, $(RUST_MIN), which cannot be installed'; test -z "$$CI"; exit; }; \
+	for manifest in Cargo.toml python/Cargo.toml; do \
+	    echo "cargo +$(RUST_MIN) check --manifest-path $$manifest"; \
+	    CARGO_TARGET_DIR='$(BUILT)/oldest' RUSTFLAGS='-D warnings' \
+	        cargo +$(RUST_MIN) check --quiet --locked --workspace --tests --manifest-path $$manifest || exit 1; \
+	done
+
+# One site of the documentation: target/dist/site/index.html.
+site: tools
+	@CARGO='$(CARGO)' packaging/site '$(DIST)/site'
 
 uninstall:
 	@set -e; from='$(DESTDIR)$(PREFIX)'; \
@@ -391,4 +448,5 @@ tools:
 
 .PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
-    test-compat-upstream bench-compat bench-server test-server static packages uplot
+    test-compat-upstream bench-compat bench-server test-server packages test-packages static test-static \
+    deb test-deb container test-container wheel test-wheel deny oldest site uplot

@@ -48,10 +48,10 @@ impl Found {
     }
 
     fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
-        let value = |(offsets, present): (&[i64; 2], &bool)| {
+        let value = |(offsets, present): (&[i64], &bool)| {
             present.then(|| &self.bytes[offsets[0] as usize..offsets[1] as usize])
         };
-        self.offsets.array_windows().zip(&self.present).map(value)
+        self.offsets.windows(2).zip(&self.present).map(value)
     }
 }
 

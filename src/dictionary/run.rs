@@ -297,7 +297,7 @@ impl Run {
 
     /// Sorts the records by position and key, if they are not sorted already.
     pub fn sort(&mut self) {
-        if self.positions.is_sorted() && self.positions.array_windows().all(|[a, b]| a != b) {
+        if self.positions.is_sorted() && self.positions.windows(2).all(|pair| pair[0] != pair[1]) {
             return;
         }
         let mut order: Vec<usize> = (0..self.len()).collect();

@@ -23,6 +23,7 @@ mod connection;
 mod dictionary;
 mod figures;
 mod foreign;
+mod health;
 mod housekeeping;
 mod http;
 pub mod keyspace;
@@ -45,6 +46,7 @@ mod tls;
 mod tracking;
 mod watcher;
 
+pub use health::ask as check_health;
 pub use options::{Options, ServeError};
 pub use run::run;
 pub use size::parse_size;

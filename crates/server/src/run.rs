@@ -40,7 +40,7 @@ const BACKLOG: u32 = 511;
 /// How long a shutdown waits for connections to end.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The default address for Redis clients.
-const RESP_DEFAULT: &str = "127.0.0.1:6379";
+pub(crate) const RESP_DEFAULT: &str = "127.0.0.1:6379";
 
 /// The protocol of a listener.
 #[derive(Clone)]

@@ -670,17 +670,17 @@ impl Inner {
     fn call(&mut self, event: Event) -> Result<()> {
         let call = self.trace.len() as u64;
         let event = if self.leaves_out(&event) { Event::Look } else { event };
-        let (event, fired, error) = match self.planned() {
-            Some(Fault::Dead) => (Event::Look, Fired::DeadCall, libc::EIO),
-            Some(Fault::Io) => match event {
+        let fault = self.planned();
+        let torn = if let Some(Fault::Short) = fault { event.torn(&mut Random::new(&[call])) } else { None };
+        let (event, fired, error) = match (fault, torn) {
+            (Some(Fault::Dead), _) => (Event::Look, Fired::DeadCall, libc::EIO),
+            (Some(Fault::Io), _) => match event {
                 Event::Sync(inode) => (Event::FailedSync(inode, call), Fired::SyncFailed, libc::EIO),
                 Event::Look => (event, Fired::ReadFailed, libc::EIO),
                 _ => (Event::Look, Fired::WriteFailed, libc::EIO),
             },
-            Some(Fault::NoSpace) if event.takes_room(&self.state) => (Event::Look, Fired::NoSpace, libc::ENOSPC),
-            Some(Fault::Short) if let Some(torn) = event.torn(&mut Random::new(&[call])) => {
-                (torn, Fired::ShortWrite, libc::EIO)
-            }
+            (Some(Fault::NoSpace), _) if event.takes_room(&self.state) => (Event::Look, Fired::NoSpace, libc::ENOSPC),
+            (_, Some(torn)) => (torn, Fired::ShortWrite, libc::EIO),
             _ if self.room.as_mut().is_some_and(|room| !room.take(&event, &self.state)) => {
                 (Event::Look, Fired::NoSpace, libc::ENOSPC)
             }

@@ -609,7 +609,10 @@ fn limited_appends_and_removals_of_many_are_those_one_by_one() {
             .map(|i| {
                 let (before, (key, tail)) = (model.get(&pairs[i].0).copied(), &pairs[i]);
                 let len = before.unwrap_or(0) + tail.len();
-                (len <= limit(i)).then(|| *model.entry(key.clone()).insert_entry(len).get())
+                (len <= limit(i)).then(|| {
+                    model.insert(key.clone(), len);
+                    len
+                })
             })
             .collect();
         let mut got = Vec::new();

@@ -11,11 +11,20 @@ use splitpoint_server::{Options, ServeError};
 pub struct Serve {
     #[command(flatten)]
     options: Options,
+
+    /// Start no server: exit with 0 if one that runs with the same options answers
+    #[arg(long)]
+    health_check: bool,
 }
 
 impl Serve {
     pub fn run(self) -> Result<()> {
-        splitpoint_server::run(self.options).map_err(|error| match error {
+        let done = if self.health_check {
+            splitpoint_server::check_health(self.options)
+        } else {
+            splitpoint_server::run(self.options)
+        };
+        done.map_err(|error| match error {
             ServeError { usage: true, message, .. } => Failure::usage(message),
             ServeError { kind, message, .. } => Failure::of_kind(kind.unwrap_or(splitpoint::ErrorKind::Io), message),
         })

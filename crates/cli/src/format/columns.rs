@@ -157,10 +157,7 @@ fn without_empty_end(mut names: Vec<String>) -> Vec<String> {
 fn alike(names: &[String]) -> Option<(usize, usize)> {
     let mut by_name: Vec<_> = (0..names.len()).collect();
     by_name.sort_by_key(|index| &names[*index]);
-    by_name
-        .array_windows()
-        .find(|[first, second]| names[*first] == names[*second])
-        .map(|[first, second]| (*first, *second))
+    by_name.windows(2).find(|pair| names[pair[0]] == names[pair[1]]).map(|pair| (pair[0], pair[1]))
 }
 
 impl Picked {
