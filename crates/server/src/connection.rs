@@ -157,6 +157,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
                         out = OUTPUT.take();
                         flow = self.execute_kept(&mut out)?;
                     }
+                    Flow::Block(time) => {
+                        self.send(out).await?;
+                        out = OUTPUT.take();
+                        self.blocked(time, &mut out).await?;
+                        self.send(out).await?;
+                        out = OUTPUT.take();
+                        flow = self.execute_kept(&mut out)?;
+                    }
                     Flow::Sleep(time) => {
                         self.sleep(time).await?;
                         self.send(out).await?;
@@ -238,7 +246,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
             // If the client disconnects before its turn, nothing is executed.
             Err(_) => tokio::select! {
                 place = server.waiting.acquire() => place.map_err(io::Error::other)?,
-                gone = self.gone() => return Err(gone),
+                gone = self.gone() => return Err(gone.err().unwrap_or_else(session_lost)),
             },
         };
         let mut session = self.session.take().ok_or_else(session_lost)?;
@@ -259,24 +267,46 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
     async fn sleep(&mut self, time: Duration) -> io::Result<()> {
         tokio::select! {
             () = tokio::time::sleep(time) => Ok(()),
-            gone = self.gone() => Err(gone),
+            gone = self.gone() => gone,
         }
     }
 
-    /// Keeps reading until the client disconnects or is killed.
-    async fn gone(&mut self) -> io::Error {
+    /// Waits until the session has the reply of a command that waits for other clients, or for this time, and appends
+    /// the reply. An error if the client disconnects.
+    async fn blocked(&mut self, time: Option<Duration>, out: &mut Vec<u8>) -> io::Result<()> {
+        let deadline = time.map(|time| tokio::time::Instant::now() + time);
+        let mut late = false;
+        loop {
+            match deadline.filter(|_| !late) {
+                Some(deadline) => match tokio::time::timeout_at(deadline, self.gone()).await {
+                    Ok(gone) => gone?,
+                    Err(_) => late = true,
+                },
+                None => self.gone().await?,
+            }
+            if self.session.as_mut().ok_or_else(session_lost)?.unblock(late, out) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Keeps reading until the client disconnects or is killed, an error, or until its session has what it waits for.
+    async fn gone(&mut self) -> io::Result<()> {
         let most = self.server.settings.request_bytes.load(Relaxed);
-        let (client, stream, kept) = (&self.client, &mut self.stream, &mut self.kept);
+        let (client, stream, kept, session) = (&self.client, &mut self.stream, &mut self.kept, &mut self.session);
         poll_fn(|context| {
             client.waker.register(context.waker());
             if client.is_killed() {
-                return Poll::Ready(io::Error::other("ended while it waited"));
+                return Poll::Ready(Err(io::Error::other("ended while it waited")));
+            }
+            if session.as_mut().is_some_and(|session| session.is_unblocked()) {
+                return Poll::Ready(Ok(()));
             }
             while kept.len() < most {
                 match std::task::ready!(read_more(stream, kept, 0, context)) {
-                    Ok(0) => return Poll::Ready(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                     Ok(_) => {}
-                    Err(error) => return Poll::Ready(error),
+                    Err(error) => return Poll::Ready(Err(error)),
                 }
             }
             Poll::Pending

@@ -41,6 +41,9 @@ fn sweep(server: &Server, cursor: &mut SweepCursor) {
     if let Err(error) = server.space.sweep(cursor, SWEPT_AT_ONCE, || since.elapsed() < SWEEP_TIME) {
         tracing::warn!(%error, "sweep of expired keys");
     }
+    if let Err(error) = server.space.sweep_segments(|| since.elapsed() < SWEEP_TIME) {
+        tracing::warn!(%error, "sweep of removed collections");
+    }
 }
 
 fn each_second(server: &Server) {

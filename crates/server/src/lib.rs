@@ -16,6 +16,7 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
 
+mod blocked;
 mod channels;
 mod clients;
 mod command;

@@ -13,11 +13,14 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. Lists, sets, hashes, sorted
-/// sets, streams and modules are accepted; no command here changes one.
+/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. Sorted sets, streams and
+/// modules are accepted; no command here changes one.
 const LETTERS: &[u8] = b"g$lshzxetdnKEm";
 const GENERIC: u32 = 1;
 const STRING: u32 = 1 << 1;
+const LIST: u32 = 1 << 2;
+const SET: u32 = 1 << 3;
+const HASH: u32 = 1 << 4;
 const EXPIRED: u32 = 1 << 6;
 const EVICTED: u32 = 1 << 7;
 const NEW: u32 = 1 << 10;
@@ -27,7 +30,7 @@ const MISS: u32 = 1 << 13;
 /// What `A` stands for: the first ten classes.
 const ALL: u32 = (1 << 10) - 1;
 
-/// Events about any kind of value; all others are about strings.
+/// Events about any kind of value.
 const GENERIC_EVENTS: [&str; 7] = ["del", "expire", "persist", "rename_from", "rename_to", "copy_to", "restore"];
 
 /// What is known of a changed key after the change.
@@ -137,8 +140,7 @@ impl Notices {
                         self.publish(NEW, "new", database, key);
                     }
                     for event in events_of(change, After { is_present, expires }).into_iter().flatten() {
-                        let class = if GENERIC_EVENTS.contains(&event) { GENERIC } else { STRING };
-                        self.publish(class, event, database, key);
+                        self.publish(class_of(event), event, database, key);
                     }
                 }
             }
@@ -158,6 +160,18 @@ impl Notices {
         if classes & KEYEVENT != 0 {
             self.channels.publish(format!("__keyevent@{database}__:{event}").as_bytes(), key, bytes_max);
         }
+    }
+}
+
+fn class_of(event: &str) -> u32 {
+    const LISTS: [&str; 8] = ["lpush", "rpush", "lpop", "rpop", "lset", "lrem", "ltrim", "linsert"];
+    const SETS: [&str; 6] = ["sadd", "srem", "spop", "sinterstore", "sunionstore", "sdiffstore"];
+    match event {
+        _ if GENERIC_EVENTS.contains(&event) => GENERIC,
+        _ if LISTS.contains(&event) => LIST,
+        _ if SETS.contains(&event) => SET,
+        _ if event.starts_with('h') => HASH,
+        _ => STRING,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state that all connections share.
 
+use crate::blocked::Blocked;
 use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::figures::Figures;
@@ -35,6 +36,8 @@ pub struct Server {
     pub(crate) notices: Arc<Notices>,
     /// Clients that are sent every command.
     pub(crate) monitors: Monitors,
+    /// Clients that wait for elements of lists.
+    pub(crate) blocked: Blocked,
     /// Requests that took long.
     pub(crate) slow_log: SlowLog,
     /// When a client that speaks another protocol was last logged.
@@ -88,6 +91,7 @@ impl Server {
             channels,
             notices,
             monitors: Monitors::default(),
+            blocked: Blocked::default(),
             slow_log: SlowLog::default(),
             foreign: ForeignLog::default(),
             syncer,

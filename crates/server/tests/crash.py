@@ -3,9 +3,10 @@
 
     crash.py [ROUNDS] [SEED]
 
-Several connections append numbered records to their own keys, in pipelines; set pairs of keys in transactions; and set
-keys with lifetimes. After the kill each key has at least what was acknowledged and at most what was sent, in order; both
-keys of a transaction have the same number; a key with a lifetime still has it.
+Several connections append numbered records to their own keys, in pipelines; set pairs of keys in transactions; set
+keys with lifetimes; and change hashes, lists and sets of thousands of elements. After the kill each key has at least what
+was acknowledged and at most what was sent, in order; both keys of a transaction have the same number; a key with a
+lifetime still has it; a command on a collection is there as a whole.
 """
 
 import os
@@ -56,6 +57,22 @@ class Writer(threading.Thread):
                 n = state["timed"][0]
                 commands.append(("SET", b"timed%d" % self.number, n, "EX", 100_000 + n))
                 effects.append(("timed", n))
+            elif kind == 2:
+                n = state["hash"][0] = state["hash"][0] + 1
+                commands.append(("HSET", b"hash%d" % self.number, "a", n, b"field:%d" % (n % 3000), b"%01000d" % n if n % 7 == 0 else n, "b", n))
+                effects.append(("hash", n))
+            elif kind == 3:
+                n = state["list"][0] = state["list"][0] + 1
+                commands.append(("RPUSH", b"list%d" % self.number, n))
+                effects.append(("list", n))
+                if n % 3 == 0:
+                    commands.append(("LPOP", b"list%d" % self.number))
+                    effects.append(None)
+            elif kind == 4:
+                n = state["set"][0] = state["set"][0] + 1
+                name = b"set%d" % self.number
+                commands += [("MULTI",), ("DEL", name), ("SADD", name, *(b"%d:%d" % (n, member) for member in range(300))), ("EXEC",)]
+                effects += [None, None, None, ("set", n)]
             else:
                 sent = state["sent"].get(key, 0) + 1
                 state["sent"][key] = sent
@@ -98,16 +115,49 @@ def check(port, states):
         assert state["timed"][1] <= n <= state["timed"][0], f"timed {state['timed']}: {n}"
         assert n == 0 or 100_000 + n - 300 < ttl <= 100_000 + n, f"lifetime of {n}: {ttl}"
         state["timed"] = [n, n]
-    expected = sum(1 for s in states for n in s["sent"].values() if n) + sum(2 * bool(s["pair"][0]) + bool(s["timed"][0]) for s in states)
+        state["hash"] = check_hash(connection, b"hash%d" % number, *state["hash"])
+        state["list"] = check_list(connection, b"list%d" % number, *state["list"])
+        state["set"] = check_set(connection, b"set%d" % number, *state["set"])
+    expected = sum(1 for s in states for n in s["sent"].values() if n)
+    expected += sum(2 * bool(s["pair"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set")) for s in states)
     assert connection.call("DBSIZE") == expected, (connection.call("DBSIZE"), expected)
     return records
+
+
+def check_hash(connection, key, sent, acknowledged):
+    words = connection.call("HGETALL", key)
+    fields = dict(zip(words[::2], words[1::2]))
+    n = int(fields.get(b"a", 0))
+    assert acknowledged <= n <= sent and n == int(fields.get(b"b", 0)), f"half of a command: {n}, {fields.get(b'b')}"
+    assert len(words) == 2 * len(fields) == 2 * connection.call("HLEN", key)
+    assert len(fields) == (2 + min(n, 3000) if n else 0), (n, len(fields))
+    for at in range(max(1, n - 2999), n + 1):
+        assert int(fields[b"field:%d" % (at % 3000)]) == at
+        assert at % 50 or connection.call("HGET", key, b"field:%d" % (at % 3000)) == fields[b"field:%d" % (at % 3000)]
+    return [n, n]
+
+
+def check_list(connection, key, sent, acknowledged):
+    elements = list(map(int, connection.call("LRANGE", key, "0", "-1")))
+    n = elements[-1] if elements else 0
+    assert acknowledged <= n <= sent, f"list {sent}, {acknowledged}: {n}"
+    assert elements == list(range(n - len(elements) + 1, n + 1)) and len(elements) == connection.call("LLEN", key)
+    return [n, n]
+
+
+def check_set(connection, key, sent, acknowledged):
+    members = connection.call("SMEMBERS", key)
+    numbers = {int(member.split(b":")[0]) for member in members}
+    n = numbers.pop() if numbers else 0
+    assert not numbers and acknowledged <= n <= sent and len(set(members)) == (300 if n else 0) == connection.call("SCARD", key)
+    return [n, n]
 
 
 def main():
     for durability in ["os", "sync"]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "crash.spt")
-            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "timed": [0, 0]} for _ in range(WRITERS)]
+            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0]} for _ in range(WRITERS)]
             r = random.Random(SEED)
             for _ in range(ROUNDS):
                 server = servers.splitpoint("--file", path, "--durability", durability, "--threads", 2)

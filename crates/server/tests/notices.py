@@ -55,12 +55,31 @@ def command(r):
         lambda: [r.choice(["RENAME", "RENAMENX"]), k(), k()],
         lambda: ["EXPIREAT", k(), r.choice([PAST, FAR + r.randrange(10**6)])],
         lambda: ["PERSIST", k()],
+        lambda: [r.choice(["HSET", "HSETNX"]), k(), n(), n()],
+        lambda: ["HDEL", k(), n(), n()],
+        lambda: [r.choice(["HINCRBY", "HINCRBYFLOAT"]), k(), n(), n()],
+        lambda: ["SADD", k(), n(), n()],
+        lambda: ["SREM", k(), n()],
+        lambda: ["SMOVE", k(), k(), n()],
+        lambda: ["SPOP", k(), "10"],
+        lambda: [r.choice(["SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"]), k(), k(), k()],
+        lambda: [r.choice(["LPUSH", "RPUSH", "LPUSHX", "RPUSHX"]), k(), n()],
+        lambda: [r.choice(["LPOP", "RPOP"]), k(), *r.choice([(), ("2",), ("0",)])],
+        lambda: ["LSET", k(), "0", n()],
+        lambda: ["LREM", k(), "0", n()],
+        lambda: ["LTRIM", k(), r.choice(["0", "1"]), "2"],
+        lambda: ["LINSERT", k(), "BEFORE", n(), n()],
+        lambda: ["LMOVE", k(), k(), r.choice(["LEFT", "RIGHT"]), r.choice(["LEFT", "RIGHT"])],
+        lambda: [r.choice(["RPOPLPUSH", "BRPOPLPUSH"]), k(), k()],
+        lambda: ["LMPOP", "2", k(), k(), r.choice(["LEFT", "RIGHT"])],
+        lambda: [r.choice(["BLPOP", "BRPOP"]), k(), k()],
         lambda: ["MULTI"],
         lambda: ["EXEC"],
         lambda: ["EXEC"],
         lambda: ["FLUSHALL"] if r.random() < 0.1 else ["PING"],
     ]
-    return [str(word) for word in r.choice(choices)()]
+    words = [str(word) for word in r.choice(choices)()]
+    return words + ["0.001"] if words[0] in ("BLPOP", "BRPOP", "BRPOPLPUSH") else words
 
 
 class Watchers:
@@ -100,15 +119,17 @@ class Watchers:
             reply = self.writer.reply()
         self.subscriber_end()
         events = [("event", message) for message in self.replies_until(self.subscriber, lambda last: last[0] == b"smessage")]
-        # Redis has stored the new name before it removes the old one.
-        told += sorted(events, key=repr) if words[0] in ("RENAME", "RENAMENX", "EXEC") else events
+        # Redis has stored the new name, or element, before it removes the old one.
+        in_any_order = ("RENAME", "RENAMENX", "EXEC", "LMOVE", "RPOPLPUSH", "BRPOPLPUSH")
+        told += sorted(events, key=repr) if words[0] in in_any_order else events
         for name, connection in (("tracker", self.tracker), ("broadcast", self.broadcast)):
             connection.send(("PING",))
             # Redis sends the keys of one event loop's turn together, each once.
             keys = {key for message in self.replies_until(connection, lambda last: last == "+PONG") for key in message[1] or [None]}
             told += sorted(((name, key) for key in keys), key=repr)
         self.target.send(("PING",))
-        told += [("target", message) for message in self.replies_until(self.target, lambda last: last[0] == b"pong")]
+        invalidated = [("target", message) for message in self.replies_until(self.target, lambda last: last[0] == b"pong")]
+        told += sorted(invalidated, key=repr) if words[0] in in_any_order else invalidated
         # Reads by those who track.
         self.tracker.send(("GET", read))
         self.replies_until(self.tracker, lambda last: not is_push(last))

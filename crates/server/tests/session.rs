@@ -35,8 +35,8 @@ fn replies(session: &mut RespSession, input: &[u8], piece: usize) -> Vec<u8> {
             match flow {
                 Flow::Read(_) => break,
                 Flow::Close => return out,
-                Flow::Write | Flow::Wait | Flow::Sleep(_) if kept.is_empty() => break,
-                Flow::Write | Flow::Wait | Flow::Sleep(_) => {}
+                Flow::Write | Flow::Wait | Flow::Sleep(_) | Flow::Block(_) if kept.is_empty() => break,
+                Flow::Write | Flow::Wait | Flow::Sleep(_) | Flow::Block(_) => {}
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A request as its command sees it: the arguments, the buffer for the reply, the reasons to refuse.
 
 use super::reply::Version;
-use crate::keyspace::{Attributes, Exclusive, KeySpace, Shared, SpaceError};
+use crate::keyspace::{self, Attributes, Exclusive, KeySpace, Kind, Pairs, Record, Shared, SpaceError};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -153,6 +153,7 @@ impl Refusal {
         match self {
             Refusal::Text(text) => text.clone(),
             Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.as_bytes().into(),
+            Refusal::Space(SpaceError::WrongType) => WRONG_TYPE.as_bytes().into(),
             Refusal::Space(SpaceError::ReadOnly) => READ_ONLY.as_bytes().into(),
             // A code that clients know: the topology has just changed.
             Refusal::Space(SpaceError::Elsewhere(_)) => b"TRYAGAIN The slots of this node have changed".into(),
@@ -172,6 +173,7 @@ impl Refusal {
 pub(crate) type Outcome = Result<(), Refusal>;
 
 pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
@@ -224,14 +226,25 @@ impl Turn<'_, '_> {
     /// Calls `take` with the value of `key`.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// [`SpaceError::WrongType`] for a collection; those of [`splitpoint::Table::get`].
     pub(crate) fn with_value(
         &mut self,
         database: usize,
         key: &[u8],
         mut take: impl FnMut(Option<&[u8]>),
     ) -> Result<(), SpaceError> {
-        self.get_many(database, &[key], |_, value| take(value))
+        let mut is_string = true;
+        let take = |_: usize, record: Option<Record<'_>>| {
+            is_string = record.is_none_or(|record| record.attributes.kind == Kind::String);
+            if is_string {
+                take(record.map(|record| record.value));
+            }
+        };
+        match self {
+            Turn::Shared(shared) => shared.read_many(database, &[key], take)?,
+            Turn::Alone(alone) => alone.read_many(database, &[key], take)?,
+        }
+        if is_string { Ok(()) } else { Err(SpaceError::WrongType) }
     }
 
     /// Whether `key` is present. Reads no large value.
@@ -239,13 +252,13 @@ impl Turn<'_, '_> {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
-        Ok(self.value_len(database, key)?.is_some())
+        Ok(self.attributes(database, key)?.is_some())
     }
 
     /// The length of the value of `key`. Reads no large value.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// [`SpaceError::WrongType`] for a collection; those of [`splitpoint::Table::get`].
     pub(crate) fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
         match self {
             Turn::Shared(shared) => shared.value_len(database, key),
@@ -279,5 +292,25 @@ impl Turn<'_, '_> {
             Turn::Shared(shared) => shared.attributes(database, key),
             Turn::Alone(alone) => alone.attributes_of(database, key),
         }
+    }
+}
+
+impl Pairs for Turn<'_, '_> {
+    fn name(&mut self, database: usize, key: &[u8], kind: Kind, value: &mut Vec<u8>) -> keyspace::Result<Option<u64>> {
+        match self {
+            Turn::Shared(shared) => { *shared }.name(database, key, kind, value),
+            Turn::Alone(alone) => alone.name(database, key, kind, value),
+        }
+    }
+
+    fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> keyspace::Result<bool> {
+        match self {
+            Turn::Shared(shared) => { *shared }.segment(database, id, number, value),
+            Turn::Alone(alone) => alone.segment(database, id, number, value),
+        }
+    }
+
+    fn random(&self) -> u64 {
+        self.space().random()
     }
 }

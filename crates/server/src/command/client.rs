@@ -92,13 +92,15 @@ pub(crate) fn client(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
             session.server.clients.set_pause(Duration::ZERO, false);
             reply::ok(out);
         }
-        // No command of this server blocks its client, so there is never one to unblock.
         (b"unblock", 3 | 4) => {
-            parse_integer(args.at(2)).ok_or(super::call::NOT_AN_INTEGER)?;
+            let id = parse_integer(args.at(2)).ok_or(super::call::NOT_AN_INTEGER)?;
             if args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error") {
                 return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
             }
-            reply::integer(out, 0);
+            let server = &session.server;
+            let was_blocked =
+                u64::try_from(id).is_ok_and(|id| server.blocked.unblock(&server.space, id, args.is(3, "error")));
+            reply::integer(out, was_blocked.into());
         }
         (b"tracking", 3..) => track(session, args, out)?,
         (b"caching", 3) => caching(session, args, out)?,

@@ -2,16 +2,19 @@
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
 use super::edit::Plan;
+use super::hashes::Parts;
 use super::reply;
+use super::sets::Operation;
 use super::spec::{Flags, Id};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
-    bits, client, cluster, config, connection, dump, edit, events, hyperloglog, info, introspect, keys, lifetime,
-    pubsub, stats, strings,
+    bits, blocking, client, cluster, config, connection, dump, edit, events, hashes, hyperloglog, info, introspect,
+    keys, lifetime, lists, pubsub, sets, stats, strings,
 };
 use crate::clients::Subscription;
-use crate::keyspace::{Exclusive, KeySpace};
+use crate::keyspace::list::End;
+use crate::keyspace::{Exclusive, KeySpace, Kind};
 use std::sync::atomic::Ordering::*;
 
 /// Keys that the current transaction has added (`true`) or removed (`false`).
@@ -54,6 +57,13 @@ impl Handler {
 
 /// EXEC: the queued commands as one change.
 fn exec(session: &mut SessionState, alone: &mut Exclusive<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.executing = true;
+    let outcome = exec_queued(session, alone, out);
+    session.executing = false;
+    outcome
+}
+
+fn exec_queued(session: &mut SessionState, alone: &mut Exclusive<'_>, out: &mut Vec<u8>) -> Outcome {
     let Some(transaction) = session.transaction.take() else { return Err("ERR EXEC without MULTI".into()) };
     let changed = alone.unwatch(&mut session.watch)?;
     if transaction.refused {

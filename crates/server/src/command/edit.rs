@@ -7,11 +7,11 @@
 //!
 //! Not here: parsing of options, and commands that need more than one key.
 
-use super::call::{Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, Refusal};
+use super::call::{Call, NOT_A_FLOAT, NOT_AN_INTEGER, Outcome, Refusal, WRONG_TYPE};
 use super::comparison::Comparison;
 use super::number::{Decimal, parse_integer};
 use super::reply::{self, Version};
-use crate::keyspace::{Attributes, Edit, Exclusive, New, Old};
+use crate::keyspace::{Attributes, Edit, Exclusive, Kind, New, Old};
 
 /// A command on one key.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +111,15 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Whether it needs the value before, so that this must be no collection.
+    fn reads_value(&self) -> bool {
+        match self {
+            Plan::Store(store) => store.comparison.is_some() || store.answer == StoreAnswer::Old,
+            Plan::Add(_) | Plan::AddDecimal(_) | Plan::GetEx(_) => true,
+            Plan::ExpireAt(..) | Plan::Persist => false,
+        }
+    }
+
     /// Makes the change, and writes the reply.
     pub(crate) fn apply(
         &self,
@@ -121,6 +130,9 @@ impl<'a> Plan<'a> {
         out: &mut Vec<u8>,
     ) -> Result<Edit, Refusal> {
         let attributes = old.map_or(Attributes::NONE, |old| old.attributes);
+        if attributes.kind != Kind::String && self.reads_value() {
+            return Err(WRONG_TYPE.into());
+        }
         Ok(match *self {
             Plan::Store(store) => {
                 if store.comparison.is_some() && old.is_some_and(|old| !old.is_whole()) {
@@ -138,7 +150,7 @@ impl<'a> Plan<'a> {
                 }
                 let attributes = match store.lifetime {
                     NewLifetime::Never => Attributes::NONE,
-                    NewLifetime::Kept => Attributes { cas: 0, ..attributes },
+                    NewLifetime::Kept => Attributes { cas: 0, kind: Kind::String, ..attributes },
                     NewLifetime::At(at_ms) => Attributes::expiring(at_ms),
                 };
                 if refused { Edit::Keep } else { new.put(attributes, store.value) }

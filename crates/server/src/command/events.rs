@@ -14,6 +14,22 @@ pub(crate) fn report(notices: &Notices, alone: &mut Exclusive<'_>, id: Id, args:
     }
 }
 
+/// Reports what was done for a client that waited at this key.
+pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, id: Id, key: &[u8], client: u64) {
+    let changes = alone.take_changes();
+    if !changes.is_empty() {
+        notices.report(alone, &changes, Some(client), |change, after| {
+            let event = match id {
+                Id::LPop => "lpop",
+                Id::RPop => "rpop",
+                _ if change.key == key => "rpop",
+                _ => "lpush",
+            };
+            [Some(event), (!after.is_present).then_some("del")]
+        });
+    }
+}
+
 /// Reports what a run of a command has changed, each change with this event.
 #[inline]
 pub(crate) fn report_run(notices: &Notices, alone: &mut Exclusive<'_>, event: &'static str, client: u64) {
@@ -48,8 +64,60 @@ fn report_changes(
     notices.report(alone, &changes, Some(client), |change, after| events_of(id, args, change, after));
 }
 
+/// The event of a command that changes a collection.
+fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'static str> {
+    let is_source = args.get(1) == Some(&change.key);
+    let end_at = |index: usize, left: &'static str, right: &'static str| {
+        if args.is(index, "left") { left } else { right }
+    };
+    Some(match id {
+        Id::SAdd => "sadd",
+        Id::SRem => "srem",
+        Id::SPop => "spop",
+        Id::SMove => {
+            if is_source {
+                "srem"
+            } else {
+                "sadd"
+            }
+        }
+        Id::LPush | Id::LPushX => "lpush",
+        Id::RPush | Id::RPushX => "rpush",
+        Id::LPop | Id::BLPop => "lpop",
+        Id::RPop | Id::BRPop => "rpop",
+        Id::LSet => "lset",
+        Id::LRem => "lrem",
+        Id::LTrim => "ltrim",
+        Id::LInsert => "linsert",
+        Id::RPopLPush | Id::BRPopLPush => {
+            if is_source {
+                "rpop"
+            } else {
+                "lpush"
+            }
+        }
+        Id::LMove | Id::BLMove if is_source => end_at(3, "lpop", "rpop"),
+        Id::LMove | Id::BLMove => end_at(4, "lpush", "rpush"),
+        Id::LMPop | Id::BLMPop => {
+            if args.from(3).any(|word| word.eq_ignore_ascii_case(b"left")) {
+                "lpop"
+            } else {
+                "rpop"
+            }
+        }
+        Id::HSet | Id::HMSet | Id::HSetNx => "hset",
+        Id::HDel => "hdel",
+        Id::HIncrBy => "hincrby",
+        Id::HIncrByFloat => "hincrbyfloat",
+        _ => return None,
+    })
+}
+
 fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
     let is_rename = matches!(id, Id::Rename | Id::RenameNx);
+    if let Some(event) = event_of_collection(id, args, change) {
+        return [Some(event), (!after.is_present).then_some("del")];
+    }
     if !after.is_present {
         return [Some(if is_rename { "rename_from" } else { "del" }), None];
     }
@@ -75,6 +143,9 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
             }
         }
         Id::Persist => "persist",
+        Id::SInterStore => "sinterstore",
+        Id::SUnionStore => "sunionstore",
+        Id::SDiffStore => "sdiffstore",
         Id::Copy => "copy_to",
         Id::Restore => "restore",
         _ if is_rename && args.get(2) == Some(&change.key) => "rename_to",

@@ -83,7 +83,8 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("client_recent_max_input_buffer:{}", most(|client| &client.input_bytes)));
             line(text, format_args!("client_recent_max_output_buffer:{}", most(|client| &client.output_bytes)));
             line(text, format_args!("tracking_clients:{}", server.notices.tracking.client_count()));
-            constants(text, "cluster_connections blocked_clients clients_in_timeout_table");
+            line(text, format_args!("blocked_clients:{}", server.blocked.len()));
+            constants(text, "cluster_connections clients_in_timeout_table");
         }
         "memory" => {
             let (limit, policy) = server.space.memory_limit();

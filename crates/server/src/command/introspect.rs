@@ -7,6 +7,9 @@ use super::reply::{self, Version};
 use super::spec::{COMMANDS, Keys, Names, Spec};
 use super::state::SessionState;
 use crate::figures::BUCKETS;
+use crate::keyspace::Kind;
+use crate::keyspace::fields::Fields;
+use crate::keyspace::list::List;
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -324,7 +327,11 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         // For a dictionary, report only the record's bytes.
         let overhead = if turn.space().dictionary().is_some() { 0 } else { OVERHEAD_BYTES };
         let head = attributes.stored_bytes();
-        match turn.value_len(call.database, key)? {
+        let len = match attributes.kind {
+            Kind::String => turn.value_len(call.database, key)?,
+            kind => Some(collection_bytes(turn, call.database, key, kind)?),
+        };
+        match len {
             Some(len) => reply::count(call.out, (key.len() + len + overhead + head) as u64),
             None => reply::null(call.out, call.version),
         }
@@ -340,6 +347,16 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         return Ok(());
     }
     Err(Refusal::unknown_subcommand(&args, "MEMORY"))
+}
+
+/// The bytes of a collection: its elements, and the overhead of its segments.
+fn collection_bytes(turn: &mut Turn<'_, '_>, database: usize, key: &[u8], kind: Kind) -> Result<usize, Refusal> {
+    let bytes = match kind {
+        Kind::String => 0,
+        Kind::List => List::open(turn, database, key)?.map_or(0, |list| list.bytes()),
+        Kind::Hash | Kind::Set => Fields::open(turn, database, key, kind)?.map_or(0, |fields| fields.bytes()),
+    };
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// SLOWLOG subcommand ...

@@ -5,7 +5,8 @@ use super::number::parse_integer;
 use super::pattern::matches;
 use super::reply;
 use super::strings::integer;
-use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Lifetime, now_ms};
+use crate::keyspace::fields::Fields;
+use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Kind, now_ms};
 use std::collections::HashSet;
 
 /// DEL key ..., UNLINK key ...
@@ -30,8 +31,8 @@ pub(crate) fn exists(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
 
 /// TYPE key
 pub(crate) fn type_of(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
-    let present = turn.contains(call.database, call.args.at(1))?;
-    reply::simple(call.out, if present { "string" } else { "none" });
+    let attributes = turn.attributes(call.database, call.args.at(1))?;
+    reply::simple(call.out, attributes.map_or("none", |attributes| attributes.kind.name()));
     Ok(())
 }
 
@@ -54,11 +55,9 @@ pub(crate) fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
     if (call.database, from) == (database, to) {
         return Err("ERR source and destination objects are the same".into());
     }
-    let mut value = Vec::new();
-    let done = alone.get(call.database, from, &mut value)? && (replace || !alone.contains(database, to)?);
+    let done = alone.contains(call.database, from)? && (replace || !alone.contains(database, to)?);
     if done {
-        let attributes = alone.attributes(call.database, from)?;
-        alone.put(database, to, &value, Lifetime::Are(attributes))?;
+        alone.copy((call.database, from), (database, to))?;
     }
     reply::integer(call.out, done.into());
     Ok(())
@@ -67,15 +66,12 @@ pub(crate) fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
 /// RENAME key newkey; with `only_absent` RENAMENX.
 pub(crate) fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
     let (from, to) = (call.args.at(1), call.args.at(2));
-    let mut value = Vec::new();
-    if !alone.get(call.database, from, &mut value)? {
+    if !alone.contains(call.database, from)? {
         return Err(NO_SUCH_KEY.into());
     }
     let refused = only_absent && (from == to || alone.contains(call.database, to)?);
     if !refused && from != to {
-        let attributes = alone.attributes(call.database, from)?;
-        alone.remove(call.database, from)?;
-        alone.put(call.database, to, &value, Lifetime::Are(attributes))?;
+        alone.rename(call.database, from, to)?;
     }
     if only_absent {
         reply::integer(call.out, (!refused).into())
@@ -135,7 +131,7 @@ pub(crate) fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
     let text = args.at(1);
     let cursor = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
-    let (mut pattern, mut count, mut strings) = (None, COUNT, true);
+    let (mut pattern, mut count, mut wanted) = (None, COUNT, None);
     let mut index = 2;
     while index < args.len() {
         let Some(value) = args.get(index + 1) else { return Err(SYNTAX.into()) };
@@ -145,15 +141,16 @@ pub(crate) fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
             let number = integer(value)?;
             count = usize::try_from(number).ok().filter(|&n| n > 0).ok_or(SYNTAX)?.min(COUNT_MAX);
         } else if args.is(index, "type") {
-            strings = value.eq_ignore_ascii_case(b"string");
+            wanted = Some(value);
         } else {
             return Err(SYNTAX.into());
         }
         index += 2;
     }
+    let is_wanted = |kind: Kind| wanted.is_none_or(|name| name.eq_ignore_ascii_case(kind.name().as_bytes()));
     let (mut found, mut taken) = (Vec::new(), 0);
-    let next = space.scan(call.database, cursor, count.max(COUNT), now_ms(), |key| {
-        if strings && pattern.is_none_or(|pattern| matches(pattern, key)) {
+    let next = space.scan_typed(call.database, cursor, count.max(COUNT), now_ms(), |key, kind| {
+        if is_wanted(kind) && pattern.is_none_or(|pattern| matches(pattern, key)) {
             taken += 1;
             reply::bulk(&mut found, key);
         }
@@ -191,6 +188,15 @@ pub(crate) fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         );
     }
     let mut value = Vec::new();
+    let attributes = turn.attributes(call.database, args.at(2))?;
+    if let Some(kind) = attributes.map(|attributes| attributes.kind).filter(|kind| *kind != Kind::String) {
+        if args.is(1, "encoding") {
+            reply::bulk(call.out, collection_encoding(turn, call.database, args.at(2), kind)?.as_bytes());
+        } else {
+            reply::integer(call.out, args.is(1, "refcount").into());
+        }
+        return Ok(());
+    }
     let len = turn.get_part(call.database, args.at(2), |len| 0..len.min(INTEGER_DIGITS_MAX), &mut value)?;
     match len {
         None => reply::null(call.out, call.version),
@@ -198,6 +204,19 @@ pub(crate) fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         Some(_) => reply::integer(call.out, args.is(1, "refcount").into()),
     }
     Ok(())
+}
+
+/// The encoding that Redis would report for a collection.
+fn collection_encoding(
+    turn: &mut Turn<'_, '_>,
+    database: usize,
+    key: &[u8],
+    kind: Kind,
+) -> Result<&'static str, Refusal> {
+    if kind == Kind::List {
+        return Ok("quicklist");
+    }
+    Ok(Fields::open(turn, database, key, kind)?.map_or("hashtable", |fields| fields.encoding()))
 }
 
 /// Characters of the longest integer.

@@ -13,6 +13,10 @@
 //! bits.rs         SETBIT, BITCOUNT, BITFIELD ..., LCS
 //! events.rs       the keyspace events of each command
 //! hyperloglog.rs  PFADD, PFCOUNT, PFMERGE
+//! hashes.rs       HSET, HGET, HSCAN ...
+//! sets.rs         SADD, SMEMBERS, SINTER ...
+//! lists.rs        LPUSH, RPOP, LRANGE ...
+//! blocking.rs     BLPOP ..., and the clients that wait
 //! keys.rs         DEL, EXISTS, RENAME, SCAN ...
 //! lifetime.rs     EXPIRE, TTL ...
 //! dump.rs         DUMP, RESTORE
@@ -31,6 +35,7 @@
 //! Which commands run together, and in which order: `resp/session/`.
 
 mod bits;
+pub(crate) mod blocking;
 pub(crate) mod call;
 mod client;
 pub(crate) mod cluster;
@@ -41,15 +46,18 @@ pub(crate) mod dispatch;
 mod dump;
 pub(crate) mod edit;
 pub(crate) mod events;
+mod hashes;
 mod hyperloglog;
 pub(crate) mod info;
 mod introspect;
 pub(crate) mod keys;
 pub(crate) mod lifetime;
+mod lists;
 pub(crate) mod number;
 pub(crate) mod pattern;
 mod pubsub;
 pub(crate) mod reply;
+mod sets;
 pub(crate) mod spec;
 pub(crate) mod state;
 pub(crate) mod stats;

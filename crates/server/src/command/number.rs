@@ -58,7 +58,8 @@ impl Decimal {
         sum.is_finite().then_some(Decimal::Float(sum))
     }
 
-    fn to_f64(self) -> f64 {
+    /// The nearest `f64`.
+    pub(crate) fn to_f64(self) -> f64 {
         match self {
             Decimal::Exact(units) => units as f64 / UNIT as f64,
             Decimal::Float(float) => float,

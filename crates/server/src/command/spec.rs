@@ -35,6 +35,7 @@ flags! {
     FAST = 8 "fast",
     NO_AUTH = 9 "no_auth",
     NO_MULTI = 10 "no_multi",
+    BLOCKING = 11 "blocking",
     // Flags for this server only: how the command is executed.
     WAITS = 16 "", // on a thread that may wait
     SUBSCRIBED = 17 "", // also where a RESP2 client has subscribed
@@ -306,7 +307,7 @@ mod tests {
             assert_eq!(Names::get().find(spec.name.as_bytes()).unwrap().id, spec.id);
             assert_eq!(Names::get().find(spec.name.to_uppercase().as_bytes()).unwrap().id, spec.id);
         }
-        assert!(Names::get().find(b"lpush").is_none());
+        assert!(Names::get().find(b"zadd").is_none());
         assert!(Names::get().find(b"").is_none());
         assert!(Names::get().find(&[b'x'; 4000]).is_none());
     }
@@ -363,6 +364,11 @@ mod tests {
         assert_eq!(keys("object encoding a"), [2]);
         assert_eq!(keys("object help"), [0usize; 0]);
         assert_eq!(keys("ping"), [0usize; 0]);
+        assert_eq!(keys("blpop a b 0"), [1, 2]);
+        assert_eq!(keys("blmpop 0 2 a b left count 3"), [3, 4]);
+        assert_eq!(keys("lmpop 1 a left"), [2]);
+        assert_eq!(keys("blmove a b left right 0"), [1, 2]);
+        assert_eq!(keys("sintercard 2 a b limit 1"), [2, 3]);
         assert_eq!(keys("msetex 2 a 1 b 2 nx"), [2, 4]);
         for impossible in ["msetex 0 a 1", "msetex -1 a 1", "msetex 9223372036854775807 a 1", "msetex 4 a 1 b 2 nx"] {
             assert_eq!(keys(impossible), [0usize; 0]);

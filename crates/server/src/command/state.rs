@@ -4,6 +4,7 @@ use super::call::Span;
 use super::call::{Args, Call, Refusal};
 use super::reply::{self, Version};
 use super::spec::{Flags, Id, Spec};
+use crate::blocked::Waiter;
 use crate::clients::Client;
 use crate::figures::Figures;
 use crate::keyspace::Watch;
@@ -33,6 +34,11 @@ pub(crate) struct SessionState {
     pub(crate) caching: Option<bool>,
     /// Whether a command changed who wants to know of changes. The key space must be told once the gate is open.
     pub(crate) unsettled: bool,
+    /// Whether a transaction is being executed.
+    pub(crate) executing: bool,
+    /// What the client waits for, and the time for which a command has just begun to wait.
+    pub(crate) waiter: Option<Arc<Waiter>>,
+    pub(crate) wait: Option<Option<Duration>>,
     /// Whether the client connected by TLS, and so gets the nodes' TLS addresses.
     pub(crate) is_tls: bool,
 }
@@ -66,6 +72,9 @@ impl SessionState {
             tracking: None,
             caching: None,
             unsettled: false,
+            executing: false,
+            waiter: None,
+            wait: None,
             is_tls: false,
         }
     }

@@ -115,6 +115,145 @@ macro_rules! rows {
         "Stores the union of HyperLogLogs."
         Change(hyperloglog::pfmerge);
 
+    HSet "hset" -4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value [field value ...]"
+        "Sets fields; returns how many are new."
+        Change(|alone, call| hashes::hset(alone, call, false));
+    HSetNx "hsetnx" 4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value" "Sets a field that is absent."
+        Change(hashes::hsetnx);
+    HMSet "hmset" -4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value [field value ...]"
+        "Sets fields: the old form of HSET."
+        Change(|alone, call| hashes::hset(alone, call, true));
+    HGet "hget" 3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field" "The value of a field."
+        Lookup(hashes::hget);
+    HMGet "hmget" -3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field [field ...]" "The values of fields."
+        Lookup(hashes::hmget);
+    HDel "hdel" -3 [WRITE FAST] (1 1 1) "hash" "2.0.0" "key field [field ...]" "Removes fields."
+        Change(hashes::hdel);
+    HExists "hexists" 3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field" "Whether a field is present."
+        Lookup(hashes::hexists);
+    HLen "hlen" 2 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key" "The number of fields."
+        Lookup(hashes::hlen);
+    HStrLen "hstrlen" 3 [READONLY FAST] (1 1 1) "hash" "3.2.0" "key field" "The length of a field's value."
+        Lookup(hashes::hstrlen);
+    HKeys "hkeys" 2 [READONLY] (1 1 1) "hash" "2.0.0" "key" "All fields."
+        Lookup(|turn, call| hashes::hgetall(turn, call, Parts::Names));
+    HVals "hvals" 2 [READONLY] (1 1 1) "hash" "2.0.0" "key" "All values."
+        Lookup(|turn, call| hashes::hgetall(turn, call, Parts::Values));
+    HGetAll "hgetall" 2 [READONLY] (1 1 1) "hash" "2.0.0" "key" "All fields and values."
+        Lookup(|turn, call| hashes::hgetall(turn, call, Parts::Both));
+    HIncrBy "hincrby" 4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field increment" "Adds to a number."
+        Change(hashes::hincrby);
+    HIncrByFloat "hincrbyfloat" 4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.6.0" "key field increment"
+        "Adds to a decimal number."
+        Change(hashes::hincrbyfloat);
+    HScan "hscan" -3 [READONLY] (1 1 1) "hash" "2.8.0" "key cursor [MATCH pattern] [COUNT count]"
+        "Some fields and values, and where to go on."
+        Lookup(|turn, call| hashes::scan(turn, call, Kind::Hash));
+    HRandField "hrandfield" -2 [READONLY] (1 1 1) "hash" "6.2.0" "key [count [WITHVALUES]]" "Fields at random."
+        Lookup(hashes::hrandfield);
+
+    SAdd "sadd" -3 [WRITE DENYOOM FAST] (1 1 1) "set" "1.0.0" "key member [member ...]"
+        "Adds members; returns how many are new."
+        Change(sets::sadd);
+    SRem "srem" -3 [WRITE FAST] (1 1 1) "set" "1.0.0" "key member [member ...]" "Removes members."
+        Change(sets::srem);
+    SIsMember "sismember" 3 [READONLY FAST] (1 1 1) "set" "1.0.0" "key member" "Whether a member is present."
+        Lookup(|turn, call| sets::sismember(turn, call, false));
+    SMIsMember "smismember" -3 [READONLY FAST] (1 1 1) "set" "6.2.0" "key member [member ...]"
+        "Which members are present."
+        Lookup(|turn, call| sets::sismember(turn, call, true));
+    SMembers "smembers" 2 [READONLY] (1 1 1) "set" "1.0.0" "key" "All members."
+        Lookup(sets::smembers);
+    SCard "scard" 2 [READONLY FAST] (1 1 1) "set" "1.0.0" "key" "The number of members."
+        Lookup(sets::scard);
+    SPop "spop" -2 [WRITE FAST] (1 1 1) "set" "1.0.0" "key [count]" "Removes members at random and returns them."
+        Change(sets::spop);
+    SRandMember "srandmember" -2 [READONLY] (1 1 1) "set" "1.0.0" "key [count]" "Members at random."
+        Lookup(sets::srandmember);
+    SMove "smove" 4 [WRITE FAST] (1 2 1) "set" "1.0.0" "source destination member" "Moves a member to another set."
+        Change(sets::smove);
+    SScan "sscan" -3 [READONLY] (1 1 1) "set" "2.8.0" "key cursor [MATCH pattern] [COUNT count]"
+        "Some members, and where to go on."
+        Lookup(|turn, call| hashes::scan(turn, call, Kind::Set));
+    SInter "sinter" -2 [READONLY] (1 -1 1) "set" "1.0.0" "key [key ...]" "The members that all sets have."
+        Lookup(|turn, call| sets::operate(turn, call, Operation::Inter));
+    SInterCard "sintercard" -3 [READONLY] (2 0 1) "set" "7.0.0" "numkeys key [key ...] [LIMIT limit]"
+        "How many members all sets have."
+        Lookup(sets::sintercard);
+    SInterStore "sinterstore" -3 [WRITE DENYOOM] (1 -1 1) "set" "1.0.0" "destination key [key ...]"
+        "Stores the members that all sets have."
+        Change(|alone, call| sets::store(alone, call, Operation::Inter));
+    SUnion "sunion" -2 [READONLY] (1 -1 1) "set" "1.0.0" "key [key ...]" "The members that any of the sets has."
+        Lookup(|turn, call| sets::operate(turn, call, Operation::Union));
+    SUnionStore "sunionstore" -3 [WRITE DENYOOM] (1 -1 1) "set" "1.0.0" "destination key [key ...]"
+        "Stores the members that any of the sets has."
+        Change(|alone, call| sets::store(alone, call, Operation::Union));
+    SDiff "sdiff" -2 [READONLY] (1 -1 1) "set" "1.0.0" "key [key ...]" "The members that only the first set has."
+        Lookup(|turn, call| sets::operate(turn, call, Operation::Diff));
+    SDiffStore "sdiffstore" -3 [WRITE DENYOOM] (1 -1 1) "set" "1.0.0" "destination key [key ...]"
+        "Stores the members that only the first set has."
+        Change(|alone, call| sets::store(alone, call, Operation::Diff));
+
+    LPush "lpush" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "1.0.0" "key element [element ...]"
+        "Adds elements at the beginning."
+        Change(|alone, call| lists::push(alone, call, End::Left, false));
+    RPush "rpush" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "1.0.0" "key element [element ...]"
+        "Adds elements at the end."
+        Change(|alone, call| lists::push(alone, call, End::Right, false));
+    LPushX "lpushx" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "2.2.0" "key element [element ...]"
+        "Adds elements at the beginning of a list that is present."
+        Change(|alone, call| lists::push(alone, call, End::Left, true));
+    RPushX "rpushx" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "2.2.0" "key element [element ...]"
+        "Adds elements at the end of a list that is present."
+        Change(|alone, call| lists::push(alone, call, End::Right, true));
+    LPop "lpop" -2 [WRITE FAST] (1 1 1) "list" "1.0.0" "key [count]" "Removes the first elements and returns them."
+        Change(|alone, call| lists::pop(alone, call, End::Left));
+    RPop "rpop" -2 [WRITE FAST] (1 1 1) "list" "1.0.0" "key [count]" "Removes the last elements and returns them."
+        Change(|alone, call| lists::pop(alone, call, End::Right));
+    LLen "llen" 2 [READONLY FAST] (1 1 1) "list" "1.0.0" "key" "The number of elements."
+        Lookup(lists::llen);
+    LRange "lrange" 4 [READONLY] (1 1 1) "list" "1.0.0" "key start stop" "A part of a list."
+        Lookup(lists::lrange);
+    LIndex "lindex" 3 [READONLY] (1 1 1) "list" "1.0.0" "key index" "An element of a list."
+        Lookup(lists::lindex);
+    LSet "lset" 4 [WRITE DENYOOM] (1 1 1) "list" "1.0.0" "key index element" "Replaces an element."
+        Change(lists::lset);
+    LRem "lrem" 4 [WRITE] (1 1 1) "list" "1.0.0" "key count element" "Removes elements that are equal to one."
+        Change(lists::lrem);
+    LTrim "ltrim" 4 [WRITE] (1 1 1) "list" "1.0.0" "key start stop" "Removes all but a part of a list."
+        Change(lists::ltrim);
+    LInsert "linsert" 5 [WRITE DENYOOM] (1 1 1) "list" "2.2.0" "key BEFORE | AFTER pivot element"
+        "Adds an element beside another."
+        Change(lists::linsert);
+    LPos "lpos" -3 [READONLY] (1 1 1) "list" "6.0.6" "key element [RANK rank] [COUNT matches] [MAXLEN len]"
+        "Where an element is."
+        Lookup(lists::lpos);
+    LMove "lmove" 5 [WRITE DENYOOM] (1 2 1) "list" "6.2.0" "source destination LEFT | RIGHT LEFT | RIGHT"
+        "Moves an element to another list."
+        Change(lists::lmove);
+    RPopLPush "rpoplpush" 3 [WRITE DENYOOM] (1 2 1) "list" "1.2.0" "source destination"
+        "Moves the last element to the beginning of another list."
+        Change(lists::lmove);
+    LMPop "lmpop" -4 [WRITE] (2 0 1) "list" "7.0.0" "numkeys key [key ...] LEFT | RIGHT [COUNT count]"
+        "Removes elements of the first list that has some."
+        Change(lists::lmpop);
+    BLPop "blpop" -3 [WRITE NOSCRIPT BLOCKING] (1 -2 1) "list" "2.0.0" "key [key ...] timeout"
+        "Removes the first element of the first list that has one, or waits for one."
+        Transaction(|session, alone, args, out| blocking::bpop(session, alone, args, out, End::Left));
+    BRPop "brpop" -3 [WRITE NOSCRIPT BLOCKING] (1 -2 1) "list" "2.0.0" "key [key ...] timeout"
+        "Removes the last element of the first list that has one, or waits for one."
+        Transaction(|session, alone, args, out| blocking::bpop(session, alone, args, out, End::Right));
+    BLMove "blmove" 6 [WRITE DENYOOM NOSCRIPT BLOCKING] (1 2 1) "list" "6.2.0"
+        "source destination LEFT | RIGHT LEFT | RIGHT timeout" "Moves an element to another list, or waits for one."
+        Transaction(blocking::blmove);
+    BRPopLPush "brpoplpush" 4 [WRITE DENYOOM NOSCRIPT BLOCKING] (1 2 1) "list" "2.2.0" "source destination timeout"
+        "Moves the last element to the beginning of another list, or waits for one."
+        Transaction(blocking::brpoplpush);
+    BLMPop "blmpop" -5 [WRITE BLOCKING] (3 0 1) "list" "7.0.0"
+        "timeout numkeys key [key ...] LEFT | RIGHT [COUNT count]"
+        "Removes elements of the first list that has some, or waits for some."
+        Transaction(blocking::blmpop);
+
     Del "del" -2 [WRITE RUN] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys."
         Change(keys::del);
     Unlink "unlink" -2 [WRITE FAST RUN] (1 -1 1) "generic" "4.0.0" "key [key ...]" "Removes keys; the same as DEL here."
@@ -122,7 +261,7 @@ macro_rules! rows {
     Exists "exists" -2 [READONLY FAST RUN_OF_KEYS] (1 -1 1) "generic" "1.0.0" "key [key ...]"
         "How many of the keys are present."
         Lookup(keys::exists);
-    Type "type" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "The type of a value: string, or none."
+    Type "type" 2 [READONLY FAST] (1 1 1) "generic" "1.0.0" "key" "The type of a value, or none."
         Lookup(keys::type_of);
     Touch "touch" -2 [READONLY FAST RUN_OF_KEYS] (1 -1 1) "generic" "3.2.1" "key [key ...]"
         "How many of the keys are present; they count as used."

@@ -3,7 +3,7 @@
 //! An edit sees no expired value. What it cannot do without the whole of a large value, or without closing the gate, it
 //! leaves to an exclusive command: [`Edit::Alone`].
 
-use super::record::{Attributes, Coding, HEAD_BYTES_MAX, MARK_BYTES, Record};
+use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, MARK_BYTES, Record};
 use super::{Clock, Database, KeySpace, Result};
 use crate::planted::{Bug, planted};
 use splitpoint::{KeyEdit, OldValue, Table};
@@ -100,9 +100,9 @@ impl<'v> Old<'v> {
 }
 
 impl KeySpace {
-    /// Edits the values of `keys` in order, none of them a marked key of a file. `edit` gets the index of a key, its
-    /// value if it is present and has not expired, and the place for a new one, of at most `value_bytes_max` bytes.
-    /// Returns the number of keys edited, and the error that ended the call early.
+    /// Edits the values of `keys` in order, none of them a marked key of a file; ends before a collection. `edit` gets
+    /// the index of a key, its value if it is present and has not expired, and the place for a new one, of at most
+    /// `value_bytes_max` bytes. Returns the number of keys edited, and the error that ended the call early.
     pub(super) fn edit_many(
         &self,
         table: &Table,
@@ -121,6 +121,10 @@ impl KeySpace {
                 let head_bytes = stored.head.len() - record.value.len();
                 Old::of(record, stored.len - head_bytes, head_bytes)
             });
+            // The segments of a collection are released with exclusive entry.
+            if old.is_some_and(|old| old.attributes.kind != Kind::String) {
+                return KeyEdit::Stop;
+            }
             let is_over = old.is_some_and(|old| {
                 old.attributes.expires_at_ms != 0
                     && old.attributes.expired(clock.now_ms())

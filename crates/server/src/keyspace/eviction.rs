@@ -55,7 +55,7 @@ const LOOK_EVERY_BYTES: i64 = 64 << 10;
 const PLACES: usize = 1 << 20;
 /// The number of random keys among which a victim is chosen.
 const SAMPLE: usize = 16;
-/// Once a key that expires is found, no more keys than this are searched for others.
+/// Once a key that may be evicted is found, no more pairs than this are searched for others.
 const LOOKED_AT_MAX: usize = 1000;
 /// The most keys evicted, and the most buckets merged, for one write: more would delay other clients.
 const EVICTED_MAX: usize = 200;
@@ -176,6 +176,11 @@ impl KeySpace {
         (self.memory.max_bytes.load(Relaxed), self.memory.policy())
     }
 
+    /// A number that no client can guess.
+    pub(super) fn secret(&self) -> u64 {
+        self.memory.hash.hash(b"collections")
+    }
+
     /// A random number, for choices that need not be secret or reproducible.
     pub(crate) fn random(&self) -> u64 {
         self.memory.random()
@@ -196,6 +201,12 @@ impl Exclusive<'_> {
             // A large value may need more small ones to be evicted than one write usually may.
             if needed <= max || evicted >= EVICTED_MAX && needed <= max + limit / 16 {
                 break;
+            }
+            // Segments of collections that are gone come first.
+            if let Some(database) = (0..DATABASE_COUNT).find(|database| space.has_removals(*database)) {
+                self.remove_released(database)?;
+                evicted += 1;
+                continue;
             }
             let victim = match memory.policy() {
                 Eviction::None => None,
@@ -245,8 +256,10 @@ impl Exclusive<'_> {
             let mut taken = 0;
             // If the random position is after the last key, start again from the beginning.
             for from in [space.random(), 0] {
-                let mut scan = table.scan_from(from).only_keys();
-                while let (true, Some((stored, _))) = (taken < SAMPLE, scan.next_ref()?) {
+                let (mut scan, mut looked_at) = (table.scan_from(from).only_keys(), 0);
+                while taken < SAMPLE && (taken == 0 || looked_at < LOOKED_AT_MAX) {
+                    let Some((stored, _)) = scan.next_ref()? else { break };
+                    looked_at += 1;
                     if let Some(key) = space.key_of(stored) {
                         consider(key);
                         taken += 1;

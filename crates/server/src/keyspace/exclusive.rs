@@ -9,11 +9,13 @@
 //! set(k, v, lifetime)   begin -> stage the stored value (record.rs) -> commit: a batch of the table -> watchers
 //! ```
 
+use super::counts::Counts;
 use super::gate::ExclusiveEntry;
+use super::shape::{segments_of, set_id};
 use super::watched::{Change, Watch};
 use super::{
-    Attributes, Clock, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Known, New, Old, Place, Record, Result,
-    SHORT_VALUE_BYTES, cut, heads_by, marks, put_coded,
+    Attributes, Clock, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Kind, Known, New, Old, Place, Record,
+    Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
 };
 use crate::planted::{Bug, planted};
 use splitpoint::{OldValue, Table};
@@ -29,6 +31,8 @@ pub struct Exclusive<'k> {
     clock: Clock,
     /// The changes between `begin` and `commit`, if the databases are in files.
     transaction: Option<Transaction>,
+    /// Keys that got a list while somebody waits for one.
+    pushed: Vec<(usize, Vec<u8>)>,
 }
 
 /// What happens to a key's attributes when its value is set.
@@ -47,6 +51,10 @@ pub(crate) enum Lifetime {
 struct Transaction {
     /// By database and key: the stored value; `None` where the key is removed.
     values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+    /// The same of pairs that are no keys: segments and removals.
+    pairs: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+    /// The counts of segments that the databases get.
+    counts: HashMap<usize, Counts>,
     /// Made when a command first needs it, since it costs one lookup per key.
     presence: Option<Box<Presence>>,
 }
@@ -60,7 +68,7 @@ struct Presence {
 
 impl<'k> Exclusive<'k> {
     pub(super) fn new(space: &'k KeySpace, entry: ExclusiveEntry<'k>) -> Self {
-        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None }
+        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None, pushed: Vec::new() }
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
@@ -130,16 +138,27 @@ impl<'k> Exclusive<'k> {
     /// Copies the value of `key`. `false` if it is absent or has expired; then it is removed.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// [`SpaceError::WrongType`] for a collection; those of [`Table::get`].
     pub(crate) fn get(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        match self.get_any(database, key, value)? {
+            Some(attributes) if attributes.kind != Kind::String => Err(SpaceError::WrongType),
+            found => Ok(found.is_some()),
+        }
+    }
+
+    /// Copies the value of `key`, of whatever type. Returns its attributes; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn get_any(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Attributes>> {
         self.space.memory.note_use(&[key], &self.clock);
         let Some(known) = self.known_now(database, key)? else {
             value.clear();
-            return Ok(false);
+            return Ok(None);
         };
         self.read(database, key, value)?;
         value.drain(..known.head_bytes);
-        Ok(true)
+        Ok(Some(known.attributes))
     }
 
     /// Whether `key` is present and has not expired.
@@ -166,7 +185,7 @@ impl<'k> Exclusive<'k> {
         Ok(self.known_now(database, key)?.map(|known| known.attributes))
     }
 
-    /// Values of `keys`, in their order. Expired ones are absent and stay for the sweep.
+    /// Values of `keys`, in their order. Expired ones are absent and stay for the sweep; collections have no value.
     ///
     /// # Errors
     /// Those of [`Table::get`].
@@ -189,14 +208,26 @@ impl<'k> Exclusive<'k> {
         keys: &[&[u8]],
         mut take: impl FnMut(usize, Option<Record<'_>>),
     ) -> Result<()> {
+        self.read_many(database, keys, |index, record| take(index, record.filter(Record::is_string)))
+    }
+
+    /// [`get_records`](Self::get_records), collections included.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn read_many(
+        &mut self,
+        database: usize,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<Record<'_>>),
+    ) -> Result<()> {
         if self.transaction.is_none() {
             return self.space.read_many(self.database(database), keys, &self.clock, take);
         }
         let mut value = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            let attributes = self.attributes(database, key)?;
-            let found = self.get(database, key, &mut value)?;
-            take(index, found.then_some(Record { attributes, value: &value }));
+            let attributes = self.get_any(database, key, &mut value)?;
+            take(index, attributes.map(|attributes| Record { attributes, value: &value }));
         }
         Ok(())
     }
@@ -222,6 +253,9 @@ impl<'k> Exclusive<'k> {
         if record.attributes.expired(self.now_ms()) {
             return Ok(None);
         }
+        if !record.is_string() {
+            return Err(SpaceError::WrongType);
+        }
         part.extend_from_slice(cut(record.value, choose(record.value.len())));
         Ok(Some(record.value.len()))
     }
@@ -232,7 +266,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::get`].
     pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
         let known = self.known(database, key)?.filter(|known| !known.attributes.expired(self.now_ms()));
-        Ok(known.map(|known| known.len))
+        known.map(|known| known.refuse_collection().map(|()| known.len)).transpose()
     }
 
     /// Overwrites a part of the value of `key` from byte `at` on; a shorter value is first extended with zeros. The key
@@ -245,6 +279,7 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
         let end = at + part.len();
         let known = self.known_now(database, key)?;
+        known.map_or(Ok(()), |known| known.refuse_collection())?;
         let coding = self.space.coding(self.database(database));
         let is_rewritten = |known: Known| {
             // The head changes: the CAS number goes, or the value now begins like a head.
@@ -286,8 +321,103 @@ impl<'k> Exclusive<'k> {
             Lifetime::Clear => Attributes::NONE,
             Lifetime::Are(attributes) => attributes,
         };
+        let attributes = Attributes { kind: Kind::String, ..attributes };
+        self.replacing(database, key, |this| {
+            this.changed(database, key);
+            this.stage_record(database, key, attributes, value)
+        })
+    }
+
+    /// Whether keys got lists for which somebody waits.
+    #[inline]
+    pub(crate) fn has_pushed(&self) -> bool {
+        !self.pushed.is_empty()
+    }
+
+    /// The keys that got lists for which somebody waits, since the last call.
+    pub(crate) fn take_pushed(&mut self) -> Vec<(usize, Vec<u8>)> {
+        std::mem::take(&mut self.pushed)
+    }
+
+    /// Stores what a collection's key has, `None` to remove the key. Its segments are the caller's concern.
+    pub(super) fn put_collection(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        value: Option<(Attributes, &[u8])>,
+    ) -> Result<()> {
         self.changed(database, key);
-        self.stage_record(database, key, attributes, value)
+        if self.space.wanted_lists.load(Relaxed) > 0
+            && value.is_some_and(|(attributes, _)| attributes.kind == Kind::List)
+        {
+            self.pushed.push((database, key.to_vec()));
+        }
+        match value {
+            Some((attributes, value)) => self.stage_record(database, key, attributes, value),
+            None => self.stage(database, key, None),
+        }
+    }
+
+    /// Gives a key that is present another name. O(1), but for the bytes of a string.
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub(crate) fn rename(&mut self, database: usize, from: &[u8], to: &[u8]) -> Result<()> {
+        let mut value = Vec::new();
+        let Some(attributes) = self.get_any(database, from, &mut value)? else { return Ok(()) };
+        self.replacing(database, to, |this| {
+            this.put_collection(database, from, None)?;
+            this.put_collection(database, to, Some((attributes, &value)))
+        })
+    }
+
+    /// Stores a copy of the value and the lifetime of a key that is present under another. O(bytes).
+    ///
+    /// # Errors
+    /// Those of [`Table::put`].
+    pub(crate) fn copy(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<()> {
+        let mut value = Vec::new();
+        let Some(attributes) = self.get_any(from.0, from.1, &mut value)? else { return Ok(()) };
+        if let Some((id, numbers)) = segments_of(attributes.kind, &value) {
+            let (new_id, mut segment) = (self.new_collection(to.0)?, Vec::new());
+            for number in numbers {
+                if self.read_segment(from.0, id, number, &mut segment)? {
+                    self.put_segment(to.0, (new_id, number), false, Some(&segment))?;
+                }
+            }
+            set_id(&mut value, new_id);
+        }
+        self.replacing(to.0, to.1, |this| this.put_collection(to.0, to.1, Some((attributes, &value))))
+    }
+
+    /// Makes a change that replaces or removes the value of `key`: with it, as one change, the segments that the value
+    /// has are released.
+    fn replacing(&mut self, database: usize, key: &[u8], change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let Some((id, numbers)) = self.segments_under(database, key)? else { return change(self) };
+        let is_within = self.transaction.is_some();
+        self.begin();
+        let changed = self.release(database, id, numbers).and_then(|()| change(self));
+        match changed {
+            _ if is_within => changed,
+            Ok(()) => self.commit(),
+            Err(error) => {
+                self.roll_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// The segments of the value of `key`, expired or not.
+    fn segments_under(&self, database: usize, key: &[u8]) -> Result<Option<(u64, Range<u64>)>> {
+        if self.counts(database).segments == 0 {
+            return Ok(None);
+        }
+        let Some(known) = self.known(database, key)?.filter(|known| known.attributes.kind != Kind::String) else {
+            return Ok(None);
+        };
+        let mut value = Vec::new();
+        self.read(database, key, &mut value)?;
+        Ok(segments_of(known.attributes.kind, &value[known.head_bytes..]))
     }
 
     /// Stores the pairs in order. Pair `n` gets the attributes `attributes(n)`, and loses others.
@@ -301,7 +431,11 @@ impl<'k> Exclusive<'k> {
         attributes: impl Fn(usize) -> Attributes,
     ) -> Result<()> {
         let table = self.table(database)?;
-        if self.transaction.is_some() || self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key)) {
+        let has_segments = self.counts(database).segments > 0;
+        if self.transaction.is_some()
+            || has_segments
+            || self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key))
+        {
             let put = |(index, (key, value)): (usize, &(&[u8], &[u8]))| {
                 self.put(database, key, value, Lifetime::Are(attributes(index)))
             };
@@ -410,8 +544,10 @@ impl<'k> Exclusive<'k> {
         if self.known_now(database, key)?.is_none() {
             return Ok(false);
         }
-        self.changed(database, key);
-        self.stage(database, key, None)?;
+        self.replacing(database, key, |this| {
+            this.changed(database, key);
+            this.stage(database, key, None)
+        })?;
         Ok(true)
     }
 
@@ -434,6 +570,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::put`].
     pub(crate) fn cas_of(&mut self, database: usize, key: &[u8]) -> Result<Option<u64>> {
         let Some(known) = self.known_now(database, key)? else { return Ok(None) };
+        known.refuse_collection()?;
         let mut attributes = known.attributes;
         if attributes.cas == 0 {
             attributes.cas = self.space.new_cas();
@@ -460,8 +597,22 @@ impl<'k> Exclusive<'k> {
         self.stage_record(database, key, attributes, &value[known.head_bytes..])
     }
 
-    /// Edits the value of `key`, as [`KeySpace::edit_many`] does. `edit` is called a second time if it answers
-    /// [`Edit::Alone`]: then it gets the whole value, and may give any.
+    /// [`edit`](Self::edit) of a string.
+    ///
+    /// # Errors
+    /// [`SpaceError::WrongType`] for a collection; those of [`Table::put`].
+    pub(crate) fn edit_string(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        edit: impl FnMut(Option<Old<'_>>, &mut New<'_>) -> Edit,
+    ) -> Result<()> {
+        self.known_now(database, key)?.map_or(Ok(()), |known| known.refuse_collection())?;
+        self.edit(database, key, edit)
+    }
+
+    /// Edits the value of `key`, of whatever type, as [`KeySpace::edit_many`] does. `edit` is called a second time if
+    /// it answers [`Edit::Alone`]: then it gets the whole value, and may give any.
     ///
     /// # Errors
     /// Those of [`Table::put`].
@@ -475,10 +626,10 @@ impl<'k> Exclusive<'k> {
         self.space.memory.note_use(&[key], &self.clock);
         let known = self.known_now(database, key)?;
         let (of, mut stored, mut new) = (self.database(database), Vec::new(), Vec::new());
-        let mut what = Edit::Alone;
+        let (mut what, mut keeps_kind) = (Edit::Alone, false);
         for is_last in [false, true] {
             let is_whole = is_last || known.is_none_or(|known| known.len <= SHORT_VALUE_BYTES);
-            if let Some(known) = known.filter(|_| !is_whole) {
+            if let Some(known) = known.filter(|known| !is_whole && known.attributes.kind == Kind::String) {
                 // All that an edit of a value this long looks at.
                 self.get_part(database, key, |_| 0..OldValue::HEAD_BYTES, &mut new)?;
                 stored.clear();
@@ -491,6 +642,7 @@ impl<'k> Exclusive<'k> {
             let coding = self.space.coding(of);
             let old = known.map(|known| Old::of(coding.decode(&stored), known.len, known.head_bytes));
             what = edit(old, &mut New::of(of, coding, &mut new));
+            keeps_kind = known.is_some_and(|known| coding.decode(&new).attributes.kind == known.attributes.kind);
             if what != Edit::Alone {
                 break;
             }
@@ -500,8 +652,10 @@ impl<'k> Exclusive<'k> {
             Edit::Keep | Edit::Alone => return Ok(()),
             Edit::Remove if known.is_none() => return Ok(()),
             Edit::Append => return self.append(database, key, &new).map(drop),
-            Edit::Put => self.stage(database, key, Some(&new))?,
-            Edit::Remove => self.stage(database, key, None)?,
+            // A lifetime changes, and the collection keeps its segments.
+            Edit::Put if keeps_kind => self.stage(database, key, Some(&new))?,
+            Edit::Put => self.replacing(database, key, |this| this.stage(database, key, Some(&new)))?,
+            Edit::Remove => self.replacing(database, key, |this| this.stage(database, key, None))?,
         }
         self.space.events.changes.fetch_add(1, Relaxed);
         self.space.watched.touch(database, key, || known.is_some());
@@ -554,7 +708,9 @@ impl<'k> Exclusive<'k> {
             }
         } else {
             free(database.table.swap(None));
+            free(database.segments.swap(None));
         }
+        database.set_counts(Counts::default(), false);
         database.heads.store(0, Relaxed);
         database.may_expire.store(false, Relaxed);
         database.is_expiry_new.store(false, Relaxed);
@@ -650,7 +806,7 @@ impl<'k> Exclusive<'k> {
             if !planted(Bug::SweptUnwatched) {
                 self.space.watched.touch_expired(database, key);
             }
-            self.stage(database, key, None)?;
+            self.replacing(database, key, |this| this.stage(database, key, None))?;
         }
         Ok(was_over)
     }
@@ -778,19 +934,82 @@ impl<'k> Exclusive<'k> {
         Ok(())
     }
 
+    /// What the transaction gives a pair that is no key, as [`staged`](Self::staged) for keys.
+    pub(super) fn staged_pair(&self, database: usize, stored_key: &[u8]) -> Option<Option<&[u8]>> {
+        let transaction = self.transaction.as_ref().filter(|transaction| !transaction.pairs.is_empty())?;
+        transaction.pairs.get(&(database, stored_key.to_vec())).map(Option::as_deref)
+    }
+
+    /// Sets a pair that is no key, or removes it, now or with the transaction.
+    pub(super) fn stage_pair(&mut self, database: usize, stored_key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.space.refuse_dictionary()?;
+        if let Some(transaction) = &mut self.transaction {
+            transaction.pairs.insert((database, stored_key.to_vec()), value.map(<[u8]>::to_vec));
+            return Ok(());
+        }
+        let table = if self.space.in_file() { self.table(database)? } else { self.segment_table(database)? };
+        match value {
+            Some(value) => table.put(stored_key, value)?,
+            None => drop(table.remove(stored_key)?),
+        }
+        self.space.memory.note_bytes(self.space, value.map_or(0, |value| stored_key.len() + value.len()));
+        Ok(())
+    }
+
+    /// The counts of a database's segments.
+    pub(super) fn counts(&self, database: usize) -> Counts {
+        let staged = self.transaction.as_ref().and_then(|transaction| transaction.counts.get(&database));
+        staged.copied().unwrap_or_else(|| self.database(database).counts())
+    }
+
+    /// Changes the counts of a database's segments, now or with the transaction.
+    pub(super) fn set_counts(&mut self, database: usize, counts: Counts) -> Result<()> {
+        match &mut self.transaction {
+            Some(transaction) => drop(transaction.counts.insert(database, counts)),
+            None if self.space.in_file() => {
+                self.table(database)?.put(&marks::counts(), &counts.encode())?;
+                self.database(database).set_counts(counts, true);
+            }
+            None => self.database(database).set_counts(counts, false),
+        }
+        Ok(())
+    }
+
+    /// The table of the segments of a database in memory, created if it has none yet.
+    fn segment_table(&self, number: usize) -> Result<Arc<Table>> {
+        let database = self.database(number);
+        if let Some(table) = database.segments.load_full() {
+            return Ok(table);
+        }
+        let table = Arc::new(self.space.new_table()?);
+        database.segments.store(Some(table.clone()));
+        Ok(table)
+    }
+
     /// Makes a transaction's changes in the files.
     fn store(&self, transaction: Transaction) -> Result<()> {
         for number in 0..DATABASE_COUNT {
             let of_this = transaction.values.iter().filter(|(place, _)| place.0 == number);
             let changes: Vec<_> = of_this.map(|((_, key), stored)| (key.as_slice(), stored.as_deref())).collect();
-            if changes.is_empty() {
+            let pairs: Vec<_> = transaction.pairs.iter().filter(|(place, _)| place.0 == number).collect();
+            let counts = transaction.counts.get(&number);
+            if changes.is_empty() && pairs.is_empty() {
                 continue;
             }
             let table = self.table(number)?;
-            if let [(key, Some(stored))] = changes[..] {
+            if let ([(key, Some(stored))], true, None) = (&changes[..], pairs.is_empty(), counts) {
                 table.put(&marks::of_key(key), stored)?;
             } else {
                 let mut batch = table.batch();
+                for ((_, stored_key), value) in &pairs {
+                    match value {
+                        Some(value) => batch.put(stored_key, value)?,
+                        None => batch.remove(stored_key)?,
+                    }
+                }
+                if let Some(counts) = counts {
+                    batch.put(&marks::counts(), &counts.encode())?;
+                }
                 for (key, stored) in &changes {
                     match stored {
                         Some(stored) => batch.put(&marks::of_key(key), stored)?,
@@ -799,6 +1018,11 @@ impl<'k> Exclusive<'k> {
                 }
                 batch.commit()?;
             }
+            if let Some(counts) = counts {
+                self.database(number).set_counts(*counts, true);
+            }
+            let pair_bytes = pairs.iter().map(|(place, value)| place.1.len() + value.as_ref().map_or(0, Vec::len));
+            self.space.memory.note_bytes(self.space, pair_bytes.sum());
             let written: Vec<_> = changes.into_iter().filter_map(|(key, stored)| Some((key, stored?))).collect();
             self.space.memory.note_writes(self.space, &written, &self.clock);
         }

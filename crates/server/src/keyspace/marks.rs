@@ -5,10 +5,13 @@
 //! key               as in record.rs           a key that does not begin with the mark
 //! MARK 'k' key      as in record.rs           a key that does
 //! MARK 'h'          version, 6 random bytes   the file has, or had, values with heads: these bytes mark them
+//! MARK 's' id n     elements                  a segment of a collection (segments.rs)
+//! MARK 'd' n        id, numbers               segments that no key has any more, in the order of their removal
+//! MARK 'm'          counts                    of the two
 //! ```
 //!
 //! So a table that another program wrote can be served unchanged, and the commands of `splitpoint` see the clients'
-//! keys and values. Tables in memory have no marked keys. All bytes here are on disk.
+//! keys and values. In memory segments are in a table of their own, and no key is marked. All bytes here are on disk.
 
 use super::record::{Coding, MARK_BYTES};
 use splitpoint::{Error, ErrorKind, Result, Table};
@@ -23,6 +26,29 @@ const VERSION: u8 = 2;
 #[inline]
 pub(super) fn is_marked(key: &[u8]) -> bool {
     key.starts_with(MARK)
+}
+
+/// The key of a segment: the collection's number, and the segment's within it.
+pub(super) fn segment(id: u64, number: u64) -> [u8; SEGMENT_BYTES] {
+    let mut key = [0; SEGMENT_BYTES];
+    key[..MARK.len()].copy_from_slice(MARK);
+    key[MARK.len()] = b's';
+    key[MARK.len() + 1..][..8].copy_from_slice(&id.to_be_bytes());
+    key[MARK.len() + 9..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The length of a segment's key.
+const SEGMENT_BYTES: usize = MARK.len() + 1 + 2 * 8;
+
+/// The key of a removal whose segments are not removed yet.
+pub(super) fn removal(number: u64) -> Vec<u8> {
+    with_kind(b'd', &number.to_be_bytes())
+}
+
+/// The key of the counts of segments and removals.
+pub(super) fn counts() -> Vec<u8> {
+    with_kind(b'm', b"")
 }
 
 fn with_kind(kind: u8, key: &[u8]) -> Vec<u8> {

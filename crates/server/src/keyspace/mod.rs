@@ -25,14 +25,20 @@
 //!
 //! Not here: what commands mean (`command`), bytes of a protocol (`resp`), waiting for the disk (`executor`).
 
+mod counts;
 mod edit;
+pub(crate) mod elements;
 mod eviction;
 mod exclusive;
+pub(crate) mod fields;
 mod gate;
+pub(crate) mod list;
 mod marks;
 mod opening;
 mod record;
+mod segments;
 mod served_file;
+mod shape;
 mod sweep;
 mod watched;
 
@@ -46,16 +52,17 @@ pub(crate) use exclusive::{Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;
-pub(crate) use record::{Attributes, Record};
+pub(crate) use record::{Attributes, Kind, Record};
 use record::{Coding, HEAD_BYTES_MAX, MARK_BYTES};
+pub(crate) use segments::Pairs;
 pub use served_file::{Marks, ServedFile, ServedScan};
 use splitpoint::{Error, Table};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use sweep::SweepCursor;
 use watched::Watched;
@@ -80,6 +87,8 @@ pub enum SpaceError {
     ReadOnly,
     /// The key's slot, which another node of the cluster serves, or none.
     Elsewhere(u16),
+    /// The value of the key is of another type.
+    WrongType,
     /// The error of the table.
     Table(Error),
 }
@@ -105,6 +114,7 @@ impl std::fmt::Display for SpaceError {
             SpaceError::MemoryLimit => f.write_str("max_memory is reached"),
             SpaceError::ReadOnly => f.write_str("a dictionary is served, which is read-only"),
             SpaceError::Elsewhere(slot) => write!(f, "slot {slot} is not served by this node"),
+            SpaceError::WrongType => f.write_str("the value of the key is of another type"),
             SpaceError::Table(error) => error.fmt(f),
         }
     }
@@ -128,6 +138,8 @@ pub struct KeySpace {
     observer: OnceLock<Observer>,
     memory: MemoryLimit,
     next_cas: AtomicU64,
+    /// The number of keys at which somebody waits for a list.
+    pub(crate) wanted_lists: AtomicUsize,
     /// Counters for INFO and metrics.
     pub(crate) events: Events,
 }
@@ -164,6 +176,13 @@ struct Database {
     is_expiry_new: AtomicBool,
     /// Whether all keys of the file were removed and it has not been compacted since.
     cleared: AtomicBool,
+    /// In memory: the segments of its large collections. In a file they are in `table`.
+    segments: ArcSwapOption<Table>,
+    counts: Mutex<counts::Counts>,
+    /// Whether there are segments. Changes only while the gate is closed.
+    has_segments: AtomicBool,
+    /// Pairs of `table` that are no keys, the header pair not counted.
+    hidden: AtomicU64,
 }
 
 /// Set in [`Database::heads`] once values may have heads.
@@ -211,7 +230,7 @@ impl KeySpace {
 
     fn len_of(&self, database: &Database) -> u64 {
         let pairs = database.table.load().as_ref().map_or(0, |table| table.len());
-        pairs.saturating_sub(u64::from(self.in_file() && database.has_heads()))
+        pairs.saturating_sub(u64::from(self.in_file() && database.has_heads()) + database.hidden.load(Relaxed))
     }
 
     /// How the values of a database are coded.
@@ -268,7 +287,8 @@ impl KeySpace {
     }
 
     fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
-        self.databases.iter().filter_map(|database| database.table.load_full())
+        let of = |database: &Database| [database.table.load_full(), database.segments.load_full()];
+        self.databases.iter().flat_map(of).flatten()
     }
 
     /// Whether the values are in a file.
@@ -449,8 +469,23 @@ impl KeySpace {
         now_ms: u64,
         mut take: impl FnMut(&[u8]),
     ) -> Result<u64> {
+        self.scan_typed(database, cursor, count, now_ms, |key, _| take(key))
+    }
+
+    /// [`scan`](Self::scan) with the types of the values.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub(crate) fn scan_typed(
+        &self,
+        database: usize,
+        cursor: u64,
+        count: usize,
+        now_ms: u64,
+        mut take: impl FnMut(&[u8], Kind),
+    ) -> Result<u64> {
         if let Some(dictionary) = self.dictionary_of(database) {
-            return Ok(dictionary.scan(cursor, count, |key, _| take(key))?);
+            return Ok(dictionary.scan(cursor, count, |key, _| take(key, Kind::String))?);
         }
         let database = &self.databases[database];
         let Some(table) = database.table.load_full() else { return Ok(0) };
@@ -458,10 +493,11 @@ impl KeySpace {
         let mut scan = table.scan_from(cursor << 1).only_heads(database.head_bytes());
         let mut taken = 0;
         while let Some((stored, head)) = scan.next_ref()? {
-            if let Some(key) = self.key_of(stored)
-                && !coding.decode(head).attributes.expired(now_ms)
-            {
-                take(key);
+            if let Some(key) = self.key_of(stored) {
+                let attributes = coding.decode(head).attributes;
+                if !attributes.expired(now_ms) {
+                    take(key, attributes.kind);
+                }
             }
             taken += 1;
             if taken >= count && scan.at_boundary() {
@@ -538,6 +574,13 @@ struct Known {
     len: usize,
 }
 
+impl Known {
+    /// Fails if the value is a collection.
+    fn refuse_collection(&self) -> Result<()> {
+        if self.attributes.kind == Kind::String { Ok(()) } else { Err(SpaceError::WrongType) }
+    }
+}
+
 impl KeySpace {
     /// What is known about `key`, expired or not; `None` if it is absent. Does not count as a use of the key.
     fn known(&self, database: &Database, key: &[u8], clock: &Clock) -> Result<Option<Known>> {
@@ -603,6 +646,7 @@ impl KeySpace {
             return Ok(len);
         };
         let Some(mut known) = self.known_now(database, key, clock)? else { return Ok(None) };
+        known.refuse_collection()?;
         let mut choose = Some(choose);
         let mut range = 0..0;
         loop {
@@ -688,7 +732,8 @@ impl<'k> Shared<'k> {
         self.clock.now_ms()
     }
 
-    /// Calls `take` with the index of each key, in order, and its value. Overlaps the cache misses of many keys.
+    /// Calls `take` with the index of each key, in order, and its value: none where it is a collection. Overlaps the
+    /// cache misses of many keys.
     ///
     /// # Errors
     /// Those of [`Table::get`].
@@ -703,6 +748,20 @@ impl<'k> Shared<'k> {
     /// Those of [`Table::get`].
     #[inline]
     pub(crate) fn get_records(
+        &self,
+        database: usize,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<Record<'_>>),
+    ) -> Result<()> {
+        self.read_many(database, keys, |index, record| take(index, record.filter(Record::is_string)))
+    }
+
+    /// Calls `take` with the index of each key, in order, and its record, of whatever type.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    #[inline]
+    pub(crate) fn read_many(
         &self,
         database: usize,
         keys: &[&[u8]],
@@ -730,10 +789,10 @@ impl<'k> Shared<'k> {
     /// of the key.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// [`SpaceError::WrongType`]; those of [`Table::get`].
     pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
         let known = self.space.known_now(&self.space.databases[database], key, &self.clock)?;
-        Ok(known.map(|known| known.len))
+        known.map(|known| known.refuse_collection().map(|()| known.len)).transpose()
     }
 
     /// Notes that keys were used, for eviction.
@@ -767,6 +826,9 @@ impl<'k> Shared<'k> {
         }
         let Some(table) = self.plain_table(database, pairs.iter().map(|(key, _)| *key)) else { return Ok(false) };
         let Some(table) = table.as_ref() else { return Ok(false) };
+        if self.space.databases[database].has_segments.load(Relaxed) {
+            return self.put_over_collections(table, database, pairs, attributes);
+        }
         let database = &self.space.databases[database];
         let coding = self.space.coding(database);
         let is_plain = |index: usize| attributes(index) == Attributes::NONE && coding.is_plain(pairs[index].1);
@@ -784,6 +846,25 @@ impl<'k> Shared<'k> {
         self.space.events.changes.fetch_add(pairs.len() as u64, Relaxed);
         self.space.memory.note_writes(self.space, pairs, &self.clock);
         Ok(true)
+    }
+
+    /// [`put_many`](Self::put_many) where a value may be a collection, whose segments only exclusive entry can release:
+    /// `false` if one is. Storing pairs again changes nothing.
+    #[inline(never)]
+    fn put_over_collections(
+        &self,
+        table: &Table,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        attributes: impl Fn(usize) -> Attributes,
+    ) -> Result<bool> {
+        let bytes_max = pairs.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
+        let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| *key).collect();
+        let put = |index: usize, _: Option<Old<'_>>, new: &mut New<'_>| new.put(attributes(index), pairs[index].1);
+        let (done, outcome) = self.space.edit_many(table, database, &keys, bytes_max, &self.clock, put);
+        outcome?;
+        self.space.memory.note_use(&keys, &self.clock);
+        Ok(done == pairs.len())
     }
 
     /// Appends each pair's bytes to the value of its key, in order, if the database is plain; otherwise changes nothing
@@ -834,6 +915,9 @@ impl<'k> Shared<'k> {
                 let (done, outcome) = self.space.edit_many(table, database, keys, 0, &self.clock, remove);
                 (0..done).for_each(|index| take(number * WINDOW + index, present[index]));
                 outcome?;
+                if done < keys.len() {
+                    break; // a collection, which needs exclusive entry
+                }
             }
             return Ok(true);
         }

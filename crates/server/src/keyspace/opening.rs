@@ -5,13 +5,14 @@
 //! file     open FILE, and FILE-db1, ... if they exist -> read the header pair
 //! ```
 
+use super::counts::Counts;
 use super::eviction::{Eviction, MemoryLimit};
 use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result, Watched, heads_by, marks, now_ms};
 use crate::dictionary::Served;
 use splitpoint::{Durability, Error, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 /// How to open a [`KeySpace`].
@@ -87,6 +88,7 @@ impl KeySpace {
             memory: MemoryLimit::new(seed),
             // Larger than every number of an earlier run, which counted up from an earlier time.
             next_cas: AtomicU64::new(now_ms() << 20),
+            wanted_lists: AtomicUsize::new(0),
             events: super::Events::default(),
         }
     }
@@ -152,6 +154,9 @@ impl Database {
         if let Some(mark) = mark {
             self.heads.store(heads_by(mark), Relaxed);
             self.may_expire.store(true, Relaxed);
+        }
+        if let Some(counts) = Counts::of_file(&table)? {
+            self.set_counts(counts, true);
         }
         self.table.store(Some(Arc::new(table)));
         Ok(())

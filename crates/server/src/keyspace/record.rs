@@ -3,7 +3,9 @@
 //! ```text
 //! plain        the client's value, unchanged
 //! with a head  mark | tag | time of expiry, u64 | CAS number, u64 | flags, u32, and marks, u8 | the client's value
-//!                     1111 1fce: which of the fields follow; 1111 01xx is reserved for other types
+//!                     1111 1fce: which of the fields follow
+//! collection   mark | F5, or F6 with a lifetime | kind | time of expiry, u64 | elements, or where they are
+//!                     the elements as in elements.rs, fields.rs, list.rs
 //! ```
 //!
 //! The tag decides: no byte of UTF-8 is F5 or more, so text never begins like one. A value that does gets a head
@@ -19,6 +21,33 @@
 
 use crate::planted::{Bug, planted};
 
+/// The type of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    #[default]
+    String = 0,
+    Hash = 1, // on disk
+    Set = 2,  // on disk
+    List = 3, // on disk
+}
+
+impl Kind {
+    /// Redis's name for the type.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::Hash => "hash",
+            Kind::Set => "set",
+            Kind::List => "list",
+        }
+    }
+
+    fn of(byte: u8) -> Option<Kind> {
+        [Kind::Hash, Kind::Set, Kind::List].into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
 /// The attributes of a key. The default is the value for a key that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
@@ -30,6 +59,8 @@ pub(crate) struct Attributes {
     pub(crate) flags: u32,
     /// memcached's marks: [`STALE`](Self::STALE), [`CLAIMED`](Self::CLAIMED).
     pub(crate) marks: u8,
+    /// The type of the value. A collection has none of the attributes above but a lifetime.
+    pub(crate) kind: Kind,
 }
 
 impl Attributes {
@@ -38,7 +69,7 @@ impl Attributes {
     /// One client was asked to replace the value.
     pub(crate) const CLAIMED: u8 = 2; // on disk
     /// The attributes of a key that has none.
-    pub(crate) const NONE: Attributes = Attributes { expires_at_ms: 0, cas: 0, flags: 0, marks: 0 };
+    pub(crate) const NONE: Attributes = Attributes { expires_at_ms: 0, cas: 0, flags: 0, marks: 0, kind: Kind::String };
 
     /// The attributes of a key that expires and has no others.
     pub(crate) fn expiring(expires_at_ms: u64) -> Attributes {
@@ -66,6 +97,8 @@ pub(super) const MARK_BYTES: usize = 6;
 pub(super) const HEAD_BYTES_MAX: usize = MARK_BYTES + 1 + 8 + 8 + 5;
 
 const FIRST_RESERVED: u8 = 0xF5;
+const COLLECTION: u8 = 0xF5;
+const COLLECTION_EXPIRES: u8 = 0xF6;
 const TAG: u8 = 0xF8;
 const EXPIRES: u8 = 1;
 const HAS_CAS: u8 = 2;
@@ -89,6 +122,14 @@ pub(crate) struct Record<'v> {
     pub(crate) attributes: Attributes,
     /// The client's value.
     pub(crate) value: &'v [u8],
+}
+
+impl Record<'_> {
+    /// Whether the value is no collection.
+    #[inline]
+    pub(super) fn is_string(&self) -> bool {
+        self.attributes.kind == Kind::String
+    }
 }
 
 impl Coding {
@@ -125,10 +166,17 @@ impl Coding {
             _ => stored,
         };
         let (&tag, mut rest) = rest.split_first()?;
-        if tag < TAG {
-            return None;
-        }
         let mut attributes = Attributes::NONE;
+        if tag < TAG {
+            let [kind] = take(&mut rest)?;
+            attributes.kind = Kind::of(kind)?;
+            match tag {
+                COLLECTION => {}
+                COLLECTION_EXPIRES => attributes.expires_at_ms = u64::from_le_bytes(take(&mut rest)?),
+                _ => return None,
+            }
+            return Some(Record { attributes, value: rest });
+        }
         if tag & EXPIRES != 0 {
             attributes.expires_at_ms = u64::from_le_bytes(take(&mut rest)?);
         }
@@ -158,7 +206,14 @@ impl Coding {
             Coding::Tagged => {}
             Coding::Marked(mark) => out.extend_from_slice(&mark),
         }
-        let Attributes { expires_at_ms, cas, flags, marks } = attributes;
+        let Attributes { expires_at_ms, cas, flags, marks, kind } = attributes;
+        if kind != Kind::String {
+            out.extend([if expires_at_ms == 0 { COLLECTION } else { COLLECTION_EXPIRES }, kind as u8]);
+            if expires_at_ms != 0 {
+                out.extend_from_slice(&expires_at_ms.to_le_bytes());
+            }
+            return;
+        }
         let has_flags = flags != 0 || marks != 0;
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         out.push(TAG | bit(expires_at_ms != 0, EXPIRES) | bit(cas != 0, HAS_CAS) | bit(has_flags, HAS_FLAGS));
@@ -198,6 +253,7 @@ mod tests {
                     cas: if bits & 2 == 0 { 0 } else { 1 << 60 },
                     flags: if bits & 4 == 0 { 0 } else { 77 },
                     marks: if bits & 8 == 0 { 0 } else { Attributes::CLAIMED },
+                    kind: Kind::String,
                 };
                 for value in values {
                     let mut stored = Vec::new();
@@ -217,10 +273,28 @@ mod tests {
     }
 
     #[test]
+    fn a_collection_keeps_its_type_and_lifetime() {
+        for coding in CODINGS {
+            for kind in [Kind::Hash, Kind::Set, Kind::List] {
+                for expires_at_ms in [0, u64::MAX] {
+                    let attributes = Attributes { expires_at_ms, kind, ..Attributes::NONE };
+                    let mut stored = Vec::new();
+                    coding.encode(attributes, b"\0abc", &mut stored);
+                    let record = coding.decode(&stored);
+                    assert_eq!((record.attributes, record.value), (attributes, b"\0abc".as_slice()));
+                    for cut in 0..stored.len() - 4 {
+                        assert_eq!(coding.decode(&stored[..cut]).value, &stored[..cut]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_head_that_is_cut_is_a_value() {
         for coding in CODINGS {
             let mut stored = Vec::new();
-            coding.encode(Attributes { expires_at_ms: 1, cas: 2, flags: 3, marks: 0 }, b"", &mut stored);
+            coding.encode(Attributes { expires_at_ms: 1, cas: 2, flags: 3, ..Attributes::NONE }, b"", &mut stored);
             for cut in 0..stored.len() {
                 assert_eq!(coding.decode(&stored[..cut]).value, &stored[..cut]);
             }

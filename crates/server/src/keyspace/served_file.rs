@@ -7,13 +7,14 @@
 //! get, contains, remove, scan     expired keys are absent, the header pair is no key
 //! put                             the key loses its lifetime, as after SET
 //! append                          the key keeps its lifetime, as after APPEND
+//! any of them                     an error where the key has a hash, a set or a list: only the server reads those
 //! ```
 //!
 //! A table in which no server has stored a lifetime has no heads; then each function is one call of the table.
 
-use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Record};
+use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, Record};
 use super::{marks, now_ms};
-use splitpoint::{Result, Scan, Table};
+use splitpoint::{Error, ErrorKind, Result, Scan, Table};
 
 /// The keys of a table, as a server would show them.
 #[derive(Clone, Copy)]
@@ -73,7 +74,11 @@ impl<'t> ServedFile<'t> {
         if !self.table.get_into(&self.stored(key), value)? {
             return Ok(false);
         }
-        match self.now(value).map(|record| value.len() - record.value.len()) {
+        let record = self.now(value);
+        if let Some(record) = record {
+            refuse_collection(key, record.attributes)?;
+        }
+        match record.map(|record| value.len() - record.value.len()) {
             Some(head_bytes) => drop(value.drain(..head_bytes)),
             None => {
                 value.clear();
@@ -98,6 +103,17 @@ impl<'t> ServedFile<'t> {
         Ok(len.and_then(|_| self.now(&head)).map(|record| record.attributes))
     }
 
+    /// Fails if `key` has a collection, whose other pairs would be left in the file.
+    fn refuse_collection(&self, key: &[u8]) -> Result<()> {
+        if !self.has_marks() {
+            return Ok(());
+        }
+        // An expired one has its other pairs, too.
+        let mut head = Vec::new();
+        self.table.get_part(&self.stored(key), |len| 0..len.min(HEAD_BYTES_MAX), &mut head)?;
+        refuse_collection(key, self.coding().decode(&head).attributes)
+    }
+
     /// The stored value for a value and attributes.
     fn coded<'v>(&self, attributes: Attributes, value: &'v [u8]) -> std::borrow::Cow<'v, [u8]> {
         if attributes == Attributes::NONE && self.coding().is_plain(value) {
@@ -113,6 +129,7 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::put`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.refuse_collection(key)?;
         self.table.put(&self.stored(key), &self.coded(Attributes::NONE, value))
     }
 
@@ -139,6 +156,7 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::remove`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.refuse_collection(key)?;
         let was_present = self.contains(key)?;
         self.table.remove(&self.stored(key))?;
         Ok(was_present)
@@ -164,6 +182,8 @@ impl<'t> ServedFile<'t> {
     /// # Errors
     /// Those of [`Table::put`].
     pub fn rename(&self, old: &[u8], new: &[u8], value: &[u8]) -> Result<()> {
+        self.refuse_collection(old)?;
+        self.refuse_collection(new)?;
         let attributes = self.attributes(old)?.unwrap_or(Attributes::NONE);
         let mut batch = self.table.batch();
         batch.put(&self.stored(new), &self.coded(attributes, value))?;
@@ -192,6 +212,16 @@ impl<'t> ServedFile<'t> {
     }
 }
 
+fn refuse_collection(key: &[u8], attributes: Attributes) -> Result<()> {
+    if attributes.kind == Kind::String {
+        return Ok(());
+    }
+    const SHOWN_MAX: usize = 64;
+    let (key, kind) = (key[..key.len().min(SHOWN_MAX)].escape_ascii(), attributes.kind.name());
+    let error = Error::new(ErrorKind::WrongTypes, format!("key \"{key}\" has a {kind}"));
+    Err(error.with_hint("Hashes, sets and lists are read and changed through `splitpoint serve --file`."))
+}
+
 /// A scan that leaves out the header pair and expired keys; made by [`ServedFile::keys_of`].
 pub struct ServedScan<'t> {
     file: ServedFile<'t>,
@@ -211,6 +241,7 @@ impl ServedScan<'_> {
         }
         while let Some((stored, value)) = self.scan.next_ref()? {
             if let (Some(key), Some(record)) = (marks::parse(stored), self.file.now(value)) {
+                refuse_collection(key, record.attributes)?;
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 self.value.clear();
@@ -274,5 +305,44 @@ mod tests {
         }
         assert_eq!(space.len(0), 4);
         assert!(!alone.contains(0, &marked).unwrap());
+    }
+
+    #[test]
+    fn a_program_beside_the_server_refuses_collections() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        {
+            let space = KeySpace::open(SpaceOptions { file: Some(path.clone()), ..SpaceOptions::default() }).unwrap();
+            let mut alone = space.close(Patience::MayWait).unwrap();
+            for (key, count) in [(b"small".as_slice(), 1), (b"large", 1000)] {
+                let mut set = crate::keyspace::fields::FieldsMut::open(&mut alone, 0, key, Kind::Set).unwrap();
+                for number in 0..count {
+                    set.put(format!("member {number}").as_bytes(), b"").unwrap();
+                }
+                assert!(set.finish().unwrap());
+            }
+            alone.put(0, b"string", b"1", Lifetime::Clear).unwrap();
+            assert_eq!(space.len(0), 3);
+        }
+        let table = Table::open(&path).unwrap();
+        let file = ServedFile::of(&table).unwrap();
+        assert_eq!(file.count_keys().unwrap(), 3);
+        let mut value = Vec::new();
+        assert!(file.get_into(b"string", &mut value).unwrap());
+        let is_refused = |kind: ErrorKind| kind == ErrorKind::WrongTypes;
+        for key in [b"small".as_slice(), b"large"] {
+            let refusals = [
+                file.get_into(key, &mut value).map(drop),
+                file.put(key, b"1"),
+                file.append(key, b"1").map(drop),
+                file.remove(key).map(drop),
+                file.rename(key, b"new", b"1"),
+                file.rename(b"string", key, b"1"),
+            ];
+            assert!(refusals.into_iter().all(|refused| refused.is_err_and(|error| is_refused(error.kind()))));
+        }
+        let mut scan = file.keys_of(table.scan());
+        let refused = std::iter::from_fn(|| scan.next_ref().map(|pair| pair.map(drop)).transpose());
+        assert!(refused.take(4).any(|pair| pair.is_err_and(|error| is_refused(error.kind()))));
     }
 }

@@ -95,7 +95,7 @@ impl KeySpace {
     }
 
     /// Removes those of the stored keys that have expired.
-    fn remove_expired(&self, number: usize, keys: &[Vec<u8>]) -> Result<usize> {
+    fn remove_expired(&self, number: usize, mut keys: &[Vec<u8>]) -> Result<usize> {
         let mut removed = 0;
         let Some(shared) = self.share(Patience::MayWait) else { return Ok(0) };
         if self.watched.is_empty() {
@@ -107,10 +107,15 @@ impl KeySpace {
                     Edit::Remove
                 }
             };
-            self.edit_many(&table, number, keys, 0, &shared.clock, remove).1?;
-            return Ok(removed);
+            let (done, outcome) = self.edit_many(&table, number, keys, 0, &shared.clock, remove);
+            outcome?;
+            // A collection is next: its segments are released with exclusive entry.
+            keys = &keys[done..];
         }
         drop(shared);
+        if keys.is_empty() {
+            return Ok(removed);
+        }
         let Some(mut alone) = self.close(Patience::MayWait) else { return Ok(0) };
         for key in keys.iter().filter_map(|stored| self.key_of(stored)) {
             removed += usize::from(alone.expire(number, key)?);

@@ -1,5 +1,8 @@
-//! Lifetimes as the key space keeps them: several threads, files of others, crashes, clocks, the sweep.
+//! Lifetimes as the key space keeps them: several threads, files of others, crashes, clocks, the sweep. Collections:
+//! many fields, scans beside changes, and that their segments go with their keys.
 
+use super::fields::{Fields, FieldsMut};
+use super::list::{End, List, ListMut};
 use super::*;
 use crate::keyspace::SweepCursor;
 use std::path::Path;
@@ -316,5 +319,247 @@ fn parts_and_tails_of_any_bytes_leave_the_value_and_its_lifetime() {
                 }
             }
         }
+    }
+}
+
+fn collection_spaces() -> Vec<(KeySpace, Option<tempfile::TempDir>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SpaceOptions { file: Some(folder.path().join("t")), ..SpaceOptions::default() };
+    vec![(KeySpace::open(SpaceOptions::default()).unwrap(), None), (KeySpace::open(options).unwrap(), Some(folder))]
+}
+
+/// Pairs of a database that belong to no key.
+fn hidden_pairs(space: &KeySpace) -> u64 {
+    let segments = space.databases[0].segments.load_full().map_or(0, |table| table.len());
+    segments + space.databases[0].hidden.load(Relaxed).saturating_sub(1)
+}
+
+#[test]
+fn a_hash_of_a_million_fields_is_one_key_and_its_removal_leaves_nothing() {
+    const FIELDS: u64 = 1_000_000;
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        for first in (0..FIELDS).step_by(10_000) {
+            alone.begin();
+            let mut hash = FieldsMut::open(&mut alone, 0, b"hash", Kind::Hash).unwrap();
+            for number in first..first + 10_000 {
+                assert!(hash.put(&number.to_le_bytes(), &number.to_be_bytes()).unwrap());
+            }
+            assert!(hash.finish().unwrap());
+            alone.commit().unwrap();
+        }
+        assert_eq!(space.len(0), 1);
+        assert_eq!(space.random_key(0).unwrap().as_deref(), Some(&b"hash"[..]));
+        assert!(hidden_pairs(&space) < FIELDS / 8, "a segment has many fields");
+        let hash = Fields::open(&mut alone, 0, b"hash", Kind::Hash).unwrap().unwrap();
+        assert_eq!(hash.len(), FIELDS);
+        let mut value = Vec::new();
+        for number in (0..FIELDS + 10).step_by(997) {
+            let found = hash.get(&mut alone, &number.to_le_bytes(), &mut value).unwrap();
+            assert_eq!(found.then_some(value.as_slice()), (number < FIELDS).then_some(&number.to_be_bytes()[..]));
+        }
+        let (mut cursor, mut seen) = (0, vec![false; FIELDS as usize]);
+        loop {
+            cursor = hash
+                .scan(&mut alone, cursor, 1000, |field, _| {
+                    let number = u64::from_le_bytes(field.try_into().unwrap()) as usize;
+                    assert!(!std::mem::replace(&mut seen[number], true));
+                })
+                .unwrap();
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        assert!(alone.remove(0, b"hash").unwrap());
+        assert_eq!(space.len(0), 0);
+        drop(alone);
+        space.sweep_segments(|| true).unwrap();
+        assert_eq!(hidden_pairs(&space), 0);
+    }
+}
+
+#[test]
+fn a_field_that_stays_comes_exactly_once_while_segments_split_and_merge() {
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        let stays: Vec<_> = (0..500).map(|number| format!("stays {number}").into_bytes()).collect();
+        let change = |alone: &mut Exclusive<'_>, numbers: std::ops::Range<u32>, adds: bool| {
+            let mut set = FieldsMut::open(alone, 0, b"set", Kind::Set).unwrap();
+            for number in numbers {
+                let member = number.to_le_bytes();
+                let _ = if adds { set.put(&member, b"") } else { set.remove(&member) }.unwrap();
+            }
+            set.finish().unwrap();
+        };
+        let mut set = FieldsMut::open(&mut alone, 0, b"set", Kind::Set).unwrap();
+        stays.iter().for_each(|member| assert!(set.put(member, b"").unwrap()));
+        set.finish().unwrap();
+        for adds in [true, false] {
+            let (mut cursor, mut seen, mut step) = (0, std::collections::HashMap::new(), 0);
+            loop {
+                let set = Fields::open(&mut alone, 0, b"set", Kind::Set).unwrap().unwrap();
+                cursor = set
+                    .scan(&mut alone, cursor, 10, |member, _| *seen.entry(member.to_vec()).or_insert(0) += 1)
+                    .unwrap();
+                if cursor == 0 {
+                    break;
+                }
+                if step < 40 {
+                    change(&mut alone, step * 500..(step + 1) * 500, adds);
+                }
+                step += 1;
+            }
+            assert!(step > 20 && stays.iter().all(|member| seen.get(member) == Some(&1)));
+        }
+    }
+}
+
+#[test]
+fn a_collection_goes_with_its_key_however_the_key_goes() {
+    let fill = |alone: &mut Exclusive<'_>, key: &[u8]| {
+        let mut list = ListMut::open(alone, 0, key).unwrap();
+        (0..2000).for_each(|number| list.push(End::Right, format!("element {number}").as_bytes()).unwrap());
+        assert_eq!(list.finish().unwrap(), 2000);
+    };
+    for (space, _folder) in collection_spaces() {
+        for way in 0..7 {
+            let mut alone = space.close(Patience::MayWait).unwrap();
+            alone.remove(0, b"list").unwrap();
+            fill(&mut alone, b"list");
+            assert!(hidden_pairs(&space) > 20);
+            let mut shared = None;
+            match way {
+                0 => assert!(alone.remove(0, b"list").unwrap()),
+                1 => alone.put(0, b"list", b"1", Lifetime::Clear).unwrap(),
+                2 => alone.put_many(0, &[(b"list", b"1")], |_| Attributes::NONE).unwrap(),
+                3 => {
+                    alone.put(0, b"string", b"1", Lifetime::Clear).unwrap();
+                    alone.rename(0, b"string", b"list").unwrap();
+                }
+                4 => {
+                    let over = Attributes { kind: Kind::List, ..Attributes::expiring(1) };
+                    assert!(alone.set_attributes(0, b"list", over).unwrap());
+                    assert!(!alone.contains(0, b"list").unwrap());
+                }
+                5 => {
+                    // A run of SETs or DELs leaves it to exclusive entry.
+                    drop(alone);
+                    shared = space.share(Patience::MayWait);
+                    let entry = shared.as_ref().unwrap();
+                    assert!(!entry.put_many(0, &[(b"list", b"1")], |_| Attributes::NONE).unwrap());
+                    let mut removed = 0;
+                    entry.remove_many(0, &[b"list"], |_, _| removed += 1).unwrap();
+                    assert_eq!(removed, 0);
+                    shared = None;
+                    alone = space.close(Patience::MayWait).unwrap();
+                    alone.copy((0, b"list"), (1, b"copy")).unwrap();
+                    alone.flush(0).unwrap();
+                    let copy = List::open(&mut alone, 1, b"copy").unwrap().unwrap();
+                    let mut count = 0;
+                    copy.for_range(&mut alone, 0..u64::MAX, |index, element| {
+                        count += u64::from(element == format!("element {index}").as_bytes());
+                        true
+                    })
+                    .unwrap();
+                    assert_eq!(count, 2000);
+                }
+                _ => {
+                    let mut list = ListMut::open(&mut alone, 0, b"list").unwrap();
+                    for number in 0..1000 {
+                        assert_eq!(list.pop(End::Left).unwrap().unwrap(), format!("element {number}").as_bytes());
+                        assert!(list.pop(End::Right).unwrap().is_some());
+                    }
+                    assert_eq!(list.finish().unwrap(), 0);
+                }
+            }
+            drop((alone, shared));
+            space.sweep_segments(|| true).unwrap();
+            assert_eq!(hidden_pairs(&space), 0, "way {way}");
+        }
+    }
+}
+
+#[test]
+fn a_file_opened_again_has_its_collections_and_removes_what_was_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SpaceOptions { file: Some(folder.path().join("t")), ..SpaceOptions::default() };
+    {
+        let space = KeySpace::open(options.clone()).unwrap();
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        for key in [b"kept".as_slice(), b"gone"] {
+            let mut set = FieldsMut::open(&mut alone, 0, key, Kind::Set).unwrap();
+            (0..5000u32).for_each(|number| assert!(set.put(&number.to_le_bytes(), b"").unwrap()));
+            set.finish().unwrap();
+        }
+        assert!(alone.remove(0, b"gone").unwrap());
+    }
+    let space = KeySpace::open(options).unwrap();
+    assert_eq!(space.len(0), 1);
+    let before = hidden_pairs(&space);
+    space.sweep_segments(|| true).unwrap();
+    assert!(hidden_pairs(&space) < before / 2 + 10);
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    let set = Fields::open(&mut alone, 0, b"kept", Kind::Set).unwrap().unwrap();
+    for number in 0..5000u32 {
+        assert!(set.get(&mut alone, &number.to_le_bytes(), &mut Vec::new()).unwrap());
+    }
+    // New collections have other segments.
+    let mut other = FieldsMut::open(&mut alone, 0, b"other", Kind::Set).unwrap();
+    (0..5000u32).for_each(|number| assert!(other.put(&number.to_be_bytes(), b"").unwrap()));
+    other.finish().unwrap();
+    assert_eq!(Fields::open(&mut alone, 0, b"kept", Kind::Set).unwrap().unwrap().len(), 5000);
+    assert_eq!(space.len(0), 2);
+}
+
+#[test]
+fn full_memory_evicts_collections_whole() {
+    let options = SpaceOptions { max_memory_bytes: 8 << 20, eviction: Eviction::AllKeysLru, ..SpaceOptions::default() };
+    let space = KeySpace::open(options).unwrap();
+    for number in 0..200u32 {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        alone.make_room(100_000).unwrap();
+        let key = number.to_le_bytes();
+        let mut hash = FieldsMut::open(&mut alone, 0, &key, Kind::Hash).unwrap();
+        (0..1000u32).for_each(|field| assert!(hash.put(&field.to_le_bytes(), &[7; 100]).unwrap()));
+        hash.finish().unwrap();
+    }
+    assert!(space.used_bytes() < 10 << 20, "{}", space.used_bytes());
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    let mut left = 0;
+    for number in 0..200u32 {
+        if let Some(hash) = Fields::open(&mut alone, 0, &number.to_le_bytes(), Kind::Hash).unwrap() {
+            let mut fields = 0;
+            hash.for_each(&mut alone, |_, value| {
+                fields += u32::from(value == [7; 100]);
+                true
+            })
+            .unwrap();
+            assert_eq!(fields, 1000);
+            left += 1;
+        }
+    }
+    assert!((20..100).contains(&left), "{left}");
+}
+
+#[test]
+fn a_list_whose_elements_become_long_is_divided_again() {
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        alone.begin();
+        let mut list = ListMut::open(&mut alone, 0, b"list").unwrap();
+        let elements: Vec<Vec<u8>> = (0..300).map(|number| vec![7; if number < 200 { 10 } else { 20_000 }]).collect();
+        elements.iter().for_each(|element| list.push(End::Right, element).unwrap());
+        list.finish().unwrap();
+        alone.commit().unwrap();
+        assert!(hidden_pairs(&space) >= 100, "long elements share no segment");
+        let list = List::open(&mut alone, 0, b"list").unwrap().unwrap();
+        let mut found = Vec::new();
+        list.for_range(&mut alone, 0..u64::MAX, |_, element| {
+            found.push(element.to_vec());
+            true
+        })
+        .unwrap();
+        assert_eq!(found, elements);
     }
 }

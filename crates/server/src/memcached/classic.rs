@@ -75,7 +75,7 @@ pub(super) fn attributes_of(store: &Store<'_>, now_ms: u64) -> Option<Attributes
 /// Stores `data`, if the conditions hold.
 pub(super) fn store(alone: &mut Exclusive<'_>, key: &[u8], data: &[u8], storing: Storing) -> Result<Stored> {
     let (mut stored, now_ms) = (Stored::No, alone.now_ms());
-    alone.edit(DATABASE, key, |old, new| {
+    alone.edit_string(DATABASE, key, |old, new| {
         let (what, outcome) = store_edit(old, new, data, storing, now_ms);
         stored = outcome;
         what
@@ -151,7 +151,7 @@ pub(super) enum Counted {
 /// Adds to a number, modulo 2^64, or subtracts from it, but not below 0.
 pub(super) fn count(alone: &mut Exclusive<'_>, key: &[u8], delta: u64, up: bool, cas: u64) -> Result<Counted> {
     let mut counted = Counted::NotFound;
-    alone.edit(DATABASE, key, |old, new| {
+    alone.edit_string(DATABASE, key, |old, new| {
         let (what, outcome) = count_edit(old, new, delta, up, cas);
         counted = outcome;
         what
@@ -186,7 +186,7 @@ pub(super) fn count_edit(old: Option<Old<'_>>, new: &mut New<'_>, delta: u64, up
 /// Changes when a key expires. Returns whether it is present.
 pub(super) fn touch(alone: &mut Exclusive<'_>, key: &[u8], exptime: i32) -> Result<bool> {
     let (mut is_present, now_ms) = (false, alone.now_ms());
-    alone.edit(DATABASE, key, |old, new| {
+    alone.edit_string(DATABASE, key, |old, new| {
         is_present = old.is_some();
         touch_edit(old, new, exptime, now_ms)
     })?;

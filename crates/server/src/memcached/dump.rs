@@ -4,7 +4,7 @@
 
 use super::DATABASE;
 use super::activity::Activity;
-use crate::keyspace::{KeySpace, Result, Shared, now_ms};
+use crate::keyspace::{KeySpace, Result, Shared, SpaceError, now_ms};
 use std::fmt::Write;
 
 /// The contents of a line of a dump.
@@ -60,7 +60,7 @@ impl Dump {
 }
 
 fn write_meta(shared: &Shared<'_>, key: &[u8], activity: Option<(&Activity, u64)>, out: &mut Vec<u8>) -> Result<()> {
-    let Some(len) = shared.value_len(DATABASE, key)? else { return Ok(()) };
+    let Some(len) = value_len(shared, key)? else { return Ok(()) };
     let attributes = shared.attributes(DATABASE, key)?.unwrap_or_default();
     let last_use = activity.map(|(activity, now_s)| activity.of(key, now_s));
     let expires_at_s = match attributes.expires_at_ms {
@@ -77,6 +77,14 @@ fn write_meta(shared: &Shared<'_>, key: &[u8], activity: Option<(&Activity, u64)
     );
     out.extend_from_slice(line.as_bytes());
     Ok(())
+}
+
+/// The length of a value; `None` where there is none for this protocol.
+fn value_len(shared: &Shared<'_>, key: &[u8]) -> Result<Option<usize>> {
+    match shared.value_len(DATABASE, key) {
+        Err(SpaceError::WrongType) => Ok(None),
+        len => len,
+    }
 }
 
 /// A key, percent-encoded as in a URL.
@@ -103,7 +111,7 @@ pub(super) fn cache_dump(space: &KeySpace, shared: &Shared<'_>, limit: usize, ou
         keys.clear();
         cursor = space.scan(DATABASE, cursor, AT_ONCE, now_ms(), |key| keys.push(key.to_vec()))?;
         for key in &keys {
-            let Some(len) = shared.value_len(DATABASE, key)? else { continue };
+            let Some(len) = value_len(shared, key)? else { continue };
             if left == 0 || out.len() - start + key.len() > BYTES_MAX {
                 return Ok(());
             }

@@ -34,7 +34,7 @@ fn replies(input: &[u8], step: usize) -> Vec<u8> {
                 }
                 Flow::Write => need = 0,
                 Flow::Close => return out,
-                Flow::Wait | Flow::Sleep(_) => panic!("a thread that may wait is not called again"),
+                Flow::Wait | Flow::Sleep(_) | Flow::Block(_) => panic!("a thread that may wait is not called again"),
             }
         }
     }

@@ -32,6 +32,17 @@ pub trait Session: Send + 'static {
         let _ = out;
     }
 
+    /// Whether the session has the reply for which [`Flow::Block`] waits.
+    fn is_unblocked(&self) -> bool {
+        false
+    }
+
+    /// Appends that reply. `late`: the time is over. `false` if the reply needs a moment longer.
+    fn unblock(&mut self, late: bool, out: &mut Vec<u8>) -> bool {
+        let _ = (late, out);
+        true
+    }
+
     /// Whether more requests may be read while replies are unread: not before the client has given its password.
     fn reads_ahead(&self) -> bool;
 
@@ -54,6 +65,9 @@ pub enum Flow {
     Write,
     /// Call again on a thread that may block.
     Wait,
+    /// Send the replies, wait until the session has the reply of the last request, or for this time, then call again
+    /// with the same input.
+    Block(Option<std::time::Duration>),
     /// Wait for this time, then send the replies and call again with the same input.
     Sleep(std::time::Duration),
     /// Send the replies, then close.

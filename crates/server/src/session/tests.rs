@@ -636,8 +636,8 @@ fn ask(session: &mut impl Session, input: &[u8], piece: usize) -> Vec<u8> {
             out.append(&mut written);
             match flow {
                 Flow::Read(_) | Flow::Close => break,
-                Flow::Write | Flow::Wait | Flow::Sleep(_) if kept.is_empty() => break,
-                Flow::Write | Flow::Wait | Flow::Sleep(_) => {}
+                Flow::Write | Flow::Wait | Flow::Sleep(_) | Flow::Block(_) if kept.is_empty() => break,
+                Flow::Write | Flow::Wait | Flow::Sleep(_) | Flow::Block(_) => {}
             }
         }
     }

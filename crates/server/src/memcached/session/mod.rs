@@ -449,7 +449,7 @@ impl MemcachedSession {
         let alone = batch.alone().ok_or(Pause::to_wait(start))?;
         let now_ms = alone.now_ms();
         let room = room.map_or(Ok(()), |bytes| alone.make_room(bytes));
-        Ok(room.and_then(|()| alone.edit(DATABASE, key, |old, new| edit(old, new, now_ms))))
+        Ok(room.and_then(|()| alone.edit_string(DATABASE, key, |old, new| edit(old, new, now_ms))))
     }
 
     fn store_shared(

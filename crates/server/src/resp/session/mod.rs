@@ -20,6 +20,7 @@ mod runs;
 
 use super::parse::{ParseLimits, Parsed, Parser};
 use crate::clients::Client;
+use crate::command::blocking;
 use crate::command::call::{Args, Outcome, Refusal, Span, Turn};
 use crate::command::cluster;
 use crate::command::dispatch::Handler;
@@ -134,11 +135,21 @@ impl Session for RespSession {
         self.state.client.take_pushes(out);
     }
 
+    fn is_unblocked(&self) -> bool {
+        self.state.waiter.as_ref().is_some_and(|waiter| waiter.is_answered())
+    }
+
+    fn unblock(&mut self, late: bool, out: &mut Vec<u8>) -> bool {
+        self.unsynced = true;
+        self.state.end_wait(late, out)
+    }
+
     fn reads_ahead(&self) -> bool {
         self.state.authenticated
     }
 
     fn close(&mut self) {
+        self.state.abandon_wait();
         self.state.forget_watch();
         self.state.stop_notices();
         self.state.server.channels.unsubscribe_all(&self.state.client);
@@ -306,6 +317,10 @@ impl RespSession {
                 Step::Close => {
                     break Some((index + 1, Flow::Close));
                 }
+                Step::Block(time) => {
+                    self.note(spec.id, 1, clock, || args);
+                    break Some((index + 1, Flow::Block(time)));
+                }
                 Step::Pause(time) => break Some((index, Flow::Sleep(time))),
                 Step::Sleep(time) => {
                     self.note(spec.id, 1, clock, || args);
@@ -410,6 +425,7 @@ impl RespSession {
                     self.state.track(spec, &args);
                     let outcome = self.change(&mut alone, spec, args, out);
                     events::report(&server.notices, &mut alone, spec.id, &args, self.state.client.id);
+                    blocking::serve(server, &mut alone);
                     drop(alone);
                     if matches!(spec.id, Id::FlushDb | Id::FlushAll) {
                         server.compact_cleared();
@@ -435,6 +451,7 @@ impl RespSession {
         self.settle_reply(before, out);
         match self.state.sleep.take() {
             _ if self.state.closing => Step::Close,
+            _ if self.state.wait.is_some() => Step::Block(self.state.wait.take().flatten()),
             Some(time) => Step::Sleep(time),
             None => Step::Done,
         }
@@ -577,6 +594,8 @@ enum Step {
     Done,
     Wait,
     Close,
+    /// It waits, at most for this time.
+    Block(Option<Duration>),
     /// Done; send the reply after this delay.
     Sleep(Duration),
     /// Not done because of CLIENT PAUSE; try again after this time.

@@ -4,14 +4,16 @@
 //! writes that fails in the middle is answered up to the failure, and the rest is another run.
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
-use crate::command::call::{Args, Refusal, Turn};
+use crate::command::call::{Args, Refusal, Turn, WRONG_TYPE};
 use crate::command::dispatch::Handler;
 use crate::command::edit::Plan;
 use crate::command::events;
 use crate::command::reply;
 use crate::command::spec::Id;
 use crate::command::strings;
-use crate::keyspace::{self, Attributes, Edit, Exclusive, New, Old, SHORT_VALUE_BYTES, Shared};
+use crate::keyspace::{
+    self, Attributes, Edit, Exclusive, Kind, New, Old, Record, SHORT_VALUE_BYTES, Shared, SpaceError,
+};
 use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::*;
 
@@ -48,7 +50,7 @@ impl RespSession {
         let (before, version) = (out.len(), self.state.version);
         let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
         // Keys of the request not looked up yet, and those found present.
-        let (mut left, mut present) = (0, 0);
+        let (mut left, mut present, mut refused) = (0, 0, 0);
         let mut take = |index: usize, value: Found<'_>| {
             if firsts[index] > 0 {
                 if out.len() > OUTPUT_BYTES && !stopped {
@@ -73,9 +75,15 @@ impl RespSession {
             let len = match value {
                 Found::Value(value) => value.map(<[u8]>::len),
                 Found::Len(len) => len,
+                Found::WrongType => None,
             };
-            hits += u64::from(len.is_some());
+            hits += u64::from(len.is_some() || matches!(value, Found::WrongType));
             match (id, value) {
+                (Id::Get | Id::StrLen, Found::WrongType) => {
+                    reply::error(out, WRONG_TYPE);
+                    refused += 1;
+                }
+                (Id::MGet, Found::WrongType) => reply::null(out, version),
                 (Id::Get | Id::MGet, Found::Value(value)) => reply::bulk_or_null(out, value, version),
                 (Id::StrLen, _) => reply::count(out, len.unwrap_or(0) as u64),
                 _ => {
@@ -88,12 +96,22 @@ impl RespSession {
         };
         let keys = &keys[..key_count];
         let found = match id {
-            Id::Get | Id::MGet => {
-                shared.get_many(self.state.database, keys, |index, value| take(index, Found::Value(value)))
-            }
+            Id::Get | Id::MGet => shared.read_many(self.state.database, keys, |index, record| {
+                take(index, Found::of(record));
+            }),
+            Id::StrLen => keys.iter().enumerate().try_for_each(|(index, key)| {
+                let found = match shared.value_len(self.state.database, key) {
+                    Err(SpaceError::WrongType) => Found::WrongType,
+                    len => Found::Len(len?),
+                };
+                take(index, found);
+                Ok(())
+            }),
             // These need only the length, so large values are not read.
             _ => keys.iter().enumerate().try_for_each(|(index, key)| {
-                shared.value_len(self.state.database, key).map(|len| take(index, Found::Len(len)))
+                let attributes = shared.attributes(self.state.database, key)?;
+                take(index, Found::Len(attributes.map(|_| 0)));
+                Ok(())
             }),
         };
         // Lookups of values record the use themselves.
@@ -104,6 +122,10 @@ impl RespSession {
             // Answer them one by one instead, each with its own error.
             out.truncate(before);
             return None;
+        }
+        if refused > 0 {
+            self.state.figures.errors.fetch_add(refused, Relaxed);
+            self.state.figures.of(id).failed.fetch_add(refused, Relaxed);
         }
         // With large values, some were copied but not sent; make the next run shorter.
         self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
@@ -123,7 +145,7 @@ impl RespSession {
     fn publish_misses(&self, shared: &Shared<'_>, keys: &[&[u8]]) {
         let (notices, database) = (&self.state.server.notices, self.state.database);
         if notices.wants_misses() {
-            let absent = keys.iter().filter(|key| matches!(shared.value_len(database, key), Ok(None)));
+            let absent = keys.iter().filter(|key| matches!(shared.attributes(database, key), Ok(None)));
             absent.for_each(|key| notices.missed(database, key));
         }
     }
@@ -378,4 +400,15 @@ fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'
 enum Found<'v> {
     Value(Option<&'v [u8]>),
     Len(Option<usize>),
+    WrongType,
+}
+
+impl<'v> Found<'v> {
+    #[inline]
+    fn of(record: Option<Record<'v>>) -> Found<'v> {
+        match record {
+            Some(record) if record.attributes.kind != Kind::String => Found::WrongType,
+            record => Found::Value(record.map(|record| record.value)),
+        }
+    }
 }

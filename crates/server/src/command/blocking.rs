@@ -1,0 +1,301 @@
+//! Commands that wait for elements of lists, and the clients that do.
+//!
+//! ```text
+//! BLPOP finds nothing  -> a waiter in the queue of each key; the connection waits, without a thread
+//! a command pushes     -> before it leaves the gate: for each waiter of the key, oldest first, pop, store, wake it
+//! time out, CLIENT UNBLOCK, disconnection  -> the waiter leaves its queues
+//! ```
+//!
+//! So an element goes to the client that has waited longest, and no other sees it. What was popped for a client that is
+//! gone before it was sent goes back to its place. In EXEC nothing waits.
+
+use super::call::{Args, Outcome, Refusal};
+use super::events;
+use super::lists::{Move, Pops, end_of, pop_from_first};
+use super::number::Decimal;
+use super::reply;
+use super::spec::Id;
+use super::state::SessionState;
+use crate::blocked::{Popped, State, Waiter, Wanted};
+use crate::keyspace::list::{End, ListMut};
+use crate::keyspace::{Exclusive, Patience};
+use crate::server::Server;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Pops for a client; `None` if the list has nothing.
+fn pop(waiter: &Waiter, alone: &mut Exclusive<'_>, key: &[u8]) -> Result<Option<(Vec<u8>, Popped)>, Refusal> {
+    let mut out = Vec::new();
+    match &waiter.wanted {
+        Wanted::One(end) => {
+            let mut list = ListMut::open(alone, waiter.database, key)?;
+            let Some(element) = list.pop(*end)? else { return Ok(None) };
+            list.finish()?;
+            reply::array(&mut out, 2);
+            reply::bulk(&mut out, key);
+            reply::bulk(&mut out, &element);
+            Ok(Some((out, Some((key.to_vec(), *end, vec![element])))))
+        }
+        Wanted::Many(end, count) => {
+            let (most, keys) = (waiter.reply_bytes_max, std::iter::once(key));
+            let popped = pop_from_first(alone, (waiter.database, most), keys, (*end, *count), &mut out)?;
+            Ok(popped.map(|popped| (out, Some((key.to_vec(), *end, popped)))))
+        }
+        Wanted::Moved { from, to, destination } => {
+            let ends = Move { from: *from, to: *to };
+            let Some(element) = ends.make(alone, waiter.database, key, destination)? else { return Ok(None) };
+            reply::bulk(&mut out, &element);
+            Ok(Some((out, None)))
+        }
+    }
+}
+
+/// The command that does the same without waiting.
+fn command_of(waiter: &Waiter) -> Id {
+    match &waiter.wanted {
+        Wanted::One(End::Left) | Wanted::Many(End::Left, _) => Id::LPop,
+        Wanted::One(End::Right) | Wanted::Many(End::Right, _) => Id::RPop,
+        Wanted::Moved { .. } => Id::BLMove,
+    }
+}
+
+/// Pops for clients that wait for what was just pushed. Call it after a command, before the gate opens.
+#[inline]
+pub(crate) fn serve(server: &Server, alone: &mut Exclusive<'_>) {
+    if alone.has_pushed() {
+        serve_pushed(server, alone);
+    }
+}
+
+#[cold]
+fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
+    let mut ready: VecDeque<_> = alone.take_pushed().into();
+    while let Some(place) = ready.pop_front() {
+        while let Some(waiter) = server.blocked.first(&place) {
+            {
+                let mut state = waiter.state();
+                if !matches!(*state, State::Waits) {
+                    drop(state);
+                    server.blocked.remove(&waiter, &server.space);
+                    continue;
+                }
+                *state = State::Claimed;
+            }
+            alone.begin();
+            let popped = pop(&waiter, alone, &place.1).and_then(|popped| {
+                alone.commit()?;
+                Ok(popped)
+            });
+            let (reply, popped) = match popped {
+                Ok(Some(popped)) => popped,
+                Ok(None) => {
+                    alone.roll_back();
+                    *waiter.state() = State::Waits;
+                    break;
+                }
+                // Not a list any more: it waits for the next one.
+                Err(Refusal::Space(crate::keyspace::SpaceError::WrongType))
+                    if !matches!(waiter.wanted, Wanted::Moved { .. }) =>
+                {
+                    alone.roll_back();
+                    *waiter.state() = State::Waits;
+                    break;
+                }
+                Err(refusal) => {
+                    alone.roll_back();
+                    let mut reply = Vec::new();
+                    reply::error(&mut reply, refusal.text());
+                    (reply, None)
+                }
+            };
+            events::report_served(&server.notices, alone, command_of(&waiter), &place.1, waiter.client.id);
+            server.blocked.remove(&waiter, &server.space);
+            let mut state = waiter.state();
+            if matches!(*state, State::Gone) {
+                drop(state);
+                put_back(alone, waiter.database, popped);
+            } else {
+                *state = State::Answered(reply, popped);
+                drop(state);
+                waiter.client.waker.wake();
+            }
+            ready.extend(alone.take_pushed());
+        }
+    }
+}
+
+/// Puts back what was popped for a client that is gone.
+fn put_back(alone: &mut Exclusive<'_>, database: usize, popped: Popped) {
+    let Some((key, end, elements)) = popped else { return };
+    alone.begin();
+    let put = |alone: &mut Exclusive<'_>| {
+        let mut list = ListMut::open(alone, database, &key)?;
+        elements.iter().rev().try_for_each(|element| list.push(end, element))?;
+        list.finish().map(drop)
+    };
+    // The key is of another type now, or the disk is full: there is nobody to tell.
+    if put(alone).and_then(|()| alone.commit()).is_err() {
+        alone.roll_back();
+    }
+}
+
+impl SessionState {
+    /// Takes the reply of a command that waited. `late`: its time is over. `false` if it has to wait a moment longer.
+    pub(crate) fn end_wait(&mut self, late: bool, out: &mut Vec<u8>) -> bool {
+        let Some(waiter) = &self.waiter else { return true };
+        let mut state = waiter.state();
+        match &mut *state {
+            State::Answered(reply, _) => out.append(reply),
+            State::Waits if late => reply::null_array(out, waiter.version),
+            _ => return false,
+        }
+        *state = State::Gone;
+        drop(state);
+        self.server.blocked.remove(waiter, &self.server.space);
+        self.waiter = None;
+        true
+    }
+
+    /// The connection has ended: what was popped for it goes back.
+    pub(crate) fn abandon_wait(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        let before = std::mem::replace(&mut *waiter.state(), State::Gone);
+        self.server.blocked.remove(&waiter, &self.server.space);
+        if let State::Answered(_, popped @ Some(_)) = before {
+            let server = self.server.clone();
+            self.server.threads.run(move || {
+                if let Some(mut alone) = server.space.close(Patience::MayWait) {
+                    put_back(&mut alone, waiter.database, popped);
+                    serve(&server, &mut alone);
+                }
+            });
+        }
+    }
+}
+
+fn timeout(argument: &[u8]) -> Result<Option<Duration>, Refusal> {
+    const NOT_A_FLOAT: &str = "ERR timeout is not a float or out of range";
+    let seconds = match Decimal::parse(argument).ok_or(NOT_A_FLOAT)? {
+        Decimal::Float(seconds) if !seconds.is_finite() => return Err(NOT_A_FLOAT.into()),
+        number => number.to_f64(),
+    };
+    if seconds < 0.0 {
+        return Err("ERR timeout is negative".into());
+    }
+    if seconds * 1000.0 >= i64::MAX as f64 {
+        return Err("ERR timeout is out of range".into());
+    }
+    // Redis counts whole milliseconds, and none means no end.
+    let ms = (seconds * 1000.0).ceil() as u64; // checked above
+    const YEARS: u64 = 1 << 42;
+    Ok((ms > 0).then(|| Duration::from_millis(ms.min(YEARS))))
+}
+
+/// Does what is wanted with the first key that has elements, or waits for one.
+fn pop_or_wait(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    keys: Vec<Vec<u8>>,
+    wanted: Wanted,
+    time: Option<Duration>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let waiter = Arc::new(Waiter {
+        client: session.client.clone(),
+        version: session.version,
+        database: session.database,
+        keys,
+        wanted,
+        reply_bytes_max: session.server.settings.request_bytes.load(Relaxed),
+        state: Mutex::new(State::Waits),
+    });
+    // EXEC commits for all of its commands.
+    let is_own = !session.executing;
+    if is_own {
+        alone.begin();
+    }
+    for key in &waiter.keys {
+        let popped = match pop(&waiter, alone, key) {
+            Ok(popped) => popped,
+            Err(refusal) => {
+                if is_own {
+                    alone.roll_back();
+                }
+                return Err(refusal);
+            }
+        };
+        if let Some((mut reply, _)) = popped {
+            if is_own {
+                alone.commit()?;
+            }
+            out.append(&mut reply);
+            return Ok(());
+        }
+    }
+    if session.executing {
+        match waiter.wanted {
+            Wanted::Moved { .. } => reply::null(out, session.version),
+            _ => reply::null_array(out, session.version),
+        }
+        return Ok(());
+    }
+    alone.roll_back();
+    session.server.blocked.add(&waiter, &session.server.space);
+    session.waiter = Some(waiter);
+    session.wait = Some(time);
+    Ok(())
+}
+
+/// BLPOP, BRPOP key ... timeout
+pub(crate) fn bpop(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    end: End,
+) -> Outcome {
+    let last = args.len() - 1;
+    let time = timeout(args.at(last))?;
+    let keys = args.from(1).take(last - 1).map(<[u8]>::to_vec).collect();
+    pop_or_wait(session, alone, keys, Wanted::One(end), time, out)
+}
+
+/// BLMPOP timeout numkeys key ... LEFT | RIGHT [COUNT count]
+pub(crate) fn blmpop(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let time = timeout(args.at(1))?;
+    let pops = Pops::parse(&args, 2)?;
+    let keys = args.from(pops.keys.start).take(pops.keys.len()).map(<[u8]>::to_vec).collect();
+    pop_or_wait(session, alone, keys, Wanted::Many(pops.end, pops.count), time, out)
+}
+
+/// BLMOVE source destination LEFT | RIGHT LEFT | RIGHT timeout
+pub(crate) fn blmove(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let (from, to) = (end_of(&args, 3)?, end_of(&args, 4)?);
+    let time = timeout(args.at(5))?;
+    let wanted = Wanted::Moved { from, to, destination: args.at(2).to_vec() };
+    pop_or_wait(session, alone, vec![args.at(1).to_vec()], wanted, time, out)
+}
+
+/// BRPOPLPUSH source destination timeout
+pub(crate) fn brpoplpush(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let time = timeout(args.at(3))?;
+    let wanted = Wanted::Moved { from: End::Right, to: End::Left, destination: args.at(2).to_vec() };
+    pop_or_wait(session, alone, vec![args.at(1).to_vec()], wanted, time, out)
+}

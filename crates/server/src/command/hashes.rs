@@ -1,0 +1,319 @@
+//! Commands on hashes. How they are stored: `keyspace/fields.rs`.
+
+use super::call::{Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::number::{Decimal, parse_integer};
+use super::pattern::matches;
+use super::reply::{self, Version};
+use super::strings::integer;
+use crate::keyspace::fields::{Field, Fields, FieldsMut};
+use crate::keyspace::{Exclusive, Kind};
+use std::collections::HashSet;
+
+const NOT_A_FLOAT: &str = "ERR hash value is not a float";
+
+fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> Result<Option<Fields>, Refusal> {
+    Ok(Fields::open(turn, call.database, call.args.at(1), Kind::Hash)?)
+}
+
+fn open_mut<'e, 'k>(alone: &'e mut Exclusive<'k>, call: &Call<'_, 'e>) -> Result<FieldsMut<'e, 'k>, Refusal> {
+    Ok(FieldsMut::open(alone, call.database, call.args.at(1), Kind::Hash)?)
+}
+
+/// HSET key field value ...; with `ok` HMSET.
+pub(crate) fn hset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, ok: bool) -> Outcome {
+    if !call.args.len().is_multiple_of(2) {
+        let name = if ok { "hmset" } else { "hset" };
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    let mut hash = open_mut(alone, call)?;
+    let mut added = 0;
+    for (field, value) in call.args.from(2).step_by(2).zip(call.args.from(3).step_by(2)) {
+        added += i64::from(hash.put(field, value)?);
+    }
+    hash.finish()?;
+    if ok {
+        reply::ok(call.out)
+    } else {
+        reply::integer(call.out, added)
+    }
+    Ok(())
+}
+
+/// HSETNX key field value
+pub(crate) fn hsetnx(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut hash = open_mut(alone, call)?;
+    let is_new = hash.put_if(call.args.at(2), call.args.at(3), false)?;
+    hash.finish()?;
+    reply::integer(call.out, is_new.into());
+    Ok(())
+}
+
+/// HGET key field
+pub(crate) fn hget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut value = Vec::new();
+    let found = match open(turn, call)? {
+        Some(hash) => hash.get(turn, call.args.at(2), &mut value)?,
+        None => false,
+    };
+    reply::bulk_or_null(call.out, found.then_some(&value), call.version);
+    Ok(())
+}
+
+/// HMGET key field ...
+pub(crate) fn hmget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let hash = open(turn, call)?;
+    let most = call.out.len() + call.reply_bytes_max;
+    let mut value = Vec::new();
+    reply::array(call.out, call.args.len() - 2);
+    for field in call.args.from(2) {
+        let found = match &hash {
+            Some(hash) => hash.get(turn, field, &mut value)?,
+            None => false,
+        };
+        reply::bulk_or_null(call.out, found.then_some(&value), call.version);
+        if call.out.len() > most {
+            return Err(REPLY_TOO_LONG.into());
+        }
+    }
+    Ok(())
+}
+
+/// HDEL key field ...
+pub(crate) fn hdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut hash = open_mut(alone, call)?;
+    let mut removed = 0;
+    for field in call.args.from(2) {
+        removed += i64::from(hash.remove(field)?);
+    }
+    hash.finish()?;
+    reply::integer(call.out, removed);
+    Ok(())
+}
+
+/// HEXISTS key field
+pub(crate) fn hexists(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let found = match open(turn, call)? {
+        Some(hash) => hash.get(turn, call.args.at(2), &mut Vec::new())?,
+        None => false,
+    };
+    reply::integer(call.out, found.into());
+    Ok(())
+}
+
+/// HLEN key
+pub(crate) fn hlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let len = open(turn, call)?.map_or(0, |hash| hash.len());
+    reply::count(call.out, len);
+    Ok(())
+}
+
+/// HSTRLEN key field
+pub(crate) fn hstrlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let mut value = Vec::new();
+    if let Some(hash) = open(turn, call)? {
+        hash.get(turn, call.args.at(2), &mut value)?;
+    }
+    reply::count(call.out, value.len() as u64);
+    Ok(())
+}
+
+/// What a command returns of each field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    Names,
+    Values,
+    Both,
+}
+
+/// HKEYS, HVALS, HGETALL
+pub(crate) fn hgetall(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, parts: Parts) -> Outcome {
+    let hash = open(turn, call)?;
+    let len = hash.as_ref().map_or(0, |hash| hash.len() as usize); // fields in memory or in a file
+    match parts {
+        Parts::Both => reply::map(call.out, len, call.version),
+        Parts::Names | Parts::Values => reply::array(call.out, len),
+    }
+    let (out, most) = (&mut *call.out, call.reply_bytes_max);
+    let end = out.len().saturating_add(most);
+    if let Some(hash) = hash {
+        hash.for_each(turn, |field, value| {
+            if parts != Parts::Values {
+                reply::bulk(out, field);
+            }
+            if parts != Parts::Names {
+                reply::bulk(out, value);
+            }
+            out.len() <= end
+        })?;
+    }
+    if out.len() > end { Err(REPLY_TOO_LONG.into()) } else { Ok(()) }
+}
+
+/// HINCRBY key field increment
+pub(crate) fn hincrby(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (field, increment) = (call.args.at(2), integer(call.args.at(3))?);
+    let mut hash = open_mut(alone, call)?;
+    let mut value = Vec::new();
+    let number = match hash.get(field, &mut value)? {
+        true => parse_integer(&value).ok_or("ERR hash value is not an integer")?,
+        false => 0,
+    };
+    let number = number.checked_add(increment).ok_or("ERR increment or decrement would overflow")?;
+    hash.put(field, itoa::Buffer::new().format(number).as_bytes())?;
+    hash.finish()?;
+    reply::integer(call.out, number);
+    Ok(())
+}
+
+/// HINCRBYFLOAT key field increment
+pub(crate) fn hincrbyfloat(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let field = call.args.at(2);
+    let increment = Decimal::parse(call.args.at(3)).ok_or(super::call::NOT_A_FLOAT)?;
+    if matches!(increment, Decimal::Float(number) if !number.is_finite()) {
+        return Err("ERR value is NaN or Infinity".into());
+    }
+    let mut hash = open_mut(alone, call)?;
+    let mut value = Vec::new();
+    let number = match hash.get(field, &mut value)? {
+        true => Decimal::parse(&value).ok_or(NOT_A_FLOAT)?,
+        false => Decimal::Exact(0),
+    };
+    let sum = number.plus(increment).ok_or("ERR increment would produce NaN or Infinity")?.text();
+    hash.put(field, sum.as_bytes())?;
+    hash.finish()?;
+    reply::bulk(call.out, sum.as_bytes());
+    Ok(())
+}
+
+/// HSCAN, and for a set SSCAN: key cursor [MATCH pattern] [COUNT count]
+pub(crate) fn scan(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, kind: Kind) -> Outcome {
+    const COUNT: usize = 10;
+    /// Larger values of COUNT are reduced to this one, so that other clients do not wait long.
+    const COUNT_MAX: usize = 10_000;
+    let args = call.args;
+    let cursor = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<u64>().ok());
+    let cursor = cursor.ok_or("ERR invalid cursor")?;
+    let Some(fields) = Fields::open(turn, call.database, args.at(1), kind)? else {
+        reply::array(call.out, 2);
+        reply::bulk(call.out, b"0");
+        reply::array(call.out, 0);
+        return Ok(());
+    };
+    let (mut pattern, mut count) = (None, COUNT);
+    for index in (3..args.len()).step_by(2) {
+        let Some(value) = args.get(index + 1) else { return Err(SYNTAX.into()) };
+        if args.is(index, "match") {
+            pattern = Some(value);
+        } else if args.is(index, "count") {
+            let number = integer(value)?;
+            count = usize::try_from(number).ok().filter(|&n| n > 0).ok_or(SYNTAX)?.min(COUNT_MAX);
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let (mut found, mut taken) = (Vec::new(), 0);
+    let next = fields.scan(turn, cursor, count, |field, value| {
+        if pattern.is_none_or(|pattern| matches(pattern, field)) {
+            taken += if kind == Kind::Hash { 2 } else { 1 };
+            reply::bulk(&mut found, field);
+            if kind == Kind::Hash {
+                reply::bulk(&mut found, value);
+            }
+        }
+    })?;
+    reply::array(call.out, 2);
+    reply::bulk(call.out, itoa::Buffer::new().format(next).as_bytes());
+    reply::array(call.out, taken);
+    call.out.append(&mut found);
+    Ok(())
+}
+
+/// HRANDFIELD key [count [WITHVALUES]]
+pub(crate) fn hrandfield(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let args = call.args;
+    if args.len() == 2 {
+        let found = match open(turn, call)? {
+            Some(hash) => hash.random(turn)?,
+            None => None,
+        };
+        reply::bulk_or_null(call.out, found.as_ref().map(|(field, _)| field.as_slice()), call.version);
+        return Ok(());
+    }
+    let count = integer(args.at(2))?;
+    if args.len() > 4 || args.len() == 4 && !args.is(3, "withvalues") {
+        return Err(SYNTAX.into());
+    }
+    let with_values = args.len() == 4;
+    if count == i64::MIN || with_values && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
+        return Err("ERR value is out of range".into());
+    }
+    let chosen = match open(turn, call)? {
+        Some(hash) => choose(&hash, turn, count, call.reply_bytes_max)?,
+        None => Vec::new(),
+    };
+    let is_paired = with_values && call.version == Version::Resp3;
+    reply::array(call.out, if with_values && !is_paired { 2 * chosen.len() } else { chosen.len() });
+    for (field, value) in &chosen {
+        if is_paired {
+            reply::array(call.out, 2);
+        }
+        reply::bulk(call.out, field);
+        if with_values {
+            reply::bulk(call.out, value);
+        }
+    }
+    Ok(())
+}
+
+/// `count` different fields at random, at most all; a negative number allows the same one again.
+pub(super) fn choose(
+    fields: &Fields,
+    turn: &mut Turn<'_, '_>,
+    count: i64,
+    bytes_max: usize,
+) -> Result<Vec<Field>, Refusal> {
+    let (len, wanted) = (fields.len(), count.unsigned_abs());
+    let (mut chosen, mut bytes) = (Vec::new(), 0);
+    let mut fits = |field: &[u8], value: &[u8]| {
+        bytes += field.len() + value.len() + 16;
+        bytes <= bytes_max
+    };
+    if count < 0 {
+        for _ in 0..wanted {
+            let Some((field, value)) = fields.random(turn)? else { break };
+            if !fits(&field, &value) {
+                return Err(REPLY_TOO_LONG.into());
+            }
+            chosen.push((field, value));
+        }
+        return Ok(chosen);
+    }
+    // Most of them: all, without some.
+    if wanted > len / 3 {
+        let mut is_too_long = false;
+        fields.for_each(turn, |field, value| {
+            is_too_long = !fits(field, value);
+            chosen.push((field.to_vec(), value.to_vec()));
+            !is_too_long
+        })?;
+        if is_too_long {
+            return Err(REPLY_TOO_LONG.into());
+        }
+        while chosen.len() as u64 > wanted {
+            let index = crate::keyspace::fields::below(turn.space().random(), chosen.len() as u64);
+            chosen.swap_remove(index as usize); // below the length
+        }
+        return Ok(chosen);
+    }
+    let mut taken = HashSet::new();
+    while (chosen.len() as u64) < wanted {
+        let Some((field, value)) = fields.random(turn)? else { break };
+        if taken.insert(field.clone()) {
+            if !fits(&field, &value) {
+                return Err(REPLY_TOO_LONG.into());
+            }
+            chosen.push((field, value));
+        }
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,69 @@
+//! How many segments a database has, and which wait for their removal: see `segments.rs`.
+
+use super::{Database, marks};
+use splitpoint::{Error, ErrorKind, Table};
+use std::sync::atomic::Ordering::*;
+
+/// What a database knows of its segments. In a file it is the pair [`marks::counts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// The number of the next large collection.
+    pub(super) next_id: u64,
+    /// Segments stored.
+    pub(super) segments: u64,
+    /// The first removal that is not done, and the number after the last.
+    pub(super) first_removal: u64,
+    pub(super) end_removal: u64,
+}
+
+const COUNTS_BYTES: usize = 4 * 8;
+/// Numbers of 8 bytes each; `None` if the length is another.
+pub(super) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let mut numbers = [0; N];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    (bytes.len() == 8 * N).then_some(numbers)
+}
+
+impl Counts {
+    pub(super) fn has_removals(self) -> bool {
+        self.first_removal < self.end_removal
+    }
+
+    /// Pairs of the table of keys that are no keys because of these.
+    fn hidden(self) -> u64 {
+        self.segments + (self.end_removal - self.first_removal) + 1
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        let numbers = [self.next_id, self.segments, self.first_removal, self.end_removal];
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        debug_assert_eq!(bytes.len(), COUNTS_BYTES);
+        bytes
+    }
+
+    /// The counts of a file; `None` if it never had a large collection.
+    pub(super) fn of_file(table: &Table) -> splitpoint::Result<Option<Counts>> {
+        let Some(bytes) = table.get(&marks::counts())? else { return Ok(None) };
+        let decoded = numbers::<4>(&bytes).filter(|[.., first, end]| first <= end);
+        let Some([next_id, segments, first_removal, end_removal]) = decoded else {
+            let what = format!("the counts of collections are {} bytes that mean nothing", bytes.len());
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        };
+        Ok(Some(Counts { next_id, segments, first_removal, end_removal }))
+    }
+}
+
+impl Database {
+    /// Takes new counts; the caller has closed the gate, or is the only one who has the database.
+    pub(super) fn set_counts(&self, counts: Counts, in_file: bool) {
+        *self.counts.lock().unwrap_or_else(|e| e.into_inner()) = counts;
+        self.has_segments.store(counts.segments > 0 || counts.has_removals(), Relaxed);
+        self.hidden.store(if in_file { counts.hidden() } else { 0 }, Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}

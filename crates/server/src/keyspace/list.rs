@@ -1,0 +1,496 @@
+//! Lists: elements in order, fast at both ends.
+//!
+//! ```text
+//! small   flags, u8 | elements                                          up to SMALL_BYTES, in the key's value
+//! large   flags, u8 | id | start | count | per segment | bytes, u64 each    elements in segments (segments.rs)
+//! ```
+//!
+//! The elements of a large list are numbered, from `start` on; a segment has those of `per` numbers, so an index says
+//! which segment has the element. A push or a pop changes the segment at its end and the key's value. What changes the
+//! middle (LINSERT, LREM) moves all elements between there and the nearer end.
+//!
+//! All bytes here are on disk.
+
+use super::elements;
+use super::exclusive::Exclusive;
+use super::segments::Pairs;
+use super::shape::{LARGE, LargeList as Large};
+use super::{Attributes, Kind, Result};
+use std::ops::Range;
+
+/// Elements beyond this many bytes go into segments.
+const SMALL_BYTES: usize = 512;
+/// Bytes of a segment if the elements stay as long as they were when the list became large, and its most elements.
+const SEGMENT_BYTES: usize = 1024;
+const SEGMENT_ELEMENTS: usize = 64;
+/// Where the numbers of a list begin: both directions are endless.
+const MIDDLE: u64 = 1 << 62;
+
+/// A list, as its key describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct List {
+    database: usize,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Small(Vec<u8>),
+    Large(Large),
+}
+
+impl List {
+    /// The list at `key`; `None` if the key is absent.
+    ///
+    /// # Errors
+    /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
+    pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> Result<Option<List>> {
+        let mut value = Vec::new();
+        let found = pairs.name(database, key, Kind::List, &mut value)?;
+        Ok(found.map(|_| List::decode(database, value)))
+    }
+
+    fn decode(database: usize, mut value: Vec<u8>) -> List {
+        let is_large = value.first().is_some_and(|flags| flags & LARGE != 0);
+        let large = if is_large { Large::decode(&value) } else { None };
+        let form = match large {
+            Some(large) => Form::Large(large),
+            None => {
+                value.drain(..value.len().min(1));
+                Form::Small(value)
+            }
+        };
+        List { database, form }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        match &self.form {
+            Form::Small(run) => [&[0], run.as_slice()].concat(),
+            Form::Large(Large { id, start, count, per, bytes }) => {
+                let mut value = vec![LARGE];
+                value.extend([id, start, count, per, bytes].into_iter().flat_map(|n| n.to_le_bytes()));
+                value
+            }
+        }
+    }
+
+    /// The number of elements. O(1).
+    pub(crate) fn len(&self) -> u64 {
+        match &self.form {
+            Form::Small(run) => elements::iter(run).count() as u64,
+            Form::Large(large) => large.count,
+        }
+    }
+
+    /// Bytes of all elements.
+    pub(crate) fn bytes(&self) -> u64 {
+        match &self.form {
+            Form::Small(run) => run.len() as u64,
+            Form::Large(large) => large.bytes,
+        }
+    }
+
+    /// Calls `take` with the elements of a range of indexes, in order, until it returns `false`.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(crate) fn for_range(
+        &self,
+        pairs: &mut impl Pairs,
+        range: Range<u64>,
+        mut take: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<()> {
+        let range = range.start..range.end.min(self.len());
+        let large = match &self.form {
+            Form::Small(run) => {
+                for (index, element) in (0..).zip(elements::iter(run)).filter(|(index, _)| range.contains(index)) {
+                    if !take(index, element) {
+                        break;
+                    }
+                }
+                return Ok(());
+            }
+            Form::Large(large) => large,
+        };
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut run = Vec::new();
+        for number in (large.start + range.start) / large.per..=(large.start + range.end - 1) / large.per {
+            pairs.segment(self.database, large.id, number, &mut run)?;
+            let first = (number * large.per).max(large.start) - large.start;
+            for (index, element) in (first..).zip(elements::iter(&run)) {
+                if range.contains(&index) && !take(index, element) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// [`for_range`](Self::for_range) of all elements, the last one first.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(crate) fn for_each_back(&self, pairs: &mut impl Pairs, mut take: impl FnMut(u64, &[u8]) -> bool) -> Result<()> {
+        const AT_ONCE: u64 = 256;
+        let mut end = self.len();
+        while end > 0 {
+            let start = end.saturating_sub(AT_ONCE);
+            let mut some = Vec::new();
+            self.for_range(pairs, start..end, |index, element| {
+                some.push((index, element.to_vec()));
+                true
+            })?;
+            for (index, element) in some.iter().rev() {
+                if !take(*index, element) {
+                    return Ok(());
+                }
+            }
+            end = start;
+        }
+        Ok(())
+    }
+}
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Left,
+    Right,
+}
+
+/// A list that is being changed, with exclusive entry. [`finish`](Self::finish) stores the rest of the change.
+pub(crate) struct ListMut<'e, 'k> {
+    alone: &'e mut Exclusive<'k>,
+    key: &'e [u8],
+    expires_at_ms: u64,
+    list: List,
+    was_present: bool,
+    changed: bool,
+    /// The segment that was changed last, stored once another one is.
+    loaded: Option<Loaded>,
+}
+
+struct Loaded {
+    number: u64,
+    run: Vec<u8>,
+    was_there: bool,
+    is_changed: bool,
+}
+
+/// Where each of the first elements begins, and where the last one ends.
+fn bounds(run: &[u8], count: u64) -> Vec<usize> {
+    let mut elements = elements::iter(run);
+    let mut bounds = vec![0];
+    for _ in 0..count {
+        if elements.next().is_none() {
+            break;
+        }
+        bounds.push(elements.at());
+    }
+    bounds
+}
+
+fn encoded(element: &[u8]) -> Vec<u8> {
+    let mut run = Vec::with_capacity(element.len() + 5);
+    elements::push(&mut run, element);
+    run
+}
+
+impl<'e, 'k> ListMut<'e, 'k> {
+    /// The list at `key`, empty if the key is absent.
+    ///
+    /// # Errors
+    /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
+    pub(crate) fn open(alone: &'e mut Exclusive<'k>, database: usize, key: &'e [u8]) -> Result<ListMut<'e, 'k>> {
+        let mut value = Vec::new();
+        let found = alone.name(database, key, Kind::List, &mut value)?;
+        Ok(ListMut {
+            alone,
+            key,
+            expires_at_ms: found.unwrap_or(0),
+            list: List::decode(database, value),
+            was_present: found.is_some(),
+            changed: false,
+            loaded: None,
+        })
+    }
+
+    /// The number of elements. O(1).
+    pub(crate) fn len(&self) -> u64 {
+        self.list.len()
+    }
+
+    /// Loads a segment, and stores the one before.
+    fn load(&mut self, id: u64, number: u64) -> Result<&mut Loaded> {
+        if self.loaded.as_ref().is_none_or(|loaded| loaded.number != number) {
+            self.store()?;
+            let mut run = Vec::new();
+            let was_there = self.alone.segment(self.list.database, id, number, &mut run)?;
+            self.loaded = Some(Loaded { number, run, was_there, is_changed: false });
+        }
+        Ok(self.loaded.get_or_insert_with(|| Loaded { number, run: Vec::new(), was_there: false, is_changed: false }))
+    }
+
+    /// Stores the loaded segment if it was changed.
+    fn store(&mut self) -> Result<()> {
+        let Form::Large(large) = &self.list.form else { return Ok(()) };
+        if let Some(loaded) = self.loaded.take().filter(|loaded| loaded.is_changed) {
+            let run = Some(loaded.run.as_slice()).filter(|run| !run.is_empty());
+            self.alone.put_segment(self.list.database, (large.id, loaded.number), loaded.was_there, run)?;
+        }
+        Ok(())
+    }
+
+    /// Adds an element at an end. O(1).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn push(&mut self, end: End, element: &[u8]) -> Result<()> {
+        self.changed = true;
+        let new = encoded(element);
+        match &mut self.list.form {
+            Form::Small(run) => {
+                match end {
+                    End::Left => drop(run.splice(..0, new)),
+                    End::Right => run.extend_from_slice(&new),
+                }
+                if run.len() > SMALL_BYTES { self.enlarge() } else { Ok(()) }
+            }
+            Form::Large(large) => {
+                large.bytes += new.len() as u64;
+                large.count += 1;
+                let number = match end {
+                    End::Left => {
+                        large.start -= 1;
+                        large.start
+                    }
+                    End::Right => large.start + large.count - 1,
+                };
+                let (id, number) = (large.id, number / large.per);
+                let loaded = self.load(id, number)?;
+                loaded.is_changed = true;
+                match end {
+                    End::Left => drop(loaded.run.splice(..0, new)),
+                    End::Right => loaded.run.extend_from_slice(&new),
+                }
+                self.divide_again()
+            }
+        }
+    }
+
+    /// Chooses fewer elements per segment if they have become much longer. O(elements), once for a growth by a factor.
+    fn divide_again(&mut self) -> Result<()> {
+        const FACTOR: u64 = 16;
+        let Form::Large(Large { count, per, bytes, .. }) = self.list.form else { return Ok(()) };
+        if per == 1 || bytes / count.max(1) * per <= FACTOR * SEGMENT_BYTES as u64 {
+            return Ok(());
+        }
+        let all = self.copy_range(0..u64::MAX)?;
+        self.drop_at(End::Left, u64::MAX)?;
+        self.store()?;
+        let mut run = Vec::new();
+        all.iter().for_each(|element| elements::push(&mut run, element));
+        self.list.form = Form::Small(run);
+        self.enlarge()
+    }
+
+    /// Goes over to segments.
+    fn enlarge(&mut self) -> Result<()> {
+        let Form::Small(run) = &mut self.list.form else { return Ok(()) };
+        let run = std::mem::take(run);
+        let count = elements::iter(&run).count();
+        let per = (SEGMENT_BYTES * count / run.len().max(1)).clamp(1, SEGMENT_ELEMENTS) as u64;
+        let id = self.alone.new_collection(self.list.database)?;
+        // Full segments on both sides of the middle.
+        let start = MIDDLE / per * per;
+        self.list.form = Form::Large(Large { id, start, count: 0, per, bytes: 0 });
+        elements::iter(&run).try_for_each(|element| self.push(End::Right, element))
+    }
+
+    /// Removes the element at an end and returns it. O(1).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn pop(&mut self, end: End) -> Result<Option<Vec<u8>>> {
+        let take = |run: &mut Vec<u8>| {
+            let count = elements::iter(run).count();
+            let element = match end {
+                End::Left => elements::iter(run).next()?.to_vec(),
+                End::Right => elements::iter(run).last()?.to_vec(),
+            };
+            let len = encoded(&element).len();
+            match end {
+                End::Left => drop(run.drain(..len)),
+                End::Right => run.truncate(bounds(run, count as u64 - 1).last().copied()?),
+            }
+            Some((element, len))
+        };
+        let popped = match &mut self.list.form {
+            Form::Small(run) => take(run).map(|(element, _)| element),
+            Form::Large(large) if large.count == 0 => None,
+            Form::Large(large) => {
+                let number = if end == End::Left { large.start } else { large.start + large.count - 1 };
+                let (id, number) = (large.id, number / large.per);
+                let loaded = self.load(id, number)?;
+                loaded.is_changed = true;
+                let taken = take(&mut loaded.run);
+                let Form::Large(large) = &mut self.list.form else { return Ok(None) };
+                large.count -= 1;
+                large.start += u64::from(end == End::Left);
+                taken.map(|(element, len)| {
+                    large.bytes = large.bytes.saturating_sub(len as u64);
+                    element
+                })
+            }
+        };
+        self.changed |= popped.is_some();
+        Ok(popped)
+    }
+
+    /// Removes this many elements at an end. O(segments).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn drop_at(&mut self, end: End, count: u64) -> Result<()> {
+        let mut left = count.min(self.len());
+        self.changed |= left > 0;
+        if let Form::Small(run) = &mut self.list.form {
+            let all = elements::iter(run).count() as u64;
+            match end {
+                End::Left => drop(run.drain(..bounds(run, left).last().copied().unwrap_or(0))),
+                End::Right => run.truncate(bounds(run, all - left).last().copied().unwrap_or(0)),
+            }
+            return Ok(());
+        }
+        while let (1.., Form::Large(large)) = (left, &self.list.form) {
+            let Large { id, start, count, per, .. } = *large;
+            // The numbers in the segment at this end.
+            let number = if end == End::Left { start / per } else { (start + count - 1) / per };
+            let first = (number * per).max(start);
+            let within = ((number + 1) * per).min(start + count) - first;
+            let dropped = within.min(left);
+            let loaded = self.load(id, number)?;
+            let before = loaded.run.len();
+            match end {
+                End::Left => drop(loaded.run.drain(..bounds(&loaded.run, dropped).last().copied().unwrap_or(0))),
+                End::Right => loaded.run.truncate(bounds(&loaded.run, within - dropped).last().copied().unwrap_or(0)),
+            }
+            loaded.is_changed = true;
+            let bytes = (before - loaded.run.len()) as u64;
+            if let Form::Large(large) = &mut self.list.form {
+                large.bytes = large.bytes.saturating_sub(bytes);
+                large.count -= dropped;
+                large.start += if end == End::Left { dropped } else { 0 };
+            }
+            left -= dropped;
+        }
+        Ok(())
+    }
+
+    /// Sets the element at an index that is there. O(1).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn set(&mut self, index: u64, element: &[u8]) -> Result<()> {
+        self.changed = true;
+        let new = encoded(element);
+        let replace = |run: &mut Vec<u8>, at: u64| {
+            if let [.., start, end] = bounds(run, at + 1)[..] {
+                run.splice(start..end, new);
+            }
+        };
+        match &mut self.list.form {
+            Form::Small(run) => {
+                replace(run, index);
+                if run.len() > SMALL_BYTES { self.enlarge() } else { Ok(()) }
+            }
+            Form::Large(large) => {
+                let Large { id, start, per, .. } = *large;
+                let number = (start + index) / per;
+                let at = start + index - (number * per).max(start);
+                let loaded = self.load(id, number)?;
+                let before = loaded.run.len() as u64;
+                replace(&mut loaded.run, at);
+                loaded.is_changed = true;
+                let after = loaded.run.len() as u64;
+                if let Form::Large(large) = &mut self.list.form {
+                    large.bytes = (large.bytes + after).saturating_sub(before);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies a range of elements.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(crate) fn copy_range(&mut self, range: Range<u64>) -> Result<Vec<Vec<u8>>> {
+        self.store()?;
+        let mut copied = Vec::new();
+        self.list.for_range(self.alone, range, |_, element| {
+            copied.push(element.to_vec());
+            true
+        })?;
+        Ok(copied)
+    }
+
+    /// The indexes of elements equal to `element`, at most `most`, the last ones if `from` is the right end.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(crate) fn find(&mut self, element: &[u8], from: End, most: u64) -> Result<Vec<u64>> {
+        self.store()?;
+        let mut found = Vec::new();
+        let take = |index: u64, other: &[u8]| {
+            if other == element {
+                found.push(index);
+            }
+            (found.len() as u64) < most
+        };
+        match from {
+            End::Left => self.list.for_range(self.alone, 0..u64::MAX, take)?,
+            End::Right => self.list.for_each_back(self.alone, take)?,
+        }
+        Ok(found)
+    }
+
+    /// Puts `new` in the place of `count` elements from `index` on. O(elements up to the nearer end).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn replace(&mut self, index: u64, count: u64, new: &[Vec<u8>]) -> Result<()> {
+        let (before, after) = (index, self.len() - (index + count));
+        if before <= after {
+            let moved = self.copy_range(0..index)?;
+            self.drop_at(End::Left, index + count)?;
+            moved.iter().chain(new).rev().try_for_each(|element| self.push(End::Left, element))
+        } else {
+            let moved = self.copy_range(index + count..u64::MAX)?;
+            self.drop_at(End::Right, after + count)?;
+            new.iter().chain(&moved).try_for_each(|element| self.push(End::Right, element))
+        }
+    }
+
+    /// Stores what the key has now; an empty list has none. Returns its length.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        self.store()?;
+        let len = self.len();
+        if !self.changed {
+            return Ok(len);
+        }
+        let attributes = Attributes { expires_at_ms: self.expires_at_ms, kind: Kind::List, ..Attributes::NONE };
+        let value = self.list.encode();
+        if len > 0 {
+            self.alone.put_collection(self.list.database, self.key, Some((attributes, &value)))?;
+        } else if self.was_present {
+            self.alone.put_collection(self.list.database, self.key, None)?;
+        }
+        Ok(len)
+    }
+}

@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""The same random commands on hashes, sets and lists to Debian's redis and to this server: replies have to be equal.
+
+    collections_differential.py [--file] [--survey] [SECONDS] [SEED]
+
+--survey goes on after a difference, and shows each kind of them once.
+
+Keys change their types, collections go from one element to thousands and back, with transactions, copies, lifetimes and
+commands of other types. Fields and members have no order in either server, so replies without one are compared sorted.
+Of what is chosen at random, the number is compared, and that it is there.
+"""
+
+import atexit
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+
+import servers
+from resp import Connection
+
+NUMBERS = [word for word in sys.argv[1:] if not word.startswith("--")]
+SECONDS = float(NUMBERS[0]) if NUMBERS else 10
+SEED = int(NUMBERS[1]) if len(NUMBERS) > 1 else random.randrange(1 << 32)
+KEYS = [b"a", b"b", b"c", b"d", b"\x00sp\xffs12345678", b"\x00sp\xffm"]
+LONG = 10**6
+# Replies without an order, by what belongs together.
+# SPOP is asked for all members.
+UNORDERED = {"HKEYS": 1, "HVALS": 1, "HGETALL": 2, "SMEMBERS": 1, "SPOP": 1, "SUNION": 1, "SINTER": 1, "SDIFF": 1, "KEYS": 1}
+RANDOM = {"HRANDFIELD", "SRANDMEMBER"}
+
+
+def key(r):
+    return r.choice(KEYS)
+
+
+def element(r):
+    kind = r.randrange(20)
+    if kind < 8:
+        return str(r.randrange(30)).encode()
+    if kind < 14:
+        return b"element:%d" % r.randrange(2000)
+    if kind < 17:
+        return r.choice([b"", b"1.5", b"-7", b"x", b"9223372036854775807", b"-9223372036854775808", b"01", b"1e2", b" 1", b"\r\n"])
+    if kind < 19:
+        return bytes([r.randrange(256)]) * r.choice([63, 64, 65, 127, 128, 500])
+    return bytes([r.randrange(256)]) * r.choice([1000, 3000, 20_000])
+
+
+def number(r):
+    return r.choice([b"0", b"1", b"-1", b"2", b"5", b"-5", b"100", b"-100", b"9223372036854775807", b"x", b"", b"1.5"])
+
+
+def index(r):
+    return str(r.choice([0, 1, -1, 2, -2, 5, -5, 30, -30, 100, 1000, -1000])).encode()
+
+
+def count(r):
+    return str(r.choice([0, 1, 1, 2, 3, 10, 100, 10_000, -1, -5, "x", 2**63])).encode()
+
+
+def many(r, make, most=400):
+    return [make(r) for _ in range(r.choice([1, 1, 1, 2, 3, 10, most]))]
+
+
+def pairs(r):
+    return [word for _ in range(r.choice([1, 1, 2, 3, 10, 300])) for word in (element(r), element(r))]
+
+
+def hashes(r):
+    k = key
+    return r.choice([
+        lambda: [r.choice(["HSET", "HMSET"]), k(r), *pairs(r)],
+        lambda: [r.choice(["HSET", "HMSET"]), k(r), *pairs(r)],
+        lambda: ["HSET", k(r), element(r), element(r), element(r)],
+        lambda: ["HSETNX", k(r), element(r), element(r)],
+        lambda: ["HGET", k(r), element(r)],
+        lambda: ["HMGET", k(r), *many(r, element)],
+        lambda: ["HDEL", k(r), *many(r, element, 1500)],
+        lambda: ["HEXISTS", k(r), element(r)],
+        lambda: ["HLEN", k(r)],
+        lambda: ["HSTRLEN", k(r), element(r)],
+        lambda: [r.choice(["HKEYS", "HVALS", "HGETALL"]), k(r)],
+        lambda: ["HINCRBY", k(r), element(r), number(r)],
+        lambda: ["HINCRBYFLOAT", k(r), r.choice([b"float", b"float2"]), r.choice([b"0.5", b"-1.25", b"3", b"x", b"", b"nan", b" 1"])],
+        lambda: ["HSCAN", k(r), "0", "COUNT", "100000", *r.choice([(), (), ("MATCH", "element:1*")])],
+        lambda: ["HSCAN", k(r), *r.choice([("x",), ("0", "COUNT", "0"), ("0", "WHAT"), ("0", "MATCH")])],
+        lambda: ["HRANDFIELD", k(r), *r.choice([(), (count(r),), (count(r), "WITHVALUES"), (count(r), "x")])],
+    ])()
+
+
+def sets(r):
+    k = key
+    keys = lambda: [k(r) for _ in range(r.choice([1, 2, 2, 3]))]
+    return r.choice([
+        lambda: ["SADD", k(r), *many(r, element)],
+        lambda: ["SADD", k(r), *many(r, element)],
+        lambda: ["SADD", k(r), *(str(r.randrange(600)) for _ in range(r.choice([1, 5, 300])))],
+        lambda: ["SREM", k(r), *many(r, element, 1500)],
+        lambda: ["SISMEMBER", k(r), element(r)],
+        lambda: ["SMISMEMBER", k(r), *many(r, element)],
+        lambda: ["SMEMBERS", k(r)],
+        lambda: ["SCARD", k(r)],
+        lambda: ["SPOP", k(r), r.choice(["0", "100000", "100000", "-1", "x"])],
+        lambda: ["SRANDMEMBER", k(r), *r.choice([(), (count(r),), (count(r), "x")])],
+        lambda: ["SMOVE", k(r), k(r), element(r)],
+        lambda: [r.choice(["SINTER", "SUNION", "SDIFF"]), *keys()],
+        lambda: [r.choice(["SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"]), k(r), *keys()],
+        lambda: ["SINTERCARD", r.choice(["1", "2", "2", "0", "x", "5"]), k(r), k(r), *r.choice([(), ("LIMIT", "3"), ("LIMIT", "-1"), ("LIMIT",)])],
+        lambda: ["SSCAN", k(r), "0", "COUNT", "100000", *r.choice([(), (), ("MATCH", "element:1*")])],
+        lambda: ["SSCAN", k(r), *r.choice([("x",), ("0", "COUNT", "0"), ("0", "WHAT"), ("0", "MATCH")])],
+    ])()
+
+
+def lists(r):
+    k = key
+    end = lambda: r.choice(["LEFT", "RIGHT", "left", "right", "LEFT", "MIDDLE"])
+    return r.choice([
+        lambda: [r.choice(["LPUSH", "RPUSH"]), k(r), *many(r, element)],
+        lambda: [r.choice(["LPUSH", "RPUSH"]), k(r), *many(r, element)],
+        lambda: [r.choice(["LPUSHX", "RPUSHX"]), k(r), *many(r, element, 30)],
+        lambda: [r.choice(["LPOP", "RPOP"]), k(r), *r.choice([(), (), (count(r),), ("1", "2")])],
+        lambda: ["LLEN", k(r)],
+        lambda: ["LRANGE", k(r), index(r), index(r)],
+        lambda: ["LRANGE", k(r), "0", "-1"],
+        lambda: ["LINDEX", k(r), r.choice([index(r), number(r)])],
+        lambda: ["LSET", k(r), r.choice([index(r), number(r)]), element(r)],
+        lambda: ["LREM", k(r), number(r), element(r)],
+        lambda: ["LREM", k(r), index(r), str(r.randrange(30))],
+        lambda: ["LTRIM", k(r), index(r), index(r)] if r.random() < 0.5 else ["LTRIM", k(r), "1", "-2"],
+        lambda: ["LINSERT", k(r), r.choice(["BEFORE", "AFTER", "before", "x"]), element(r), element(r)],
+        lambda: ["LINSERT", k(r), r.choice(["BEFORE", "AFTER"]), str(r.randrange(30)), element(r)],
+        lambda: ["LPOS", k(r), str(r.randrange(30)), *r.choice([(), ("RANK", number(r)), ("COUNT", number(r)), ("RANK", "-2", "COUNT", "0"), ("MAXLEN", "5"), ("COUNT", "0", "MAXLEN", number(r)), ("x",), ("RANK",)])],
+        lambda: ["LMOVE", k(r), k(r), end(), end()],
+        lambda: ["RPOPLPUSH", k(r), k(r)],
+        lambda: ["LMPOP", r.choice(["1", "2", "2", "0", "x", "7"]), k(r), k(r), end(), *r.choice([(), ("COUNT", number(r))])],
+        lambda: ["LMPOP", "1", k(r), end(), *r.choice([(), ("COUNT", "3"), ("COUNT",), ("x", "1")])],
+    ])()
+
+
+def generic(r):
+    k = key
+    return r.choice([
+        lambda: [r.choice(["DEL", "UNLINK", "EXISTS", "TOUCH"]), *(k(r) for _ in range(r.randrange(1, 3)))],
+        lambda: ["TYPE", k(r)],
+        lambda: ["TYPE", k(r)],
+        lambda: ["OBJECT", "ENCODING", k(r)],
+        lambda: ["COPY", k(r), k(r), *r.choice([(), ("REPLACE",), ("REPLACE",), ("DB", "1"), ("DB", "1", "REPLACE")])],
+        lambda: [r.choice(["RENAME", "RENAME", "RENAMENX"]), k(r), k(r)],
+        lambda: ["EXPIRE", k(r), str(r.choice([LONG, 5 * LONG, -1])), *r.choice([(), ("NX",), ("GT",)])],
+        lambda: ["PEXPIREAT", k(r), "1"],
+        lambda: ["PERSIST", k(r)],
+        lambda: ["TTL", k(r)],
+        lambda: ["SET", k(r), element(r), *r.choice([(), (), ("GET",), ("KEEPTTL",), ("XX",), ("NX",), ("EX", str(LONG))])],
+        lambda: ["SET", k(r), element(r)],
+        lambda: ["MSET", k(r), element(r), k(r), element(r)],
+        lambda: ["GET", k(r)],
+        lambda: ["MGET", k(r), k(r)],
+        lambda: [r.choice(["GETSET", "APPEND", "SETNX"]), k(r), element(r)],
+        lambda: [r.choice(["INCR", "STRLEN", "GETDEL", "GETEX", "PFCOUNT", "BITCOUNT", "DUMP"][:6]), k(r)],
+        lambda: ["SETRANGE", k(r), r.choice(["0", "3"]), element(r)],
+        lambda: ["GETRANGE", k(r), "0", "5"],
+        lambda: ["SETEX", k(r), str(LONG), element(r)],
+        lambda: ["DBSIZE"],
+        lambda: ["KEYS", "*"],
+        # A transaction's SCAN sees the keys of a file as they were before it.
+        lambda: ["PING"] if "--file" in sys.argv else ["SCAN", "0", "COUNT", "10000", *r.choice([(), ("TYPE", r.choice(["string", "hash", "set", "list", "HASH", "zset"]))])],
+        lambda: ["SELECT", r.choice(["0", "0", "0", "1"])],
+        lambda: ["FLUSHALL"] if r.random() < 0.05 else ["FLUSHDB"] if r.random() < 0.05 else ["PING"],
+        lambda: ["MULTI"],
+        lambda: ["EXEC"],
+        lambda: ["EXEC"],
+        lambda: ["WATCH", k(r)],
+        lambda: ["DISCARD"],
+    ])()
+
+
+KINDS = [hashes, sets, lists]
+
+
+def command(r):
+    return r.choice([*KINDS, *KINDS, generic])(r)
+
+
+def sorted_by(reply, size):
+    if isinstance(reply, dict):
+        reply = [word for pair in reply["map"] for word in pair]
+    if not isinstance(reply, list):
+        return reply
+    return sorted(tuple(reply[at : at + size]) for at in range(0, len(reply), size))
+
+
+def comparable(words, reply):
+    name = words[0].upper()
+    if name in UNORDERED:
+        return type(reply).__name__, sorted_by(reply, UNORDERED[name])
+    if name in ("HSCAN", "SSCAN", "SCAN") and isinstance(reply, list):
+        return reply[0], sorted_by(reply[1], 2 if name == "HSCAN" else 1)
+    # What APPEND and the like leave, Redis stores in another way.
+    if name == "OBJECT" and reply in (b"raw", b"embstr", b"int"):
+        return b"raw"
+    if name in RANDOM:
+        return len(reply) if isinstance(reply, list) else reply is None or isinstance(reply, bytes) or reply
+    return reply
+
+
+def equal(words, mine, theirs):
+    name = words[0].upper()
+    if name in ("TTL", "PTTL") and isinstance(mine, int) and isinstance(theirs, int) and min(mine, theirs) > 0:
+        return abs(mine - theirs) < 100
+    return comparable(words, mine) == comparable(words, theirs)
+
+
+def main():
+    redis = servers.redis()
+    if redis is None:
+        print("SKIPPED: comparison with redis-server, which is not installed (apt install redis-server)")
+        return
+    options, in_file = [], "--file" in sys.argv
+    if in_file:
+        folder = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        options = ["--file", os.path.join(folder, "t.spt")]
+    mine = servers.splitpoint(*options)
+    r = random.Random(SEED)
+    pairs_of = [[Connection(mine.port), Connection(redis.port)] for _ in range(2)]
+    for connection in pairs_of[1]:
+        connection.call("HELLO", "3")
+    queues, history, total, restarts, kinds = [None, None], [], 0, 0, set()
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        which = r.randrange(2)
+        commands = [command(r) for _ in range(r.choice([1, 2, 5, 20]))]
+        answers = [connection.pipeline(commands) for connection in pairs_of[which]]
+        for words, got, expected in zip(commands, *answers):
+            total += 1
+            history = history[-30:] + [(which, words, got, expected)]
+            name = words[0].upper()
+            if name == "EXEC" and isinstance(got, list) and isinstance(expected, list):
+                ok = len(got) == len(expected) == len(queues[which]) and all(map(equal, queues[which], got, expected))
+                if not ok:
+                    history += [("in EXEC", *entry) for entry in zip(queues[which], got, expected) if not equal(*entry)]
+            else:
+                ok = equal(words, got, expected)
+            if not ok and "--survey" in sys.argv:
+                kind = (name, len(words), re.sub(r"[0-9]+", "#", f"{got!r:.40} {expected!r:.40}"))
+                if kind not in kinds:
+                    print(f"  {words!r:.200}\n    splitpoint {got!r:.150}\n    redis      {expected!r:.150}", flush=True)
+                kinds.add(kind)
+                for pair in pairs_of:
+                    for connection in pair:
+                        connection.pipeline([["DISCARD"], ["UNWATCH"], ["SELECT", "0"], ["FLUSHALL"]])
+                queues = [None, None]
+                break
+            if not ok:
+                print(f"collections: seed {SEED}, command {total}: replies differ. The last commands:")
+                for entry in history[-15:]:
+                    print("  connection {}: {:.200}\n    splitpoint {:.300}\n    redis      {:.300}".format(entry[0], *map(repr, entry[1:])))
+                sys.exit(1)
+            if got == "+QUEUED" and queues[which] is not None:
+                queues[which].append(words)
+            elif name == "MULTI" and got == "+OK":
+                queues[which] = []
+            if name in ("EXEC", "DISCARD"):
+                queues[which] = None
+        if in_file and queues == [None, None] and r.random() < 0.005:
+            # What is in the file is what was answered, whether the server ends or dies.
+            mine.kill() if r.random() < 0.5 else mine.stop()
+            mine = servers.splitpoint(*options)
+            restarts += 1
+            for connection, pair in enumerate(pairs_of):
+                pair[0] = Connection(mine.port)
+                pair[1].call("UNWATCH")
+                pair[1].call("SELECT", "0")
+                if connection == 1:
+                    pair[0].call("HELLO", "3")
+    print(f"collections: {total} replies are equal to redis's, {restarts} restarts (seed {SEED})")
+
+
+main()
