@@ -48,6 +48,20 @@ def check(protocol):
     messages.subscribe("news")
     assert messages.get_message(timeout=servers.PATIENCE)["type"] == "subscribe"
     assert r.publish("news", "hello") == 1 and messages.get_message(timeout=servers.PATIENCE)["data"] == b"hello"
+    lock = r.lock("lock", timeout=100)
+    assert lock.acquire() and lock.owned() and not r.lock("lock", timeout=100).acquire(blocking=False)
+    assert lock.extend(100) and 150 < r.ttl("lock") <= 200 and lock.reacquire() and r.ttl("lock") <= 100
+    lock.release()
+    try:
+        r.lock("lock").release()
+        raise SystemExit("a lock was released by another client")
+    except redis.exceptions.LockError:
+        pass
+    add = r.register_script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+    with r.pipeline() as pipe:
+        add(keys=["scripted"], args=[2], client=pipe)
+        add(keys=["scripted"], args=[3], client=pipe)
+        assert pipe.execute() == [2, 5] and r.script_exists(add.sha) == [True]
     try:
         r.lpush("list", 1)
         raise SystemExit("LPUSH was accepted")

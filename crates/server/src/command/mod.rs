@@ -22,6 +22,7 @@
 //! cluster.rs      CLUSTER; MOVED and other redirections
 //! config.rs       CONFIG
 //! info.rs         INFO
+//! script.rs       EVAL, SCRIPT ...
 //! stats.rs        HT.STATS
 //! introspect.rs   COMMAND, SLOWLOG, MEMORY ...
 //!
@@ -50,6 +51,7 @@ pub(crate) mod number;
 pub(crate) mod pattern;
 mod pubsub;
 pub(crate) mod reply;
+pub(crate) mod script;
 pub(crate) mod spec;
 pub(crate) mod state;
 pub(crate) mod stats;
