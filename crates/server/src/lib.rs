@@ -35,6 +35,7 @@ mod options;
 mod planted;
 pub mod resp;
 mod run;
+mod scripts;
 pub mod server;
 pub mod session;
 pub mod settings;

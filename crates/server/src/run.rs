@@ -542,6 +542,7 @@ async fn accept(
         }
     }
     systemd::notify("STOPPING=1");
+    server.scripts.running.stop();
     tasks.iter().for_each(|task| task.abort());
     drain(server).await;
     Ok(())

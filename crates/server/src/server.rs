@@ -5,10 +5,11 @@ use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::figures::Figures;
 use crate::foreign::ForeignLog;
-use crate::keyspace::{KeySpace, now_ms};
+use crate::keyspace::{Exclusive, KeySpace, Patience, Shared, now_ms};
 use crate::memcached::state::Memcached;
 use crate::monitors::Monitors;
 use crate::notices::{Notices, plain_events};
+use crate::scripts::Scripts;
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::syncer::Syncer;
@@ -34,6 +35,8 @@ pub struct Server {
     pub(crate) channels: Arc<Channels>,
     /// Keyspace notifications and tracked keys.
     pub(crate) notices: Arc<Notices>,
+    /// Scripts, and the one that runs.
+    pub(crate) scripts: Scripts,
     /// Clients that are sent every command.
     pub(crate) monitors: Monitors,
     /// Clients that wait for elements of lists.
@@ -90,6 +93,7 @@ impl Server {
             memcached: Memcached::default(),
             channels,
             notices,
+            scripts: Scripts::default(),
             monitors: Monitors::default(),
             blocked: Blocked::default(),
             slow_log: SlowLog::default(),
@@ -109,6 +113,17 @@ impl Server {
             shutdown: tokio::sync::Notify::new(),
             figures: Mutex::default(),
         }
+    }
+
+    /// [`KeySpace::share`], but `None` also if a script has run for long: then [`Scripts::is_busy`].
+    #[inline]
+    pub(crate) fn share(&self, patience: Patience) -> Option<Shared<'_>> {
+        self.space.share_unless(patience, || self.scripts.is_busy())
+    }
+
+    /// [`KeySpace::close`], but `None` also if a script has run for long: then [`Scripts::is_busy`].
+    pub(crate) fn close(&self, patience: Patience) -> Option<Exclusive<'_>> {
+        self.space.close_unless(patience, || self.scripts.is_busy())
     }
 
     /// Records the memory in use; returns the most recorded so far.

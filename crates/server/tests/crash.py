@@ -23,6 +23,9 @@ ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
 WRITERS, KEYS = 4, 50
 RECORD = 8
+SCRIPT = "redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])"
+FLUSHING = """redis.call('SELECT', ARGV[1]) redis.call('SET', 'first', ARGV[2]) redis.call('FLUSHDB')
+redis.call('SET', 'second', ARGV[2]) redis.call('SET', 'third', ARGV[2])"""
 
 
 class Writer(threading.Thread):
@@ -52,6 +55,17 @@ class Writer(threading.Thread):
                 n = state["pair"][0]
                 commands += [("MULTI",), ("SET", b"pair-a%d" % self.number, n), ("APPEND", b"pair-b%d" % self.number, b"%08d" % n), ("EXEC",)]
                 effects += [None, None, None, ("pair", n)]
+            elif kind == 2:
+                state["script"][0] += 1
+                n = state["script"][0]
+                commands.append(("EVAL", SCRIPT, 2, b"script-a%d" % self.number, b"script-b%d" % self.number))
+                effects.append(("script", n))
+            elif kind == 3:
+                # A database of its own.
+                state["flush"][0] += 1
+                n = state["flush"][0]
+                commands.append(("EVAL", FLUSHING, 0, self.number + 1, n))
+                effects.append(("flush", n))
             elif kind == 1:
                 state["timed"][0] += 1
                 n = state["timed"][0]
@@ -110,6 +124,16 @@ def check(port, states):
         assert len(b) == 8 * a or state["pair"][0] > 0, "transactions missing"
         assert state["pair"][1] <= a <= state["pair"][0], f"pair {state['pair']}: {a}"
         state["pair"] = [a, a]
+        a, b = (int(connection.call("GET", b"script-%s%d" % (of, number)) or 0) for of in (b"a", b"b"))
+        assert a == b, f"half of a script: {a}, {b}"
+        assert state["script"][1] <= a <= state["script"][0], f"script {state['script']}: {a}"
+        state["script"] = [a, a]
+        connection.call("SELECT", number + 1)
+        a, b = (int(connection.call("GET", key) or 0) for key in ("second", "third"))
+        assert a == b and connection.call("DBSIZE") == 2 * bool(a), f"half of a flush: {a}, {b}"
+        assert state["flush"][1] <= a <= state["flush"][0], f"flush {state['flush']}: {a}"
+        state["flush"] = [a, a]
+        connection.call("SELECT", 0)
         n = int(connection.call("GET", b"timed%d" % number) or 0)
         ttl = connection.call("TTL", b"timed%d" % number)
         assert state["timed"][1] <= n <= state["timed"][0], f"timed {state['timed']}: {n}"
@@ -119,7 +143,7 @@ def check(port, states):
         state["list"] = check_list(connection, b"list%d" % number, *state["list"])
         state["set"] = check_set(connection, b"set%d" % number, *state["set"])
     expected = sum(1 for s in states for n in s["sent"].values() if n)
-    expected += sum(2 * bool(s["pair"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set")) for s in states)
+    expected += sum(2 * bool(s["pair"][0]) + 2 * bool(s["script"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set")) for s in states)
     assert connection.call("DBSIZE") == expected, (connection.call("DBSIZE"), expected)
     return records
 
@@ -157,7 +181,7 @@ def main():
     for durability in ["os", "sync"]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "crash.spt")
-            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0]} for _ in range(WRITERS)]
+            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "script": [0, 0], "flush": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0]} for _ in range(WRITERS)]
             r = random.Random(SEED)
             for _ in range(ROUNDS):
                 server = servers.splitpoint("--file", path, "--durability", durability, "--threads", 2)

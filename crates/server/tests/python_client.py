@@ -53,6 +53,20 @@ def check(protocol):
     assert r.rpush("list", 1, 2, 3) == 3 and r.lrange("list", 0, -1) == [b"1", b"2", b"3"]
     assert r.blpop(["no list", "list"]) == (b"list", b"1") and r.blpop("no list", timeout=0.01) is None
     assert dict(r.hscan_iter("hash")) == {b"a": b"1", b"b": b"2"} and sorted(r.sscan_iter("set")) == [b"1", b"2"]
+    lock = r.lock("lock", timeout=100)
+    assert lock.acquire() and lock.owned() and not r.lock("lock", timeout=100).acquire(blocking=False)
+    assert lock.extend(100) and 150 < r.ttl("lock") <= 200 and lock.reacquire() and r.ttl("lock") <= 100
+    lock.release()
+    try:
+        r.lock("lock").release()
+        raise SystemExit("a lock was released by another client")
+    except redis.exceptions.LockError:
+        pass
+    add = r.register_script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+    with r.pipeline() as pipe:
+        add(keys=["scripted"], args=[2], client=pipe)
+        add(keys=["scripted"], args=[3], client=pipe)
+        assert pipe.execute() == [2, 5] and r.script_exists(add.sha) == [True]
     try:
         r.zadd("sorted", {"a": 1})
         raise SystemExit("ZADD was accepted")

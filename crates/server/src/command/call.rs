@@ -155,6 +155,9 @@ impl Refusal {
             Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.as_bytes().into(),
             Refusal::Space(SpaceError::WrongType) => WRONG_TYPE.as_bytes().into(),
             Refusal::Space(SpaceError::ReadOnly) => READ_ONLY.as_bytes().into(),
+            Refusal::Space(error @ SpaceError::TooManyKeys) => {
+                owned(format!("ERR {error} in a transaction or script over a file; send FLUSHDB or FLUSHALL alone"))
+            }
             // A code that clients know: the topology has just changed.
             Refusal::Space(SpaceError::Elsewhere(_)) => b"TRYAGAIN The slots of this node have changed".into(),
             Refusal::Space(SpaceError::Table(error)) => match error.kind() {

@@ -22,6 +22,8 @@ const NAMES: &[&str] = &[
     "slowlog-log-slower-than",
     "slowlog-max-len",
     "notify-keyspace-events",
+    "busy-reply-threshold",
+    "lua-time-limit",
     // Read-only.
     "databases",
     "cluster-enabled",
@@ -48,6 +50,7 @@ fn get(server: &Server, name: &str) -> String {
         },
         "slowlog-max-len" => server.slow_log.len_max.load(Relaxed).to_string(),
         "notify-keyspace-events" => server.notices.classes(),
+        "busy-reply-threshold" | "lua-time-limit" => server.scripts.busy_ms.load(Relaxed).to_string(),
         "databases" => if server.space.dictionary().is_some() { 1 } else { DATABASE_COUNT }.to_string(),
         "cluster-enabled" => if server.space.dictionary().is_some() { "yes" } else { "no" }.into(),
         "port" => server.port.load(Relaxed).to_string(),
@@ -106,6 +109,10 @@ fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
         "slowlog-max-len" => {
             let len = within(0, 1 << 20)? as usize;
             Box::new(move |server| server.slow_log.len_max.store(len, Relaxed))
+        }
+        "busy-reply-threshold" | "lua-time-limit" => {
+            let millis = within(1, i64::MAX as u64)?;
+            Box::new(move |server| server.scripts.busy_ms.store(millis, Relaxed))
         }
         "notify-keyspace-events" => {
             const UNKNOWN: &str = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";

@@ -5,12 +5,12 @@ use super::edit::Plan;
 use super::hashes::Parts;
 use super::reply;
 use super::sets::Operation;
-use super::spec::{Flags, Id};
+use super::spec::{Flags, Id, Spec};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
     bits, blocking, client, cluster, config, connection, dump, edit, events, hashes, hyperloglog, info, introspect,
-    keys, lifetime, lists, pubsub, sets, stats, strings,
+    keys, lifetime, lists, pubsub, script, sets, stats, strings,
 };
 use crate::clients::Subscription;
 use crate::keyspace::list::End;
@@ -79,35 +79,18 @@ fn exec_queued(session: &mut SessionState, alone: &mut Exclusive<'_>, out: &mut 
     if transaction.commands().any(|(spec, _)| spec.flags.has(Flags::DENYOOM)) {
         alone.make_room(transaction.bytes.len())?;
     }
-    alone.begin();
+    alone.begin_many();
+    let has_begun = alone.has_begun();
     let (start, reply_bytes_max) = (out.len(), session.server.settings.request_bytes.load(Relaxed));
     reply::array(out, transaction.len());
     for (spec, args) in transaction.commands() {
         let before = out.len();
         session.feed_monitors(spec, &args, &session.client.address);
         session.track(spec, &args);
-        let outcome = match Handler::of(spec.id) {
-            Handler::Session(_) if matches!(spec.id, Id::SSubscribe | Id::Monitor) => {
-                let article = if spec.id == Id::SSubscribe { "a " } else { "" };
-                let name = spec.name.to_uppercase();
-                Err(format!("ERR {name} isn't allowed for {article}DENY BLOCKING client").into())
-            }
-            Handler::Session(execute) => execute(session, args, out),
-            Handler::Scan(_) if spec.id == Id::DbSize => {
-                alone.len(session.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
-            }
-            Handler::Scan(execute) => {
-                let staged = if spec.id == Id::Keys { alone.staged_keys(session.database)? } else { Vec::new() };
-                execute(&session.server.space, &mut session.call(args, out), &staged)
-            }
-            Handler::Lookup(execute) => execute(&mut Turn::Alone(alone), &mut session.call(args, out)),
-            Handler::Edit(plan) => {
-                let mut call = session.call(args, out);
-                plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan))
-            }
-            Handler::Change(execute) => execute(alone, &mut session.call(args, out)),
-            Handler::Transaction(execute) => execute(session, alone, args, out),
-        };
+        let outcome = execute_within(session, alone, spec, args, out);
+        if has_begun && !alone.has_begun() {
+            return Err("ERR the server stops; nothing was changed".into());
+        }
         // Without a limit, a transaction that reads large values again and again could take any amount of memory.
         events::report(&session.server.notices, alone, spec.id, &args, session.client.id);
         let too_long = out.len() - start > reply_bytes_max;
@@ -121,4 +104,36 @@ fn exec_queued(session: &mut SessionState, alone: &mut Exclusive<'_>, out: &mut 
     session.sleep = None;
     // If the commit fails, nothing was stored, and the error replaces all replies.
     Ok(alone.commit()?)
+}
+
+/// Executes a command within EXEC or a script, while the gate is closed.
+pub(super) fn execute_within(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    spec: &'static Spec,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    match Handler::of(spec.id) {
+        Handler::Session(_) if matches!(spec.id, Id::SSubscribe | Id::Monitor) => {
+            let article = if spec.id == Id::SSubscribe { "a " } else { "" };
+            let name = spec.name.to_uppercase();
+            Err(format!("ERR {name} isn't allowed for {article}DENY BLOCKING client").into())
+        }
+        Handler::Session(execute) => execute(session, args, out),
+        Handler::Scan(_) if spec.id == Id::DbSize => {
+            alone.len(session.database).map(|len| reply::count(out, len)).map_err(Refusal::from)
+        }
+        Handler::Scan(execute) => {
+            let staged = if spec.id == Id::Keys { alone.staged_keys(session.database)? } else { Vec::new() };
+            execute(&session.server.space, &mut session.call(args, out), &staged)
+        }
+        Handler::Lookup(execute) => execute(&mut Turn::Alone(alone), &mut session.call(args, out)),
+        Handler::Edit(plan) => {
+            let mut call = session.call(args, out);
+            plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan))
+        }
+        Handler::Change(execute) => execute(alone, &mut session.call(args, out)),
+        Handler::Transaction(execute) => execute(session, alone, args, out),
+    }
 }

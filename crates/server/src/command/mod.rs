@@ -26,6 +26,7 @@
 //! cluster.rs      CLUSTER; MOVED and other redirections
 //! config.rs       CONFIG
 //! info.rs         INFO
+//! script.rs       EVAL, SCRIPT ...
 //! stats.rs        HT.STATS
 //! introspect.rs   COMMAND, SLOWLOG, MEMORY ...
 //!
@@ -57,6 +58,7 @@ pub(crate) mod number;
 pub(crate) mod pattern;
 mod pubsub;
 pub(crate) mod reply;
+pub(crate) mod script;
 mod sets;
 pub(crate) mod spec;
 pub(crate) mod state;

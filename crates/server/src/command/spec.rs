@@ -118,7 +118,7 @@ rows!(specs);
 /// Subcommands, and the number of arguments of each as in [`Spec::arity`].
 type Subcommands = &'static [(&'static str, i32)];
 
-const SUBCOMMANDS: [(Id, Subcommands); 9] = [
+const SUBCOMMANDS: [(Id, Subcommands); 10] = [
     (Id::Acl, &[("cat", -2), ("help", 2), ("list", 2), ("users", 2), ("whoami", 2)]),
     (
         Id::Client,
@@ -152,6 +152,7 @@ const SUBCOMMANDS: [(Id, Subcommands); 9] = [
         Id::PubSub,
         &[("channels", -2), ("help", 2), ("numpat", 2), ("numsub", -2), ("shardchannels", -2), ("shardnumsub", -2)],
     ),
+    (Id::Script, &[("exists", -3), ("flush", -2), ("help", 2), ("kill", 2), ("load", 3)]),
     (Id::SlowLog, &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
 ];
 

@@ -326,6 +326,37 @@ macro_rules! rows {
     Unwatch "unwatch" 1 [NOSCRIPT LOADING STALE FAST] (0 0 0) "transactions" "2.2.0" "" "Forgets what is watched."
         Transaction(connection::unwatch);
 
+    Eval "eval" -3 [NOSCRIPT STALE WAITS] (3 0 1) "scripting" "2.6.0"
+        "script numkeys [key [key ...]] [arg [arg ...]]" "Runs a Lua script."
+        Transaction(|session, alone, args, out| {
+            script::eval(session, alone, args, out, [false, false], execute_within)
+        });
+    EvalSha "evalsha" -3 [NOSCRIPT STALE WAITS] (3 0 1) "scripting" "2.6.0"
+        "sha1 numkeys [key [key ...]] [arg [arg ...]]" "Runs a known Lua script."
+        Transaction(|session, alone, args, out| {
+            script::eval(session, alone, args, out, [true, false], execute_within)
+        });
+    EvalRo "eval_ro" -3 [NOSCRIPT STALE WAITS] (3 0 1) "scripting" "7.0.0"
+        "script numkeys [key [key ...]] [arg [arg ...]]" "Runs a Lua script that may not write."
+        Transaction(|session, alone, args, out| {
+            script::eval(session, alone, args, out, [false, true], execute_within)
+        });
+    EvalShaRo "evalsha_ro" -3 [NOSCRIPT STALE WAITS] (3 0 1) "scripting" "7.0.0"
+        "sha1 numkeys [key [key ...]] [arg [arg ...]]" "Runs a known Lua script that may not write."
+        Transaction(|session, alone, args, out| {
+            script::eval(session, alone, args, out, [true, true], execute_within)
+        });
+    Script "script" -2 [NOSCRIPT] (0 0 0) "scripting" "2.6.0" "LOAD | EXISTS | FLUSH | KILL | HELP [...]"
+        "Adds scripts, asks about them, ends the running one."
+        Session(script::script);
+    Function "function" -2 [NOSCRIPT] (0 0 0) "scripting" "7.0.0" "" "Refused: there are no functions here."
+        Session(script::no_functions);
+    FCall "fcall" -3 [NOSCRIPT] (3 0 1) "scripting" "7.0.0" "function numkeys" "Refused: there are no functions here."
+        Session(script::no_functions);
+    FCallRo "fcall_ro" -3 [NOSCRIPT] (3 0 1) "scripting" "7.0.0" "function numkeys"
+        "Refused: there are no functions here."
+        Session(script::no_functions);
+
     Auth "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH] (0 0 0) "connection" "1.0.0" "[username] password"
         "Authenticates the connection."
         Session(connection::auth);
@@ -440,7 +471,7 @@ macro_rules! rows {
     HtStats "ht.stats" -1 [READONLY WAITS] (0 0 0) "server" "splitpoint 0.1" "[SAMPLE buckets]"
         "Bucket histogram and probes of the table, from a sample."
         Scan(|space, call, _| stats::ht_stats(space, call));
-    HtCompact "ht.compact" 1 [ADMIN NO_MULTI WAITS] (0 0 0) "server" "splitpoint 0.1" ""
+    HtCompact "ht.compact" 1 [ADMIN NOSCRIPT NO_MULTI WAITS] (0 0 0) "server" "splitpoint 0.1" ""
         "Gives unused space of the files back; others go on."
         Session(introspect::compact);
     } };

@@ -14,7 +14,8 @@ use super::gate::ExclusiveEntry;
 use super::shape::{segments_of, set_id};
 use super::watched::{Change, Watch};
 use super::{
-    Attributes, Clock, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Kind, Known, New, Old, Place, Record,
+    Attributes, Clock, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old, Place,
+    Record,
     Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
 };
 use crate::planted::{Bug, planted};
@@ -57,6 +58,10 @@ struct Transaction {
     counts: HashMap<usize, Counts>,
     /// Made when a command first needs it, since it costs one lookup per key.
     presence: Option<Box<Presence>>,
+    /// Bytes of keys and values.
+    bytes: usize,
+    /// Whether several commands make the changes.
+    is_of_many: bool,
 }
 
 /// Which keys of a transaction are in the tables, and by how many keys the transaction changes each database.
@@ -107,6 +112,24 @@ impl<'k> Exclusive<'k> {
         if self.space.in_file() && self.transaction.is_none() {
             self.transaction = Some(Transaction::default());
         }
+    }
+
+    /// [`begin`](Self::begin) for the changes of several commands.
+    pub(crate) fn begin_many(&mut self) {
+        self.begin();
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_of_many = true;
+        }
+    }
+
+    /// Bytes of the changes since [`begin`](Self::begin).
+    pub(crate) fn staged_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
+    }
+
+    /// Whether changes are being collected.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.transaction.is_some()
     }
 
     /// Makes the changes since [`begin`](Self::begin).
@@ -690,11 +713,14 @@ impl<'k> Exclusive<'k> {
     /// Removes all keys of a database.
     ///
     /// In memory O(1): the table is replaced, and another thread frees the old one. In a file O(buckets);
-    /// [`KeySpace::compact_cleared`] returns the space to the file system.
+    /// [`KeySpace::compact_cleared`] returns the space to the file system. Within a larger transaction O(keys).
     ///
     /// # Errors
-    /// Those of [`Table::clear`].
+    /// Those of [`Table::clear`]; [`SpaceError::TooManyKeys`](super::SpaceError::TooManyKeys).
     pub fn flush(&mut self, database: usize) -> Result<()> {
+        if self.transaction.as_ref().is_some_and(|transaction| transaction.is_of_many) {
+            return self.flush_within(database);
+        }
         self.commit()?;
         self.space.refuse_dictionary()?;
         let space = self.space;
@@ -715,6 +741,31 @@ impl<'k> Exclusive<'k> {
         database.may_expire.store(false, Relaxed);
         database.is_expiry_new.store(false, Relaxed);
         space.memory.look(space);
+        Ok(())
+    }
+
+    /// Removes all keys of a database with the transaction.
+    fn flush_within(&mut self, database: usize) -> Result<()> {
+        const AT_ONCE: usize = 1000;
+        self.space.refuse_dictionary()?;
+        if self.space.len(database) > FLUSHED_MAX {
+            return Err(SpaceError::TooManyKeys);
+        }
+        let transaction = self.transaction.iter().flat_map(|transaction| &transaction.values);
+        let staged = transaction.filter(|(place, value)| place.0 == database && value.is_some());
+        let mut keys: Vec<Vec<u8>> = staged.map(|(place, _)| place.1.clone()).collect();
+        let mut cursor = 0;
+        loop {
+            // At time 0 nothing has expired.
+            cursor = self.space.scan(database, cursor, AT_ONCE, 0, |key| keys.push(key.to_vec()))?;
+            if cursor == 0 {
+                break;
+            }
+        }
+        for key in keys {
+            self.changed(database, &key);
+            self.stage(database, &key, None)?;
+        }
         Ok(())
     }
 
@@ -922,7 +973,10 @@ impl<'k> Exclusive<'k> {
         let counted = self.transaction.as_ref().is_some_and(|transaction| transaction.presence.is_some());
         let before = self.staged(database, key).map(|stored| stored.is_some());
         let was_stored = counted && before.is_none() && self.is_stored(database, key)?;
+        let replaced = self.staged(database, key).map(|stored| place.1.len() + stored.map_or(0, <[u8]>::len));
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        transaction.bytes += place.1.len() + value.map_or(0, <[u8]>::len);
+        transaction.bytes -= replaced.unwrap_or(0);
         if let Some(presence) = &mut transaction.presence {
             let was_there = before.unwrap_or(was_stored) || planted(Bug::StoredAgainUncounted) && before.is_some();
             presence.more[database] += i64::from(value.is_some()) - i64::from(was_there);

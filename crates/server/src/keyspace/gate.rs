@@ -13,7 +13,8 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Aligned to two cache lines, since processors fetch lines in pairs.
 #[derive(Default)]
@@ -29,17 +30,23 @@ const TRIES: u32 = 2000;
 pub(super) struct Gate {
     slots: Box<[Slot; SLOT_COUNT]>,
     closed: AtomicBool,
-    closer: Mutex<()>,
+    turn: Mutex<Turn>,
+    turn_ended: Condvar,
+}
+
+/// Which closer may close the gate.
+#[derive(Default)]
+struct Turn {
+    is_taken: bool,
+    /// How many closers sleep until the turn ends.
+    waiting: u32,
 }
 
 /// Shared entry; dropping it leaves the key space.
 pub(super) struct SharedEntry<'g>(&'g Slot);
 
 /// Exclusive entry; dropping it opens the gate again.
-pub(super) struct ExclusiveEntry<'g> {
-    gate: &'g Gate,
-    _closer: MutexGuard<'g, ()>,
-}
+pub(super) struct ExclusiveEntry<'g>(&'g Gate);
 
 /// Whether a caller may wait a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +62,14 @@ impl Gate {
         Gate {
             slots: Box::new(std::array::from_fn(|_| Slot::default())),
             closed: AtomicBool::new(false),
-            closer: Mutex::new(()),
+            turn: Mutex::default(),
+            turn_ended: Condvar::new(),
         }
     }
 
-    /// Enters shared. `None` if the gate stays closed and the caller may not wait.
+    /// Enters shared. `None` if the gate stays closed and the caller may not wait, or gives up.
     #[inline]
-    pub(super) fn share(&self, patience: Patience) -> Option<SharedEntry<'_>> {
+    pub(super) fn share(&self, patience: Patience, gives_up: impl Fn() -> bool) -> Option<SharedEntry<'_>> {
         let slot = &self.slots[slot_of_thread()];
         loop {
             // Sequentially consistent, as is `closed`: either this thread sees the gate closed, or the thread that
@@ -72,37 +80,48 @@ impl Gate {
                 return Some(entry);
             }
             drop(entry);
-            if !wait_until(patience, || !self.closed.load(Acquire)) {
+            let is_over = || !self.closed.load(Acquire) || gives_up();
+            if !wait_until(patience, is_over) || self.closed.load(Acquire) && gives_up() {
                 return None;
             }
         }
     }
 
-    /// Waits until no other thread is inside. `None` if that would take long and the caller may not wait.
-    pub(super) fn close(&self, patience: Patience) -> Option<ExclusiveEntry<'_>> {
-        let closer = match self.closer.try_lock() {
-            Ok(closer) => closer,
-            Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            Err(TryLockError::WouldBlock) => self.lock(patience)?,
-        };
+    /// Waits until no other thread is inside. `None` if that would take long and the caller may not wait, or if the
+    /// caller gives up before it is its turn.
+    pub(super) fn close(&self, patience: Patience, gives_up: impl Fn() -> bool) -> Option<ExclusiveEntry<'_>> {
+        if !self.take_turn() && !self.wait_for_turn(patience, gives_up) {
+            return None;
+        }
         self.closed.store(true, SeqCst);
-        let entry = ExclusiveEntry { gate: self, _closer: closer };
+        let entry = ExclusiveEntry(self);
         wait_until(patience, || self.slots.iter().all(|slot| slot.0.load(SeqCst) == 0)).then_some(entry)
     }
 
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no other closer has the turn; then the caller has it.
+    fn take_turn(&self) -> bool {
+        !std::mem::replace(&mut self.turn().is_taken, true)
+    }
+
+    /// Waits for the turn of another closer to end. `false` if the caller may not wait so long, or gives up.
     #[cold]
-    fn lock(&self, patience: Patience) -> Option<MutexGuard<'_, ()>> {
-        if patience == Patience::MayWait {
-            return Some(self.closer.lock().unwrap_or_else(|e| e.into_inner()));
+    fn wait_for_turn(&self, patience: Patience, gives_up: impl Fn() -> bool) -> bool {
+        /// How often a waiting closer asks whether to give up.
+        const ASKED: Duration = Duration::from_millis(5);
+        if patience == Patience::EventLoop {
+            return wait_until(patience, || self.take_turn());
         }
-        for _ in 0..TRIES {
-            match self.closer.try_lock() {
-                Ok(closer) => return Some(closer),
-                Err(TryLockError::Poisoned(e)) => return Some(e.into_inner()),
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-            }
+        let mut turn = self.turn();
+        turn.waiting += 1;
+        while turn.is_taken && !gives_up() {
+            turn = self.turn_ended.wait_timeout(turn, ASKED).unwrap_or_else(PoisonError::into_inner).0;
         }
-        None
+        turn.waiting -= 1;
+        !std::mem::replace(&mut turn.is_taken, true)
     }
 }
 
@@ -115,7 +134,7 @@ fn wait_until(patience: Patience, done: impl Fn() -> bool) -> bool {
             Patience::EventLoop => return false,
             // With more threads than cores, spinning would take processor time from the thread that must leave.
             Patience::MayWait if tries < 2 * TRIES => std::thread::yield_now(),
-            Patience::MayWait => std::thread::sleep(std::time::Duration::from_micros(50)),
+            Patience::MayWait => std::thread::sleep(Duration::from_micros(50)),
         }
     }
     true
@@ -130,7 +149,15 @@ impl Drop for SharedEntry<'_> {
 
 impl Drop for ExclusiveEntry<'_> {
     fn drop(&mut self) {
-        self.gate.closed.store(false, SeqCst);
+        let gate = self.0;
+        gate.closed.store(false, SeqCst);
+        let mut turn = gate.turn();
+        turn.is_taken = false;
+        let is_awaited = turn.waiting > 0;
+        drop(turn);
+        if is_awaited {
+            gate.turn_ended.notify_one();
+        }
     }
 }
 
@@ -161,11 +188,11 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..2000 {
                         if (round + thread) % 8 == 0 {
-                            let _alone = gate.close(Patience::MayWait).unwrap();
+                            let _alone = gate.close(Patience::MayWait, || false).unwrap();
                             assert_eq!(inside.load(SeqCst), 0);
                             sum.store(sum.load(Relaxed) + 1, Relaxed);
                         } else {
-                            let _entry = gate.share(Patience::MayWait).unwrap();
+                            let _entry = gate.share(Patience::MayWait, || false).unwrap();
                             inside.fetch_add(1, SeqCst);
                             std::hint::spin_loop();
                             inside.fetch_sub(1, SeqCst);
@@ -178,15 +205,31 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_may_wait_gives_up_when_it_wants_to() {
+        let gate = Gate::new();
+        let alone = gate.close(Patience::MayWait, || false).unwrap();
+        let asked = Cell::new(0);
+        let gives_up = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 3
+        };
+        assert!(gate.share(Patience::MayWait, gives_up).is_none());
+        asked.set(0);
+        assert!(gate.close(Patience::MayWait, gives_up).is_none());
+        drop(alone);
+        assert!(gate.close(Patience::MayWait, || true).is_some());
+    }
+
+    #[test]
     fn an_event_loop_thread_gives_up() {
         let gate = Gate::new();
-        let alone = gate.close(Patience::MayWait).unwrap();
-        assert!(gate.share(Patience::EventLoop).is_none());
-        assert!(gate.close(Patience::EventLoop).is_none());
+        let alone = gate.close(Patience::MayWait, || false).unwrap();
+        assert!(gate.share(Patience::EventLoop, || false).is_none());
+        assert!(gate.close(Patience::EventLoop, || false).is_none());
         drop(alone);
-        let shared = gate.share(Patience::EventLoop).unwrap();
-        assert!(gate.close(Patience::EventLoop).is_none());
+        let shared = gate.share(Patience::EventLoop, || false).unwrap();
+        assert!(gate.close(Patience::EventLoop, || false).is_none());
         drop(shared);
-        assert!(gate.close(Patience::EventLoop).is_some());
+        assert!(gate.close(Patience::EventLoop, || false).is_some());
     }
 }

@@ -77,6 +77,8 @@ const WINDOW: usize = 64;
 /// `RANDOM_PART_MAX` the number of keys of the fullest part.
 const RANDOM_PART: u64 = 8;
 const RANDOM_PART_MAX: usize = 64;
+/// The most keys that a flush removes as part of a transaction over a file.
+const FLUSHED_MAX: u64 = 100_000;
 
 /// Why a command of the key space failed.
 #[derive(Debug)]
@@ -89,6 +91,8 @@ pub enum SpaceError {
     Elsewhere(u16),
     /// The value of the key is of another type.
     WrongType,
+    /// A transaction over a file may not remove all keys of so large a database.
+    TooManyKeys,
     /// The error of the table.
     Table(Error),
 }
@@ -113,6 +117,7 @@ impl std::fmt::Display for SpaceError {
         match self {
             SpaceError::MemoryLimit => f.write_str("max_memory is reached"),
             SpaceError::ReadOnly => f.write_str("a dictionary is served, which is read-only"),
+            SpaceError::TooManyKeys => write!(f, "more than {FLUSHED_MAX} keys cannot be flushed with other changes"),
             SpaceError::Elsewhere(slot) => write!(f, "slot {slot} is not served by this node"),
             SpaceError::WrongType => f.write_str("the value of the key is of another type"),
             SpaceError::Table(error) => error.fmt(f),
@@ -212,12 +217,23 @@ impl KeySpace {
     /// Enters shared with other threads. `None` if a thread of the event loop would have to wait a long time.
     #[inline]
     pub fn share(&self, patience: Patience) -> Option<Shared<'_>> {
-        Some(Shared { space: self, _entry: self.gate.share(patience)?, clock: Clock::default() })
+        self.share_unless(patience, || false)
+    }
+
+    /// [`share`](Self::share); `None` also if the caller gives up while another thread is inside exclusively.
+    #[inline]
+    pub(crate) fn share_unless(&self, patience: Patience, gives_up: impl Fn() -> bool) -> Option<Shared<'_>> {
+        Some(Shared { space: self, _entry: self.gate.share(patience, gives_up)?, clock: Clock::default() })
     }
 
     /// Enters exclusively. `None` if a thread of the event loop would have to wait a long time.
     pub fn close(&self, patience: Patience) -> Option<Exclusive<'_>> {
-        Some(Exclusive::new(self, self.gate.close(patience)?))
+        self.close_unless(patience, || false)
+    }
+
+    /// [`close`](Self::close); `None` also if the caller gives up while another thread is inside exclusively.
+    pub(crate) fn close_unless(&self, patience: Patience, gives_up: impl Fn() -> bool) -> Option<Exclusive<'_>> {
+        Some(Exclusive::new(self, self.gate.close(patience, gives_up)?))
     }
 
     /// The number of keys of a database, including expired keys that are not removed yet. Free.

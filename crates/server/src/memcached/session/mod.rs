@@ -38,10 +38,12 @@ use crate::session::{Flow, Session};
 use runs::{Kind, Run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most lookups or stores in one call of the table.
 const RUN_MAX: usize = 64;
+/// How long a client waits before it tries again while a script runs for long.
+const SCRIPT_PAUSE: Duration = Duration::from_millis(10);
 /// The most commands executed while the gate is closed once.
 const ALONE_MAX: usize = 64;
 /// Once there is this much output, the client must read before more requests are executed.
@@ -112,7 +114,9 @@ impl Session for MemcachedSession {
             Ok(ending) => ending,
             Err(Pause(at, flow)) => {
                 self.scanned = 0;
-                (at, flow)
+                // A thread that may wait is refused entry only by a script that runs for long.
+                let is_refused = patience == Patience::MayWait && flow == Flow::Wait;
+                (at, if is_refused { Flow::Sleep(SCRIPT_PAUSE) } else { flow })
             }
         }
     }
@@ -147,7 +151,7 @@ impl<'k> Batch<'k> {
     fn shared(&mut self) -> Option<&Shared<'k>> {
         if !matches!(self.entry, Entry::Shared(_)) {
             self.entry = Entry::Outside;
-            self.entry = Entry::Shared(self.server.space.share(self.patience)?);
+            self.entry = Entry::Shared(self.server.share(self.patience)?);
         }
         match &self.entry {
             Entry::Shared(shared) => Some(shared),
@@ -159,7 +163,7 @@ impl<'k> Batch<'k> {
     fn alone(&mut self) -> Option<&mut Exclusive<'k>> {
         if !matches!(self.entry, Entry::Alone(_, 1..)) {
             self.entry = Entry::Outside;
-            self.entry = Entry::Alone(self.server.space.close(self.patience)?, ALONE_MAX);
+            self.entry = Entry::Alone(self.server.close(self.patience)?, ALONE_MAX);
         }
         match &mut self.entry {
             Entry::Alone(alone, left) => {

@@ -28,6 +28,7 @@ use crate::command::edit;
 use crate::command::events;
 use crate::command::number::parse_integer;
 use crate::command::reply::{self, Version};
+use crate::command::script::BUSY;
 use crate::command::spec::{self, Flags, Id, Names, Spec};
 use crate::command::state::{Replies, SessionState};
 use crate::figures::Figures;
@@ -236,7 +237,10 @@ impl RespSession {
             return None;
         }
         let server = self.state.server.clone();
-        if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) {
+        // What ends a script does not wait for a thread: all of them could wait for the script.
+        let ends_script =
+            |request: &Request| request.spec.is_some_and(|spec| matches!(spec.id, Id::Script | Id::Shutdown));
+        if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) && !requests.iter().all(ends_script) {
             return Some((0, Flow::Wait));
         }
         let words = std::mem::take(&mut self.parser.words);
@@ -259,9 +263,15 @@ impl RespSession {
             let run = self.run_at(&requests[index..]);
             if let Some((id, count)) = run {
                 if shared.is_none() {
-                    shared = server.space.share(patience);
+                    shared = server.share(patience);
                 }
-                let Some(entry) = &shared else { break Some((index, Flow::Wait)) };
+                let Some(entry) = &shared else {
+                    if self.refuse_busy(out) {
+                        index += 1;
+                        continue;
+                    }
+                    break Some((index, Flow::Wait));
+                };
                 if self.state.tracking.is_some()
                     && let Some(spec) = request.spec
                 {
@@ -287,7 +297,13 @@ impl RespSession {
                 let done = match done {
                     None if matches!(id, Id::Set | Id::SetEx | Id::PSetEx | Id::Append) => {
                         shared = None;
-                        let Some(mut alone) = server.space.close(patience) else { break Some((index, Flow::Wait)) };
+                        let Some(mut alone) = server.close(patience) else {
+                            if self.refuse_busy(out) {
+                                index += 1;
+                                continue;
+                            }
+                            break Some((index, Flow::Wait));
+                        };
                         let args = requests[index..index + count].iter().map(args_of);
                         match id {
                             Id::Append => self.append_run(Turn::Alone(&mut alone), args, out),
@@ -399,6 +415,10 @@ impl RespSession {
                 return Step::Pause(time);
             }
             if patience == Patience::EventLoop && is_long(spec, &args) {
+                // The threads that may wait could all be waiting for the script.
+                if matches!(Handler::of(spec.id), Handler::Transaction(_)) && self.refuse_busy(out) {
+                    return Step::Done;
+                }
                 return Step::Wait;
             }
             if spec.id != Id::Exec {
@@ -412,15 +432,19 @@ impl RespSession {
                 Handler::Scan(execute) => execute(&server.space, &mut self.state.call(args, out), &[]),
                 Handler::Lookup(execute) => {
                     if shared.is_none() {
-                        *shared = server.space.share(patience);
+                        *shared = server.share(patience);
                     }
-                    let Some(entry) = shared else { return Step::Wait };
+                    let Some(entry) = shared else {
+                        return if self.refuse_busy(out) { Step::Done } else { Step::Wait };
+                    };
                     self.state.track(spec, &args);
                     execute(&mut Turn::Shared(entry), &mut self.state.call(args, out))
                 }
                 Handler::Edit(_) | Handler::Change(_) | Handler::Transaction(_) => {
                     *shared = None;
-                    let Some(mut alone) = server.space.close(patience) else { return Step::Wait };
+                    let Some(mut alone) = server.close(patience) else {
+                        return if self.refuse_busy(out) { Step::Done } else { Step::Wait };
+                    };
                     self.unsynced = true;
                     self.state.track(spec, &args);
                     let outcome = self.change(&mut alone, spec, args, out);
@@ -455,6 +479,18 @@ impl RespSession {
             Some(time) => Step::Sleep(time),
             None => Step::Done,
         }
+    }
+
+    /// Refuses a request because a script has run for long. `false` if that is not so.
+    #[cold]
+    fn refuse_busy(&mut self, out: &mut Vec<u8>) -> bool {
+        let is_busy = self.state.server.scripts.is_busy();
+        if is_busy {
+            let before = out.len();
+            self.refuse_command(out, &BUSY.into());
+            self.settle_reply(before, out);
+        }
+        is_busy
     }
 
     /// Removes the reply that begins at `before` if the client does not want it.

@@ -1,0 +1,261 @@
+//! EVAL, SCRIPT and their family.
+//!
+//! A script runs while the gate is closed, so it is atomic for all other clients; in a file its changes are one batch,
+//! which is stored whole or not at all. As in Redis, what a script has changed before it fails stays changed.
+
+use super::call::{Args, Outcome, Refusal};
+use super::info::REDIS_VERSION;
+use super::number::parse_integer;
+use super::reply::{self, Version};
+use super::spec::{self, Flags, Names, Spec};
+use super::state::SessionState;
+use super::{cluster, events};
+use crate::command::call::Span;
+use crate::keyspace::Exclusive;
+use crate::scripts::{Engine, Script};
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, PoisonError};
+
+const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write commands against the dataset. You can \
+                          either wait the script termination or kill the server in a hard way using the SHUTDOWN \
+                          NOSAVE command.";
+pub(crate) const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+
+/// Executes a command within a script.
+type Execute = fn(&mut SessionState, &mut Exclusive<'_>, &'static Spec, Args<'_>, &mut Vec<u8>) -> Outcome;
+
+/// EVAL, EVAL_RO, EVALSHA, EVALSHA_RO script numkeys [key ...] [argument ...]
+pub(super) fn eval(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    [by_name, read_only]: [bool; 2],
+    execute: Execute,
+) -> Outcome {
+    let server = session.server.clone();
+    let begun = server.scripts.running.begin();
+    let number = parse_integer(args.at(2)).ok_or(super::call::NOT_AN_INTEGER)?;
+    let number = usize::try_from(number).map_err(|_| "ERR Number of keys can't be negative")?;
+    if number > args.len() - 3 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let scripts = &server.scripts;
+    let script = match by_name {
+        true => scripts.find(args.at(1)).ok_or(NO_SCRIPT)?,
+        false => match scripts.find(crate::scripts::sha1_of(args.at(1)).as_bytes()) {
+            Some(script) => script,
+            None => Arc::new(Script { name: crate::scripts::sha1_of(args.at(1)), body: args.at(1).to_vec() }),
+        },
+    };
+    let read_only = flags_of(&script.body)? || read_only;
+    let words: Vec<&[u8]> = args.from(3).collect();
+    let (keys, arguments) = words.split_at(number);
+    let mut slot = server.scripts.engine.lock().unwrap_or_else(PoisonError::into_inner);
+    let engine = engine_of(&mut slot, session)?;
+    engine.check(&script).map_err(|text| Refusal::Text(text.into()))?;
+    if !by_name {
+        server.scripts.add(args.at(1), false);
+    }
+    let (database, version) = (session.database, session.version);
+    let nested = alone.has_begun();
+    alone.begin_many();
+    let bytes_max = session.server.settings.request_bytes.load(Relaxed);
+    let mut call = |words: &[Vec<u8>], is_resp3: bool| {
+        session.version = if is_resp3 { Version::Resp3 } else { Version::Resp2 };
+        let mut reply = Vec::new();
+        if let Err(refusal) = call_command(session, alone, words, &mut reply, (read_only, execute)) {
+            reply.clear();
+            reply::error(&mut reply, refusal.text());
+        }
+        reply
+    };
+    let outcome = engine.run(&script, [keys, arguments], &mut call, (out, version, bytes_max));
+    drop(begun);
+    if engine.is_worn() {
+        *slot = None;
+    }
+    drop(slot);
+    (session.database, session.version) = (database, version);
+    session.client.database.store(database as u8, Relaxed); // below 16
+    session.sleep = None;
+    if server.scripts.running.stops() {
+        alone.roll_back();
+    } else if !nested {
+        // Within EXEC the changes are part of its transaction.
+        alone.commit()?;
+    }
+    outcome.map_err(|text| Refusal::Text(text.into()))
+}
+
+/// The Lua state, made if there is none.
+fn engine_of<'s>(slot: &'s mut Option<Engine>, session: &SessionState) -> Result<&'s mut Engine, Refusal> {
+    if slot.is_none() {
+        let is_command: fn(&[u8]) -> bool = |name| Names::get().find(name).is_some();
+        *slot = Some(Engine::new(session.server.scripts.running.clone(), REDIS_VERSION, is_command)?);
+    }
+    slot.as_mut().ok_or_else(|| "ERR there is no Lua".into())
+}
+
+/// Whether the first line of a script says that it does not write.
+fn flags_of(body: &[u8]) -> Result<bool, Refusal> {
+    const KNOWN: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
+    if !body.starts_with(b"#!") {
+        return Ok(false);
+    }
+    let end = body.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid script shebang")?;
+    let line = String::from_utf8_lossy(&body[..end]);
+    let mut words = line.split_ascii_whitespace();
+    let engine = words.next().unwrap_or_default();
+    if engine != "#!lua" {
+        return Err(format!("ERR Unexpected engine in script shebang: {engine}").into());
+    }
+    let mut read_only = false;
+    for word in words {
+        let flags = word.strip_prefix("flags=").ok_or(format!("ERR Unknown lua shebang option: {word}"))?;
+        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+            if !KNOWN.contains(&flag) {
+                return Err(format!("ERR Unexpected flag in script shebang: {flag}").into());
+            }
+            read_only |= flag == "no-writes";
+        }
+    }
+    Ok(read_only)
+}
+
+/// Executes a command for a script.
+fn call_command(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    words: &[Vec<u8>],
+    out: &mut Vec<u8>,
+    (read_only, execute): (bool, Execute),
+) -> Outcome {
+    /// Over a file a script's changes are kept in memory until it ends.
+    const STAGED_BYTES_MAX: usize = 256 << 20;
+    let bytes: usize = words.iter().map(Vec::len).sum();
+    if bytes > session.server.settings.request_bytes.load(Relaxed) {
+        return Err("ERR the command is longer than a request may be".into());
+    }
+    let request = words.concat();
+    let mut end = 0;
+    let spans: Vec<Span> = words
+        .iter()
+        .map(|word| {
+            end += word.len();
+            Span::of(end - word.len()..end)
+        })
+        .collect();
+    let args = Args { request: &request, spans: &spans };
+    let spec = Names::get().find(args.at(0)).ok_or_else(|| unknown(args.at(0)))?;
+    let arity_fits = spec.subcommand(&args)?.is_none_or(|(_, arity)| spec::fits(arity, args.len()));
+    if !spec.accepts(args.len()) || !arity_fits {
+        return Err("ERR Wrong number of args calling Redis command from script".into());
+    }
+    if spec.flags.has(Flags::NOSCRIPT) {
+        return Err("ERR This Redis command is not allowed from script".into());
+    }
+    if spec.flags.has(Flags::WRITE) && read_only {
+        return Err("ERR Write commands are not allowed from read-only scripts.".into());
+    }
+    if let Some(dictionary) = session.server.space.dictionary() {
+        cluster::admit(session, dictionary, spec, &args)?;
+    }
+    if spec.flags.has(Flags::DENYOOM) {
+        alone.make_room(bytes)?;
+        if alone.staged_bytes() > STAGED_BYTES_MAX {
+            return Err("ERR the script changes more than 256 MiB; over a file that needs several scripts".into());
+        }
+    }
+    if spec.flags.has(Flags::WRITE) && !session.server.scripts.running.note_write() {
+        return Err("ERR the script was killed".into());
+    }
+    session.feed_monitors(spec, &args, "lua");
+    session.track(spec, &args);
+    let outcome = execute(session, alone, spec, args, out);
+    events::report(&session.server.notices, alone, spec.id, &args, session.client.id);
+    session.figures.note(spec.id, 1, 0);
+    if outcome.is_err() {
+        session.figures.of(spec.id).failed.fetch_add(1, Relaxed);
+    }
+    outcome
+}
+
+/// The refusal of an unknown command. If it is one of Redis, it names the family that is missing.
+fn unknown(name: &[u8]) -> Refusal {
+    const FAMILIES: [(&str, &[&str]); 6] = [
+        ("hashes", &["hset", "hget", "hdel", "hexists", "hincr", "hkeys", "hlen", "hmget", "hmset", "hvals", "hscan"]),
+        ("sorted sets", &["z", "bz"]),
+        ("sets", &["sadd", "scard", "sdiff", "sinter", "sismember", "smembers", "smove", "spop", "srem", "sunion"]),
+        ("lists", &["lpush", "rpush", "lpop", "rpop", "lrange", "llen", "lmove", "ltrim", "lrem", "lindex", "lset"]),
+        ("streams", &["x"]),
+        ("geospatial indexes", &["geo"]),
+    ];
+    const TEXT: &str = "ERR Unknown Redis command called from script";
+    let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let is_of = |names: &[&str]| names.iter().any(|start| lower.starts_with(start));
+    match FAMILIES.iter().find(|(_, names)| is_of(names)) {
+        Some((family, _)) => Refusal::about(&format!("{TEXT}: "), name, &format!(" (this server has no {family})")),
+        None => TEXT.into(),
+    }
+}
+
+/// SCRIPT subcommand ...
+pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let scripts = &session.server.scripts;
+    match (args.at(1).to_ascii_lowercase().as_slice(), args.len()) {
+        (b"load", 3) => {
+            flags_of(args.at(2))?;
+            let script = Script { name: crate::scripts::sha1_of(args.at(2)), body: args.at(2).to_vec() };
+            // A running script has the state; then the script is compiled when it first runs.
+            if let Ok(mut slot) = scripts.engine.try_lock() {
+                let checked = engine_of(&mut slot, session)?.check(&script);
+                checked.map_err(|text| Refusal::Text(text.into()))?;
+            }
+            let added = scripts.add(args.at(2), true);
+            let script = added.ok_or("ERR the loaded scripts take too much memory; remove them with SCRIPT FLUSH")?;
+            reply::bulk(out, script.name.as_bytes());
+        }
+        (b"exists", 3..) => {
+            reply::array(out, args.len() - 2);
+            args.from(2).for_each(|name| reply::integer(out, scripts.find(name).is_some().into()));
+        }
+        (b"flush", 2 | 3) => {
+            if args.len() == 3 && !args.is(2, "sync") && !args.is(2, "async") {
+                return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
+            }
+            scripts.clear();
+            reply::ok(out);
+        }
+        (b"kill", 2) => {
+            if scripts.running.elapsed().is_none() {
+                return Err("NOTBUSY No scripts in execution right now.".into());
+            }
+            if !scripts.running.kill() {
+                return Err(UNKILLABLE.into());
+            }
+            reply::ok(out);
+        }
+        (b"help", 2) => {
+            let lines = [
+                "EXISTS <sha1> [<sha1> ...]",
+                "    Return information about the existence of the scripts in the script cache.",
+                "FLUSH [ASYNC|SYNC]",
+                "    Flush the Lua scripts cache.",
+                "KILL",
+                "    Kill the currently executing Lua script.",
+                "LOAD <script>",
+                "    Load a script into the scripts cache without executing it.",
+            ];
+            reply::help(out, "SCRIPT", &lines);
+        }
+        _ => return Err(Refusal::unknown_subcommand(&args, "SCRIPT")),
+    }
+    Ok(())
+}
+
+/// FUNCTION, FCALL, FCALL_RO: refused.
+pub(super) fn no_functions(_: &mut SessionState, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+    Err("ERR this server has no functions; send the script with EVAL or SCRIPT LOAD".into())
+}

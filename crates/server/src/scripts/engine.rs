@@ -1,0 +1,404 @@
+//! A Lua state that runs scripts.
+//!
+//! Limits: memory by the state's allocator; time by a hook that is called every so many instructions and fails once the
+//! script is killed. What Lua's libraries do in one call of unlimited time is replaced (`prelude.lua`, `texts.rs`). The
+//! state is kept for the next script unless it has grown or its script was killed.
+//!
+//! A function of Rust fails with an [`mlua::Error`], which scripts see as a string or, of `redis.call`, as a table.
+
+use super::json::{self, Encoder};
+use super::replies::{Writer, to_lua};
+use super::values::{BYTES_MAX, PRELUDE, failure, format_number, kind_of, text_of};
+use super::{CallOut, Running, Script, bits, msgpack, sha1_of, structs, texts};
+use crate::command::reply::Version;
+use mlua::chunk::ChunkMode;
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, Variadic, VmState};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
+
+/// A state that takes more memory than this is not kept.
+const KEPT_BYTES: usize = 16 << 20;
+/// The most compiled scripts that are kept.
+const COMPILED_MAX: usize = 500;
+/// Instructions between two checks whether the script is killed.
+const INSTRUCTIONS: u32 = 1000;
+const CHUNK: &str = "@user_script";
+const KILLED: &[u8] = b"ERR Script killed by user with SCRIPT KILL...";
+
+/// A Lua state.
+pub(crate) struct Engine {
+    lua: Lua,
+    running: Arc<Running>,
+    environment: Table,
+    run: Function,
+    compiled: RefCell<HashMap<String, Function>>,
+    is_spoilt: Cell<bool>,
+}
+
+/// The error reply of a command that a script called.
+#[derive(Debug)]
+struct ErrorReply(Vec<u8>);
+
+impl std::fmt::Display for ErrorReply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl std::error::Error for ErrorReply {}
+
+/// The error reply that an error is.
+fn reply_of(error: &mlua::Error) -> Option<&ErrorReply> {
+    match error {
+        mlua::Error::CallbackError { cause, .. } => reply_of(cause),
+        other => other.downcast_ref(),
+    }
+}
+
+impl Engine {
+    /// A new state. `is_command`: whether there is a command of this name.
+    ///
+    /// # Errors
+    /// The text of the error reply.
+    pub(crate) fn new(running: Arc<Running>, version: &str, is_command: fn(&[u8]) -> bool) -> Result<Engine, String> {
+        Engine::build(running, version, is_command).map_err(|error| format!("ERR Lua could not be started: {error}"))
+    }
+
+    fn build(running: Arc<Running>, version: &str, is_command: fn(&[u8]) -> bool) -> mlua::Result<Engine> {
+        let random = Arc::new(AtomicU64::new(0x1234_abcd_330e)); // as drand48 begins
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::default())?;
+        let native = lua.create_table()?;
+        native.set("bytes_max", BYTES_MAX)?;
+        native.set("version", version)?;
+        native.set("version_number", 0x0007_000f)?;
+        native.set("null", Value::NULL)?;
+        let flag = running.clone();
+        native.set("is_killed", lua.create_function(move |_, ()| Ok(flag.is_killed()))?)?;
+        native.set("error_of", lua.create_function(error_of)?)?;
+        native.set("script_line", lua.create_function(|lua, ()| Ok(script_line(lua)))?)?;
+        native.set("bit", bits::library(&lua)?)?;
+        add_redis(&lua, &native, is_command)?;
+        add_random(&lua, &native, &random)?;
+        add_json(&lua, &native, &running)?;
+        native.set("cmsgpack", msgpack_library(&lua)?)?;
+        native.set("struct", struct_library(&lua)?)?;
+        texts::add(&lua, &native, &running)?;
+        let place: Arc<OnceLock<Table>> = Arc::default();
+        let environment = place.clone();
+        native.set(
+            "compile",
+            lua.create_function(move |lua, (source, name): (LuaString, LuaString)| {
+                let source = source.as_bytes().to_vec();
+                // Compiled functions see what scripts see.
+                Ok(match compile(lua, source, &name.to_string_lossy(), environment.get()) {
+                    Ok(function) => (Value::Function(function), Value::Nil),
+                    Err(error) => (Value::Nil, Value::String(lua.create_string(text_of(&error))?)),
+                })
+            })?,
+        )?;
+        let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE).set_mode(ChunkMode::Text);
+        let (environment, run): (Table, Function) = prelude.call(native)?;
+        let _ = place.set(environment.clone());
+        lua.set_memory_limit(BYTES_MAX)?;
+        let flag = running.clone();
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
+            if flag.is_killed() { Err(mlua::Error::runtime("script killed")) } else { Ok(VmState::Continue) }
+        })?;
+        Ok(Engine { lua, running, environment, run, compiled: RefCell::default(), is_spoilt: Cell::new(false) })
+    }
+
+    /// Whether the state should be replaced by a new one.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.is_spoilt.get()
+            || self.lua.used_memory() > KEPT_BYTES
+                && (self.lua.gc_collect().is_err() || self.lua.used_memory() > KEPT_BYTES)
+    }
+
+    /// Compiles a script.
+    ///
+    /// # Errors
+    /// The text of the error reply.
+    pub(crate) fn check(&self, script: &Script) -> Result<(), Vec<u8>> {
+        self.compiled(script).map(drop)
+    }
+
+    fn compiled(&self, script: &Script) -> Result<Function, Vec<u8>> {
+        if let Some(function) = self.compiled.borrow().get(&script.name) {
+            return Ok(function.clone());
+        }
+        // The line that begins with `#!` is about the script.
+        let at = if script.body.starts_with(b"#!") { script.body.iter().position(|&b| b == b'\n') } else { Some(0) };
+        let source = script.body[at.unwrap_or(script.body.len())..].to_vec();
+        let function = compile(&self.lua, source, CHUNK, Some(&self.environment))
+            .map_err(|error| format!("ERR Error compiling script (new function): {}", text_of(&error)).into_bytes())?;
+        let mut compiled = self.compiled.borrow_mut();
+        if compiled.len() >= COMPILED_MAX {
+            compiled.clear();
+        }
+        compiled.insert(script.name.clone(), function.clone());
+        Ok(function)
+    }
+
+    /// Runs a script with keys and arguments, and appends its reply, at most so many bytes.
+    ///
+    /// # Errors
+    /// The text of the error reply.
+    pub(crate) fn run(
+        &mut self,
+        script: &Script,
+        [keys, args]: [&[&[u8]]; 2],
+        call_out: &mut CallOut<'_>,
+        (out, version, bytes_max): (&mut Vec<u8>, Version, usize),
+    ) -> Result<(), Vec<u8>> {
+        let function = self.compiled(script)?;
+        let is_resp3 = Cell::new(false);
+        let call_out = RefCell::new(call_out);
+        let reply_to = |words: &[Value]| match words_of(words) {
+            Ok(words) => (*call_out.borrow_mut())(&words, is_resp3.get()),
+            Err(refusal) => format!("-{refusal}\r\n").into_bytes(),
+        };
+        let outcome = self.lua.scope(|scope| {
+            let list = |words: &[&[u8]]| {
+                let list = self.lua.create_table_with_capacity(words.len(), 0)?;
+                for (index, word) in words.iter().enumerate() {
+                    list.raw_set(index + 1, self.lua.create_string(word)?)?;
+                }
+                Ok::<Table, mlua::Error>(list)
+            };
+            let call = scope.create_function(|lua, words: Variadic<Value>| {
+                let reply = reply_to(&words);
+                match reply.strip_prefix(b"-") {
+                    Some(text) => {
+                        let text = text.strip_suffix(b"\r\n").unwrap_or(text);
+                        Err(mlua::Error::external(ErrorReply(text.to_vec())))
+                    }
+                    None => to_lua(lua, &mut reply.as_slice()),
+                }
+            })?;
+            let pcall =
+                scope.create_function(|lua, words: Variadic<Value>| to_lua(lua, &mut reply_to(&words).as_slice()))?;
+            let setresp = scope.create_function(|_, version: u8| {
+                is_resp3.set(version == 3);
+                Ok(())
+            })?;
+            self.run.call::<(bool, Value)>((function, list(keys)?, list(args)?, call, pcall, setresp))
+        });
+        let (text, line) = match outcome {
+            Ok((true, value)) => {
+                let mut writer = Writer::new(out, version, is_resp3.get(), bytes_max);
+                return writer.reply(&value).map_err(String::into_bytes);
+            }
+            Ok((false, Value::Table(problem))) => {
+                let text = problem.get::<LuaString>("text").map(|text| text.as_bytes().to_vec());
+                (text.unwrap_or_default(), problem.get::<Option<i64>>("line").ok().flatten())
+            }
+            Ok((false, Value::String(text))) => ([b"ERR ".as_slice(), &text.as_bytes()].concat(), None),
+            Ok((false, other)) => (format!("ERR error object of type {}", kind_of(&other)).into_bytes(), None),
+            Err(error) => (format!("ERR {}", text_of(&error)).into_bytes(), None),
+        };
+        let is_killed = self.running.is_killed();
+        self.is_spoilt.set(is_killed);
+        let mut text = if is_killed { KILLED.to_vec() } else { text };
+        text.extend_from_slice(format!(" script: {}", script.name).as_bytes());
+        if let Some(line) = line {
+            text.extend_from_slice(format!(", on {CHUNK}:{line}.").as_bytes());
+        }
+        Err(text)
+    }
+}
+
+/// Compiles source text. Bytecode is refused: it can do anything.
+fn compile(lua: &Lua, source: Vec<u8>, name: &str, environment: Option<&Table>) -> mlua::Result<Function> {
+    // While Lua 5.1 compiles, nothing else keeps the name of the chunk from being collected (CVE-2025-49844). Equal
+    // strings are one object.
+    let anchor = lua.create_string(name)?;
+    let mut chunk = lua.load(source).set_name(name).set_mode(ChunkMode::Text);
+    if let Some(environment) = environment {
+        chunk = chunk.set_environment(environment.clone());
+    }
+    let function = chunk.into_function();
+    drop(anchor);
+    function
+}
+
+/// The line of the script where the stack is now.
+fn script_line(lua: &Lua) -> Option<usize> {
+    let line_at = |level| {
+        lua.inspect_stack(level, |frame| {
+            (frame.source().source.as_deref() == Some(CHUNK)).then(|| frame.current_line()).flatten()
+        })
+    };
+    // The script is not far from the top of the stack.
+    (1..20).map_while(line_at).flatten().next()
+}
+
+/// An error of a function of Rust: its text, and whether it is an error reply.
+fn error_of(lua: &Lua, problem: Value) -> mlua::Result<(LuaString, bool)> {
+    let Value::Error(error) = &problem else { return Ok((lua.create_string("unknown error")?, false)) };
+    match reply_of(error) {
+        Some(reply) => Ok((lua.create_string(&reply.0)?, true)),
+        None => Ok((lua.create_string(text_of(error))?, false)),
+    }
+}
+
+fn add_redis(lua: &Lua, native: &Table, is_command: fn(&[u8]) -> bool) -> mlua::Result<()> {
+    let sha1hex = lua.create_function(|lua, values: MultiValue| match values.front() {
+        Some(value) if values.len() == 1 => {
+            let text = lua.coerce_string(value.clone())?;
+            Ok(sha1_of(&text.map_or(Vec::new(), |text| text.as_bytes().to_vec())))
+        }
+        _ => Err(mlua::Error::runtime("wrong number of arguments")),
+    })?;
+    native.set("sha1hex", sha1hex)?;
+    let find = lua.create_function(move |_, name: LuaString| Ok(is_command(&name.as_bytes())))?;
+    native.set("is_command", find)?;
+    let log = lua.create_function(|_, (level, text): (u8, LuaString)| {
+        let text = text.to_string_lossy();
+        match level {
+            3 => tracing::warn!(%text, "a script"),
+            2 => tracing::info!(%text, "a script"),
+            _ => tracing::debug!(%text, "a script"),
+        }
+        Ok(())
+    })?;
+    native.set("log", log)
+}
+
+fn add_json(lua: &Lua, native: &Table, running: &Arc<Running>) -> mlua::Result<()> {
+    let expected_one =
+        |lua: &Lua, name: &str| failure(lua, &format!("bad argument #1 to '{name}' (expected 1 argument)"));
+    let (flag, next) = (running.clone(), lua.globals().get::<Function>("next")?);
+    let encode = lua.create_function(move |lua, values: MultiValue| {
+        let (Some(value), 1) = (values.front(), values.len()) else { return Err(expected_one(lua, "encode")) };
+        let is_killed = || flag.is_killed();
+        let mut encoder = Encoder { out: Vec::new(), bytes_max: BYTES_MAX, next: &next, is_killed: &is_killed };
+        encoder.encode(value).map_err(|text| failure(lua, &text))?;
+        lua.create_string(encoder.out)
+    })?;
+    let decode = lua.create_function(move |lua, values: MultiValue| {
+        let (Some(value), 1) = (values.front(), values.len()) else { return Err(expected_one(lua, "decode")) };
+        match value {
+            Value::String(text) => json::decode(lua, &text.as_bytes()).map_err(|text| failure(lua, &text)),
+            Value::Integer(_) | Value::Number(_) => Ok(value.clone()),
+            other => {
+                let text = format!("bad argument #1 to 'decode' (string expected, got {})", kind_of(&other));
+                Err(failure(lua, &text))
+            }
+        }
+    })?;
+    native.set("json_encode", encode)?;
+    native.set("json_decode", decode)
+}
+
+fn msgpack_library(lua: &Lua) -> mlua::Result<Table> {
+    let library = lua.create_table()?;
+    let located = |lua: &Lua, error: mlua::Error| failure(lua, &text_of(&error));
+    let pack = lua.create_function(move |lua, values: MultiValue| {
+        if values.is_empty() {
+            return Err(failure(lua, "bad argument #0 to 'pack' (MessagePack pack needs input.)"));
+        }
+        let mut out = Vec::new();
+        let packed = values.iter().try_for_each(|value| msgpack::pack(&mut out, value, 0, BYTES_MAX));
+        packed.map_err(|error| located(lua, error))?;
+        lua.create_string(out)
+    })?;
+    library.set("pack", pack)?;
+    // The values of a text; with a limit, after the offset of the next one, -1 at the end.
+    let unpack = move |lua: &Lua, text: LuaString, limit: Option<i64>, offset: i64| {
+        let text = text.as_bytes();
+        let (Ok(at), Ok(most)) = (usize::try_from(offset), usize::try_from(limit.unwrap_or(i64::MAX))) else {
+            let limit = limit.unwrap_or_default();
+            let message = format!("Invalid request to unpack with offset of {offset} and limit of {limit}.");
+            return Err(failure(lua, &message));
+        };
+        if at > text.len() {
+            let message = format!("Start offset {at} greater than input length {}.", text.len());
+            return Err(failure(lua, &message));
+        }
+        let (mut values, end) = msgpack::unpack(lua, &text, at, most).map_err(|error| located(lua, error))?;
+        if limit.is_some() {
+            values.push_front(Value::Number(if end < text.len() { end as f64 } else { -1.0 }));
+        }
+        Ok(values)
+    };
+    library.set("unpack", lua.create_function(move |lua, text: LuaString| unpack(lua, text, None, 0))?)?;
+    let one = lua.create_function(move |lua, (text, offset): (LuaString, Option<i64>)| {
+        unpack(lua, text, Some(1), offset.unwrap_or(0))
+    })?;
+    library.set("unpack_one", one)?;
+    let some = lua.create_function(move |lua, (text, limit, offset): (LuaString, i64, Option<i64>)| {
+        unpack(lua, text, Some(limit), offset.unwrap_or(0))
+    })?;
+    library.set("unpack_limit", some)?;
+    library.set("_NAME", "cmsgpack")?;
+    library.set("_VERSION", "lua-cmsgpack 0.4.0")?;
+    Ok(library)
+}
+
+fn struct_library(lua: &Lua) -> mlua::Result<Table> {
+    let library = lua.create_table()?;
+    let pack = lua.create_function(|lua, values: Variadic<Value>| {
+        let bytes = structs::pack(lua, &values, BYTES_MAX).map_err(|text| failure(lua, &text))?;
+        lua.create_string(bytes)
+    })?;
+    library.set("pack", pack)?;
+    let unpack = lua.create_function(|lua, values: Variadic<Value>| {
+        structs::unpack(lua, &values).map_err(|text| failure(lua, &text))
+    })?;
+    library.set("unpack", unpack)?;
+    let size = lua.create_function(|lua, values: Variadic<Value>| {
+        structs::size(lua, &values).map_err(|text| failure(lua, &text))
+    })?;
+    library.set("size", size)?;
+    Ok(library)
+}
+
+/// The words of a command, from the arguments of `redis.call`.
+fn words_of(values: &[Value]) -> Result<Vec<Vec<u8>>, &'static str> {
+    if values.is_empty() {
+        return Err("ERR Please specify at least one argument for this redis lib call");
+    }
+    let word = |value: &Value| match value {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::Integer(number) => Some(format_number(*number as f64, 17).into_bytes()),
+        Value::Number(number) => Some(format_number(*number, 17).into_bytes()),
+        _ => None,
+    };
+    let words: Option<Vec<_>> = values.iter().map(word).collect();
+    words.ok_or("ERR Lua redis lib command arguments must be strings or integers")
+}
+
+/// The generator of drand48, which Redis uses, so that scripts get the same numbers.
+fn add_random(lua: &Lua, native: &Table, random: &Arc<AtomicU64>) -> mlua::Result<()> {
+    let state = random.clone();
+    let next = lua.create_function(move |lua, (low, high): (Option<f64>, Option<f64>)| {
+        let next = state.load(Relaxed).wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & ((1 << 48) - 1);
+        state.store(next, Relaxed);
+        let part = ((next >> 17) % 0x7fff_ffff) as f64 / f64::from(0x7fff_ffff);
+        let (low, high, number) = match (low.map(f64::trunc), high.map(f64::trunc)) {
+            (None, _) => return Ok(part),
+            (Some(high), None) => (1.0, high, 1),
+            (Some(low), Some(high)) => (low, high, 2),
+        };
+        if low > high {
+            return Err(failure(lua, &format!("bad argument #{number} to 'random' (interval is empty)")));
+        }
+        Ok((part * (high - low + 1.0)).floor() + low)
+    })?;
+    native.set("random", next)?;
+    let state = random.clone();
+    native.set(
+        "seed",
+        lua.create_function(move |_, number: f64| {
+            seed(&state, number);
+            Ok(())
+        })?,
+    )
+}
+
+fn seed(state: &AtomicU64, number: f64) {
+    state.store((number as i64 as u32 as u64) << 16 | 0x330e, Relaxed);
+}

@@ -1,0 +1,34 @@
+//! Scripts in a server that is built without Lua: all are refused.
+
+use super::{CallOut, Running, Script};
+use crate::command::reply::Version;
+use std::sync::Arc;
+
+const ABSENT: &str = "ERR this server was built without Lua (the feature `scripts`)";
+
+/// Nothing.
+pub(crate) struct Engine;
+
+impl Engine {
+    pub(crate) fn new(_: Arc<Running>, _: &str, _: fn(&[u8]) -> bool) -> Result<Engine, String> {
+        Err(ABSENT.into())
+    }
+
+    pub(crate) fn is_worn(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn check(&self, _: &Script) -> Result<(), Vec<u8>> {
+        Err(ABSENT.into())
+    }
+
+    pub(crate) fn run(
+        &mut self,
+        _: &Script,
+        _: [&[&[u8]]; 2],
+        _: &mut CallOut<'_>,
+        _: (&mut Vec<u8>, Version, usize),
+    ) -> Result<(), Vec<u8>> {
+        Err(ABSENT.into())
+    }
+}

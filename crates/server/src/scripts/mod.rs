@@ -1,0 +1,221 @@
+//! Scripts: which are known, and which one is running.
+//!
+//! ```text
+//! mod.rs       the scripts by their SHA-1, the state of the running one
+//! engine.rs    a Lua state (`engine_absent.rs` where the server is built without Lua)
+//! prelude.lua  what scripts see of Lua
+//! replies.rs   values of Lua as replies, and the other way
+//! json.rs      cjson
+//! bits.rs      bit
+//! msgpack.rs   cmsgpack
+//! structs.rs   struct
+//! values.rs    numbers, types and errors
+//! texts.rs     string.find and others that search (`patterns.rs`)
+//! ```
+//!
+//! One script runs at a time, on a thread that may wait, while the gate of the key space is closed. What commands mean:
+//! `command/script.rs`.
+
+#[cfg(feature = "scripts")]
+mod bits;
+#[cfg(feature = "scripts")]
+mod engine;
+#[cfg(not(feature = "scripts"))]
+#[path = "engine_absent.rs"]
+mod engine;
+#[cfg(feature = "scripts")]
+mod json;
+#[cfg(feature = "scripts")]
+mod msgpack;
+#[cfg(feature = "scripts")]
+mod patterns;
+#[cfg(feature = "scripts")]
+mod replies;
+#[cfg(feature = "scripts")]
+mod structs;
+#[cfg(feature = "scripts")]
+mod texts;
+#[cfg(feature = "scripts")]
+mod values;
+
+pub(crate) use engine::Engine;
+use sha1::{Digest, Sha1};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The most scripts of EVAL that are kept, and the most bytes of scripts that SCRIPT LOAD keeps.
+const EVALUATED_MAX: usize = 500;
+const LOADED_BYTES_MAX: usize = 64 << 20;
+
+/// A script.
+pub(crate) struct Script {
+    /// Its SHA-1 as hexadecimal digits.
+    pub(crate) name: String,
+    pub(crate) body: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Known {
+    scripts: HashMap<String, Arc<Script>>,
+    /// Those that EVAL brought, the oldest first.
+    evaluated: VecDeque<String>,
+    loaded_bytes: usize,
+}
+
+/// What other threads know of the running script, and tell it.
+pub(crate) struct Running {
+    started: Instant,
+    /// Milliseconds after `started` when the running script began, plus one; 0 if none runs.
+    since_ms: AtomicU64,
+    /// [`PLAIN`], [`WROTE`] or [`KILLED`].
+    state: AtomicU8,
+    /// Whether the server stops.
+    stops: AtomicBool,
+}
+
+/// The script has changed nothing so far.
+const PLAIN: u8 = 0;
+/// The script has changed the key space, so it may no longer be killed.
+const WROTE: u8 = 1;
+/// The script is to end; it may change nothing any more.
+const KILLED: u8 = 2;
+
+/// A call of a command by a script: its words, and whether the reply is RESP3. Returns the reply's bytes.
+pub(crate) type CallOut<'c> = dyn FnMut(&[Vec<u8>], bool) -> Vec<u8> + 'c;
+
+/// All scripts of the server.
+pub(crate) struct Scripts {
+    known: Mutex<Known>,
+    pub(crate) running: Arc<Running>,
+    pub(crate) engine: Mutex<Option<Engine>>,
+    /// How long a script may run before other clients are refused instead of waiting.
+    pub(crate) busy_ms: AtomicU64,
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        let running = Running {
+            started: Instant::now(),
+            since_ms: AtomicU64::new(0),
+            state: AtomicU8::new(PLAIN),
+            stops: AtomicBool::new(false),
+        };
+        Scripts {
+            known: Mutex::default(),
+            running: Arc::new(running),
+            engine: Mutex::default(),
+            busy_ms: AtomicU64::new(5000),
+        }
+    }
+}
+
+/// The SHA-1 of some bytes as hexadecimal digits.
+pub(crate) fn sha1_of(bytes: &[u8]) -> String {
+    Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Scripts {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The script of this SHA-1.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<Script>> {
+        let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+        self.lock().scripts.get(&name).cloned()
+    }
+
+    /// Adds a script, for good if it is `loaded`; else it is forgotten when many others have been evaluated. `None` if
+    /// the loaded scripts take too many bytes.
+    pub(crate) fn add(&self, body: &[u8], loaded: bool) -> Option<Arc<Script>> {
+        let script = Arc::new(Script { name: sha1_of(body), body: body.to_vec() });
+        let mut known = self.lock();
+        let evaluated_before = known.evaluated.iter().position(|name| *name == script.name);
+        if loaded && (evaluated_before.is_some() || !known.scripts.contains_key(&script.name)) {
+            if known.loaded_bytes + body.len() > LOADED_BYTES_MAX {
+                return None;
+            }
+            known.loaded_bytes += body.len();
+            if let Some(index) = evaluated_before {
+                known.evaluated.remove(index);
+            }
+        } else if !loaded && !known.scripts.contains_key(&script.name) {
+            known.evaluated.push_back(script.name.clone());
+            if known.evaluated.len() > EVALUATED_MAX
+                && let Some(oldest) = known.evaluated.pop_front()
+            {
+                known.scripts.remove(&oldest);
+            }
+        }
+        Some(known.scripts.entry(script.name.clone()).or_insert(script).clone())
+    }
+
+    /// Forgets all scripts.
+    pub(crate) fn clear(&self) {
+        *self.lock() = Known::default();
+        // A script that runs has the state; what is compiled does no harm.
+        if let Ok(mut engine) = self.engine.try_lock() {
+            *engine = None;
+        }
+    }
+
+    /// Whether a script has run for so long that others need not wait for it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.running.elapsed().is_some_and(|time| time > Duration::from_millis(self.busy_ms.load(Relaxed)))
+    }
+}
+
+/// A script that runs.
+pub(crate) struct Begun<'r>(&'r Running);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.since_ms.store(0, Relaxed);
+    }
+}
+
+impl Running {
+    /// How long the running script has run.
+    pub(crate) fn elapsed(&self) -> Option<Duration> {
+        let since = self.since_ms.load(Relaxed).checked_sub(1)?;
+        Some(self.started.elapsed().saturating_sub(Duration::from_millis(since)))
+    }
+
+    /// Notes that a script runs, until the result is dropped.
+    pub(crate) fn begin(&self) -> Begun<'_> {
+        self.state.store(PLAIN, Relaxed);
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.since_ms.store(now + 1, Relaxed);
+        Begun(self)
+    }
+
+    /// Notes that the script is about to change the key space. `false` if it may not, because it is to end.
+    #[must_use]
+    pub(crate) fn note_write(&self) -> bool {
+        self.state.compare_exchange(PLAIN, WROTE, Relaxed, Relaxed) != Err(KILLED) && !self.stops()
+    }
+
+    /// Makes the running script end with an error. `false` if it has changed the key space.
+    #[must_use]
+    pub(crate) fn kill(&self) -> bool {
+        self.state.compare_exchange(PLAIN, KILLED, Relaxed, Relaxed) != Err(WROTE)
+    }
+
+    /// Makes every script end, whatever it has changed: the server stops.
+    pub(crate) fn stop(&self) {
+        self.stops.store(true, Relaxed);
+    }
+
+    /// Whether the server stops.
+    pub(crate) fn stops(&self) -> bool {
+        self.stops.load(Relaxed)
+    }
+
+    /// Whether the script is to end.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn is_killed(&self) -> bool {
+        self.state.load(Relaxed) == KILLED || self.stops()
+    }
+}

@@ -1,0 +1,293 @@
+-- The sandbox of scripts: what they see of Lua, and the functions of `redis`.
+--
+-- Runs once in each Lua state, before any script. Gets functions written in Rust, and returns what the engine calls.
+-- Scripts see libraries only through proxies that cannot be written, so a script leaves nothing behind for the next.
+-- An error of a function of Rust is a userdata value, which scripts get as a string or a table.
+local native = ...
+local error, type, tostring, select, next, setmetatable = error, type, tostring, select, next, setmetatable
+local raw_pcall, raw_xpcall, raw_resume, raw_rawset, raw_rawget = pcall, xpcall, coroutine.resume, rawset, rawget
+local raw_getmetatable = getmetatable
+local READONLY = 'Attempt to modify a readonly table'
+
+-- Proxies, and the tables behind them.
+local behind = setmetatable({}, { __mode = 'k' })
+
+-- What getmetatable returns instead of the metatables here.
+local no_metatable = setmetatable({}, { __newindex = function() error(READONLY, 2) end, __metatable = false })
+
+local function protect(original)
+    local proxy = {}
+    behind[proxy] = original
+    return setmetatable(proxy, {
+        __index = original,
+        __newindex = function() error(READONLY, 2) end,
+        __metatable = no_metatable,
+    })
+end
+
+-- As in Redis, an error that a script catches is its text. One that a killed script catches goes on.
+local function caught(ok, problem, ...)
+    if ok then return ok, problem, ... end
+    if native.is_killed() then error('script killed', 0) end
+    if type(problem) == 'table' and type(raw_rawget(problem, 'err')) == 'string' then
+        problem = raw_rawget(problem, 'err')
+    elseif type(problem) == 'userdata' then
+        problem = native.error_of(problem)
+    elseif type(problem) == 'string' then
+        problem = problem:gsub('^prelude:%d+: ', '')
+    end
+    return ok, problem, ...
+end
+
+-- For calls that take long: the hook would be called after many of them.
+local function check_killed()
+    if native.is_killed() then error('script killed', 0) end
+end
+
+local globals = {
+    _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, next = next, rawequal = rawequal,
+    select = select, tonumber = tonumber, tostring = tostring, type = type, gcinfo = gcinfo,
+}
+function globals.pcall(...) return caught(raw_pcall(...)) end
+function globals.xpcall(call, handler)
+    return caught(raw_xpcall(call, function(problem)
+        -- Within the error of the hook there are no more hooks, so a handler could go on for ever.
+        if native.is_killed() then return problem end
+        if type(problem) == 'userdata' then
+            local text, is_reply = native.error_of(problem)
+            problem = is_reply and { err = text } or text
+        end
+        return handler(problem)
+    end))
+end
+function globals.rawget(t, key) return raw_rawget(behind[t] or t, key) end
+function globals.rawset(t, key, value)
+    if behind[t] then error(READONLY, 0) end
+    return raw_rawset(t, key, value)
+end
+function globals.setmetatable(t, meta)
+    if behind[t] then error(READONLY, 0) end
+    return setmetatable(t, meta)
+end
+function globals.getmetatable(t) return raw_getmetatable(t) end
+function globals.pairs(t)
+    local original = behind[t]
+    if not original then
+        if type(t) ~= 'table' then error("bad argument #1 to 'pairs' (table expected, got " .. type(t) .. ')', 2) end
+        return next, t, nil
+    end
+    local copy = {}
+    for key, value in next, original do copy[key] = value end
+    return next, copy, nil
+end
+-- Scripts share the collector, so they may not stop it.
+function globals.collectgarbage(what, ...)
+    if what ~= nil and what ~= 'collect' and what ~= 'count' then return 0 end
+    check_killed()
+    return collectgarbage(what, ...)
+end
+
+-- Only text is compiled: bytecode can do anything.
+local function compile(source, name)
+    if type(source) ~= 'string' then error("bad argument #1 to 'loadstring' (string expected)", 3) end
+    return native.compile(source, type(name) == 'string' and name or source)
+end
+function globals.loadstring(source, name) return compile(source, name) end
+function globals.load(pieces, name)
+    local source = {}
+    while true do
+        local piece = pieces()
+        if piece == nil or piece == '' then break end
+        if type(piece) ~= 'string' then return nil, 'reader function must return a string' end
+        source[#source + 1] = piece
+    end
+    return compile(table.concat(source), name or '=(load)')
+end
+
+-- One call of these in Lua's own libraries could take hours, or more memory than there is.
+local raw_rep, raw_insert, raw_remove, raw_sort = string.rep, table.insert, table.remove, table.sort
+local raw_unpack, raw_concat = unpack, table.concat
+function string.rep(s, count)
+    if type(s) == 'string' and type(count) == 'number' then
+        if s == '' or count < 1 then return '' end
+        if #s * count > native.bytes_max then error('not enough memory', 2) end
+        check_killed()
+    end
+    return raw_rep(s, count)
+end
+string.find, string.match = native.find, native.match
+local function as_text(value, index, name)
+    local kind = type(value)
+    if kind == 'string' then return value end
+    if kind == 'number' then return tostring(value) end
+    if value == nil then kind = 'no value' end
+    error('bad argument #' .. index .. " to '" .. name .. "' (string expected, got " .. kind .. ')', 3)
+end
+function string.gmatch(s, pattern)
+    s, pattern = as_text(s, 1, 'gmatch'), as_text(pattern, 2, 'gmatch')
+    local at = 0
+    local function step(first, last, ...)
+        at = first and (last == first and last + 1 or last)
+        return ...
+    end
+    return function()
+        if at and at <= #s then return step(native.search(s, pattern, at, false)) end
+    end
+end
+string.gfind = string.gmatch
+function string.gsub(s, pattern, by, most)
+    local kind = type(by)
+    if type(s) ~= 'string' or type(pattern) ~= 'string' then
+        s, pattern = as_text(s, 1, 'gsub'), as_text(pattern, 2, 'gsub')
+    end
+    if kind == 'string' or kind == 'number' then return native.replace(s, pattern, by, most) end
+    if kind ~= 'table' and kind ~= 'function' then
+        error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
+    end
+    most = tonumber(most) or #s + 1
+    local pieces, at, count = {}, 0, 0
+    local function replaced(whole, ...)
+        local value
+        if kind == 'table' then value = by[(...)] else value = by(...) end
+        if not value then return whole end
+        if type(value) ~= 'string' and type(value) ~= 'number' then
+            error('invalid replacement value (a ' .. type(value) .. ')', 3)
+        end
+        return value
+    end
+    local function step(first, last, ...)
+        if not first then return false end
+        count = count + 1
+        pieces[#pieces + 1] = s:sub(at + 1, first)
+        pieces[#pieces + 1] = replaced(s:sub(first + 1, last), ...)
+        at = last
+        if first == last then
+            -- After an empty match the search goes on one byte later.
+            pieces[#pieces + 1] = s:sub(at + 1, at + 1)
+            at = at + 1
+        end
+        return at <= #s and pattern:sub(1, 1) ~= '^'
+    end
+    while count < most and step(native.search(s, pattern, at, true)) do end
+    pieces[#pieces + 1] = s:sub(at + 1)
+    return raw_concat(pieces), count
+end
+function table.insert(t, ...)
+    if behind[t] then error(READONLY, 2) end
+    local position = ...
+    if select('#', ...) == 2 and type(position) == 'number' and position < 1 then
+        error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    end
+    return raw_insert(t, ...)
+end
+function table.remove(t, ...)
+    if behind[t] then error(READONLY, 2) end
+    return raw_remove(t, ...)
+end
+function table.sort(t, less)
+    if behind[t] then error(READONLY, 2) end
+    if type(t) == 'table' and #t > 10000 then
+        -- Quadratic for some orders, so every comparison must be counted as an instruction.
+        local given = less
+        if given == nil then
+            less = function(a, b) return a < b end
+        elseif type(given) == 'function' then
+            less = function(a, b) return (given(a, b)) end
+        end
+    end
+    return raw_sort(t, less)
+end
+function globals.unpack(t, first, last)
+    local from, to = tonumber(first) or 1, tonumber(last) or type(t) == 'table' and #t or 0
+    if to - from >= 8000 then error('too many results to unpack', 2) end
+    return raw_unpack(t, first, last)
+end
+function coroutine.resume(...) return caught(raw_resume(...)) end
+
+math.random, math.randomseed = native.random, native.seed
+
+local redis = {
+    LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
+    REPL_NONE = 0, REPL_SLAVE = 1, REPL_REPLICA = 1, REPL_AOF = 2, REPL_ALL = 3,
+    REDIS_VERSION = native.version, REDIS_VERSION_NUM = native.version_number,
+}
+local function one_field(field, ...)
+    local text = ...
+    if select('#', ...) ~= 1 or type(text) ~= 'string' then return { err = 'ERR wrong number or type of arguments' } end
+    return { [field] = text }
+end
+function redis.status_reply(...) return one_field('ok', ...) end
+function redis.error_reply(...)
+    local reply = one_field('err', ...)
+    local text = reply.err:gsub('^%-', '')
+    reply.err = text:find(' ', 1, true) and text or 'ERR ' .. text
+    return reply
+end
+redis.sha1hex = native.sha1hex
+function redis.log(level, ...)
+    if select('#', ...) == 0 then error('redis.log() requires two arguments or more.', 0) end
+    if type(level) ~= 'number' then error('First argument must be a number (log level).', 0) end
+    if level < 0 or level > 3 then error('Invalid debug level.', 0) end
+    local words = {}
+    for index = 1, select('#', ...) do words[index] = tostring((select(index, ...))) end
+    native.log(level, table.concat(words, ' '))
+end
+local setresp
+function redis.setresp(...)
+    if select('#', ...) ~= 1 then error('redis.setresp() requires one argument.', 0) end
+    if ... ~= 2 and ... ~= 3 then error('RESP version must be 2 or 3.', 0) end
+    setresp(...)
+end
+function redis.acl_check_cmd(...)
+    if select('#', ...) == 0 then
+        error('Please specify at least one argument for this redis lib call', 0)
+    end
+    if not native.is_command(tostring((...))) then error('Invalid command passed to redis.acl_check_cmd()', 0) end
+    return true
+end
+-- Effects are always replicated; there is no debugger.
+function redis.replicate_commands() return true end
+function redis.set_repl() end
+function redis.breakpoint() return false end
+function redis.debug() end
+
+local libraries = {
+    redis = redis, string = string, table = table, math = math, coroutine = coroutine, bit = native.bit,
+    cmsgpack = native.cmsgpack, struct = native.struct,
+    cjson = { encode = native.json_encode, decode = native.json_decode, null = native.null, _NAME = 'cjson', _VERSION = '2.1.0' },
+}
+for name, library in next, libraries do globals[name] = protect(library) end
+
+setmetatable(globals, { __index = function(_, name)
+    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+end })
+local environment = protect(globals)
+globals._G = environment
+raw_getmetatable('').__metatable = no_metatable
+
+-- What the engine reports of an error: its text, and where the script was.
+local function explain(problem)
+    local line = native.script_line()
+    if type(problem) == 'string' then
+        -- The script called a function of this file, which is none of its business.
+        problem = problem:gsub('^prelude:%d+: ', line and 'user_script:' .. line .. ': ' or '')
+    end
+    if type(problem) == 'userdata' then
+        local text, is_reply = native.error_of(problem)
+        return { text = is_reply and text or 'ERR ' .. text, line = line }
+    end
+    if type(problem) == 'table' then
+        local text = raw_rawget(problem, 'err')
+        return { text = type(text) == 'string' and text or 'ERR unknown error', line = line }
+    end
+    return { text = 'ERR ' .. tostring(problem), line = line }
+end
+
+local function run(script, keys, args, new_call, new_pcall, new_setresp)
+    redis.call, redis.pcall, setresp = new_call, new_pcall, new_setresp
+    raw_rawset(globals, 'KEYS', keys)
+    raw_rawset(globals, 'ARGV', args)
+    return raw_xpcall(script, explain)
+end
+
+return environment, run

@@ -1,0 +1,73 @@
+//! Values of Lua as Rust sees them: numbers, the names of types, the texts of errors.
+
+use mlua::{Lua, Value};
+
+/// The most memory of a script.
+pub(super) const BYTES_MAX: usize = 256 << 20;
+/// The name of the chunk `prelude.lua`.
+pub(super) const PRELUDE: &str = "@prelude";
+
+/// An error of a function of Rust, with the location of its caller.
+pub(super) fn failure(lua: &Lua, message: &str) -> mlua::Error {
+    let location = |level| {
+        lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            let is_script = source.what != "C" && source.source.as_deref() != Some(PRELUDE);
+            let line = frame.current_line().filter(|_| is_script)?;
+            Some(format!("{}:{line}: ", source.short_src.unwrap_or_default()))
+        })
+    };
+    let location = (1..10).map_while(location).flatten().next().unwrap_or_default();
+    mlua::Error::runtime(location + message)
+}
+
+/// A value as a number if it is one. Whole ones are integers to mlua.
+pub(super) fn number_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// What Lua calls the type of a value.
+pub(super) fn kind_of(value: &Value) -> &'static str {
+    if matches!(value, Value::Integer(_)) { "number" } else { value.type_name() }
+}
+
+/// The first line of an error's message.
+pub(super) fn text_of(error: &mlua::Error) -> String {
+    let text = match error {
+        mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.clone(),
+        mlua::Error::MemoryError(_) => "not enough memory".into(),
+        mlua::Error::StackError => "stack overflow".into(),
+        mlua::Error::CallbackError { cause, .. } => text_of(cause),
+        other => other.to_string(),
+    };
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// A number as C's `%.<digits>g` prints it.
+pub(super) fn format_number(number: f64, digits: usize) -> String {
+    if !number.is_finite() {
+        return match number.is_nan() {
+            true if number.is_sign_negative() => "-nan",
+            true => "nan",
+            false if number > 0.0 => "inf",
+            false => "-inf",
+        }
+        .into();
+    }
+    let text = format!("{:.*e}", digits - 1, number);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.unsigned_abs());
+    }
+    trimmed(&format!("{:.*}", (digits as i32 - 1 - exponent) as usize, number))
+}

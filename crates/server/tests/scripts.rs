@@ -1,0 +1,457 @@
+//! Scripts: the bodies that clients send, what a script may do, and what stops one.
+
+#![cfg(feature = "scripts")]
+
+use splitpoint_server::keyspace::{KeySpace, Patience, SpaceOptions};
+use splitpoint_server::memcached::session::MemcachedSession;
+use splitpoint_server::resp::session::RespSession;
+use splitpoint_server::server::Server;
+use splitpoint_server::session::{Flow, Session};
+use splitpoint_server::settings::Settings;
+use std::sync::Arc;
+
+fn session() -> RespSession {
+    let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+    another(&Arc::new(Server::new(space, Settings::default(), false)))
+}
+
+fn another(server: &Arc<Server>) -> RespSession {
+    let client = server.clients.add("test".into(), "test".into(), 0, 100).unwrap();
+    RespSession::new(server.clone(), client, server.add_figures())
+}
+
+/// The reply to one request, with blanks for line ends.
+fn call(session: &mut RespSession, words: &[&str]) -> String {
+    let mut request = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        request.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    let mut out = Vec::new();
+    let (used, _) = session.execute(&request, &mut out, Patience::MayWait);
+    assert_eq!(used, request.len(), "{words:?}");
+    String::from_utf8_lossy(&out).replace("\r\n", " ").trim().to_owned()
+}
+
+fn number(reply: &str) -> u64 {
+    reply.trim_start_matches(':').parse().unwrap()
+}
+
+fn eval(session: &mut RespSession, script: &str, keys: &[&str], args: &[&str]) -> String {
+    let count = keys.len().to_string();
+    call(session, &[&["EVAL", script, &count], keys, args].concat())
+}
+
+#[test]
+fn locks_of_redis_py_and_redsync_are_released_by_their_owner_only() {
+    // redis-py's Lock; redsync's release is the same.
+    let release = "local token = redis.call('get', KEYS[1])\nif not token or token ~= ARGV[1] then\n return 0\nend\n\
+                   redis.call('del', KEYS[1])\nreturn 1";
+    let extend = "local token = redis.call('get', KEYS[1])\nif not token or token ~= ARGV[1] then return 0 end\n\
+                  local expiration = redis.call('pttl', KEYS[1])\nif not expiration then expiration = 0 end\n\
+                  if expiration < 0 then return 0 end\nlocal newttl = ARGV[2]\n\
+                  if ARGV[3] == '0' then newttl = ARGV[2] + expiration end\n\
+                  redis.call('pexpire', KEYS[1], newttl)\nreturn 1";
+    let mut session = session();
+    assert_eq!(call(&mut session, &["SET", "lock", "mine", "NX", "PX", "100000"]), "+OK");
+    assert_eq!(eval(&mut session, extend, &["lock"], &["other", "5000000", "0"]), ":0");
+    assert_eq!(eval(&mut session, extend, &["lock"], &["mine", "5000000", "0"]), ":1");
+    assert!(number(&call(&mut session, &["TTL", "lock"])) > 5000);
+    assert_eq!(eval(&mut session, release, &["lock"], &["other"]), ":0");
+    assert_eq!(eval(&mut session, release, &["lock"], &["mine"]), ":1");
+    assert_eq!(eval(&mut session, release, &["lock"], &["mine"]), ":0");
+}
+
+#[test]
+fn rate_limiters_count_and_expire() {
+    let fixed = "local n = redis.call('INCR', KEYS[1])\nif n == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end\n\
+                 if n > tonumber(ARGV[2]) then return 0 end\nreturn 1";
+    let bucket = "local tokens = tonumber(redis.call('get', KEYS[1]) or ARGV[1])\n\
+                  local last = tonumber(redis.call('get', KEYS[2]) or 0)\nlocal now = tonumber(ARGV[3])\n\
+                  tokens = math.min(tonumber(ARGV[1]), tokens + math.max(0, now - last) * ARGV[2])\n\
+                  local allowed = tokens >= 1\nif allowed then tokens = tokens - 1 end\n\
+                  redis.call('setex', KEYS[1], 60, tokens)\nredis.call('setex', KEYS[2], 60, now)\n\
+                  return { allowed, tokens }";
+    let sliding = "local now, window = tonumber(ARGV[1]), tonumber(ARGV[2])\nlocal slot = math.floor(now / window)\n\
+                   local current = tonumber(redis.call('get', KEYS[1] .. slot) or 0)\n\
+                   local before = tonumber(redis.call('get', KEYS[1] .. (slot - 1)) or 0)\n\
+                   local part = (now % window) / window\nif before * (1 - part) + current >= tonumber(ARGV[3]) then \
+                   return -1 end\nredis.call('incr', KEYS[1] .. slot)\n\
+                   redis.call('expire', KEYS[1] .. slot, window * 2)\nreturn current + 1";
+    let mut session = session();
+    let replies: Vec<String> = (0..4).map(|_| eval(&mut session, fixed, &["f"], &["100", "3"])).collect();
+    assert_eq!(replies, [":1", ":1", ":1", ":0"]);
+    assert!(number(&call(&mut session, &["TTL", "f"])) > 50);
+    let tries: Vec<String> =
+        ["10", "10", "10", "11"].iter().map(|now| eval(&mut session, bucket, &["t", "l"], &["2", "1", now])).collect();
+    assert_eq!(tries, ["*2 :1 :1", "*2 :1 :0", "*2 $-1 :0", "*2 :1 :0"]);
+    let tries: Vec<String> =
+        ["100", "101", "102", "115"].iter().map(|now| eval(&mut session, sliding, &["s"], &[now, "10", "2"])).collect();
+    assert_eq!(tries, [":1", ":2", ":-1", ":1"]);
+}
+
+#[test]
+fn the_incr_of_django_redis_keeps_lifetimes_and_refuses_absent_keys() {
+    let script = "local exists = redis.call('EXISTS', KEYS[1])\nif (exists == 1) then\n\
+                  return redis.call('INCRBY', KEYS[1], ARGV[1])\nelse return false end";
+    let mut session = session();
+    assert_eq!(eval(&mut session, script, &[":1:n"], &["2"]), "$-1");
+    call(&mut session, &["SET", ":1:n", "40", "EX", "1000"]);
+    assert_eq!(eval(&mut session, script, &[":1:n"], &["2"]), ":42");
+    assert!(number(&call(&mut session, &["TTL", ":1:n"])) > 900);
+}
+
+/// Redisson's RedissonLock: a hash from owner to count.
+#[test]
+fn the_lock_of_redisson_is_taken_again_by_its_owner_or_names_what_is_missing() {
+    let lock = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
+                redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; \
+                return redis.call('pttl', KEYS[1]);";
+    let unlock = "if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil;end; \
+                  local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); \
+                  if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0; \
+                  else redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1; end; return nil;";
+    let mut session = session();
+    let taken = eval(&mut session, lock, &["lock"], &["30000000", "a"]);
+    if taken != "$-1" {
+        assert!(taken.contains("this server has no hashes"), "{taken}");
+        return;
+    }
+    assert_eq!(eval(&mut session, lock, &["lock"], &["30000000", "a"]), "$-1");
+    assert!(number(&eval(&mut session, lock, &["lock"], &["30000000", "b"])) > 20_000);
+    let mut release = |owner| eval(&mut session, unlock, &["lock", "channel"], &["0", "30000000", owner]);
+    assert_eq!([release("b"), release("a"), release("a"), release("a")], ["$-1", ":0", ":1", "$-1"]);
+}
+
+/// What Redis 7.0.15 answers.
+#[test]
+fn values_are_converted_as_redis_converts_them() {
+    let mut session = session();
+    for (script, expected) in [
+        ("return {1,2,nil,3}", "*2 :1 :2"),
+        ("return 3.99", ":3"),
+        ("return -3.99", ":-3"),
+        ("return true", ":1"),
+        ("return false", "$-1"),
+        ("return {1,'a',{2,false,true}}", "*3 :1 $1 a *3 :2 $-1 :1"),
+        ("return function() end", "$-1"),
+        ("return {ok='x'}", "+x"),
+        ("return {err='MY x'}", "-MY x"),
+        ("return redis.error_reply('x')", "-ERR x"),
+        ("return redis.error_reply('MY x')", "-MY x"),
+        ("return redis.status_reply('x')", "+x"),
+        ("return {double=3.5}", "$3 3.5"),
+        ("return {map={a=1}}", "*2 $1 a :1"),
+        ("return redis.call('set','a',1.5)", "+OK"),
+        ("return redis.call('get','a')", "$3 1.5"),
+        ("redis.call('set','a',12345678901234567890)", "$-1"),
+        ("return redis.call('get','a')", "$22 1.2345678901234567e+19"),
+        ("return type(redis.call('get','absent'))", "$7 boolean"),
+        ("return redis.call('ping').ok", "$4 PONG"),
+        ("local ok, e = pcall(redis.call, 'incr', 'a') return e", "$43 ERR value is not an integer or out of range"),
+        ("return redis.pcall('incr', 'a')", "-ERR value is not an integer or out of range"),
+        ("return math.random(1000)", ":397"),
+        ("math.randomseed(5) return math.random(1000)", ":525"),
+        ("return redis.sha1hex('')", "$40 da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+        ("return bit.band(0xff, 0x0f)", ":15"),
+        ("return bit.tohex(bit.lshift(1, 31))", "$8 80000000"),
+        ("return cjson.encode({1,2,{a=1}})", "$13 [1,2,{\"a\":1}]"),
+        ("return cjson.encode({[5]=1})", "$23 [null,null,null,null,1]"),
+        ("return cjson.encode(1e100)", "$6 1e+100"),
+        ("return cjson.decode('{\"a\":[1,2,null]}').a[2]", ":2"),
+        ("return loadstring('return 1')()", ":1"),
+        ("redis.call('select', 5) redis.call('set', 'there', 1)", "$-1"),
+        ("return redis.call('exists', 'there')", ":0"),
+    ] {
+        assert_eq!(eval(&mut session, script, &[], &[]), expected, "{script}");
+    }
+    call(&mut session, &["HELLO", "3"]);
+    for (script, expected) in [
+        ("return true", ":1"),
+        ("redis.setresp(3) return true", "#t"),
+        ("redis.setresp(3) return {map={a=1}}", "%1 $1 a :1"),
+        ("redis.setresp(3) return {double=3.5}", ",3.5"),
+        ("redis.setresp(3) return redis.call('get','absent') == nil", "#t"),
+        ("return redis.call('get','absent')", "_"),
+    ] {
+        assert_eq!(eval(&mut session, script, &[], &[]), expected, "{script}");
+    }
+}
+
+#[test]
+fn errors_say_where_the_script_failed() {
+    let mut session = session();
+    for (script, expected) in [
+        ("error('a')", "-ERR user_script:1: a script: "),
+        ("error({err='MY thing'})", "-MY thing script: "),
+        ("redis.call('nosuch')", "-ERR Unknown Redis command called from script script: "),
+        ("redis.call('get')", "-ERR Wrong number of args calling Redis command from script script: "),
+        ("redis.call('multi')", "-ERR This Redis command is not allowed from script script: "),
+        ("return x", "-ERR user_script:1: Script attempted to access nonexistent global variable 'x' script: "),
+        ("x = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
+        ("string.x = 1", "-ERR user_script:1: Attempt to modify a readonly table script: "),
+        ("rawset(string, 'x', 1)", "-ERR Attempt to modify a readonly table script: "),
+        (
+            "local v = cjson.decode('{\"a\":}')",
+            "-ERR user_script:1: Expected value but found T_OBJ_END at character 6 script",
+        ),
+        ("local v = cjson.encode(0/0)", "-ERR user_script:1: Cannot serialise number: must not be NaN or Inf script: "),
+    ] {
+        let reply = eval(&mut session, script, &[], &[]);
+        assert!(reply.starts_with(expected) && reply.ends_with(", on @user_script:1."), "{script}: {reply}");
+    }
+    let unfinished = eval(&mut session, "syntax error here", &[], &[]);
+    assert_eq!(unfinished, "-ERR Error compiling script (new function): user_script:1: '=' expected near 'error'");
+    for hidden in ["os", "io", "require", "dofile", "loadfile", "debug", "package", "getfenv", "setfenv", "newproxy"] {
+        let reply = eval(&mut session, &format!("return {hidden}"), &[], &[]);
+        assert!(reply.contains("nonexistent global variable"), "{reply}");
+    }
+}
+
+#[test]
+fn hostile_scripts_are_stopped_and_leave_nothing_behind() {
+    let mut session = session();
+    for script in [
+        "local s = 'x' while true do s = s .. s end",
+        "local t = {} while true do t[#t + 1] = ('x'):rep(1000000) .. #t end",
+        "return ('x'):rep(1e12)",
+        "return string.rep('', 1e18)",
+        "local function f() return f() + 1 end return f()",
+        "local t = {} for i = 1, 60 do t = {t, t} end return t",
+        "local t = {} t[1] = t return t",
+        "return loadstring('\\27Lua')",
+        "error({})",
+        "error()",
+        "error(function() end)",
+        "return {err = {}}",
+        "collectgarbage('stop') return 1",
+        "table.insert({}, -1e9, 1)",
+        "getmetatable('').__index = nil",
+        "string.format = nil",
+        "return cjson.decode(('['):rep(100000))",
+        "local t = {} for i = 1, 1100 do t = {t} end return cjson.encode(t)",
+        "return coroutine.wrap(function() error('x') end)()",
+        "return unpack({}, 1, 1e8)",
+        "return unpack({}, -2147483648, 2147483647)",
+        "local t = {} for i = 1, 7900 do t[i] = 'k' .. i end return redis.call('del', unpack(t))",
+        "local t = {} for i = 1, 20000 do t[i] = {i} end return t",
+        "local t = {} for i = 1, 20000 do t['k' .. i] = {i} end return {map = t}",
+        "local t = {} for i = 1, 20000 do t['k' .. i] = {i} end return cjson.encode(t)",
+        "return cjson.decode('[' .. ('[],'):rep(20000) .. '1]')",
+        "local t = {} for i = 1, 20000 do t[i] = 'x' .. i end return select('#', unpack(t))",
+        "return ('a'):rep(300000):find(('a?'):rep(300000))",
+        "return ('a'):rep(300000):find(('('):rep(300000))",
+        "local function f() return coroutine.wrap(f)() end return f()",
+        "local function f() return pcall(f) end return f()",
+        "local function f(s) return (s:gsub('.', f)) end return f('x')",
+        "local function f(a, b) table.sort({1, 2, 3}, f) end return f()",
+        "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k + 1] end return t[1]",
+        "return setmetatable({}, {__index = function() error({}) end}).x",
+        "return tostring(setmetatable({}, {__tostring = function() error('x') end}))",
+        "error(setmetatable({}, {__tostring = function() error('x') end}))",
+        "redis.call(setmetatable({}, {}))",
+        "redis.call('set', 'k', function() end)",
+        "redis.call()",
+        "return loadstring(('('):rep(100000))",
+        "return loadstring('return ' .. ('{'):rep(100000))",
+        "return loadstring('x = 1', ('n'):rep(100000))",
+        "return load(function() error('x') end)",
+        "coroutine.yield(1)",
+        "return coroutine.wrap(function() coroutine.yield(redis.call('get', 'k')) end)()",
+        "redis.setresp(3) return redis.call('command', 'docs')",
+        "return string.format('%99.99f', 1e308)",
+        "return string.format('%s', ('x'):rep(1000000)):byte(1, -1)",
+        "string.char(256)",
+        "return math.random(0)",
+        "for k, v in pairs(_G) do if type(v) == 'table' then for n in pairs(v) do v[n] = nil end end end",
+        "rawset(_G, 'x', 1)",
+        "setmetatable(_G, nil)",
+        "_G.KEYS = nil",
+        "debug.getregistry()",
+        "return redis.sha1hex()",
+        "return redis.log(9, 'x')",
+        "return bit.band()",
+        "return cjson.encode({[1] = 1, [1e15] = 2})",
+        "return cjson.encode(setmetatable({}, {__index = error}))",
+        "return cjson.encode(redis.call)",
+    ] {
+        eval(&mut session, script, &[], &[]);
+        assert_eq!(eval(&mut session, "return ('ok'):format()", &[], &[]), "$2 ok", "{script}");
+    }
+}
+
+#[test]
+fn a_script_that_has_not_written_can_be_killed() {
+    let session = session();
+    let server = session.server();
+    let mut other = another(&server);
+    call(&mut other, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
+    for script in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "return (' '):rep(100000):match('.-.-.-.-b')",
+        "return ('a'):rep(60):find(('a?'):rep(60) .. ('a'):rep(60))",
+        "xpcall(function() while true do end end, function() while true do end end)",
+        "while true do ('x'):rep(10000000) end",
+        "while true do redis.call('get', 'absent') end",
+        "while true do redis.pcall('nosuch') end",
+        "local t = {} for i = 1, 30000 do t[i] = i % 7 end while true do table.sort(t) end",
+        "local t = {} for i = 1, 100 do t = {t, t} end while true do pcall(cjson.encode, t) end",
+        "local function f() pcall(f) while true do end end f()",
+        "while true do loadstring('while true do end')() end",
+        "return ('x'):gsub('x', function() while true do end end)",
+        "setmetatable({}, {__index = function() while true do end end}).x = nil local y = \
+         setmetatable({}, {__index = function() while true do end end}).x",
+        "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
+    ] {
+        assert!(call(&mut other, &["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
+        std::thread::scope(|scope| {
+            let mut runner = another(&server);
+            let running = scope.spawn(move || eval(&mut runner, script, &[], &[]));
+            while !call(&mut other, &["GET", "k"]).starts_with("-BUSY") {
+                assert!(!running.is_finished());
+            }
+            assert_eq!(call(&mut other, &["SCRIPT", "KILL"]), "+OK");
+            assert!(running.join().unwrap().contains("Script killed by user"));
+        });
+        assert_eq!(call(&mut other, &["GET", "k"]), "$-1");
+    }
+}
+
+#[test]
+fn scripts_are_known_by_their_sha1_until_they_are_flushed() {
+    let mut session = session();
+    let name = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"; // of "return 1"
+    assert!(call(&mut session, &["EVALSHA", name, "0"]).starts_with("-NOSCRIPT"));
+    assert_eq!(call(&mut session, &["SCRIPT", "LOAD", "return 1"]), format!("$40 {name}"));
+    assert_eq!(call(&mut session, &["EVALSHA", &name.to_uppercase(), "0"]), ":1");
+    assert_eq!(call(&mut session, &["SCRIPT", "EXISTS", name, "x"]), "*2 :1 :0");
+    assert_eq!(call(&mut session, &["SCRIPT", "FLUSH"]), "+OK");
+    assert!(call(&mut session, &["EVALSHA", name, "0"]).starts_with("-NOSCRIPT"));
+    assert_eq!(eval(&mut session, "return 1", &[], &[]), ":1");
+    assert_eq!(call(&mut session, &["EVALSHA_RO", name, "0"]), ":1");
+    for script in ["redis.call('set', 'a', 'b')", "redis.call('incr', 'a')"] {
+        let reply = call(&mut session, &["EVAL_RO", script, "0"]);
+        assert!(reply.starts_with("-ERR Write commands are not allowed from read-only scripts."), "{reply}");
+    }
+    assert_eq!(call(&mut session, &["EVAL", "return 1", "-1"]), "-ERR Number of keys can't be negative");
+    assert_eq!(
+        call(&mut session, &["EVAL", "return 1", "5"]),
+        "-ERR Number of keys can't be greater than number of args"
+    );
+    assert!(call(&mut session, &["FCALL", "f", "0"]).contains("EVAL"));
+}
+
+#[test]
+fn other_clients_see_all_changes_of_a_script_or_none() {
+    let session = session();
+    let server = session.server();
+    std::thread::scope(|scope| {
+        let mut writer = another(&server);
+        let writing = scope.spawn(move || {
+            for number in 1..=2000 {
+                let script = "redis.call('incr', KEYS[1]) return redis.call('incr', KEYS[2])";
+                assert_eq!(eval(&mut writer, script, &["a", "b"], &[]), format!(":{number}"));
+            }
+        });
+        let mut reader = another(&server);
+        while !writing.is_finished() {
+            let values = call(&mut reader, &["MGET", "a", "b"]);
+            let words: Vec<&str> = values.split(' ').collect();
+            assert_eq!(words[1..words.len() / 2 + 1], words[words.len() / 2 + 1..], "{values}");
+        }
+    });
+}
+
+#[test]
+fn memcached_clients_wait_for_a_long_script_without_a_thread() {
+    let session = session();
+    let server = session.server();
+    let mut other = another(&server);
+    call(&mut other, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
+    std::thread::scope(|scope| {
+        let mut runner = another(&server);
+        let running = scope.spawn(move || eval(&mut runner, "while true do end", &[], &[]));
+        while !call(&mut other, &["GET", "k"]).starts_with("-BUSY") {
+            assert!(!running.is_finished());
+        }
+        let client = server.clients.add("test".into(), "test".into(), 0, 100).unwrap();
+        let mut memcached = MemcachedSession::new(server.clone(), client, server.add_figures());
+        for request in ["get k\r\n", "set k 0 0 1\r\n1\r\n", "incr k 1\r\n"] {
+            let (used, flow) = memcached.execute(request.as_bytes(), &mut Vec::new(), Patience::MayWait);
+            assert!(used == 0 && matches!(flow, Flow::Sleep(_)), "{request}: {used}, {flow:?}");
+        }
+        assert_eq!(call(&mut other, &["SCRIPT", "KILL"]), "+OK");
+        running.join().unwrap();
+    });
+}
+
+#[test]
+fn a_script_that_has_written_cannot_be_killed_and_its_changes_are_whole() {
+    let session = session();
+    let server = session.server();
+    let mut other = another(&server);
+    call(&mut other, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
+    std::thread::scope(|scope| {
+        let mut runner = another(&server);
+        let script = "redis.call('set', 'a', 1) local begun = redis.call('time')[1] \
+                      repeat until redis.call('time')[1] ~= begun redis.call('set', 'b', 1) return 7";
+        let running = scope.spawn(move || eval(&mut runner, script, &[], &[]));
+        while call(&mut other, &["GET", "a"]) == "$-1" {}
+        while !running.is_finished() {
+            let reply = call(&mut other, &["SCRIPT", "KILL"]);
+            assert!(reply.starts_with("-UNKILLABLE") || reply.starts_with("-NOTBUSY"), "{reply}");
+        }
+        assert_eq!(running.join().unwrap(), ":7");
+    });
+    assert_eq!(call(&mut other, &["MGET", "a", "b"]), "*2 $1 1 $1 1");
+}
+
+#[test]
+fn a_missing_family_of_commands_is_named() {
+    let mut session = session();
+    for (command, family) in [("hset", "hashes"), ("SADD", "sets"), ("lpush", "lists"), ("zadd", "sorted sets")] {
+        let reply = eval(&mut session, &format!("return redis.call('{command}', 'k', 'f', 'v')"), &[], &[]);
+        let expected =
+            format!("-ERR Unknown Redis command called from script: {command} (this server has no {family})");
+        assert!(reply.starts_with(&expected) || !reply.contains("Unknown"), "{reply}");
+    }
+}
+
+#[test]
+fn a_flush_within_a_transaction_is_part_of_it() {
+    for in_file in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = in_file.then(|| folder.path().join("t.spt"));
+        let space = Arc::new(KeySpace::open(SpaceOptions { file, ..SpaceOptions::default() }).unwrap());
+        let mut session = another(&Arc::new(Server::new(space, Settings::default(), false)));
+        call(&mut session, &["MSET", "a", "1", "b", "2", "\0sp\u{fffd}", "3"]);
+        call(&mut session, &["SET", "timed", "1", "EX", "1000"]);
+        for command in [&["MULTI"][..], &["SET", "c", "1"], &["FLUSHALL"], &["EXISTS", "a", "b", "c", "timed"]] {
+            call(&mut session, command);
+        }
+        for command in [&["DBSIZE"][..], &["SET", "d", "1", "EX", "1000"], &["KEYS", "*"], &["DBSIZE"]] {
+            call(&mut session, command);
+        }
+        assert_eq!(call(&mut session, &["EXEC"]), "*7 +OK +OK :0 :0 +OK *1 $1 d :1", "{in_file}");
+        assert_eq!(call(&mut session, &["KEYS", "*"]), "*1 $1 d");
+        let script = "redis.call('set', 'e', 1) redis.call('flushdb') return redis.call('dbsize')";
+        assert_eq!(eval(&mut session, script, &[], &[]), ":0");
+        assert_eq!(call(&mut session, &["DBSIZE"]), ":0");
+    }
+}
+
+#[test]
+fn scripts_in_a_transaction_are_part_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SpaceOptions { file: Some(folder.path().join("t.spt")), ..SpaceOptions::default() };
+    let space = Arc::new(KeySpace::open(options).unwrap());
+    let mut session = another(&Arc::new(Server::new(space, Settings::default(), false)));
+    call(&mut session, &["MULTI"]);
+    call(&mut session, &["SET", "a", "1"]);
+    call(&mut session, &["EVAL", "redis.call('incr', KEYS[1]) return redis.call('get', KEYS[1])", "1", "a"]);
+    call(&mut session, &["INCR", "a"]);
+    assert_eq!(call(&mut session, &["EXEC"]), "*3 +OK $1 2 :3");
+    // What a script changed before it failed stays, as in Redis.
+    assert!(eval(&mut session, "redis.call('set', 'b', 1) error('x')", &[], &[]).starts_with("-ERR"));
+    assert_eq!(call(&mut session, &["MGET", "a", "b"]), "*2 $1 3 $1 1");
+}
