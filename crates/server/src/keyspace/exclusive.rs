@@ -15,8 +15,7 @@ use super::shape::{segments_of, set_id};
 use super::watched::{Change, Watch};
 use super::{
     Attributes, Clock, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old, Place,
-    Record,
-    Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
+    Record, Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
 };
 use crate::planted::{Bug, planted};
 use splitpoint::{OldValue, Table};
@@ -763,8 +762,10 @@ impl<'k> Exclusive<'k> {
             }
         }
         for key in keys {
-            self.changed(database, &key);
-            self.stage(database, &key, None)?;
+            self.replacing(database, &key, |this| {
+                this.changed(database, &key);
+                this.stage(database, &key, None)
+            })?;
         }
         Ok(())
     }
