@@ -1,14 +1,14 @@
 //! A Lua state that runs scripts.
 //!
 //! Limits: memory by the state's allocator; time by a hook that is called every so many instructions and fails once the
-//! script is killed. What Lua's libraries do in one call of unlimited time is replaced (`prelude.lua`, `texts.rs`). The
+//! script is killed. What Lua's libraries do in one call of unlimited time is replaced (`sandbox.lua`, `texts.rs`). The
 //! state is kept for the next script unless it has grown or its script was killed.
 //!
 //! A function of Rust fails with an [`mlua::Error`], which scripts see as a string or, of `redis.call`, as a table.
 
 use super::json::{self, Encoder};
 use super::replies::{Writer, to_lua};
-use super::values::{BYTES_MAX, PRELUDE, failure, format_number, kind_of, text_of};
+use super::values::{BYTES_MAX, SANDBOX, failure, format_number, kind_of, text_of};
 use super::{CallOut, Running, Script, bits, msgpack, sha1_of, structs, texts};
 use crate::command::reply::Version;
 use mlua::chunk::ChunkMode;
@@ -113,8 +113,8 @@ impl Engine {
                 })
             })?,
         )?;
-        let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE).set_mode(ChunkMode::Text);
-        let (environment, run): (Table, Function) = prelude.call(native)?;
+        let sandbox = lua.load(include_str!("sandbox.lua")).set_name(SANDBOX).set_mode(ChunkMode::Text);
+        let (environment, run): (Table, Function) = sandbox.call(native)?;
         let _ = place.set(environment.clone());
         lua.set_memory_limit(BYTES_MAX)?;
         let flag = running.clone();

@@ -3,7 +3,7 @@
 //! ```text
 //! mod.rs       the scripts by their SHA-1, the state of the running one
 //! engine.rs    a Lua state (`engine_absent.rs` where the server is built without Lua)
-//! prelude.lua  what scripts see of Lua
+//! sandbox.lua  what scripts see of Lua
 //! replies.rs   values of Lua as replies, and the other way
 //! json.rs      cjson
 //! bits.rs      bit

@@ -34,7 +34,7 @@ local function caught(ok, problem, ...)
     elseif type(problem) == 'userdata' then
         problem = native.error_of(problem)
     elseif type(problem) == 'string' then
-        problem = problem:gsub('^prelude:%d+: ', '')
+        problem = problem:gsub('^sandbox:%d+: ', '')
     end
     return ok, problem, ...
 end
@@ -285,7 +285,7 @@ local function explain(problem)
     local line = native.script_line()
     if type(problem) == 'string' then
         -- The script called a function of this file, which is none of its business.
-        problem = problem:gsub('^prelude:%d+: ', line and 'user_script:' .. line .. ': ' or '')
+        problem = problem:gsub('^sandbox:%d+: ', line and 'user_script:' .. line .. ': ' or '')
     end
     if type(problem) == 'userdata' then
         local text, is_reply = native.error_of(problem)
