@@ -352,6 +352,39 @@ def ends(folder):
     print("behaviour: orderly ends")
 
 
+def endless_scripts(folder):
+    """A script without end: others are refused, and the server can be stopped. What it changed is not kept by half."""
+    for file in [[], ["--file", os.path.join(folder, "scripts.spt")]]:
+        for stop in ["SCRIPT KILL", "SHUTDOWN NOSAVE", "SIGTERM"]:
+            server = servers.splitpoint(*file)
+            first, other = Connection(server.port), Connection(server.port)
+            other.call("CONFIG", "SET", "lua-time-limit", "1")
+            expect(other.call("SET", "counter", "0") == "+OK", "a write before scripts")
+            first.send(("EVAL", "while true do redis.call(ARGV[1], 'counter') end", 0, "GET" if "KILL" in stop else "INCR"))
+            # More clients than threads that wait.
+            waiting = [Connection(server.port) for _ in range(200)]
+            servers.eventually("BUSY", lambda: str(other.call("GET", "counter")).startswith("-BUSY"))
+            for connection in waiting:
+                connection.send(("INCR", "other"))
+            if stop == "SIGTERM":
+                expect(server.stop() == 0, "SIGTERM during a script")
+            else:
+                other.send(stop.split())
+            if stop == "SCRIPT KILL":
+                expect(other.reply() == "+OK" and "killed" in first.reply(), "SCRIPT KILL")
+                replies = [connection.reply() for connection in waiting]
+                expect(all(isinstance(r, int) or r.startswith("-BUSY") for r in replies), f"clients that waited: {replies}")
+                expect(other.call("GET", "counter") is not None and server.stop() == 0, "a server after SCRIPT KILL")
+            else:
+                expect(server.process.wait(timeout=PATIENCE) == 0, f"{stop} during a script")
+                if file:
+                    server = servers.splitpoint(*file)
+                    left = int(Connection(server.port).call("GET", "counter"))
+                    expect(left == 0, f"half of a script is in the file: {left}")
+                    server.stop()
+    print("behaviour: endless scripts end by SCRIPT KILL, SHUTDOWN NOSAVE and SIGTERM")
+
+
 def attacks():
     """What a client might try: others are served, and what one client costs is bounded."""
     memcached, http = servers.free_port(), servers.free_port()
@@ -677,6 +710,7 @@ def main():
         slow_reader()
         idle_connections()
         ends(folder)
+        endless_scripts(folder)
         full_disk(folder)
         full_disks(folder)
         half_closed()

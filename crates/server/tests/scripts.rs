@@ -159,6 +159,10 @@ fn values_are_converted_as_redis_converts_them() {
         ("return cjson.encode(1e100)", "$6 1e+100"),
         ("return cjson.decode('{\"a\":[1,2,null]}').a[2]", ":2"),
         ("return loadstring('return 1')()", ":1"),
+        ("return cmsgpack.unpack(cmsgpack.pack({1, 'a', {x = 2}}))[3].x", ":2"),
+        ("return struct.unpack('>I2', struct.pack('>I2', 258))", ":258"),
+        ("return {string.find('key=value', '(%w+)=(%w+)')}", "*4 :1 :9 $3 key $5 value"),
+        ("return {string.gsub('abc', '%w', '%0%0', 2)}", "*2 $5 aabbc :2"),
         ("redis.call('select', 5) redis.call('set', 'there', 1)", "$-1"),
         ("return redis.call('exists', 'there')", ":0"),
     ] {

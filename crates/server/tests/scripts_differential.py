@@ -94,19 +94,19 @@ return redis.sha1hex('a', 'b')
 return redis.replicate_commands()
 return redis.set_repl(redis.REPL_ALL)
 return redis.setresp(3)
-return redis.setresp(4)
-return redis.setresp()
+local x = redis.setresp(4)
+local x = redis.setresp()
 return redis.log(redis.LOG_NOTICE, 'x')
-return redis.log('x')
-return redis.log('x', 'y')
-return redis.log(9, 'y')
+local x = redis.log('x')
+local x = redis.log('x', 'y')
+local x = redis.log(9, 'y')
 return redis.breakpoint()
 return redis.LOG_WARNING
 return redis.REDIS_VERSION
 return redis.REDIS_VERSION_NUM
 return redis.acl_check_cmd('get', 'x')
-return redis.acl_check_cmd('nosuch', 'x')
-return redis.acl_check_cmd()
+local x = redis.acl_check_cmd('nosuch', 'x')
+local x = redis.acl_check_cmd()
 return type(redis.debug)
 return bit.band(0xff, 0x0f)
 return bit.tohex(bit.lshift(1, 31))
@@ -192,6 +192,40 @@ return cjson.decode({})
 return cjson.decode(('['):rep(1001) .. (']'):rep(1001))
 return #cjson.decode(('['):rep(999) .. (']'):rep(999))
 return #cjson.decode(('['):rep(1000) .. (']'):rep(1000))
+return cmsgpack.pack(1, 'x')
+return cmsgpack.pack()
+return cmsgpack.pack({})
+return cmsgpack.pack({a={b={1,2,3}}})
+return cmsgpack.pack(2^40, -2^40, 255, 256, 65536, -33, -129, -40000, 0.1, 0.5, 1/0)
+return {cmsgpack.unpack(cmsgpack.pack(1, 'x', {1,2}))}
+return {cmsgpack.unpack_one(cmsgpack.pack(1, 'x'))}
+return {cmsgpack.unpack_one(cmsgpack.pack(1, 'x'), 1)}
+return {cmsgpack.unpack_limit(cmsgpack.pack(1, 2, 3), 2)}
+return cmsgpack.unpack('\\193')
+return cmsgpack.unpack('\\217\\200')
+return cmsgpack.unpack('')
+local t = {} for i = 1, 20 do t = {t} end return cmsgpack.pack(t)
+return struct.pack('>I2i4Bd', 1, -2, 255, 1.5)
+return struct.pack('<bhlfs', 1, 2, 3, 0.5, 'x')
+return {struct.unpack('>I2i4', struct.pack('>I2i4', 65535, -2))}
+return {struct.unpack('Bc0s', struct.pack('Bc0s', 3, 'abc', 'tail'))}
+return struct.size('!8bi8d')
+return struct.pack('!4 b i', 1, 2)
+return struct.pack('c5', 'abc')
+return struct.pack('z', 1)
+return struct.pack('i33', 1)
+return struct.pack('!3i', 1)
+return struct.unpack('i', 'abc')
+return struct.unpack('s', 'abc')
+return struct.unpack('c0', 'abc')
+return struct.unpack('i', 'abcd', 0)
+return struct.size('s')
+return struct.size('c0')
+return struct.pack('B', 300)
+return struct.pack('B', -1)
+return struct.pack('I8', 2^60)
+return struct.pack()
+return struct.pack('i')
 return loadstring('return 1')()
 return {loadstring('x =')}
 return {loadstring('x =', '@name')}
@@ -217,7 +251,7 @@ table.insert({}, 1, 2, 3)
 table.insert(nil, 1)
 return unpack({1, 2, 3}, 2)
 return {unpack({1, 2, 3}, 2)}
-return unpack()
+local x = unpack()
 return {select('#', 1, 2), select(2, 'a', 'b')}
 return tonumber('0x10')
 return tonumber('z', 36)
@@ -228,7 +262,7 @@ return rawequal(1, 1)
 return {rawget({5}, 1)}
 return #rawset({}, 1, 2)
 return getmetatable('')
-return setmetatable(1, {})
+local x = setmetatable(1, {})
 return collectgarbage('count') > 0
 return collectgarbage()
 return gcinfo() > 0
@@ -453,10 +487,10 @@ return string.find({}, 'a')
 return string.find('a', 'a', 'x')
 return string.find(123, 2)
 return string.match()
-return string.gmatch()
-return string.gsub()
-return string.gsub('a')
-return string.gsub({}, 'a', 'b')
+local x = string.gmatch()
+local x = string.gsub()
+local x = string.gsub('a')
+local x = string.gsub({}, 'a', 'b')
 return {string.find('a]b', '[]]')}
 return {string.find('a-b', '[a%-]', 2)}
 return {string.find('a^b', '[b^]')}
@@ -506,6 +540,9 @@ def random_script(r):
             lambda: "return cjson.encode(%s)" % value(r),
             lambda: "return cjson.encode(cjson.decode(cjson.encode(%s)))" % value(r),
             lambda: "return cjson.decode('%s')" % "".join(r.choice('{}[],:"ab1-.e \\\\tfn') for _ in range(r.randrange(12))).replace("'", ""),
+            lambda: "return cmsgpack.pack(%s)" % value(r),
+            lambda: "return {cmsgpack.unpack(cmsgpack.pack(%s, %s))}" % (value(r), value(r)),
+            lambda: "return struct.pack('%s', %s, %s)" % (r.choice("<>") + r.choice("bBhHlLfd") + r.choice("iI") + r.choice("12348"), r.randrange(-200, 200), r.randrange(0, 2**40)),
             lambda: "return tostring(%s)" % number(r),
             lambda: "return redis.call('echo', %s)" % number(r),
             lambda: "return {string.find('%s', '%s')}" % (subject, pattern(r)),

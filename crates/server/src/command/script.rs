@@ -7,14 +7,14 @@ use super::call::{Args, Outcome, Refusal};
 use super::info::REDIS_VERSION;
 use super::number::parse_integer;
 use super::reply::{self, Version};
-use super::spec::{self, Flags, Names, Spec};
+use super::spec::{self, Flags, Id, Names, Spec};
 use super::state::SessionState;
 use super::{cluster, events};
 use crate::command::call::Span;
 use crate::keyspace::Exclusive;
-use crate::scripts::{Engine, Script};
+use crate::scripts::Engine;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
-use std::sync::{Arc, PoisonError};
 
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write commands against the dataset. You can \
@@ -44,19 +44,21 @@ pub(super) fn eval(
     let scripts = &server.scripts;
     let script = match by_name {
         true => scripts.find(args.at(1)).ok_or(NO_SCRIPT)?,
-        false => match scripts.find(crate::scripts::sha1_of(args.at(1)).as_bytes()) {
-            Some(script) => script,
-            None => Arc::new(Script { name: crate::scripts::sha1_of(args.at(1)), body: args.at(1).to_vec() }),
-        },
+        false => scripts.of(args.at(1)),
     };
-    let read_only = flags_of(&script.body)? || read_only;
+    let read_only = match flags_of(&script.body)? {
+        Some(false) if read_only => {
+            return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+        }
+        flags => flags.unwrap_or(read_only),
+    };
     let words: Vec<&[u8]> = args.from(3).collect();
     let (keys, arguments) = words.split_at(number);
     let mut slot = server.scripts.engine.lock().unwrap_or_else(PoisonError::into_inner);
     let engine = engine_of(&mut slot, session)?;
-    engine.check(&script).map_err(|text| Refusal::Text(text.into()))?;
+    let compiled = engine.compile(&script).map_err(|text| Refusal::Text(text.into()))?;
     if !by_name {
-        server.scripts.add(args.at(1), false);
+        server.scripts.add(&script, false);
     }
     let (database, version) = (session.database, session.version);
     let nested = alone.has_begun();
@@ -71,7 +73,7 @@ pub(super) fn eval(
         }
         reply
     };
-    let outcome = engine.run(&script, [keys, arguments], &mut call, (out, version, bytes_max));
+    let outcome = engine.run((&script, compiled), [keys, arguments], &mut call, (out, version, bytes_max));
     drop(begun);
     if engine.is_worn() {
         *slot = None;
@@ -98,11 +100,11 @@ fn engine_of<'s>(slot: &'s mut Option<Engine>, session: &SessionState) -> Result
     slot.as_mut().ok_or_else(|| "ERR there is no Lua".into())
 }
 
-/// Whether the first line of a script says that it does not write.
-fn flags_of(body: &[u8]) -> Result<bool, Refusal> {
+/// Whether the first line of a script says that it does not write; `None` if it says nothing.
+fn flags_of(body: &[u8]) -> Result<Option<bool>, Refusal> {
     const KNOWN: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
     if !body.starts_with(b"#!") {
-        return Ok(false);
+        return Ok(None);
     }
     let end = body.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid script shebang")?;
     let line = String::from_utf8_lossy(&body[..end]);
@@ -121,7 +123,7 @@ fn flags_of(body: &[u8]) -> Result<bool, Refusal> {
             read_only |= flag == "no-writes";
         }
     }
-    Ok(read_only)
+    Ok(Some(read_only))
 }
 
 /// Executes a command for a script.
@@ -156,7 +158,9 @@ fn call_command(
     if spec.flags.has(Flags::NOSCRIPT) {
         return Err("ERR This Redis command is not allowed from script".into());
     }
-    if spec.flags.has(Flags::WRITE) && read_only {
+    // Redis counts these as writes, since it may send them to replicas.
+    let may_replicate = matches!(spec.id, Id::Publish | Id::SPublish | Id::PfCount);
+    if read_only && (may_replicate || spec.flags.has(Flags::WRITE)) {
         return Err("ERR Write commands are not allowed from read-only scripts.".into());
     }
     if let Some(dictionary) = session.server.space.dictionary() {
@@ -207,14 +211,15 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
     match (args.at(1).to_ascii_lowercase().as_slice(), args.len()) {
         (b"load", 3) => {
             flags_of(args.at(2))?;
-            let script = Script { name: crate::scripts::sha1_of(args.at(2)), body: args.at(2).to_vec() };
+            let script = scripts.of(args.at(2));
             // A running script has the state; then the script is compiled when it first runs.
             if let Ok(mut slot) = scripts.engine.try_lock() {
-                let checked = engine_of(&mut slot, session)?.check(&script);
+                let checked = engine_of(&mut slot, session)?.compile(&script);
                 checked.map_err(|text| Refusal::Text(text.into()))?;
             }
-            let added = scripts.add(args.at(2), true);
-            let script = added.ok_or("ERR the loaded scripts take too much memory; remove them with SCRIPT FLUSH")?;
+            if !scripts.add(&script, true) {
+                return Err("ERR the loaded scripts take too much memory; remove them with SCRIPT FLUSH".into());
+            }
             reply::bulk(out, script.name.as_bytes());
         }
         (b"exists", 3..) => {

@@ -29,7 +29,8 @@ fn bits(values: &[Value], index: usize) -> Result<u32, String> {
     };
     let found = value.map_or("no value", kind_of);
     let number: f64 = number.ok_or_else(|| format!("bad argument #{} (number expected, got {found})", index + 1))?;
-    Ok(number.round_ties_even().rem_euclid(4_294_967_296.0) as u32)
+    // As the library does it: added to 1.5 * 2^52, the last bits of a double are those of the whole number.
+    Ok((number + 6_755_399_441_055_744.0).to_bits() as u32)
 }
 
 fn all(values: &[Value], join: fn(u32, u32) -> u32) -> Result<u32, String> {

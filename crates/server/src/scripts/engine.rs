@@ -1,21 +1,21 @@
 //! A Lua state that runs scripts.
 //!
 //! Limits: memory by the state's allocator; time by a hook that is called every so many instructions and fails once the
-//! script is killed. What Lua's libraries do in one call of unlimited time is replaced (`prelude.lua`, `texts.rs`). The
+//! script is killed. What Lua's libraries do in one call of unlimited time is replaced (`sandbox.lua`, `texts.rs`). The
 //! state is kept for the next script unless it has grown or its script was killed.
 //!
 //! A function of Rust fails with an [`mlua::Error`], which scripts see as a string or, of `redis.call`, as a table.
 
 use super::json::{self, Encoder};
 use super::replies::{Writer, to_lua};
-use super::values::{BYTES_MAX, PRELUDE, failure, format_number, kind_of, text_of};
+use super::values::{BYTES_MAX, SANDBOX, failure, format_number, kind_of, text_of};
 use super::{CallOut, Running, Script, bits, msgpack, sha1_of, structs, texts};
 use crate::command::reply::Version;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, Variadic, VmState};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 /// A state that takes more memory than this is not kept.
@@ -27,12 +27,17 @@ const INSTRUCTIONS: u32 = 1000;
 const CHUNK: &str = "@user_script";
 const KILLED: &[u8] = b"ERR Script killed by user with SCRIPT KILL...";
 
+/// A compiled script.
+pub(crate) type Compiled = Function;
+
 /// A Lua state.
 pub(crate) struct Engine {
     lua: Lua,
     running: Arc<Running>,
     environment: Table,
     run: Function,
+    /// Whether the script chose RESP3 for the replies to it.
+    is_resp3: Arc<AtomicBool>,
     compiled: RefCell<HashMap<String, Function>>,
     is_spoilt: Cell<bool>,
 }
@@ -80,6 +85,15 @@ impl Engine {
         native.set("error_of", lua.create_function(error_of)?)?;
         native.set("script_line", lua.create_function(|lua, ()| Ok(script_line(lua)))?)?;
         native.set("bit", bits::library(&lua)?)?;
+        let is_resp3: Arc<AtomicBool> = Arc::default();
+        let flag = is_resp3.clone();
+        native.set(
+            "setresp",
+            lua.create_function(move |_, version: u8| {
+                flag.store(version == 3, Relaxed);
+                Ok(())
+            })?,
+        )?;
         add_redis(&lua, &native, is_command)?;
         add_random(&lua, &native, &random)?;
         add_json(&lua, &native, &running)?;
@@ -93,21 +107,29 @@ impl Engine {
             lua.create_function(move |lua, (source, name): (LuaString, LuaString)| {
                 let source = source.as_bytes().to_vec();
                 // Compiled functions see what scripts see.
-                Ok(match compile(lua, source, &name.to_string_lossy(), environment.get()) {
+                Ok(match compile_text(lua, source, &name.to_string_lossy(), environment.get()) {
                     Ok(function) => (Value::Function(function), Value::Nil),
                     Err(error) => (Value::Nil, Value::String(lua.create_string(text_of(&error))?)),
                 })
             })?,
         )?;
-        let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE).set_mode(ChunkMode::Text);
-        let (environment, run): (Table, Function) = prelude.call(native)?;
+        let sandbox = lua.load(include_str!("sandbox.lua")).set_name(SANDBOX).set_mode(ChunkMode::Text);
+        let (environment, run): (Table, Function) = sandbox.call(native)?;
         let _ = place.set(environment.clone());
         lua.set_memory_limit(BYTES_MAX)?;
         let flag = running.clone();
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
             if flag.is_killed() { Err(mlua::Error::runtime("script killed")) } else { Ok(VmState::Continue) }
         })?;
-        Ok(Engine { lua, running, environment, run, compiled: RefCell::default(), is_spoilt: Cell::new(false) })
+        Ok(Engine {
+            lua,
+            running,
+            environment,
+            run,
+            is_resp3,
+            compiled: RefCell::default(),
+            is_spoilt: Cell::new(false),
+        })
     }
 
     /// Whether the state should be replaced by a new one.
@@ -121,18 +143,14 @@ impl Engine {
     ///
     /// # Errors
     /// The text of the error reply.
-    pub(crate) fn check(&self, script: &Script) -> Result<(), Vec<u8>> {
-        self.compiled(script).map(drop)
-    }
-
-    fn compiled(&self, script: &Script) -> Result<Function, Vec<u8>> {
+    pub(crate) fn compile(&self, script: &Script) -> Result<Compiled, Vec<u8>> {
         if let Some(function) = self.compiled.borrow().get(&script.name) {
             return Ok(function.clone());
         }
         // The line that begins with `#!` is about the script.
         let at = if script.body.starts_with(b"#!") { script.body.iter().position(|&b| b == b'\n') } else { Some(0) };
         let source = script.body[at.unwrap_or(script.body.len())..].to_vec();
-        let function = compile(&self.lua, source, CHUNK, Some(&self.environment))
+        let function = compile_text(&self.lua, source, CHUNK, Some(&self.environment))
             .map_err(|error| format!("ERR Error compiling script (new function): {}", text_of(&error)).into_bytes())?;
         let mut compiled = self.compiled.borrow_mut();
         if compiled.len() >= COMPILED_MAX {
@@ -148,16 +166,15 @@ impl Engine {
     /// The text of the error reply.
     pub(crate) fn run(
         &mut self,
-        script: &Script,
+        (script, function): (&Script, Compiled),
         [keys, args]: [&[&[u8]]; 2],
         call_out: &mut CallOut<'_>,
         (out, version, bytes_max): (&mut Vec<u8>, Version, usize),
     ) -> Result<(), Vec<u8>> {
-        let function = self.compiled(script)?;
-        let is_resp3 = Cell::new(false);
+        self.is_resp3.store(false, Relaxed);
         let call_out = RefCell::new(call_out);
         let reply_to = |words: &[Value]| match words_of(words) {
-            Ok(words) => (*call_out.borrow_mut())(&words, is_resp3.get()),
+            Ok(words) => (*call_out.borrow_mut())(&words, self.is_resp3.load(Relaxed)),
             Err(refusal) => format!("-{refusal}\r\n").into_bytes(),
         };
         let outcome = self.lua.scope(|scope| {
@@ -178,17 +195,11 @@ impl Engine {
                     None => to_lua(lua, &mut reply.as_slice()),
                 }
             })?;
-            let pcall =
-                scope.create_function(|lua, words: Variadic<Value>| to_lua(lua, &mut reply_to(&words).as_slice()))?;
-            let setresp = scope.create_function(|_, version: u8| {
-                is_resp3.set(version == 3);
-                Ok(())
-            })?;
-            self.run.call::<(bool, Value)>((function, list(keys)?, list(args)?, call, pcall, setresp))
+            self.run.call::<(bool, Value)>((function, list(keys)?, list(args)?, call))
         });
         let (text, line) = match outcome {
             Ok((true, value)) => {
-                let mut writer = Writer::new(out, version, is_resp3.get(), bytes_max);
+                let mut writer = Writer::new(out, version, self.is_resp3.load(Relaxed), bytes_max);
                 return writer.reply(&value).map_err(String::into_bytes);
             }
             Ok((false, Value::Table(problem))) => {
@@ -211,7 +222,7 @@ impl Engine {
 }
 
 /// Compiles source text. Bytecode is refused: it can do anything.
-fn compile(lua: &Lua, source: Vec<u8>, name: &str, environment: Option<&Table>) -> mlua::Result<Function> {
+fn compile_text(lua: &Lua, source: Vec<u8>, name: &str, environment: Option<&Table>) -> mlua::Result<Function> {
     // While Lua 5.1 compiles, nothing else keeps the name of the chunk from being collected (CVE-2025-49844). Equal
     // strings are one object.
     let anchor = lua.create_string(name)?;
@@ -284,7 +295,7 @@ fn add_json(lua: &Lua, native: &Table, running: &Arc<Running>) -> mlua::Result<(
             Value::String(text) => json::decode(lua, &text.as_bytes()).map_err(|text| failure(lua, &text)),
             Value::Integer(_) | Value::Number(_) => Ok(value.clone()),
             other => {
-                let text = format!("bad argument #1 to 'decode' (string expected, got {})", kind_of(&other));
+                let text = format!("bad argument #1 to 'decode' (string expected, got {})", kind_of(other));
                 Err(failure(lua, &text))
             }
         }

@@ -9,6 +9,9 @@ const ABSENT: &str = "ERR this server was built without Lua (the feature `script
 /// Nothing.
 pub(crate) struct Engine;
 
+/// A compiled script, of which there is none.
+pub(crate) struct Compiled;
+
 impl Engine {
     pub(crate) fn new(_: Arc<Running>, _: &str, _: fn(&[u8]) -> bool) -> Result<Engine, String> {
         Err(ABSENT.into())
@@ -18,13 +21,13 @@ impl Engine {
         false
     }
 
-    pub(crate) fn check(&self, _: &Script) -> Result<(), Vec<u8>> {
+    pub(crate) fn compile(&self, _: &Script) -> Result<Compiled, Vec<u8>> {
         Err(ABSENT.into())
     }
 
     pub(crate) fn run(
         &mut self,
-        _: &Script,
+        _: (&Script, Compiled),
         _: [&[&[u8]]; 2],
         _: &mut CallOut<'_>,
         _: (&mut Vec<u8>, Version, usize),

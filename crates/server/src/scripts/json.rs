@@ -178,8 +178,7 @@ pub(super) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
         return Err("JSON parser does not support UTF-16 or UTF-32".into());
     }
     let value = reader.read()?;
-    reader.skip_blanks();
-    if reader.at < text.len() { Err(reader.expected("the end")) } else { Ok(value) }
+    if reader.next().is_some_and(|byte| byte != 0) { Err(reader.expected("the end")) } else { Ok(value) }
 }
 
 struct Reader<'r> {
@@ -208,10 +207,17 @@ impl Reader<'_> {
         self.text.get(self.at).copied()
     }
 
+    /// The message that another token is here than `what`.
     fn expected(&self, what: &str) -> String {
         let rest = &self.text[self.at.min(self.text.len())..];
+        let mut token = Reader { lua: self.lua, text: self.text, at: self.at };
+        if rest.first() == Some(&b'"')
+            && let Err(message) = token.string(what)
+        {
+            return message;
+        }
         let found = match rest.first() {
-            None => "T_END",
+            None | Some(0) => "T_END",
             Some(b'{') => "T_OBJ_BEGIN",
             Some(b'}') => "T_OBJ_END",
             Some(b'[') => "T_ARR_BEGIN",
@@ -219,6 +225,7 @@ impl Reader<'_> {
             Some(b'"') => "T_STRING",
             Some(b':') => "T_COLON",
             Some(b',') => "T_COMMA",
+            Some(b'0'..=b'9' | b'-') if number_at(rest).is_none() => "invalid number",
             Some(b'0'..=b'9' | b'-') => "T_NUMBER",
             _ if rest.starts_with(b"true") || rest.starts_with(b"false") => "T_BOOLEAN",
             _ if rest.starts_with(b"null") => "T_NULL",
@@ -253,7 +260,7 @@ impl Reader<'_> {
                     }
                 }
                 Some(b'"') => {
-                    let text = self.string()?;
+                    let text = self.string("value")?;
                     Value::String(self.lua.create_string(text).map_err(failed)?)
                 }
                 _ => self.scalar()?,
@@ -289,7 +296,7 @@ impl Reader<'_> {
         if self.next() != Some(b'"') {
             return Err(self.expected("object key string"));
         }
-        let key = self.string()?;
+        let key = self.string("object key string")?;
         if self.next() != Some(b':') {
             return Err(self.expected("colon"));
         }
@@ -311,26 +318,24 @@ impl Reader<'_> {
         if !is_named && !matches!(next, Some(b'-' | b'+' | b'0'..=b'9')) {
             return Err(self.expected("value"));
         }
-        let (number, len) = number_at(&self.text[self.at..]).ok_or_else(|| self.invalid("invalid number", self.at))?;
+        let (number, len) = number_at(&self.text[self.at..]).ok_or_else(|| self.expected("value"))?;
         self.at += len;
         Ok(Value::Number(number))
     }
 
-    fn invalid(&self, what: &str, at: usize) -> String {
-        format!("Expected value but found {what} at character {}", at + 1)
-    }
-
-    /// The string that begins here.
-    fn string(&mut self) -> Result<Vec<u8>, String> {
-        let start = self.at;
+    /// The string that begins here. `wanted`: what an error says was expected.
+    fn string(&mut self, wanted: &str) -> Result<Vec<u8>, String> {
+        let invalid = |what: &str, at: usize| format!("Expected {wanted} but found {what} at character {}", at + 1);
         self.at += 1;
         let mut text = Vec::new();
         loop {
-            let byte = *self.text.get(self.at).ok_or_else(|| self.invalid("unexpected end of string", start))?;
+            let byte = self.text.get(self.at).copied().filter(|&byte| byte != 0);
+            let byte = byte.ok_or_else(|| invalid("unexpected end of string", self.at))?;
             self.at += 1;
             match byte {
                 b'"' => return Ok(text),
                 b'\\' => {
+                    let start = self.at - 1;
                     let escape = self.text.get(self.at).copied();
                     self.at += 1;
                     match escape {
@@ -340,13 +345,12 @@ impl Reader<'_> {
                         Some(b'n') => text.push(b'\n'),
                         Some(b'r') => text.push(b'\r'),
                         Some(b't') => text.push(b'\t'),
-                        Some(b'u') => self
-                            .code_point(&mut text)
-                            .ok_or_else(|| self.invalid("invalid unicode escape code", start))?,
-                        _ => return Err(self.invalid("invalid escape code", start)),
+                        Some(b'u') => {
+                            self.code_point(&mut text).ok_or_else(|| invalid("invalid unicode escape code", start))?
+                        }
+                        _ => return Err(invalid("invalid escape code", start)),
                     }
                 }
-                0..=31 => return Err(self.invalid("invalid token", self.at - 1)),
                 _ => text.push(byte),
             }
         }

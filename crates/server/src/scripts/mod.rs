@@ -3,7 +3,7 @@
 //! ```text
 //! mod.rs       the scripts by their SHA-1, the state of the running one
 //! engine.rs    a Lua state (`engine_absent.rs` where the server is built without Lua)
-//! prelude.lua  what scripts see of Lua
+//! sandbox.lua  what scripts see of Lua
 //! replies.rs   values of Lua as replies, and the other way
 //! json.rs      cjson
 //! bits.rs      bit
@@ -113,7 +113,10 @@ impl Default for Scripts {
 
 /// The SHA-1 of some bytes as hexadecimal digits.
 pub(crate) fn sha1_of(bytes: &[u8]) -> String {
-    Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = Sha1::digest(bytes);
+    let digits = digits.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 impl Scripts {
@@ -127,21 +130,31 @@ impl Scripts {
         self.lock().scripts.get(&name).cloned()
     }
 
-    /// Adds a script, for good if it is `loaded`; else it is forgotten when many others have been evaluated. `None` if
+    /// The script of this text, known or not.
+    pub(crate) fn of(&self, body: &[u8]) -> Arc<Script> {
+        let name = sha1_of(body);
+        let known = self.lock().scripts.get(&name).cloned();
+        known.unwrap_or_else(|| Arc::new(Script { name, body: body.to_vec() }))
+    }
+
+    /// Adds a script, for good if it is `loaded`; else it is forgotten when many others have been evaluated. `false` if
     /// the loaded scripts take too many bytes.
-    pub(crate) fn add(&self, body: &[u8], loaded: bool) -> Option<Arc<Script>> {
-        let script = Arc::new(Script { name: sha1_of(body), body: body.to_vec() });
+    pub(crate) fn add(&self, script: &Arc<Script>, loaded: bool) -> bool {
         let mut known = self.lock();
+        let is_known = known.scripts.contains_key(&script.name);
+        if is_known && !loaded {
+            return true;
+        }
         let evaluated_before = known.evaluated.iter().position(|name| *name == script.name);
-        if loaded && (evaluated_before.is_some() || !known.scripts.contains_key(&script.name)) {
-            if known.loaded_bytes + body.len() > LOADED_BYTES_MAX {
-                return None;
+        if loaded && (evaluated_before.is_some() || !is_known) {
+            if known.loaded_bytes + script.body.len() > LOADED_BYTES_MAX {
+                return false;
             }
-            known.loaded_bytes += body.len();
+            known.loaded_bytes += script.body.len();
             if let Some(index) = evaluated_before {
                 known.evaluated.remove(index);
             }
-        } else if !loaded && !known.scripts.contains_key(&script.name) {
+        } else if !loaded {
             known.evaluated.push_back(script.name.clone());
             if known.evaluated.len() > EVALUATED_MAX
                 && let Some(oldest) = known.evaluated.pop_front()
@@ -149,7 +162,8 @@ impl Scripts {
                 known.scripts.remove(&oldest);
             }
         }
-        Some(known.scripts.entry(script.name.clone()).or_insert(script).clone())
+        known.scripts.entry(script.name.clone()).or_insert_with(|| script.clone());
+        true
     }
 
     /// Forgets all scripts.

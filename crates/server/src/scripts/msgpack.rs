@@ -19,7 +19,7 @@ pub(super) fn pack(out: &mut Vec<u8>, value: &Value, depth: usize, bytes_max: us
     }
     match value {
         Value::Boolean(is_true) => out.push(if *is_true { 0xc3 } else { 0xc2 }),
-        Value::Integer(number) => pack_integer(out, *number as i64),
+        Value::Integer(number) => pack_integer(out, *number),
         Value::Number(number) if *number == (*number as i64) as f64 => pack_integer(out, *number as i64),
         Value::Number(number) if f64::from(*number as f32) == *number => {
             out.push(0xca);
@@ -47,14 +47,14 @@ pub(super) fn pack(out: &mut Vec<u8>, value: &Value, depth: usize, bytes_max: us
 fn pack_integer(out: &mut Vec<u8>, number: i64) {
     // The code, and how many of the last bytes of the number follow it.
     let (code, len) = match number {
-        -32..=127 => (number as u8, 0), // two's complement in one byte
-        0..=0xff => (0xcc, 1),
-        -0x80..0 => (0xd0, 1),
-        0..=0xffff => (0xcd, 2),
-        -0x8000..0 => (0xd1, 2),
-        0..=0xffff_ffff => (0xce, 4),
-        -0x8000_0000..0 => (0xd2, 4),
-        0.. => (0xcf, 8),
+        -0x20..0x80 => (number as u8, 0), // two's complement in one byte
+        0x80..0x100 => (0xcc, 1),
+        0x100..0x1_0000 => (0xcd, 2),
+        0x1_0000..0x1_0000_0000 => (0xce, 4),
+        0x1_0000_0000.. => (0xcf, 8),
+        -0x80..-0x20 => (0xd0, 1),
+        -0x8000..-0x80 => (0xd1, 2),
+        -0x8000_0000..-0x8000 => (0xd2, 4),
         _ => (0xd3, 8),
     };
     out.push(code);

@@ -213,7 +213,7 @@ impl<'s> Search<'s> {
         let index = usize::from(digit).wrapping_sub(usize::from(b'1'));
         let part = match self.captures.get(index) {
             Some(&(start, End::At(end))) => &self.subject[start..end],
-            Some((_, End::Position)) => b"",
+            Some((_, End::Position)) => return Ok(None),
             _ => return Err("invalid capture index".into()),
         };
         self.step(part.len())?;

@@ -104,7 +104,7 @@ impl<'o> Writer<'o> {
         }
         match value {
             Value::String(text) => reply::bulk(self.out, &text.as_bytes()),
-            Value::Integer(number) => reply::integer(self.out, *number as i64),
+            Value::Integer(number) => reply::integer(self.out, *number),
             Value::Number(number) => reply::integer(self.out, whole(*number)),
             Value::Boolean(is_true) if self.is_resp3 && self.version == Version::Resp3 => {
                 self.out.extend_from_slice(if *is_true { b"#t\r\n" } else { b"#f\r\n" });
@@ -119,13 +119,14 @@ impl<'o> Writer<'o> {
 
     fn write_table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         let field = |name: &str| table.raw_get::<Value>(name);
-        let one_line =
-            |text: &[u8]| text.iter().map(|&b| if b"\r\n".contains(&b) { b' ' } else { b }).collect::<Vec<u8>>();
         if let Value::String(text) = field("err")? {
-            reply::error(self.out, one_line(&text.as_bytes()));
+            let text = text.as_bytes();
+            let text = c_string(&text);
+            let end = text.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+            reply::error(self.out, one_line(&text[..end]));
         } else if let Value::String(text) = field("ok")? {
             self.out.push(b'+');
-            self.out.extend_from_slice(&one_line(&text.as_bytes()));
+            self.out.extend_from_slice(&one_line(c_string(&text.as_bytes())));
             self.out.extend_from_slice(b"\r\n");
         } else if let Some(number) = number_of(&field("double")?) {
             let text = format_number(number, 17);
@@ -175,6 +176,16 @@ impl<'o> Writer<'o> {
         }
         Ok(())
     }
+}
+
+/// Text without line ends.
+fn one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|&byte| if b"\r\n".contains(&byte) { b' ' } else { byte }).collect()
+}
+
+/// The text before the first zero byte, which is all that Redis sends of it.
+fn c_string(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 /// A number without its fraction, as Redis converts it on x86.

@@ -28,11 +28,13 @@ struct Format<'f> {
     rest: &'f [u8],
     is_big: bool,
     align: usize,
+    /// The name of the function, for errors.
+    function: &'static str,
 }
 
 impl<'f> Format<'f> {
-    fn new(text: &'f [u8]) -> Format<'f> {
-        Format { rest: text, is_big: false, align: 1 }
+    fn new(text: &'f [u8], function: &'static str) -> Format<'f> {
+        Format { rest: text, is_big: false, align: 1, function }
     }
 
     fn number(&mut self, default: usize) -> Result<usize, String> {
@@ -62,7 +64,7 @@ impl<'f> Format<'f> {
                 b'!' => {
                     self.align = self.number(ALIGN_MAX)?;
                     if !self.align.is_power_of_two() {
-                        return Err("alignment is not a power of 2".into());
+                        return Err(format!("alignment {} is not a power of 2", self.align));
                     }
                     continue;
                 }
@@ -81,7 +83,11 @@ impl<'f> Format<'f> {
                 b'x' => return Ok(Some((Item::Pad, 0))),
                 b's' => return Ok(Some((Item::Zeroed, 0))),
                 b'c' => return Ok(Some((Item::Chars(self.number(1)?), 0))),
-                other => return Err(format!("invalid format option '{}'", char::from(other))),
+                other => {
+                    let function = self.function;
+                    let option = char::from(other);
+                    return Err(format!("bad argument #1 to '{function}' (invalid format option '{option}')"));
+                }
             };
             let align = bytes.min(self.align);
             let is_aligned = align > 1 && align.is_power_of_two();
@@ -94,7 +100,7 @@ impl<'f> Format<'f> {
 /// The bytes of values, at most so many.
 pub(super) fn pack(lua: &Lua, values: &[Value], bytes_max: usize) -> Result<Vec<u8>, String> {
     let format = text(lua, values, 0, "pack")?;
-    let mut format = Format::new(&format);
+    let mut format = Format::new(&format, "pack");
     let (mut out, mut index) = (Vec::new(), 0);
     while let Some((item, padding)) = format.next(out.len())? {
         out.resize(out.len() + padding, 0);
@@ -122,7 +128,7 @@ pub(super) fn pack(lua: &Lua, values: &[Value], bytes_max: usize) -> Result<Vec<
                 index += 1;
                 let mut text = text(lua, values, index, "pack")?;
                 if text.len() < len {
-                    return Err(format!("bad argument #{} to 'pack' (string too short)", index + 1));
+                    return Err(format!("bad argument #{} to 'pack' (string too short)", index + 2));
                 }
                 text.truncate(if len == 0 { text.len() } else { len });
                 text
@@ -151,15 +157,15 @@ fn swapped(mut bytes: Vec<u8>, is_big: bool) -> Vec<u8> {
 
 /// The values that bytes have, and the position after them.
 pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> {
-    const SHORT: &str = "data string too short";
+    const SHORT: &str = "bad argument #2 to 'unpack' (data string too short)";
     let (format, data) = (text(lua, values, 0, "unpack")?, text(lua, values, 1, "unpack")?);
-    let mut format = Format::new(&format);
+    let mut format = Format::new(&format, "unpack");
     let mut at = match values.get(2) {
         None | Some(Value::Nil) => 0,
         Some(_) => {
             let position = number(lua, values, 2, "unpack")?;
             if position < 1.0 {
-                return Err("offset must be 1 or greater".into());
+                return Err("bad argument #3 to 'unpack' (offset must be 1 or greater)".into());
             }
             position as usize - 1
         }
@@ -217,7 +223,7 @@ pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> 
 /// The number of bytes of a format.
 pub(super) fn size(lua: &Lua, values: &[Value]) -> Result<f64, String> {
     let format = text(lua, values, 0, "size")?;
-    let mut format = Format::new(&format);
+    let mut format = Format::new(&format, "size");
     let mut size = 0usize;
     while let Some((item, padding)) = format.next(size)? {
         let bytes = match item {
@@ -225,8 +231,8 @@ pub(super) fn size(lua: &Lua, values: &[Value]) -> Result<f64, String> {
             Item::Integer(len, _) => len,
             Item::Float => 4,
             Item::Double => 8,
-            Item::Zeroed => return Err("bad argument #1 to 'size' (variable-size format in 'size')".into()),
-            Item::Chars(0) => return Err("bad argument #1 to 'size' (variable-length format)".into()),
+            Item::Zeroed => return Err("bad argument #1 to 'size' (option 's' has no fixed size)".into()),
+            Item::Chars(0) => return Err("bad argument #1 to 'size' (option 'c0' has no fixed size)".into()),
             Item::Chars(len) => len,
         };
         size = size.saturating_add(padding + bytes);
@@ -235,7 +241,7 @@ pub(super) fn size(lua: &Lua, values: &[Value]) -> Result<f64, String> {
 }
 
 fn text(lua: &Lua, values: &[Value], index: usize, function: &str) -> Result<Vec<u8>, String> {
-    let found = values.get(index).map_or("no value", kind_of);
+    let found = values.get(index).map_or(if index == 0 { "no value" } else { "nil" }, kind_of);
     let text = match values.get(index) {
         Some(value @ (Value::String(_) | Value::Integer(_) | Value::Number(_))) => {
             lua.coerce_string(value.clone()).ok().flatten()
@@ -247,7 +253,7 @@ fn text(lua: &Lua, values: &[Value], index: usize, function: &str) -> Result<Vec
 }
 
 fn number(lua: &Lua, values: &[Value], index: usize, function: &str) -> Result<f64, String> {
-    let found = values.get(index).map_or("no value", kind_of);
+    let found = values.get(index).map_or(if index == 0 { "no value" } else { "nil" }, kind_of);
     let number = values.get(index).and_then(|value| lua.coerce_number(value.clone()).ok().flatten());
     number.ok_or_else(|| format!("bad argument #{} to '{function}' (number expected, got {found})", index + 1))
 }

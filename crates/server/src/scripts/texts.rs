@@ -82,7 +82,7 @@ fn find(lua: &Lua, values: &Values, is_find: bool, is_killed: &dyn Fn() -> bool)
     Ok(found)
 }
 
-/// Puts the functions into `native`. `search` and `replace` are for the prelude: the first match at an offset or later
+/// Puts the functions into `native`. `search` and `replace` are for the sandbox: the first match at an offset or later
 /// as its beginning, its end and its captures; and `gsub` with a text.
 pub(super) fn add(lua: &Lua, native: &Table, running: &Arc<Running>) -> mlua::Result<()> {
     for (name, is_find) in [("find", true), ("match", false)] {

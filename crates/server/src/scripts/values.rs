@@ -4,15 +4,15 @@ use mlua::{Lua, Value};
 
 /// The most memory of a script.
 pub(super) const BYTES_MAX: usize = 256 << 20;
-/// The name of the chunk `prelude.lua`.
-pub(super) const PRELUDE: &str = "@prelude";
+/// The name of the chunk `sandbox.lua`.
+pub(super) const SANDBOX: &str = "@sandbox";
 
 /// An error of a function of Rust, with the location of its caller.
 pub(super) fn failure(lua: &Lua, message: &str) -> mlua::Error {
     let location = |level| {
         lua.inspect_stack(level, |frame| {
             let source = frame.source();
-            let is_script = source.what != "C" && source.source.as_deref() != Some(PRELUDE);
+            let is_script = source.what != "C" && source.source.as_deref() != Some(SANDBOX);
             let line = frame.current_line().filter(|_| is_script)?;
             Some(format!("{}:{line}: ", source.short_src.unwrap_or_default()))
         })

@@ -34,7 +34,7 @@ local function caught(ok, problem, ...)
     elseif type(problem) == 'userdata' then
         problem = native.error_of(problem)
     elseif type(problem) == 'string' then
-        problem = problem:gsub('^prelude:%d+: ', '')
+        problem = problem:gsub('^sandbox:%d+: ', '')
     end
     return ok, problem, ...
 end
@@ -50,7 +50,11 @@ local globals = {
 }
 function globals.pcall(...) return caught(raw_pcall(...)) end
 function globals.xpcall(call, handler)
-    return caught(raw_xpcall(call, function(problem)
+    local function raised(ok, ...)
+        if not ok then check_killed() end
+        return ok, ...
+    end
+    return raised(raw_xpcall(call, function(problem)
         -- Within the error of the hook there are no more hooks, so a handler could go on for ever.
         if native.is_killed() then return problem end
         if type(problem) == 'userdata' then
@@ -105,15 +109,16 @@ function globals.load(pieces, name)
 end
 
 -- One call of these in Lua's own libraries could take hours, or more memory than there is.
-local raw_rep, raw_insert, raw_remove, raw_sort = string.rep, table.insert, table.remove, table.sort
-local raw_unpack, raw_concat = unpack, table.concat
-function string.rep(s, count)
+-- Lua names them in errors as they are called here.
+local rep, insert, remove, sort, unpack, concat = string.rep, table.insert, table.remove, table.sort, unpack, table.concat
+function string.rep(...)
+    local s, count = ...
     if type(s) == 'string' and type(count) == 'number' then
         if s == '' or count < 1 then return '' end
         if #s * count > native.bytes_max then error('not enough memory', 2) end
         check_killed()
     end
-    return raw_rep(s, count)
+    return rep(...)
 end
 string.find, string.match = native.find, native.match
 local function as_text(value, index, name)
@@ -170,7 +175,7 @@ function string.gsub(s, pattern, by, most)
     end
     while count < most and step(native.search(s, pattern, at, true)) do end
     pieces[#pieces + 1] = s:sub(at + 1)
-    return raw_concat(pieces), count
+    return concat(pieces), count
 end
 function table.insert(t, ...)
     if behind[t] then error(READONLY, 2) end
@@ -178,11 +183,11 @@ function table.insert(t, ...)
     if select('#', ...) == 2 and type(position) == 'number' and position < 1 then
         error("bad argument #2 to 'insert' (position out of bounds)", 2)
     end
-    return raw_insert(t, ...)
+    return insert(t, ...)
 end
 function table.remove(t, ...)
     if behind[t] then error(READONLY, 2) end
-    return raw_remove(t, ...)
+    return remove(t, ...)
 end
 function table.sort(t, less)
     if behind[t] then error(READONLY, 2) end
@@ -195,12 +200,13 @@ function table.sort(t, less)
             less = function(a, b) return (given(a, b)) end
         end
     end
-    return raw_sort(t, less)
+    return sort(t, less)
 end
-function globals.unpack(t, first, last)
+function globals.unpack(...)
+    local t, first, last = ...
     local from, to = tonumber(first) or 1, tonumber(last) or type(t) == 'table' and #t or 0
     if to - from >= 8000 then error('too many results to unpack', 2) end
-    return raw_unpack(t, first, last)
+    return unpack(...)
 end
 function coroutine.resume(...) return caught(raw_resume(...)) end
 
@@ -211,6 +217,14 @@ local redis = {
     REPL_NONE = 0, REPL_SLAVE = 1, REPL_REPLICA = 1, REPL_AOF = 2, REPL_ALL = 3,
     REDIS_VERSION = native.version, REDIS_VERSION_NUM = native.version_number,
 }
+local function reply_of(ok, reply)
+    if ok then return reply end
+    local text, is_reply = native.error_of(reply)
+    if not is_reply then error(text, 0) end
+    return { err = text }
+end
+-- `redis.call` is set for each script.
+function redis.pcall(...) return reply_of(raw_pcall(redis.call, ...)) end
 local function one_field(field, ...)
     local text = ...
     if select('#', ...) ~= 1 or type(text) ~= 'string' then return { err = 'ERR wrong number or type of arguments' } end
@@ -219,8 +233,10 @@ end
 function redis.status_reply(...) return one_field('ok', ...) end
 function redis.error_reply(...)
     local reply = one_field('err', ...)
-    local text = reply.err:gsub('^%-', '')
-    reply.err = text:find(' ', 1, true) and text or 'ERR ' .. text
+    local text = reply.err:gsub('%z.*', ''):gsub('^%-', '')
+    local code, message = text:match('^([^ ]*) (.*)$')
+    message = (message or text):gsub('^[\r\n]+', ''):gsub('[\r\n]+$', '')
+    reply.err = (code or 'ERR') .. ' ' .. message
     return reply
 end
 redis.sha1hex = native.sha1hex
@@ -232,11 +248,10 @@ function redis.log(level, ...)
     for index = 1, select('#', ...) do words[index] = tostring((select(index, ...))) end
     native.log(level, table.concat(words, ' '))
 end
-local setresp
 function redis.setresp(...)
     if select('#', ...) ~= 1 then error('redis.setresp() requires one argument.', 0) end
     if ... ~= 2 and ... ~= 3 then error('RESP version must be 2 or 3.', 0) end
-    setresp(...)
+    native.setresp(...)
 end
 function redis.acl_check_cmd(...)
     if select('#', ...) == 0 then
@@ -270,7 +285,7 @@ local function explain(problem)
     local line = native.script_line()
     if type(problem) == 'string' then
         -- The script called a function of this file, which is none of its business.
-        problem = problem:gsub('^prelude:%d+: ', line and 'user_script:' .. line .. ': ' or '')
+        problem = problem:gsub('^sandbox:%d+: ', line and 'user_script:' .. line .. ': ' or '')
     end
     if type(problem) == 'userdata' then
         local text, is_reply = native.error_of(problem)
@@ -283,8 +298,8 @@ local function explain(problem)
     return { text = 'ERR ' .. tostring(problem), line = line }
 end
 
-local function run(script, keys, args, new_call, new_pcall, new_setresp)
-    redis.call, redis.pcall, setresp = new_call, new_pcall, new_setresp
+local function run(script, keys, args, call)
+    redis.call = call
     raw_rawset(globals, 'KEYS', keys)
     raw_rawset(globals, 'ARGV', args)
     return raw_xpcall(script, explain)
