@@ -61,6 +61,8 @@ pub(super) fn eval(
         server.scripts.add(&script, false);
     }
     let (database, version) = (session.database, session.version);
+    // As in EXEC, no command waits.
+    let executing = std::mem::replace(&mut session.executing, true);
     let nested = alone.has_begun();
     alone.begin_many();
     let bytes_max = session.server.settings.request_bytes.load(Relaxed);
@@ -79,7 +81,7 @@ pub(super) fn eval(
         *slot = None;
     }
     drop(slot);
-    (session.database, session.version) = (database, version);
+    (session.database, session.version, session.executing) = (database, version, executing);
     session.client.database.store(database as u8, Relaxed); // below 16
     session.sleep = None;
     if server.scripts.running.stops() {

@@ -14,7 +14,11 @@ use super::gate::ExclusiveEntry;
 use super::shape::{segments_of, set_id};
 use super::watched::{Change, Watch};
 use super::{
+<<<<<<< HEAD
     Attributes, Clock, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old, Place,
+=======
+    Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Kind, Known, New, Old, Place,
+>>>>>>> w-collections
     Record, Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
 };
 use crate::planted::{Bug, planted};
@@ -174,13 +178,21 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::get`].
     pub(crate) fn get_any(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Attributes>> {
         self.space.memory.note_use(&[key], &self.clock);
-        let Some(known) = self.known_now(database, key)? else {
+        if !self.read(database, key, value)? {
+            return Ok(None);
+        }
+        let of = self.database(database);
+        // A dictionary has the client's values.
+        let coding = if self.space.dictionary_of(database).is_some() { Coding::Plain } else { self.space.coding(of) };
+        let Record { attributes, value: found } = coding.decode(value);
+        let head_bytes = value.len() - found.len();
+        if attributes.expires_at_ms != 0 && attributes.expired(self.now_ms()) {
+            self.expire(database, key)?;
             value.clear();
             return Ok(None);
-        };
-        self.read(database, key, value)?;
-        value.drain(..known.head_bytes);
-        Ok(Some(known.attributes))
+        }
+        value.drain(..head_bytes);
+        Ok(Some(attributes))
     }
 
     /// Whether `key` is present and has not expired.
