@@ -10,7 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::number::count_of;
 use crate::open::require_directory_of;
 use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs, accepted};
-use splitpoint::{Dictionary, DictionaryBuilder};
+use splitpoint::{Dictionary, DictionaryBuilder, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -68,6 +68,7 @@ impl Update {
         self.check(batches)?;
         require_directory_of(new)?;
         let mut inputs = Inputs::look(batches, &self.source, &interrupt)?;
+        self.check_types(&inputs.types()?)?;
         let builder = self.builder()?;
         let bar = bar_of_pairs();
         let mut update = Dictionary::update(&self.old, new, &watched(builder, &interrupt, &bar))?;
@@ -120,6 +121,19 @@ impl Update {
             return Err(Failure::usage("standard input can be read only once; give - once"));
         }
         Ok(())
+    }
+
+    /// Refuses batches of other types than the dictionary records.
+    fn check_types(&self, types: &str) -> Result<()> {
+        if types.is_empty() {
+            return Ok(());
+        }
+        let old = open(&self.old)?;
+        if old.types().is_empty() || old.types() == types {
+            return Ok(());
+        }
+        let what = format!("{}: has the types {}, the changes have {types}", self.old.display(), old.types());
+        Err(Failure::of_kind(ErrorKind::WrongTypes, what))
     }
 
     fn builder(&self) -> Result<DictionaryBuilder> {
