@@ -14,12 +14,8 @@ use super::gate::ExclusiveEntry;
 use super::shape::{segments_of, set_id};
 use super::watched::{Change, Watch};
 use super::{
-<<<<<<< HEAD
-    Attributes, Clock, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old, Place,
-=======
-    Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, HAS_MARK, KeySpace, Kind, Known, New, Old, Place,
->>>>>>> w-collections
-    Record, Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
+    Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old,
+    Place, Record, Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
 };
 use crate::planted::{Bug, planted};
 use splitpoint::{OldValue, Table};
