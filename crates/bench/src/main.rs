@@ -96,7 +96,7 @@ enum Command {
         #[arg(long, default_value_t = 10_000_000)]
         count: usize,
     },
-    /// Loads, durable and unsynced commits, reads by many threads, removals and compaction, as redb's comparison has them
+    /// Loads, commits, reads by many threads, removals and compaction, as redb's comparison has them
     Transactions {
         /// An empty directory for the stores' files
         directory: PathBuf,

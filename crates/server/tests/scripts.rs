@@ -459,3 +459,12 @@ fn scripts_in_a_transaction_are_part_of_it() {
     assert!(eval(&mut session, "redis.call('set', 'b', 1) error('x')", &[], &[]).starts_with("-ERR"));
     assert_eq!(call(&mut session, &["MGET", "a", "b"]), "*2 $1 3 $1 1");
 }
+
+#[test]
+fn a_script_never_waits_for_an_element() {
+    let mut session = session();
+    assert_eq!(eval(&mut session, "return redis.call('BLPOP', KEYS[1], 0) or 'nothing'", &["list"], &[]), "$7 nothing");
+    let push_and_pop = "redis.call('RPUSH', KEYS[1], 'a', 'b')\nreturn redis.call('BLPOP', KEYS[1], 0)";
+    assert_eq!(eval(&mut session, push_and_pop, &["list"], &[]), "*2 $4 list $1 a");
+    assert_eq!(call(&mut session, &["LLEN", "list"]), ":1");
+}
