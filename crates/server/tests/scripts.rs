@@ -463,8 +463,12 @@ fn scripts_in_a_transaction_are_part_of_it() {
 #[test]
 fn a_script_never_waits_for_an_element() {
     let mut session = session();
-    assert_eq!(eval(&mut session, "return redis.call('BLPOP', KEYS[1], 0) or 'nothing'", &["list"], &[]), "$7 nothing");
-    let push_and_pop = "redis.call('RPUSH', KEYS[1], 'a', 'b')\nreturn redis.call('BLPOP', KEYS[1], 0)";
-    assert_eq!(eval(&mut session, push_and_pop, &["list"], &[]), "*2 $4 list $1 a");
-    assert_eq!(call(&mut session, &["LLEN", "list"]), ":1");
+    for script in
+        ["return redis.call('BLPOP', KEYS[1], 0)", "return redis.call('BLMOVE', KEYS[1], 'b', 'LEFT', 'LEFT', 0)"]
+    {
+        let reply = eval(&mut session, script, &["list"], &[]);
+        assert!(reply.starts_with("-ERR This Redis command is not allowed from script"), "{reply}");
+    }
+    assert_eq!(eval(&mut session, "return redis.call('RPUSH', KEYS[1], 'a', 'b')", &["list"], &[]), ":2");
+    assert_eq!(call(&mut session, &["BLPOP", "list", "0"]), "*2 $4 list $1 a");
 }
