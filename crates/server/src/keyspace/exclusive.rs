@@ -605,11 +605,7 @@ impl<'k> Exclusive<'k> {
                 break;
             }
         }
-        for key in keys {
-            self.changed(database, &key);
-            self.stage(database, &key, None)?;
-        }
-        Ok(())
+        keys.iter().try_for_each(|key| self.remove(database, key).map(drop))
     }
 
     /// Watches `key` for `watch`.
