@@ -769,6 +769,7 @@ impl<'k> Exclusive<'k> {
                 break;
             }
         }
+<<<<<<< HEAD
         for key in keys {
             self.replacing(database, &key, |this| {
                 this.changed(database, &key);
@@ -776,6 +777,9 @@ impl<'k> Exclusive<'k> {
             })?;
         }
         Ok(())
+=======
+        keys.iter().try_for_each(|key| self.remove(database, key).map(drop))
+>>>>>>> w-scripts
     }
 
     /// Watches `key` for `watch`.

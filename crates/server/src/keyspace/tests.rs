@@ -192,6 +192,29 @@ fn a_file_of_another_program_keeps_its_values_when_lifetimes_come() {
 }
 
 #[test]
+fn a_flush_among_other_changes_of_a_file_changes_nothing_before_they_are_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = in_file(&folder.path().join("t")).unwrap();
+    put(&space, b"k", b"v", Attributes::NONE);
+    put(&space, &[marks::MARK.as_slice(), b"h"].concat(), b"v", Attributes::expiring(START_MS * 2));
+    for commits in [false, true] {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        alone.begin_many();
+        alone.put(0, b"before", b"v", Lifetime::Clear).unwrap();
+        alone.flush(0).unwrap();
+        alone.put(0, b"after", b"v", Lifetime::Clear).unwrap();
+        if commits {
+            alone.commit().unwrap()
+        } else {
+            alone.roll_back()
+        }
+        drop(alone);
+        assert_eq!(space.len(0), if commits { 1 } else { 2 });
+    }
+    assert_eq!(get(&space, b"after").unwrap().0, b"v");
+}
+
+#[test]
 fn a_file_with_lifetimes_of_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
