@@ -313,6 +313,7 @@ mod tests {
     use super::*;
     use crate::io::simulated::{Simulated, State};
     use crate::table::{Backup, Durability, TableOptions};
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::{Arc, Mutex};
 
     #[test]
@@ -370,17 +371,21 @@ mod tests {
     fn a_view_waits_until_its_types_are_in_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let table = Table::open(directory.path().join("t.spt")).unwrap();
-        let events = Mutex::new(Vec::new());
+        let (begun, events) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let held = table.pager.checkpoint_lock().acquire().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
+                    begun.fetch_add(1, SeqCst);
                     table.typed::<u64, str>().unwrap();
                     events.lock().unwrap().push("viewed");
                 });
             }
-            // Other threads may run, as long as nobody can have written a checkpoint.
-            (0..1000).for_each(|_| std::thread::yield_now());
+            // They have every chance to go wrong, as nobody can have written a checkpoint.
+            while begun.load(SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+            (0..10_000).for_each(|_| std::thread::yield_now());
             assert_eq!(table.types(), "");
             events.lock().unwrap().push("may write");
             drop(held);
