@@ -371,3 +371,15 @@ fn the_makefile_asks_for_the_rust_that_cargo_asks_for() {
     let read = |name: &str| std::fs::read_to_string(root().join(name)).expect("the file is there");
     assert_eq!(quoted(&read("Makefile"), "RUST_MIN"), quoted(&read("Cargo.toml"), "rust-version"));
 }
+
+/// The Python package is a workspace of its own, which inherits nothing.
+#[test]
+fn the_python_package_has_the_version_and_address_of_the_crates() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).expect("the file is there");
+    let (crates, python) = (read("Cargo.toml"), read("python/Cargo.toml"));
+    for field in ["version", "rust-version", "license", "authors", "repository"] {
+        let line = |text: &str| text.lines().find(|l| l.starts_with(&format!("{field} = "))).map(str::to_owned);
+        assert_eq!(line(&python), line(&crates), "{field} in python/Cargo.toml and Cargo.toml");
+        assert!(line(&crates).is_some(), "{field}");
+    }
+}

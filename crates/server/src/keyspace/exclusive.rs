@@ -769,7 +769,6 @@ impl<'k> Exclusive<'k> {
                 break;
             }
         }
-<<<<<<< HEAD
         for key in keys {
             self.replacing(database, &key, |this| {
                 this.changed(database, &key);
@@ -777,9 +776,6 @@ impl<'k> Exclusive<'k> {
             })?;
         }
         Ok(())
-=======
-        keys.iter().try_for_each(|key| self.remove(database, key).map(drop))
->>>>>>> w-scripts
     }
 
     /// Watches `key` for `watch`.
