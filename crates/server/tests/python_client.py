@@ -51,7 +51,7 @@ def check(protocol):
     assert r.hset("hash", mapping={"a": 1, "b": 2}) == 2 and r.hgetall("hash") == {b"a": b"1", b"b": b"2"}
     assert r.sadd("set", 1, 2) == 2 and r.smembers("set") == {b"1", b"2"} and r.sinter("set", "no set") == set()
     assert r.rpush("list", 1, 2, 3) == 3 and r.lrange("list", 0, -1) == [b"1", b"2", b"3"]
-    assert r.blpop(["no list", "list"]) == (b"list", b"1") and r.blpop("no list", timeout=0.01) is None
+    assert list(r.blpop(["no list", "list"])) == [b"list", b"1"] and r.blpop("no list", timeout=0.01) is None
     assert dict(r.hscan_iter("hash")) == {b"a": b"1", b"b": b"2"} and sorted(r.sscan_iter("set")) == [b"1", b"2"]
     lock = r.lock("lock", timeout=100)
     assert lock.acquire() and lock.owned() and not r.lock("lock", timeout=100).acquire(blocking=False)

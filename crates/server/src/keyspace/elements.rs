@@ -2,6 +2,8 @@
 //!
 //! A field of a hash is two elements, its name and its value. Bytes that this module did not write end the run early.
 
+use std::ops::Range;
+
 /// Appends an element.
 pub(crate) fn push(run: &mut Vec<u8>, element: &[u8]) {
     let mut len = element.len();
@@ -11,6 +13,19 @@ pub(crate) fn push(run: &mut Vec<u8>, element: &[u8]) {
     }
     run.push(len as u8); // below 0x80
     run.extend_from_slice(element);
+}
+
+/// Puts `new` in the place of a range of bytes.
+pub(super) fn replace(run: &mut Vec<u8>, range: Range<usize>, new: &[u8]) {
+    let (len, end) = (run.len(), range.start + new.len());
+    if end > range.end {
+        run.resize(len + (end - range.end), 0);
+        run.copy_within(range.end..len, end);
+    } else {
+        run.copy_within(range.end.., end);
+        run.truncate(len - (range.end - end));
+    }
+    run[range.start..end].copy_from_slice(new);
 }
 
 /// The elements of a run.
@@ -59,6 +74,18 @@ impl<'r> Iterator for Elements<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_replaced_by_a_longer_or_shorter_one() {
+        for (range, new) in
+            [(0..0, &b"xyz"[..]), (1..3, b"x"), (1..3, b"wxyz"), (2..4, b""), (0..4, b"1234"), (4..4, b"5")]
+        {
+            let (mut run, mut expected) = (b"abcd".to_vec(), b"abcd".to_vec());
+            replace(&mut run, range.clone(), new);
+            expected.splice(range, new.iter().copied());
+            assert_eq!(run, expected);
+        }
+    }
 
     #[test]
     fn elements_come_back_and_cut_ones_do_not() {

@@ -435,7 +435,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
                     // The value stays in its place, so that the order of fields does.
                     let mut element = Vec::with_capacity(value.len() + 4);
                     push(&mut element, width, field, value);
-                    run.splice(found.all, element);
+                    elements::replace(run, found.all, &element);
                     false
                 }
                 None => {
@@ -456,7 +456,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
                     Some(found) => {
                         let mut element = Vec::with_capacity(value.len() + 4);
                         push(&mut element, width, field, value);
-                        run.splice(found.all, element);
+                        elements::replace(&mut run, found.all, &element);
                     }
                     None => push(&mut run, width, field, value),
                 }

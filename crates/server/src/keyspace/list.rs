@@ -253,7 +253,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         match &mut self.list.form {
             Form::Small(run) => {
                 match end {
-                    End::Left => drop(run.splice(..0, new)),
+                    End::Left => elements::replace(run, 0..0, &new),
                     End::Right => run.extend_from_slice(&new),
                 }
                 if run.len() > SMALL_BYTES { self.enlarge() } else { Ok(()) }
@@ -272,7 +272,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
                 let loaded = self.load(id, number)?;
                 loaded.is_changed = true;
                 match end {
-                    End::Left => drop(loaded.run.splice(..0, new)),
+                    End::Left => elements::replace(&mut loaded.run, 0..0, &new),
                     End::Right => loaded.run.extend_from_slice(&new),
                 }
                 self.divide_again()
@@ -315,15 +315,20 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn pop(&mut self, end: End) -> Result<Option<Vec<u8>>> {
         let take = |run: &mut Vec<u8>| {
-            let count = elements::iter(run).count();
-            let element = match end {
-                End::Left => elements::iter(run).next()?.to_vec(),
-                End::Right => elements::iter(run).last()?.to_vec(),
-            };
-            let len = encoded(&element).len();
+            let mut elements = elements::iter(run);
+            let (mut start, mut element) = (0, elements.next()?);
+            let mut len = elements.at();
+            if end == End::Right {
+                let mut at = len;
+                while let Some(next) = elements.next() {
+                    (start, element, len) = (at, next, elements.at() - at);
+                    at = elements.at();
+                }
+            }
+            let element = element.to_vec();
             match end {
                 End::Left => drop(run.drain(..len)),
-                End::Right => run.truncate(bounds(run, count as u64 - 1).last().copied()?),
+                End::Right => run.truncate(start),
             }
             Some((element, len))
         };
@@ -398,7 +403,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         let new = encoded(element);
         let replace = |run: &mut Vec<u8>, at: u64| {
             if let [.., start, end] = bounds(run, at + 1)[..] {
-                run.splice(start..end, new);
+                elements::replace(run, start..end, &new);
             }
         };
         match &mut self.list.form {

@@ -106,7 +106,9 @@ impl Exclusive<'_> {
             value.extend_from_slice(staged.unwrap_or_default());
             return Ok(staged.is_some());
         }
-        match self.space().segments_of(&self.space().databases[database]) {
+        let (space, of) = (self.space(), &self.space().databases[database]);
+        let guard = if space.in_file() { of.table.load() } else { of.segments.load() };
+        match guard.as_ref() {
             Some(table) => Ok(table.get_into(&key, value)?),
             None => Ok(false),
         }
