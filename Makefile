@@ -55,7 +55,7 @@ SECONDS =
 BUILT = target
 BUILT != CARGO='$(CARGO)' CARGO_TARGET_DIR='$(CARGO_TARGET_DIR)' .ci/built
 # What is fuzzed.
-TARGET = dictionary memcached open ops replay resp
+TARGET = dictionary memcached open ops replay resp scripts
 INPUT =
 RUNS =
 # Which mutants are run, if not all.

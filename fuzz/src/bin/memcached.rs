@@ -93,7 +93,7 @@ fn execute(input: &[u8], piece: usize) -> Vec<u8> {
                     assert!(need > kept.len(), "asks for {need} bytes and has {}", kept.len());
                     break;
                 }
-                Flow::Wait | Flow::Sleep(_) => panic!("asks for a thread that may wait, on one"),
+                Flow::Wait | Flow::Sleep(_) | Flow::Block(_) => panic!("asks for a thread that may wait, on one"),
                 // Nothing more is given to a session that has ended.
                 Flow::Close => break 'pieces,
             }

@@ -56,7 +56,7 @@ fn execute(input: &[u8]) {
                     break;
                 }
                 // One that sleeps would have to be called again later.
-                Flow::Wait | Flow::Sleep(_) => {
+                Flow::Wait | Flow::Sleep(_) | Flow::Block(_) => {
                     kept.clear();
                     break;
                 }
