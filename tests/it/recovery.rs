@@ -487,6 +487,8 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Entry::remove", Refuses, |t, _| outcome(t.entry(b"k").remove())),
     ("Table::typed", Refuses, |t, _| outcome(t.typed::<u8, u8>())),
     ("Table::record_types", Refuses, |t, _| outcome(t.record_types("u8 -> u8"))),
+    ("Table::adopt_types", Answers, |t, _| t.adopt_types("u8 -> u8").is_ok().then_some(Answers)),
+    ("Table::types", Answers, |t, _| t.types().is_empty().then_some(Answers)),
     ("Table::with", Answers, |t, _| Some(t.with(Durability::Sync)).map(|_| Answers)),
     ("WriteView::table", Answers, |t, _| (t.with(Durability::Sync).table().len() == 1001).then_some(Answers)),
     ("WriteView::entry", Answers, |t, _| Some(t.with(Durability::Sync).entry(b"k")).map(|_| Answers)),

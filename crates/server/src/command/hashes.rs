@@ -228,7 +228,7 @@ pub(crate) fn scan(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, kind: Kind)
     Ok(())
 }
 
-/// HRANDFIELD key [count [WITHVALUES]]
+/// HRANDFIELD key \[count \[WITHVALUES\]\]
 pub(crate) fn hrandfield(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     if args.len() == 2 {

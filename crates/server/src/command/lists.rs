@@ -28,7 +28,7 @@ pub(crate) fn push(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, end: End,
     Ok(())
 }
 
-/// LPOP, RPOP key [count]
+/// LPOP, RPOP key \[count\]
 pub(crate) fn pop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, end: End) -> Outcome {
     if call.args.len() > 3 {
         let name = if end == End::Left { "lpop" } else { "rpop" };

@@ -80,7 +80,7 @@ pub(crate) fn scard(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome
     Ok(())
 }
 
-/// SPOP key [count]
+/// SPOP key \[count\]
 pub(crate) fn spop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let has_count = call.args.len() > 2;
     if call.args.len() > 3 {
@@ -129,7 +129,7 @@ pub(super) fn positive(argument: &[u8]) -> Result<u64, Refusal> {
     number.ok_or_else(|| "ERR value is out of range, must be positive".into())
 }
 
-/// SRANDMEMBER key [count]
+/// SRANDMEMBER key \[count\]
 pub(crate) fn srandmember(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     if call.args.len() > 3 {
         return Err(SYNTAX.into());

@@ -151,7 +151,7 @@ impl<'k> Exclusive<'k> {
     /// if no key that it may remove is left.
     ///
     /// # Errors
-    /// [`SpaceError::MemoryLimit`](super::SpaceError::MemoryLimit).
+    /// [`SpaceError::MemoryLimit`].
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<()> {
         let memory = &self.space.memory;
         if memory.is_pressed() || memory.is_much(bytes) { self.evict(bytes as u64) } else { Ok(()) }
@@ -723,7 +723,7 @@ impl<'k> Exclusive<'k> {
     /// [`KeySpace::compact_cleared`] returns the space to the file system. Within a larger transaction O(keys).
     ///
     /// # Errors
-    /// Those of [`Table::clear`]; [`SpaceError::TooManyKeys`](super::SpaceError::TooManyKeys).
+    /// Those of [`Table::clear`]; [`SpaceError::TooManyKeys`].
     pub fn flush(&mut self, database: usize) -> Result<()> {
         if self.transaction.as_ref().is_some_and(|transaction| transaction.is_of_many) {
             return self.flush_within(database);
