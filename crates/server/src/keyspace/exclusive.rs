@@ -769,11 +769,13 @@ impl<'k> Exclusive<'k> {
                 break;
             }
         }
+        keys.sort_unstable();
+        keys.dedup();
+        // For those who watch, a flush is one change of the database.
+        self.space.watched.touch_all(database, |key| self.holds(database, key).unwrap_or(true));
+        self.space.events.changes.fetch_add(keys.len() as u64, Relaxed);
         for key in keys {
-            self.replacing(database, &key, |this| {
-                this.changed(database, &key);
-                this.stage(database, &key, None)
-            })?;
+            self.replacing(database, &key, |this| this.stage(database, &key, None))?;
         }
         Ok(())
     }
