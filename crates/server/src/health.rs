@@ -15,12 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Returns if a server that runs with these options answers.
 ///
 /// # Errors
-/// There is none at the address, or it does not answer within seconds; the options turn the address off.
+/// No server answers at the address within a few seconds, or the options say that there is no such address.
 pub fn ask(options: Options) -> Result<(), ServeError> {
     let options = options.with_file()?;
     let address = options.resp.as_deref().unwrap_or(RESP_DEFAULT);
     if address == "none" {
-        return Err(ServeError::usage("a health check needs the address for Redis clients, and --resp is none"));
+        return Err(ServeError::usage("a health check connects as a Redis client, and --resp none allows none"));
     }
     let failed = |error: &std::io::Error| ServeError::io(format_args!("no healthy server at {address}"), error);
     let found = address.to_socket_addrs().map_err(|error| failed(&error))?.next();

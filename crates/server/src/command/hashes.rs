@@ -221,10 +221,7 @@ pub(crate) fn scan(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, kind: Kind)
             }
         }
     })?;
-    reply::array(call.out, 2);
-    reply::bulk(call.out, itoa::Buffer::new().format(next).as_bytes());
-    reply::array(call.out, taken);
-    call.out.append(&mut found);
+    reply::scanned(call.out, next, taken, &found);
     Ok(())
 }
 

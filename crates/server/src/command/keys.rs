@@ -155,10 +155,7 @@ pub(crate) fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
             reply::bulk(&mut found, key);
         }
     })?;
-    reply::array(call.out, 2);
-    reply::bulk(call.out, itoa::Buffer::new().format(next).as_bytes());
-    reply::array(call.out, taken);
-    call.out.append(&mut found);
+    reply::scanned(call.out, next, taken, &found);
     Ok(())
 }
 

@@ -105,6 +105,14 @@ pub(crate) fn array(out: &mut Vec<u8>, len: usize) {
     number(out, b'*', len);
 }
 
+/// The reply of SCAN and its family: the cursor, and `count` replies that are already in `found`.
+pub(crate) fn scanned(out: &mut Vec<u8>, cursor: u64, count: usize, found: &[u8]) {
+    array(out, 2);
+    bulk(out, itoa::Buffer::new().format(cursor).as_bytes());
+    array(out, count);
+    out.extend_from_slice(found);
+}
+
 /// The reply to HELP of a command with these subcommands, each with what it does.
 pub(crate) fn help(out: &mut Vec<u8>, command: &str, subcommands: &[&str]) {
     array(out, subcommands.len() + 3);

@@ -93,7 +93,7 @@ pub(super) fn eval(
     outcome.map_err(|text| Refusal::Text(text.into()))
 }
 
-/// The Lua state, made if there is none.
+/// Returns the Lua state. The first call creates it.
 fn engine_of<'s>(slot: &'s mut Option<Engine>, session: &SessionState) -> Result<&'s mut Engine, Refusal> {
     if slot.is_none() {
         let is_command: fn(&[u8]) -> bool = |name| Names::get().find(name).is_some();

@@ -79,7 +79,7 @@ fn write_meta(shared: &Shared<'_>, key: &[u8], activity: Option<(&Activity, u64)
     Ok(())
 }
 
-/// The length of a value; `None` where there is none for this protocol.
+/// The length of a value; `None` if memcached clients cannot read it.
 fn value_len(shared: &Shared<'_>, key: &[u8]) -> Result<Option<usize>> {
     match shared.value_len(DATABASE, key) {
         Err(SpaceError::WrongType) => Ok(None),

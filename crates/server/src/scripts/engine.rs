@@ -1,8 +1,8 @@
 //! A Lua state that runs scripts.
 //!
-//! Limits: memory by the state's allocator; time by a hook that is called every so many instructions and fails once the
-//! script is killed. What Lua's libraries do in one call of unlimited time is replaced (`sandbox.lua`, `texts.rs`). The
-//! state is kept for the next script unless it has grown or its script was killed.
+//! The state's allocator limits memory. Every thousand instructions a hook is called, which fails once the script is
+//! killed. Library functions of Lua that could run without end in one call are replaced (`sandbox.lua`, `texts.rs`).
+//! The state is kept for the next script unless it has grown or its script was killed.
 //!
 //! A function of Rust fails with an [`mlua::Error`], which scripts see as a string or, of `redis.call`, as a table.
 
@@ -160,7 +160,7 @@ impl Engine {
         Ok(function)
     }
 
-    /// Runs a script with keys and arguments, and appends its reply, at most so many bytes.
+    /// Runs a script with keys and arguments, and appends its reply. A reply longer than the limit is an error.
     ///
     /// # Errors
     /// The text of the error reply.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 const ABSENT: &str = "ERR this server was built without Lua (the feature `scripts`)";
 
-/// Nothing.
+/// Stands for a Lua state; never created.
 pub(crate) struct Engine;
 
-/// A compiled script, of which there is none.
+/// Stands for a compiled script; never created.
 pub(crate) struct Compiled;
 
 impl Engine {

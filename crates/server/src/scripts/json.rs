@@ -17,7 +17,7 @@ enum Open {
     Object(Table, Value),
 }
 
-/// Writes JSON, at most so many bytes.
+/// Writes JSON, up to a maximum length.
 pub(super) struct Encoder<'e> {
     pub(super) out: Vec<u8>,
     pub(super) bytes_max: usize,
