@@ -14,7 +14,6 @@ use super::events;
 use super::lists::{Move, Pops, end_of, pop_from_first};
 use super::number::Decimal;
 use super::reply;
-use super::spec::Id;
 use super::state::SessionState;
 use crate::blocked::{Popped, State, Waiter, Wanted};
 use crate::keyspace::list::{End, ListMut};
@@ -49,15 +48,6 @@ fn pop(waiter: &Waiter, alone: &mut Exclusive<'_>, key: &[u8]) -> Result<Option<
             reply::bulk(&mut out, &element);
             Ok(Some((out, None)))
         }
-    }
-}
-
-/// The command that does the same without waiting.
-fn command_of(waiter: &Waiter) -> Id {
-    match &waiter.wanted {
-        Wanted::One(End::Left) | Wanted::Many(End::Left, _) => Id::LPop,
-        Wanted::One(End::Right) | Wanted::Many(End::Right, _) => Id::RPop,
-        Wanted::Moved { .. } => Id::BLMove,
     }
 }
 
@@ -110,7 +100,7 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
                     (reply, None)
                 }
             };
-            events::report_served(&server.notices, alone, command_of(&waiter), &place.1, waiter.client.id);
+            events::report_served(&server.notices, alone, &waiter.wanted, &place.1, waiter.client.id);
             server.blocked.remove(&waiter, &server.space);
             let mut state = waiter.state();
             if matches!(*state, State::Gone) {

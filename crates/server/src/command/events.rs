@@ -1,7 +1,10 @@
 //! The keyspace events of each command, as Redis names them.
 
 use super::call::Args;
+use super::lists::Move;
 use super::spec::Id;
+use crate::blocked::Wanted;
+use crate::keyspace::list::End;
 use crate::keyspace::{Change, Exclusive, Happened};
 use crate::notices::{After, Events, Notices};
 
@@ -15,18 +18,29 @@ pub(crate) fn report(notices: &Notices, alone: &mut Exclusive<'_>, id: Id, args:
 }
 
 /// Reports what was done for a client that waited at this key.
-pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, id: Id, key: &[u8], client: u64) {
+pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, wanted: &Wanted, key: &[u8], client: u64) {
     let changes = alone.take_changes();
     if !changes.is_empty() {
-        notices.report(alone, &changes, Some(client), |change, after| {
-            let event = match id {
-                Id::LPop => "lpop",
-                Id::RPop => "rpop",
-                _ if change.key == key => "rpop",
-                _ => "lpush",
-            };
-            [Some(event), (!after.is_present).then_some("del")]
+        notices.report(alone, &changes, Some(client), |change, after| match wanted {
+            Wanted::One(end) | Wanted::Many(end, _) => [Some(popped_at(*end)), (!after.is_present).then_some("del")],
+            Wanted::Moved { from, to, destination } => {
+                events_of_move(Move { from: *from, to: *to }, key, destination, change, after)
+            }
         });
+    }
+}
+
+fn popped_at(end: End) -> &'static str {
+    if end == End::Left { "lpop" } else { "rpop" }
+}
+
+/// The events of a key from which an element was moved, to which, or both.
+fn events_of_move(ends: Move, source: &[u8], destination: &[u8], change: &Change, after: After) -> Events {
+    let pushed = if ends.to == End::Left { "lpush" } else { "rpush" };
+    match change.key == source {
+        true if !after.is_present => [Some(popped_at(ends.from)), Some("del")],
+        true => [(source == destination).then_some(pushed), Some(popped_at(ends.from))],
+        false => [Some(pushed), None],
     }
 }
 
@@ -66,16 +80,12 @@ fn report_changes(
 
 /// The event of a command that changes a collection.
 fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'static str> {
-    let is_source = args.get(1) == Some(&change.key);
-    let end_at = |index: usize, left: &'static str, right: &'static str| {
-        if args.is(index, "left") { left } else { right }
-    };
     Some(match id {
         Id::SAdd => "sadd",
         Id::SRem => "srem",
         Id::SPop => "spop",
         Id::SMove => {
-            if is_source {
+            if args.get(1) == Some(&change.key) {
                 "srem"
             } else {
                 "sadd"
@@ -89,15 +99,6 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
         Id::LRem => "lrem",
         Id::LTrim => "ltrim",
         Id::LInsert => "linsert",
-        Id::RPopLPush | Id::BRPopLPush => {
-            if is_source {
-                "rpop"
-            } else {
-                "lpush"
-            }
-        }
-        Id::LMove | Id::BLMove if is_source => end_at(3, "lpop", "rpop"),
-        Id::LMove | Id::BLMove => end_at(4, "lpush", "rpush"),
         Id::LMPop | Id::BLMPop => {
             if args.from(3).any(|word| word.eq_ignore_ascii_case(b"left")) {
                 "lpop"
@@ -114,6 +115,14 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
 }
 
 fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
+    let ends = match id {
+        Id::RPopLPush | Id::BRPopLPush => Some(Move::RIGHT_TO_LEFT),
+        Id::LMove | Id::BLMove => Move::parse(args, 3).ok(),
+        _ => None,
+    };
+    if let Some(ends) = ends {
+        return events_of_move(ends, args.at(1), args.at(2), change, after);
+    }
     let is_rename = matches!(id, Id::Rename | Id::RenameNx);
     if let Some(event) = event_of_collection(id, args, change) {
         return [Some(event), (!after.is_present).then_some("del")];

@@ -171,6 +171,7 @@ pub(crate) fn ltrim(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outco
     let mut list = open_mut(alone, call)?;
     let len = list.len();
     let kept = range_of(len, start, end);
+    list.count_as_changed(); // Redis reports it whether or not there is less
     list.drop_at(End::Right, len - kept.end)?;
     list.drop_at(End::Left, kept.start)?;
     list.finish()?;

@@ -354,6 +354,11 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(popped)
     }
 
+    /// Makes [`finish`](Self::finish) store the key, if it is there, and so report a change.
+    pub(crate) fn count_as_changed(&mut self) {
+        self.changed = true;
+    }
+
     /// Removes this many elements at an end. O(segments).
     ///
     /// # Errors

@@ -421,15 +421,22 @@ impl RespSession {
                 }
                 return Step::Wait;
             }
-            if spec.id != Id::Exec {
-                self.state.feed_monitors(spec, &args, &self.state.client.address);
-            }
+            // Once it is certain that the command is executed now.
+            let feed = |state: &SessionState| {
+                if spec.id != Id::Exec {
+                    state.feed_monitors(spec, &args, &state.client.address);
+                }
+            };
             let outcome = match Handler::of(spec.id) {
                 Handler::Session(execute) => {
                     *shared = None;
+                    feed(&self.state);
                     execute(&mut self.state, args, out)
                 }
-                Handler::Scan(execute) => execute(&server.space, &mut self.state.call(args, out), &[]),
+                Handler::Scan(execute) => {
+                    feed(&self.state);
+                    execute(&server.space, &mut self.state.call(args, out), &[])
+                }
                 Handler::Lookup(execute) => {
                     if shared.is_none() {
                         *shared = server.share(patience);
@@ -437,6 +444,7 @@ impl RespSession {
                     let Some(entry) = shared else {
                         return if self.refuse_busy(out) { Step::Done } else { Step::Wait };
                     };
+                    feed(&self.state);
                     self.state.track(spec, &args);
                     execute(&mut Turn::Shared(entry), &mut self.state.call(args, out))
                 }
@@ -446,6 +454,7 @@ impl RespSession {
                         return if self.refuse_busy(out) { Step::Done } else { Step::Wait };
                     };
                     self.unsynced = true;
+                    feed(&self.state);
                     self.state.track(spec, &args);
                     let outcome = self.change(&mut alone, spec, args, out);
                     events::report(&server.notices, &mut alone, spec.id, &args, self.state.client.id);
