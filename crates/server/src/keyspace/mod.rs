@@ -405,6 +405,11 @@ impl KeySpace {
         self.next_cas.fetch_add(1, Relaxed)
     }
 
+    /// Whether a key may have had this CAS number.
+    pub(crate) fn has_given_cas(&self, cas: u64) -> bool {
+        cas < self.next_cas.load(Relaxed)
+    }
+
     /// A key at random, each about equally likely; `None` if the database is empty.
     ///
     /// Picks a part of the hash space with about `RANDOM_PART` keys, and one of its keys. Parts with fewer keys are

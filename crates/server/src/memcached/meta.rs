@@ -199,7 +199,8 @@ pub(super) fn set(alone: &mut Exclusive<'_>, meta: &Meta<'_>, data: &[u8], out: 
         flags: meta.flags,
         expires_at_ms: deadline(meta.exptime.unwrap_or_default(), now_ms),
         cas: meta.cas.unwrap_or_default(),
-        invalidate: meta.invalidate,
+        // A number that no key has had is not older than that of a key that has none yet.
+        invalidate: meta.invalidate && meta.cas.is_some_and(|cas| alone.space().has_given_cas(cas)),
         vivify_at_ms: meta.vivify.map(|exptime| deadline(exptime, now_ms)),
     };
     let stored = store(alone, &meta.key, data, storing)?;
