@@ -591,7 +591,7 @@ def half_closed():
         (server.port, get, 500, answer),
         (server.port, b"PING\r\n", 20_000, b"+PONG\r\n"),
         (memcached, b"get large\r\n", 500, b"\r\nEND\r\n"),
-        (http, page, 1, b"ok\n"),
+        *[(http, page, 1, b"ok\n")] * 300,
     ):
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stream:
             stream.sendall(request * count)

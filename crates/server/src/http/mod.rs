@@ -121,6 +121,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, sit
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIME);
+    builder.half_close(true); // a client that has said all still gets its answer
     builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
     tokio::select! {
