@@ -1,6 +1,7 @@
 //! The keyspace events of each command, as Redis names them.
 
 use super::call::Args;
+use super::number::parse_integer;
 use super::spec::Id;
 use crate::keyspace::{Change, Exclusive, Happened};
 use crate::notices::{After, Events, Notices};
@@ -22,6 +23,8 @@ pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, id: Id
             let event = match id {
                 Id::LPop => "lpop",
                 Id::RPop => "rpop",
+                Id::ZPopMin => "zpopmin",
+                Id::ZPopMax => "zpopmax",
                 _ if change.key == key => "rpop",
                 _ => "lpush",
             };
@@ -67,6 +70,13 @@ fn report_changes(
 /// The event of a command that changes a collection.
 fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'static str> {
     let is_source = args.get(1) == Some(&change.key);
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    // The number of keys is the first argument, or the second of a command that waits.
+    let is_after_keys = |name: &str| {
+        let index = if matches!(id, Id::LMPop | Id::ZMPop) { 1 } else { 2 };
+        let keys = args.get(index).and_then(parse_integer).and_then(|keys| usize::try_from(keys).ok());
+        keys.is_some_and(|keys| args.is(keys.saturating_add(index + 1), name))
+    };
     let end_at = |index: usize, left: &'static str, right: &'static str| {
         if args.is(index, "left") { left } else { right }
     };
@@ -99,7 +109,7 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
         Id::LMove | Id::BLMove if is_source => end_at(3, "lpop", "rpop"),
         Id::LMove | Id::BLMove => end_at(4, "lpush", "rpush"),
         Id::LMPop | Id::BLMPop => {
-            if args.from(3).any(|word| word.eq_ignore_ascii_case(b"left")) {
+            if is_after_keys("left") {
                 "lpop"
             } else {
                 "rpop"
@@ -109,6 +119,28 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
         Id::HDel => "hdel",
         Id::HIncrBy => "hincrby",
         Id::HIncrByFloat => "hincrbyfloat",
+        Id::ZAdd => {
+            let is_option = |word: &&[u8]| ["nx", "xx", "gt", "lt", "ch"].iter().any(|option| is(word, option));
+            if args.from(2).find(|word| !is_option(word)).is_some_and(|word| is(word, "incr")) {
+                "zincr"
+            } else {
+                "zadd"
+            }
+        }
+        Id::ZIncrBy => "zincr",
+        Id::ZRem => "zrem",
+        Id::ZRemRangeByRank => "zremrangebyrank",
+        Id::ZRemRangeByScore => "zremrangebyscore",
+        Id::ZRemRangeByLex => "zremrangebylex",
+        Id::ZPopMin | Id::BZPopMin => "zpopmin",
+        Id::ZPopMax | Id::BZPopMax => "zpopmax",
+        Id::ZMPop | Id::BZMPop => {
+            if is_after_keys("min") {
+                "zpopmin"
+            } else {
+                "zpopmax"
+            }
+        }
         _ => return None,
     })
 }
@@ -146,6 +178,10 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
         Id::SInterStore => "sinterstore",
         Id::SUnionStore => "sunionstore",
         Id::SDiffStore => "sdiffstore",
+        Id::ZRangeStore => "zrangestore",
+        Id::ZUnionStore => "zunionstore",
+        Id::ZInterStore => "zinterstore",
+        Id::ZDiffStore => "zdiffstore",
         Id::Copy => "copy_to",
         Id::Restore => "restore",
         _ if is_rename && args.get(2) == Some(&change.key) => "rename_to",
