@@ -1,9 +1,11 @@
-//! The clients that wait for elements of lists, in a queue for each key. Who pops for them: `command/blocking.rs`.
+//! The clients that wait for elements of lists and sorted sets, in a queue for each key. Who pops for them: `command/blocking.rs`.
 
 use crate::clients::Client;
 use crate::command::reply::{self, Version};
-use crate::keyspace::KeySpace;
+use crate::command::sorted_sets::Extreme;
 use crate::keyspace::list::End;
+use crate::keyspace::sorted::Element;
+use crate::keyspace::{KeySpace, Kind};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,6 +36,20 @@ pub(crate) enum Wanted {
     Many(End, u64),
     /// BLMOVE, BRPOPLPUSH
     Moved { from: End, to: End, destination: Vec<u8> },
+    /// BZPOPMIN, BZPOPMAX
+    OneScored(Extreme),
+    /// BZMPOP
+    ManyScored(Extreme, u64),
+}
+
+impl Wanted {
+    /// The type of the value that it waits for.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Wanted::One(_) | Wanted::Many(..) | Wanted::Moved { .. } => Kind::List,
+            Wanted::OneScored(_) | Wanted::ManyScored(..) => Kind::SortedSet,
+        }
+    }
 }
 
 /// How far a wait has come.
@@ -48,8 +64,16 @@ pub(crate) enum State {
     Gone,
 }
 
-/// Elements that were popped at an end of a list, the first one first.
-pub(crate) type Popped = Option<(Vec<u8>, End, Vec<Vec<u8>>)>;
+/// What was popped, and from which key.
+pub(crate) type Popped = Option<(Vec<u8>, Elements)>;
+
+/// Elements that were popped.
+pub(crate) enum Elements {
+    /// At an end of a list, the first one first.
+    OfList(End, Vec<Vec<u8>>),
+    /// With their scores.
+    OfSortedSet(Vec<Element>),
+}
 
 impl Waiter {
     /// The state, locked.
@@ -74,7 +98,7 @@ impl Blocked {
         for key in &waiter.keys {
             queues.entry((waiter.database, key.clone())).or_default().push_back(waiter.clone());
         }
-        space.wanted_lists.store(queues.len(), Relaxed);
+        space.wanted_keys.store(queues.len(), Relaxed);
     }
 
     /// Removes a client from the queues of its keys.
@@ -89,12 +113,12 @@ impl Blocked {
                 }
             }
         }
-        space.wanted_lists.store(queues.len(), Relaxed);
+        space.wanted_keys.store(queues.len(), Relaxed);
     }
 
-    /// The client that has waited longest.
-    pub(crate) fn first(&self, place: &(usize, Vec<u8>)) -> Option<Arc<Waiter>> {
-        self.lock().get(place)?.front().cloned()
+    /// The client that has waited longest for a value of this type.
+    pub(crate) fn first(&self, place: &(usize, Vec<u8>), kind: Kind) -> Option<Arc<Waiter>> {
+        self.lock().get(place)?.iter().find(|waiter| waiter.wanted.kind() == kind).cloned()
     }
 
     /// The number of clients that wait.

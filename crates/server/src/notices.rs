@@ -13,14 +13,15 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. Sorted sets, streams and
-/// modules are accepted; no command here changes one.
+/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. Streams and modules are
+/// accepted; no command here changes one.
 const LETTERS: &[u8] = b"g$lshzxetdnKEm";
 const GENERIC: u32 = 1;
 const STRING: u32 = 1 << 1;
 const LIST: u32 = 1 << 2;
 const SET: u32 = 1 << 3;
 const HASH: u32 = 1 << 4;
+const SORTED_SET: u32 = 1 << 5;
 const EXPIRED: u32 = 1 << 6;
 const EVICTED: u32 = 1 << 7;
 const NEW: u32 = 1 << 10;
@@ -171,6 +172,7 @@ fn class_of(event: &str) -> u32 {
         _ if LISTS.contains(&event) => LIST,
         _ if SETS.contains(&event) => SET,
         _ if event.starts_with('h') => HASH,
+        _ if event.starts_with('z') => SORTED_SET,
         _ => STRING,
     }
 }

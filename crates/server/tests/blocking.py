@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clients that wait for elements of lists: the same scenes with Debian's redis and this server, in memory and over a file.
+"""Clients that wait for elements of lists and sorted sets: the same scenes with Debian's redis and this server, in memory and over a file.
 
 Each scene returns the replies of its clients in a fixed order. They have to be those expected here, and equal to redis's.
 """
@@ -120,6 +120,46 @@ def a_watched_list_changes_for_the_client_that_waits(scene):
     client = scene.waiting("BLPOP", "list", "0")
     replies = [scene.control.call("RPUSH", "list", "x"), client.reply()]
     return [*replies, *watcher.pipeline([("MULTI",), ("PING",), ("EXEC",)])]
+
+
+def the_client_that_waits_for_a_sorted_set_gets_the_least_or_greatest_element(scene):
+    waiting = [scene.waiting("BZPOPMIN", "x", "zset", "0"), scene.waiting("BZPOPMAX", "zset", "0", hello=("3",)), scene.waiting("BZMPOP", "0", "2", "x", "zset", "MIN", "COUNT", "2")]
+    added = scene.control.pipeline([("ZADD", "zset", "1.5", "a", "2", "b", "3", "c", "-1", "d", "7", "e"), ("ZRANGE", "zset", "0", "-1", "WITHSCORES")])
+    return added + [client.reply() for client in waiting]
+
+
+def those_who_wait_for_another_type_do_not_stand_in_the_way(scene):
+    of_list, of_zset = scene.waiting("BLPOP", "key", "0"), scene.waiting("BZPOPMIN", "key", "0")
+    replies = [scene.control.call("ZADD", "key", "1", "a"), of_zset.reply()]
+    of_zset = scene.waiting("BZPOPMAX", "key", "0")
+    return [*replies, scene.control.call("RPUSH", "key", "x"), of_list.reply(), scene.control.call("ZADD", "key", "2", "b", "3", "c"), of_zset.reply(), scene.control.call("ZCARD", "key")]
+
+
+def a_sorted_set_that_comes_from_elsewhere_serves(scene):
+    replies = []
+    for command in [("RENAME", "from", "zset"), ("COPY", "from", "zset"), ("ZUNIONSTORE", "zset", "1", "from"), ("ZRANGESTORE", "zset", "from", "0", "-1"), ("ZINCRBY", "zset", "5", "z")]:
+        scene.control.call("ZADD", "from", "1", "a")
+        client = scene.waiting("BZPOPMIN", "zset", "0")
+        replies += [scene.control.call(*command), client.reply()]
+    return replies
+
+
+def in_a_transaction_nothing_waits_for_a_sorted_set(scene):
+    return scene.control.pipeline([("MULTI",), ("BZPOPMIN", "no", "0"), ("BZMPOP", "0", "1", "no", "MAX"), ("ZADD", "z", "1", "a", "2", "b"), ("BZPOPMAX", "no", "z", "0"), ("EXEC",)])
+
+
+def time_is_limited_for_a_sorted_set(scene):
+    commands = [("BZPOPMIN", "no", "0.01"), ("BZMPOP", "0.01", "1", "no", "MIN"), ("PING",)]
+    wrong = [("BZPOPMIN", "no", "x"), ("BZPOPMAX", "no", "-1"), ("BZMPOP", "0", "0", "no", "MIN"), ("BZMPOP", "0", "1", "no", "LEFT"), ("SET", "s", "1"), ("BZPOPMIN", "s", "0"), ("BZMPOP", "0", "1", "s", "MIN")]
+    return scene.control.pipeline([*commands, *wrong])
+
+
+def a_client_that_is_gone_takes_nothing_of_a_sorted_set(scene):
+    gone = scene.waiting("BZPOPMIN", "zset", "0")
+    stays = scene.waiting("BZPOPMIN", "zset", "0")
+    gone.close()
+    servers.eventually("it is gone", lambda: scene.blocked() == 1)
+    return [scene.control.call("ZADD", "zset", "1", "a", "2", "b"), stays.reply(), scene.control.call("ZRANGE", "zset", "0", "-1")]
 
 
 EXPECTED = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same random commands on hashes, sets and lists to Debian's redis and to this server: replies have to be equal.
+"""The same random commands on hashes, sets, lists and sorted sets to Debian's redis and to this server: replies have to be equal.
 
     collections_differential.py [--file] [--survey] [SECONDS] [SEED]
 
@@ -30,7 +30,7 @@ LONG = 10**6
 # Replies without an order, by what belongs together.
 # SPOP is asked for all members.
 UNORDERED = {"HKEYS": 1, "HVALS": 1, "HGETALL": 2, "SMEMBERS": 1, "SPOP": 1, "SUNION": 1, "SINTER": 1, "SDIFF": 1, "KEYS": 1}
-RANDOM = {"HRANDFIELD", "SRANDMEMBER"}
+RANDOM = {"HRANDFIELD", "SRANDMEMBER", "ZRANDMEMBER"}
 
 
 def key(r):
@@ -88,7 +88,7 @@ def hashes(r):
         lambda: ["HINCRBYFLOAT", k(r), r.choice([b"float", b"float2"]), r.choice([b"0.5", b"-1.25", b"3", b"x", b"", b"nan", b" 1"])],
         lambda: ["HSCAN", k(r), "0", "COUNT", "100000", *r.choice([(), (), ("MATCH", "element:1*")])],
         lambda: ["HSCAN", k(r), *r.choice([("x",), ("0", "COUNT", "0"), ("0", "WHAT"), ("0", "MATCH")])],
-        lambda: ["HRANDFIELD", k(r), *r.choice([(), (count(r),), (count(r), "WITHVALUES"), (count(r), "x")])],
+        lambda: ["HRANDFIELD", k(r), *r.choice([(), (count(r),), (count(r), "WITHVALUES"), (count(r), "x"), ("-9223372036854775808",)])],
     ])()
 
 
@@ -141,6 +141,92 @@ def lists(r):
     ])()
 
 
+def score(r):
+    kind = r.randrange(20)
+    if kind < 9:
+        return str(r.randrange(-20, 20))
+    if kind < 13:
+        return repr(r.randrange(-1000, 1000) / r.choice([1, 2, 3, 10, 1e6, 1e-18]))
+    if kind < 15:
+        return str(r.randrange(-(2**60), 2**60))
+    return r.choice(["inf", "-inf", "+5", "1e3", "0x1A", "-0", "0", "3.1", "1e400", "nan", "x", "", " 1", "1 ", "1e-400", "Infinity", "5e-324", ".5", "5."])
+
+
+def bound(r):
+    return r.choice(["", "", "("]) + r.choice([score(r), score(r), "-inf", "+inf", "inf", "", "x", "nan", " 5"])
+
+
+def limit(r):
+    # Which members are in a range while scores differ, Redis does not say.
+    return r.choice(["-", "+", "[element:1", "(element:1", "[element:9", "(element:700", "[", "(", "[\xff", "[1", "(5", "x", ""])
+
+
+def members(r):
+    return [word for _ in range(r.choice([1, 1, 1, 2, 3, 10, 100, 600])) for word in (score(r) if r.random() < 0.02 else str(r.randrange(-50, 50) / r.choice([1, 1, 4, 3])), element(r))]
+
+
+def rank(r):
+    return r.choice([index(r), index(r), number(r)])
+
+
+def options(r):
+    chosen = [("WITHSCORES",), ("LIMIT", str(r.randrange(-1, 10)), str(r.randrange(-1, 50))), ("REV",), ("x",), ("LIMIT", "1"), ("LIMIT", "x", "1")]
+    return [word for option in r.sample(chosen, r.choice([0, 0, 1, 1, 2, 3])) if r.random() < 0.9 or len(option) == 3 for word in option]
+
+
+def several(r):
+    count = r.choice([1, 2, 2, 3])
+    keys = [key(r) for _ in range(count)]
+    extra = r.choice([(), (), (), ("WEIGHTS", *(score(r) for _ in range(r.choice([count, count, count - 1])))), ("AGGREGATE", r.choice(["SUM", "MIN", "MAX", "x"])), ("WEIGHTS", *(str(r.randrange(-3, 4)) for _ in range(count)), "AGGREGATE", "max"), ("WITHSCORES",), ("x",), ("AGGREGATE",)])
+    return [r.choice([str(count)] * 8 + ["0", "-1", "x", "9"]), *keys, *extra]
+
+
+def sorted_sets(r):
+    k = key
+    return r.choice([
+        lambda: ["ZADD", k(r), *members(r)],
+        lambda: ["ZADD", k(r), *members(r)],
+        lambda: ["ZADD", k(r), score(r), element(r)],
+        lambda: ["ZADD", k(r), *r.sample(["NX", "XX", "GT", "LT", "CH", "INCR", "ch", "gt"], r.choice([1, 1, 2, 3])), *r.choice([members(r), (score(r), element(r))])],
+        lambda: ["ZADD", k(r), *(word for n in range(r.choice([30, 800])) for word in (str(n * r.choice([1, 7])), b"element:%d" % n))],
+        # All with one score, for ranges of members.
+        lambda: ["ZADD", "lex", *(word for n in range(r.choice([1, 20, 500])) for word in ("0", b"element:%d" % r.randrange(2000)))],
+        lambda: ["ZADD", "lex", "0", element(r)],
+        lambda: ["ZINCRBY", k(r), score(r), element(r)],
+        lambda: ["ZREM", k(r), *many(r, element, 1500)],
+        lambda: ["ZCARD", k(r)],
+        lambda: [r.choice(["ZSCORE", "ZMSCORE"]), k(r), element(r)],
+        lambda: ["ZMSCORE", k(r), *many(r, element)],
+        lambda: [r.choice(["ZRANK", "ZREVRANK"]), k(r), element(r)],
+        lambda: ["ZCOUNT", k(r), bound(r), bound(r)],
+        lambda: ["ZLEXCOUNT", "lex", limit(r), limit(r)],
+        lambda: ["ZRANGE", k(r), rank(r), rank(r), *options(r)],
+        lambda: ["ZRANGE", k(r), "0", "-1", "WITHSCORES"],
+        lambda: ["ZRANGE", k(r), bound(r), bound(r), "BYSCORE", *options(r)],
+        lambda: ["ZRANGE", "lex", limit(r), limit(r), "BYLEX", *options(r)],
+        lambda: ["ZREVRANGE", k(r), rank(r), rank(r), *options(r)],
+        lambda: [r.choice(["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"]), k(r), bound(r), bound(r), *options(r)],
+        lambda: [r.choice(["ZRANGEBYLEX", "ZREVRANGEBYLEX"]), "lex", limit(r), limit(r), *options(r)],
+        lambda: ["ZRANGESTORE", k(r), k(r), *r.choice([(rank(r), rank(r)), (bound(r), bound(r), "BYSCORE")]), *options(r)],
+        lambda: ["ZRANGESTORE", "lex", "lex", limit(r), limit(r), "BYLEX", *options(r)],
+        lambda: ["ZREMRANGEBYRANK", k(r), rank(r), rank(r)],
+        lambda: ["ZREMRANGEBYSCORE", k(r), bound(r), bound(r)],
+        lambda: ["ZREMRANGEBYLEX", "lex", limit(r), limit(r)],
+        lambda: [r.choice(["ZPOPMIN", "ZPOPMAX"]), k(r), *r.choice([(), (), (count(r),), ("1", "2")])],
+        lambda: [r.choice(["ZPOPMIN", "ZPOPMAX"]), k(r)],
+        lambda: ["ZMPOP", r.choice(["1", "2", "2", "0", "x", "7"]), k(r), k(r), r.choice(["MIN", "max", "x"]), *r.choice([(), ("COUNT", number(r))])],
+        lambda: ["ZMPOP", "1", k(r), "MIN", *r.choice([(), ("COUNT", "3"), ("COUNT",), ("x", "1")])],
+        lambda: ["ZRANDMEMBER", k(r), *r.choice([(), (count(r),), (count(r), "WITHSCORES"), (count(r), "x"), ("-9223372036854775808", "WITHSCORES")])],
+        lambda: ["ZSCAN", k(r), "0", "COUNT", "100000", *r.choice([(), (), ("MATCH", "element:1*")])],
+        lambda: ["ZSCAN", k(r), *r.choice([("x",), ("0", "COUNT", "0"), ("0", "WHAT"), ("0", "MATCH")])],
+        lambda: [r.choice(["ZUNION", "ZINTER", "ZDIFF"]), *several(r)],
+        lambda: [r.choice(["ZUNION", "ZINTER", "ZDIFF"]), "2", k(r), k(r), "WITHSCORES"],
+        lambda: [r.choice(["ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"]), k(r), *several(r)],
+        lambda: ["ZINTERCARD", r.choice(["1", "2", "2", "0", "x", "5"]), k(r), k(r), *r.choice([(), ("LIMIT", "3"), ("LIMIT", "-1"), ("LIMIT",)])],
+        lambda: ["DEL", k(r)],
+    ])()
+
+
 def generic(r):
     k = key
     return r.choice([
@@ -180,7 +266,7 @@ def generic(r):
     ])()
 
 
-KINDS = [hashes, sets, lists]
+KINDS = [hashes, sets, lists, sorted_sets, sorted_sets]
 
 
 def command(r):
@@ -199,8 +285,8 @@ def comparable(words, reply):
     name = words[0].upper()
     if name in UNORDERED:
         return type(reply).__name__, sorted_by(reply, UNORDERED[name])
-    if name in ("HSCAN", "SSCAN", "SCAN") and isinstance(reply, list):
-        return reply[0], sorted_by(reply[1], 2 if name == "HSCAN" else 1)
+    if name in ("HSCAN", "SSCAN", "ZSCAN", "SCAN") and isinstance(reply, list):
+        return reply[0], sorted_by(reply[1], 2 if name in ("HSCAN", "ZSCAN") else 1)
     # What APPEND and the like leave, Redis stores in another way.
     if name == "OBJECT" and reply in (b"raw", b"embstr", b"int"):
         return b"raw"

@@ -4,7 +4,7 @@
     crash.py [ROUNDS] [SEED]
 
 Several connections append numbered records to their own keys, in pipelines; set pairs of keys in transactions; set
-keys with lifetimes; and change hashes, lists and sets of thousands of elements. After the kill each key has at least what
+keys with lifetimes; and change hashes, lists, sets and sorted sets of thousands of elements. After the kill each key has at least what
 was acknowledged and at most what was sent, in order; both keys of a transaction have the same number; a key with a
 lifetime still has it; a command on a collection is there as a whole.
 """
@@ -71,11 +71,11 @@ class Writer(threading.Thread):
                 n = state["timed"][0]
                 commands.append(("SET", b"timed%d" % self.number, n, "EX", 100_000 + n))
                 effects.append(("timed", n))
-            elif kind == 2:
+            elif kind == 5:
                 n = state["hash"][0] = state["hash"][0] + 1
                 commands.append(("HSET", b"hash%d" % self.number, "a", n, b"field:%d" % (n % 3000), b"%01000d" % n if n % 7 == 0 else n, "b", n))
                 effects.append(("hash", n))
-            elif kind == 3:
+            elif kind == 6:
                 n = state["list"][0] = state["list"][0] + 1
                 commands.append(("RPUSH", b"list%d" % self.number, n))
                 effects.append(("list", n))
@@ -87,6 +87,10 @@ class Writer(threading.Thread):
                 name = b"set%d" % self.number
                 commands += [("MULTI",), ("DEL", name), ("SADD", name, *(b"%d:%d" % (n, member) for member in range(300))), ("EXEC",)]
                 effects += [None, None, None, ("set", n)]
+            elif kind == 7:
+                n = state["zset"][0] = state["zset"][0] + 1
+                commands.append(("ZADD", b"zset%d" % self.number, n, "a", -n, b"member:%d" % (n % 3000), n, "b"))
+                effects.append(("zset", n))
             else:
                 sent = state["sent"].get(key, 0) + 1
                 state["sent"][key] = sent
@@ -142,8 +146,9 @@ def check(port, states):
         state["hash"] = check_hash(connection, b"hash%d" % number, *state["hash"])
         state["list"] = check_list(connection, b"list%d" % number, *state["list"])
         state["set"] = check_set(connection, b"set%d" % number, *state["set"])
+        state["zset"] = check_sorted_set(connection, b"zset%d" % number, *state["zset"])
     expected = sum(1 for s in states for n in s["sent"].values() if n)
-    expected += sum(2 * bool(s["pair"][0]) + 2 * bool(s["script"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set")) for s in states)
+    expected += sum(2 * bool(s["pair"][0]) + 2 * bool(s["script"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set", "zset")) for s in states)
     assert connection.call("DBSIZE") == expected, (connection.call("DBSIZE"), expected)
     return records
 
@@ -177,11 +182,25 @@ def check_set(connection, key, sent, acknowledged):
     return [n, n]
 
 
+def check_sorted_set(connection, key, sent, acknowledged):
+    words = connection.call("ZRANGE", key, "0", "-1", "WITHSCORES")
+    scores = {member: int(score) for member, score in zip(words[::2], words[1::2])}
+    n = scores.get(b"a", 0)
+    assert acknowledged <= n <= sent and n == scores.get(b"b", 0), f"half of a command: {n}, {scores.get(b'b')}"
+    assert list(scores.items()) == sorted(scores.items(), key=lambda item: (item[1], item[0]))
+    assert len(scores) == connection.call("ZCARD", key) == (2 + min(n, 3000) if n else 0)
+    for rank, at in enumerate(range(n, max(0, n - 3000), -1)):
+        member = b"member:%d" % (at % 3000)
+        assert scores[member] == -at
+        assert at % 50 or (connection.call("ZSCORE", key, member), connection.call("ZRANK", key, member)) == (b"%d" % -at, rank)
+    return [n, n]
+
+
 def main():
     for durability in ["os", "sync"]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "crash.spt")
-            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "script": [0, 0], "flush": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0]} for _ in range(WRITERS)]
+            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "script": [0, 0], "flush": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0], "zset": [0, 0]} for _ in range(WRITERS)]
             r = random.Random(SEED)
             for _ in range(ROUNDS):
                 server = servers.splitpoint("--file", path, "--durability", durability, "--threads", 2)

@@ -73,13 +73,24 @@ def command(r):
         lambda: [r.choice(["RPOPLPUSH", "BRPOPLPUSH"]), k(), k()],
         lambda: ["LMPOP", "2", k(), k(), r.choice(["LEFT", "RIGHT"])],
         lambda: [r.choice(["BLPOP", "BRPOP"]), k(), k()],
+        lambda: ["ZADD", k(), *r.choice([(), ("XX",), ("NX",), ("CH", "GT"), ("INCR",)]), n(), r.choice(["incr", "min", "1"])],
+        lambda: ["ZINCRBY", k(), n(), n()],
+        lambda: ["ZREM", k(), "incr", n()],
+        lambda: ["ZREMRANGEBYRANK", k(), "0", r.choice(["0", "-1"])],
+        lambda: ["ZREMRANGEBYSCORE", k(), "-inf", n()],
+        lambda: ["ZREMRANGEBYLEX", k(), "-", "+"],
+        lambda: [r.choice(["ZPOPMIN", "ZPOPMAX"]), k(), *r.choice([(), ("2",)])],
+        lambda: ["ZMPOP", "2", k(), k(), r.choice(["MIN", "MAX"])],
+        lambda: ["ZRANGESTORE", k(), k(), "0", r.choice(["1", "-5"])],
+        lambda: [r.choice(["ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"]), k(), "2", k(), k()],
+        lambda: [r.choice(["BZPOPMIN", "BZPOPMAX"]), k(), k()],
         lambda: ["MULTI"],
         lambda: ["EXEC"],
         lambda: ["EXEC"],
         lambda: ["FLUSHALL"] if r.random() < 0.1 else ["PING"],
     ]
     words = [str(word) for word in r.choice(choices)()]
-    return words + ["0.001"] if words[0] in ("BLPOP", "BRPOP", "BRPOPLPUSH") else words
+    return words + ["0.001"] if words[0] in ("BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX") else words
 
 
 class Watchers:
@@ -137,6 +148,9 @@ class Watchers:
         self.redirected.call("GET", read)
         lines = self.replies_until(self.monitor, lambda last: f'"GET" "{read}"' in last and "GET" in last and self.count_get(last))
         told += [("monitor", re.sub(r"^\+[0-9.]+ \[([0-9]+) [^]]*\]", r"\1", line)) for line in lines]
+        # In a transaction too, members have no order.
+        if words[0] == "EXEC" and isinstance(reply, list):
+            reply = [sorted(one, key=repr) if isinstance(one, list) else one for one in reply]
         return reply, told
 
     gets = 0

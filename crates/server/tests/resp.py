@@ -39,13 +39,15 @@ class Connection:
         return data
 
     def reply(self):
-        """Bytes for bulk strings, str for status and errors (with their sign), int, list, None."""
+        """Bytes for bulk strings, str for status, errors and doubles (with their sign), int, list, None."""
         line = self.line()
         kind, rest = line[:1], line[1:]
         if kind in b"+-":
             return line.decode("utf-8", "backslashreplace")
         if kind == b":":
             return int(rest)
+        if kind == b",":
+            return "," + rest.decode()
         if kind == b"_":
             return None
         if kind in b"$=":

@@ -1,4 +1,4 @@
-//! Commands that wait for elements of lists, and the clients that do.
+//! Commands that wait for elements of lists and sorted sets, and the clients that do.
 //!
 //! ```text
 //! BLPOP finds nothing  -> a waiter in the queue of each key; the connection waits, without a thread
@@ -14,10 +14,12 @@ use super::events;
 use super::lists::{Move, Pops, end_of, pop_from_first};
 use super::number::Decimal;
 use super::reply;
+use super::sorted_sets;
 use super::state::SessionState;
-use crate::blocked::{Popped, State, Waiter, Wanted};
+use crate::blocked::{Elements, Popped, State, Waiter, Wanted};
 use crate::keyspace::list::{End, ListMut};
-use crate::keyspace::{Exclusive, Patience};
+use crate::keyspace::sorted::SortedSetMut;
+use crate::keyspace::{Attributes, Exclusive, Patience};
 use crate::server::Server;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
@@ -35,12 +37,28 @@ fn pop(waiter: &Waiter, alone: &mut Exclusive<'_>, key: &[u8]) -> Result<Option<
             reply::array(&mut out, 2);
             reply::bulk(&mut out, key);
             reply::bulk(&mut out, &element);
-            Ok(Some((out, Some((key.to_vec(), *end, vec![element])))))
+            Ok(Some((out, Some((key.to_vec(), Elements::OfList(*end, vec![element]))))))
         }
         Wanted::Many(end, count) => {
             let (most, keys) = (waiter.reply_bytes_max, std::iter::once(key));
             let popped = pop_from_first(alone, (waiter.database, most), keys, (*end, *count), &mut out)?;
-            Ok(popped.map(|popped| (out, Some((key.to_vec(), *end, popped)))))
+            Ok(popped.map(|popped| (out, Some((key.to_vec(), Elements::OfList(*end, popped))))))
+        }
+        Wanted::OneScored(end) => {
+            let mut set = SortedSetMut::open(alone, waiter.database, key)?;
+            let popped = sorted_sets::pop_many(&mut set, *end, 1, usize::MAX)?;
+            set.finish()?;
+            let Some((member, score)) = popped.first() else { return Ok(None) };
+            reply::array(&mut out, 3);
+            reply::bulk(&mut out, key);
+            reply::bulk(&mut out, member);
+            reply::score(&mut out, *score, waiter.version);
+            Ok(Some((out, Some((key.to_vec(), Elements::OfSortedSet(popped))))))
+        }
+        Wanted::ManyScored(end, count) => {
+            let (how, keys) = ((waiter.database, waiter.reply_bytes_max, waiter.version), std::iter::once(key));
+            let popped = sorted_sets::pop_from_first(alone, how, keys, (*end, *count), &mut out)?;
+            Ok(popped.map(|popped| (out, Some((key.to_vec(), Elements::OfSortedSet(popped))))))
         }
         Wanted::Moved { from, to, destination } => {
             let ends = Move { from: *from, to: *to };
@@ -63,7 +81,9 @@ pub(crate) fn serve(server: &Server, alone: &mut Exclusive<'_>) {
 fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
     let mut ready: VecDeque<_> = alone.take_pushed().into();
     while let Some(place) = ready.pop_front() {
-        while let Some(waiter) = server.blocked.first(&place) {
+        while let Ok(Some(Attributes { kind, .. })) = alone.attributes_of(place.0, &place.1)
+            && let Some(waiter) = server.blocked.first(&place, kind)
+        {
             {
                 let mut state = waiter.state();
                 if !matches!(*state, State::Waits) {
@@ -81,14 +101,6 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
             let (reply, popped) = match popped {
                 Ok(Some(popped)) => popped,
                 Ok(None) => {
-                    alone.roll_back();
-                    *waiter.state() = State::Waits;
-                    break;
-                }
-                // Not a list any more: it waits for the next one.
-                Err(Refusal::Space(crate::keyspace::SpaceError::WrongType))
-                    if !matches!(waiter.wanted, Wanted::Moved { .. }) =>
-                {
                     alone.roll_back();
                     *waiter.state() = State::Waits;
                     break;
@@ -118,12 +130,23 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
 
 /// Puts back what was popped for a client that is gone.
 fn put_back(alone: &mut Exclusive<'_>, database: usize, popped: Popped) {
-    let Some((key, end, elements)) = popped else { return };
+    let Some((key, elements)) = popped else { return };
     alone.begin();
-    let put = |alone: &mut Exclusive<'_>| {
-        let mut list = ListMut::open(alone, database, &key)?;
-        elements.iter().rev().try_for_each(|element| list.push(end, element))?;
-        list.finish().map(drop)
+    let put = |alone: &mut Exclusive<'_>| match &elements {
+        Elements::OfList(end, elements) => {
+            let mut list = ListMut::open(alone, database, &key)?;
+            elements.iter().rev().try_for_each(|element| list.push(*end, element))?;
+            list.finish().map(drop)
+        }
+        Elements::OfSortedSet(elements) => {
+            let mut set = SortedSetMut::open(alone, database, &key)?;
+            for (member, score) in elements {
+                if set.score(member)?.is_none() {
+                    set.put(member, None, *score)?;
+                }
+            }
+            set.finish().map(drop)
+        }
     };
     // The key is of another type now, or the disk is full: there is nobody to tell.
     if put(alone).and_then(|()| alone.commit()).is_err() {
@@ -238,18 +261,18 @@ fn pop_or_wait(
     Ok(())
 }
 
-/// BLPOP, BRPOP key ... timeout
+/// BLPOP, BRPOP, BZPOPMIN, BZPOPMAX key ... timeout
 pub(crate) fn bpop(
     session: &mut SessionState,
     alone: &mut Exclusive<'_>,
     args: Args<'_>,
     out: &mut Vec<u8>,
-    end: End,
+    wanted: Wanted,
 ) -> Outcome {
     let last = args.len() - 1;
     let time = timeout(args.at(last))?;
     let keys = args.from(1).take(last - 1).map(<[u8]>::to_vec).collect();
-    pop_or_wait(session, alone, keys, Wanted::One(end), time, out)
+    pop_or_wait(session, alone, keys, wanted, time, out)
 }
 
 /// BLMPOP timeout numkeys key ... LEFT | RIGHT [COUNT count]
@@ -263,6 +286,19 @@ pub(crate) fn blmpop(
     let pops = Pops::parse(&args, 2)?;
     let keys = args.from(pops.keys.start).take(pops.keys.len()).map(<[u8]>::to_vec).collect();
     pop_or_wait(session, alone, keys, Wanted::Many(pops.end, pops.count), time, out)
+}
+
+/// BZMPOP timeout numkeys key ... MIN | MAX [COUNT count]
+pub(crate) fn bzmpop(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let time = timeout(args.at(1))?;
+    let pops = sorted_sets::Pops::parse(&args, 2)?;
+    let keys = args.from(pops.keys.start).take(pops.keys.len()).map(<[u8]>::to_vec).collect();
+    pop_or_wait(session, alone, keys, Wanted::ManyScored(pops.end, pops.count), time, out)
 }
 
 /// BLMOVE source destination LEFT | RIGHT LEFT | RIGHT timeout

@@ -313,6 +313,13 @@ impl Pairs for Turn<'_, '_> {
         }
     }
 
+    fn segment_count(&self, database: usize) -> u64 {
+        match self {
+            Turn::Shared(shared) => { *shared }.segment_count(database),
+            Turn::Alone(alone) => alone.segment_count(database),
+        }
+    }
+
     fn random(&self) -> u64 {
         self.space().random()
     }

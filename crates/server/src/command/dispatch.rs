@@ -5,13 +5,15 @@ use super::edit::Plan;
 use super::hashes::Parts;
 use super::reply;
 use super::sets::Operation;
+use super::sorted_sets::{By, Extreme};
 use super::spec::{Flags, Id, Spec};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
     bits, blocking, client, cluster, config, connection, dump, edit, events, hashes, hyperloglog, info, introspect,
-    keys, lifetime, lists, pubsub, script, sets, stats, strings,
+    keys, lifetime, lists, pubsub, script, sets, sorted_operations, sorted_sets, stats, strings,
 };
+use crate::blocked::Wanted;
 use crate::clients::Subscription;
 use crate::keyspace::list::End;
 use crate::keyspace::{Exclusive, KeySpace, Kind};

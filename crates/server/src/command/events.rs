@@ -2,6 +2,8 @@
 
 use super::call::Args;
 use super::lists::Move;
+use super::number::parse_integer;
+use super::sorted_sets::Extreme;
 use super::spec::Id;
 use crate::blocked::Wanted;
 use crate::keyspace::list::End;
@@ -21,11 +23,16 @@ pub(crate) fn report(notices: &Notices, alone: &mut Exclusive<'_>, id: Id, args:
 pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, wanted: &Wanted, key: &[u8], client: u64) {
     let changes = alone.take_changes();
     if !changes.is_empty() {
-        notices.report(alone, &changes, Some(client), |change, after| match wanted {
-            Wanted::One(end) | Wanted::Many(end, _) => [Some(popped_at(*end)), (!after.is_present).then_some("del")],
-            Wanted::Moved { from, to, destination } => {
-                events_of_move(Move { from: *from, to: *to }, key, destination, change, after)
-            }
+        notices.report(alone, &changes, Some(client), |change, after| {
+            let event = match wanted {
+                Wanted::One(end) | Wanted::Many(end, _) => popped_at(*end),
+                Wanted::OneScored(Extreme::Min) | Wanted::ManyScored(Extreme::Min, _) => "zpopmin",
+                Wanted::OneScored(Extreme::Max) | Wanted::ManyScored(Extreme::Max, _) => "zpopmax",
+                Wanted::Moved { from, to, destination } => {
+                    return events_of_move(Move { from: *from, to: *to }, key, destination, change, after);
+                }
+            };
+            [Some(event), (!after.is_present).then_some("del")]
         });
     }
 }
@@ -80,6 +87,13 @@ fn report_changes(
 
 /// The event of a command that changes a collection.
 fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'static str> {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    // The number of keys is the first argument, or the second of a command that waits.
+    let is_after_keys = |name: &str| {
+        let index = if matches!(id, Id::LMPop | Id::ZMPop) { 1 } else { 2 };
+        let keys = args.get(index).and_then(parse_integer).and_then(|keys| usize::try_from(keys).ok());
+        keys.is_some_and(|keys| args.is(keys.saturating_add(index + 1), name))
+    };
     Some(match id {
         Id::SAdd => "sadd",
         Id::SRem => "srem",
@@ -100,7 +114,7 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
         Id::LTrim => "ltrim",
         Id::LInsert => "linsert",
         Id::LMPop | Id::BLMPop => {
-            if args.from(3).any(|word| word.eq_ignore_ascii_case(b"left")) {
+            if is_after_keys("left") {
                 "lpop"
             } else {
                 "rpop"
@@ -110,6 +124,28 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
         Id::HDel => "hdel",
         Id::HIncrBy => "hincrby",
         Id::HIncrByFloat => "hincrbyfloat",
+        Id::ZAdd => {
+            let is_option = |word: &&[u8]| ["nx", "xx", "gt", "lt", "ch"].iter().any(|option| is(word, option));
+            if args.from(2).find(|word| !is_option(word)).is_some_and(|word| is(word, "incr")) {
+                "zincr"
+            } else {
+                "zadd"
+            }
+        }
+        Id::ZIncrBy => "zincr",
+        Id::ZRem => "zrem",
+        Id::ZRemRangeByRank => "zremrangebyrank",
+        Id::ZRemRangeByScore => "zremrangebyscore",
+        Id::ZRemRangeByLex => "zremrangebylex",
+        Id::ZPopMin | Id::BZPopMin => "zpopmin",
+        Id::ZPopMax | Id::BZPopMax => "zpopmax",
+        Id::ZMPop | Id::BZMPop => {
+            if is_after_keys("min") {
+                "zpopmin"
+            } else {
+                "zpopmax"
+            }
+        }
         _ => return None,
     })
 }
@@ -155,6 +191,10 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
         Id::SInterStore => "sinterstore",
         Id::SUnionStore => "sunionstore",
         Id::SDiffStore => "sdiffstore",
+        Id::ZRangeStore => "zrangestore",
+        Id::ZUnionStore => "zunionstore",
+        Id::ZInterStore => "zinterstore",
+        Id::ZDiffStore => "zdiffstore",
         Id::Copy => "copy_to",
         Id::Restore => "restore",
         _ if is_rename && args.get(2) == Some(&change.key) => "rename_to",

@@ -1,12 +1,14 @@
 //! Commands on hashes. How they are stored: `keyspace/fields.rs`.
 
-use super::call::{Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::double;
 use super::number::{Decimal, parse_integer};
 use super::pattern::matches;
 use super::reply::{self, Version};
 use super::strings::integer;
 use crate::keyspace::fields::{Field, Fields, FieldsMut};
-use crate::keyspace::{Exclusive, Kind};
+use crate::keyspace::sorted::{Element, SortedSet};
+use crate::keyspace::{self, Exclusive, Kind};
 use std::collections::HashSet;
 
 const NOT_A_FLOAT: &str = "ERR hash value is not a float";
@@ -185,7 +187,7 @@ pub(crate) fn hincrbyfloat(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -
     Ok(())
 }
 
-/// HSCAN, and for a set SSCAN: key cursor [MATCH pattern] [COUNT count]
+/// HSCAN, SSCAN, ZSCAN: key cursor [MATCH pattern] [COUNT count]
 pub(crate) fn scan(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, kind: Kind) -> Outcome {
     const COUNT: usize = 10;
     /// Larger values of COUNT are reduced to this one, so that other clients do not wait long.
@@ -193,12 +195,15 @@ pub(crate) fn scan(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, kind: Kind)
     let args = call.args;
     let cursor = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
-    let Some(fields) = Fields::open(turn, call.database, args.at(1), kind)? else {
-        reply::array(call.out, 2);
-        reply::bulk(call.out, b"0");
-        reply::array(call.out, 0);
+    let (mut fields, mut set) = (None, None);
+    match kind {
+        Kind::SortedSet => set = SortedSet::open(turn, call.database, args.at(1))?,
+        _ => fields = Fields::open(turn, call.database, args.at(1), kind)?,
+    }
+    if fields.is_none() && set.is_none() {
+        reply::scanned(call.out, 0, 0, b"");
         return Ok(());
-    };
+    }
     let (mut pattern, mut count) = (None, COUNT);
     for index in (3..args.len()).step_by(2) {
         let Some(value) = args.get(index + 1) else { return Err(SYNTAX.into()) };
@@ -212,15 +217,31 @@ pub(crate) fn scan(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, kind: Kind)
         }
     }
     let (mut found, mut taken) = (Vec::new(), 0);
-    let next = fields.scan(turn, cursor, count, |field, value| {
+    let mut take = |field: &[u8], value: Option<&[u8]>| {
         if pattern.is_none_or(|pattern| matches(pattern, field)) {
-            taken += if kind == Kind::Hash { 2 } else { 1 };
+            taken += 1 + usize::from(value.is_some());
             reply::bulk(&mut found, field);
-            if kind == Kind::Hash {
-                reply::bulk(&mut found, value);
-            }
+            value.into_iter().for_each(|value| reply::bulk(&mut found, value));
         }
-    })?;
+    };
+    let mut next = 0;
+    if let Some(fields) = fields {
+        next = fields.scan(turn, cursor, count, |field, value| take(field, (kind == Kind::Hash).then_some(value)))?;
+    }
+    if let Some(set) = set {
+        let (mut text, is_packed) = (Vec::new(), set.encoding() == "listpack");
+        next = set.scan(turn, cursor, count, |member, score| {
+            text.clear();
+            // As Redis stores it: the compact encoding has long whole numbers as they are.
+            let is_whole = score.fract() == 0.0 && score.abs() <= (i64::MAX / 2) as f64;
+            if is_packed && is_whole {
+                text.extend_from_slice(itoa::Buffer::new().format(score as i64).as_bytes()); // checked above
+            } else {
+                double::write(&mut text, score);
+            }
+            take(member, Some(&text));
+        })?;
+    }
     reply::scanned(call.out, next, taken, &found);
     Ok(())
 }
@@ -236,14 +257,7 @@ pub(crate) fn hrandfield(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Ou
         reply::bulk_or_null(call.out, found.as_ref().map(|(field, _)| field.as_slice()), call.version);
         return Ok(());
     }
-    let count = integer(args.at(2))?;
-    if args.len() > 4 || args.len() == 4 && !args.is(3, "withvalues") {
-        return Err(SYNTAX.into());
-    }
-    let with_values = args.len() == 4;
-    if count == i64::MIN || with_values && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
-        return Err("ERR value is out of range".into());
-    }
+    let (count, with_values) = random_count(&args, "withvalues")?;
     let chosen = match open(turn, call)? {
         Some(hash) => choose(&hash, turn, count, call.reply_bytes_max)?,
         None => Vec::new(),
@@ -262,35 +276,103 @@ pub(crate) fn hrandfield(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Ou
     Ok(())
 }
 
-/// `count` different fields at random, at most all; a negative number allows the same one again.
-pub(super) fn choose(
-    fields: &Fields,
+/// `count [WITHVALUES]`, the second and third argument of HRANDFIELD and its family.
+pub(super) fn random_count(args: &Args<'_>, with_values: &str) -> Result<(i64, bool), Refusal> {
+    let count = integer(args.at(2))?;
+    if count == i64::MIN {
+        return Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807".into());
+    }
+    if args.len() > 4 || args.len() == 4 && !args.is(3, with_values) {
+        return Err(SYNTAX.into());
+    }
+    let with_values = args.len() == 4;
+    if with_values && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
+        return Err("ERR value is out of range".into());
+    }
+    Ok((count, with_values))
+}
+
+/// A collection whose elements can be drawn at random.
+pub(super) trait Drawn {
+    /// What an element has besides its name.
+    type Value;
+
+    fn count(&self) -> u64;
+    fn draw(&self, turn: &mut Turn<'_, '_>) -> keyspace::Result<Option<(Vec<u8>, Self::Value)>>;
+    fn for_all(&self, turn: &mut Turn<'_, '_>, take: impl FnMut(Vec<u8>, Self::Value) -> bool) -> keyspace::Result<()>;
+    /// About the bytes of a value in a reply.
+    fn bytes_of(value: &Self::Value) -> usize;
+}
+
+impl Drawn for Fields {
+    type Value = Vec<u8>;
+
+    fn count(&self) -> u64 {
+        self.len()
+    }
+
+    fn draw(&self, turn: &mut Turn<'_, '_>) -> keyspace::Result<Option<Field>> {
+        self.random(turn)
+    }
+
+    fn for_all(&self, turn: &mut Turn<'_, '_>, mut take: impl FnMut(Vec<u8>, Vec<u8>) -> bool) -> keyspace::Result<()> {
+        self.for_each(turn, |field, value| take(field.to_vec(), value.to_vec()))
+    }
+
+    fn bytes_of(value: &Vec<u8>) -> usize {
+        value.len()
+    }
+}
+
+impl Drawn for SortedSet {
+    type Value = f64;
+
+    fn count(&self) -> u64 {
+        self.len()
+    }
+
+    fn draw(&self, turn: &mut Turn<'_, '_>) -> keyspace::Result<Option<Element>> {
+        self.random(turn)
+    }
+
+    fn for_all(&self, turn: &mut Turn<'_, '_>, mut take: impl FnMut(Vec<u8>, f64) -> bool) -> keyspace::Result<()> {
+        self.for_range(turn, 0..u64::MAX, false, |member, score| take(member.to_vec(), score))
+    }
+
+    fn bytes_of(_: &f64) -> usize {
+        24
+    }
+}
+
+/// `count` different elements at random, at most all; a negative number allows the same one again.
+pub(super) fn choose<C: Drawn>(
+    from: &C,
     turn: &mut Turn<'_, '_>,
     count: i64,
     bytes_max: usize,
-) -> Result<Vec<Field>, Refusal> {
-    let (len, wanted) = (fields.len(), count.unsigned_abs());
+) -> Result<Vec<(Vec<u8>, C::Value)>, Refusal> {
+    let (len, wanted) = (from.count(), count.unsigned_abs());
     let (mut chosen, mut bytes) = (Vec::new(), 0);
-    let mut fits = |field: &[u8], value: &[u8]| {
-        bytes += field.len() + value.len() + 16;
+    let mut fits = |name: &[u8], value: &C::Value| {
+        bytes += name.len() + C::bytes_of(value) + 16;
         bytes <= bytes_max
     };
     if count < 0 {
         for _ in 0..wanted {
-            let Some((field, value)) = fields.random(turn)? else { break };
-            if !fits(&field, &value) {
+            let Some((name, value)) = from.draw(turn)? else { break };
+            if !fits(&name, &value) {
                 return Err(REPLY_TOO_LONG.into());
             }
-            chosen.push((field, value));
+            chosen.push((name, value));
         }
         return Ok(chosen);
     }
     // Most of them: all, without some.
     if wanted > len / 3 {
         let mut is_too_long = false;
-        fields.for_each(turn, |field, value| {
-            is_too_long = !fits(field, value);
-            chosen.push((field.to_vec(), value.to_vec()));
+        from.for_all(turn, |name, value| {
+            is_too_long = !fits(&name, &value);
+            chosen.push((name, value));
             !is_too_long
         })?;
         if is_too_long {
@@ -304,12 +386,12 @@ pub(super) fn choose(
     }
     let mut taken = HashSet::new();
     while (chosen.len() as u64) < wanted {
-        let Some((field, value)) = fields.random(turn)? else { break };
-        if taken.insert(field.clone()) {
-            if !fits(&field, &value) {
+        let Some((name, value)) = from.draw(turn)? else { break };
+        if taken.insert(name.clone()) {
+            if !fits(&name, &value) {
                 return Err(REPLY_TOO_LONG.into());
             }
-            chosen.push((field, value));
+            chosen.push((name, value));
         }
     }
     Ok(chosen)

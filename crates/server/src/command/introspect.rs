@@ -10,6 +10,7 @@ use crate::figures::BUCKETS;
 use crate::keyspace::Kind;
 use crate::keyspace::fields::Fields;
 use crate::keyspace::list::List;
+use crate::keyspace::sorted::SortedSet;
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -192,7 +193,7 @@ fn describe(spec: &Spec, out: &mut Vec<u8>, version: Version) {
     reply::set(out, flags.len(), version);
     flags.iter().for_each(|flag| reply::simple(out, flag));
     let Keys { first, last, step } = spec.keys;
-    let positions = if spec.counts_keys() { [0; 3] } else { [first, last, step] };
+    let positions = if spec.keys.last == 0 { [0; 3] } else { [first, last, step] };
     positions.into_iter().for_each(|position| reply::integer(out, position.into()));
     reply::set(out, 1, version);
     reply::simple(out, &format!("@{}", spec.group));
@@ -355,6 +356,7 @@ fn collection_bytes(turn: &mut Turn<'_, '_>, database: usize, key: &[u8], kind: 
         Kind::String => 0,
         Kind::List => List::open(turn, database, key)?.map_or(0, |list| list.bytes()),
         Kind::Hash | Kind::Set => Fields::open(turn, database, key, kind)?.map_or(0, |fields| fields.bytes()),
+        Kind::SortedSet => SortedSet::open(turn, database, key)?.map_or(0, |set| set.bytes()),
     };
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }

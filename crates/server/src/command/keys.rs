@@ -6,6 +6,7 @@ use super::pattern::matches;
 use super::reply;
 use super::strings::integer;
 use crate::keyspace::fields::Fields;
+use crate::keyspace::sorted::SortedSet;
 use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Kind, now_ms};
 use std::collections::HashSet;
 
@@ -210,8 +211,12 @@ fn collection_encoding(
     key: &[u8],
     kind: Kind,
 ) -> Result<&'static str, Refusal> {
-    if kind == Kind::List {
-        return Ok("quicklist");
+    match kind {
+        Kind::List => return Ok("quicklist"),
+        Kind::SortedSet => {
+            return Ok(SortedSet::open(turn, database, key)?.map_or("skiplist", |set| set.encoding()));
+        }
+        _ => {}
     }
     Ok(Fields::open(turn, database, key, kind)?.map_or("hashtable", |fields| fields.encoding()))
 }

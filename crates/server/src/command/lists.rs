@@ -84,7 +84,7 @@ pub(crate) fn llen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome 
 }
 
 /// The range from `start` to `end`, inclusive, of `len` elements; negative numbers count from the end.
-fn range_of(len: u64, start: i64, end: i64) -> Range<u64> {
+pub(super) fn range_of(len: u64, start: i64, end: i64) -> Range<u64> {
     let from_end = |at: i64| if at < 0 { len.checked_sub(at.unsigned_abs()) } else { Some(at as u64) }; // not negative
     let start = from_end(start).unwrap_or(0);
     let end = from_end(end).map_or(0, |end| end.saturating_add(1).min(len));
@@ -341,20 +341,29 @@ pub(super) struct Pops {
 impl Pops {
     /// numkeys key ... LEFT | RIGHT [COUNT count], from the argument at `index` on.
     pub(super) fn parse(args: &Args<'_>, index: usize) -> Result<Pops, Refusal> {
-        let number = parse_integer(args.at(index)).and_then(|number| usize::try_from(number).ok());
-        let number = number.filter(|number| *number > 0).ok_or("ERR numkeys should be greater than 0")?;
-        let at = number.checked_add(index + 1).filter(|at| *at < args.len()).ok_or(SYNTAX)?;
-        let end = end_of(args, at)?;
-        let count = match args.len() - at - 1 {
-            0 => 1,
-            2 if args.is(at + 1, "count") => {
-                let number = parse_integer(args.at(at + 2)).and_then(|number| u64::try_from(number).ok());
-                number.filter(|number| *number > 0).ok_or("ERR count should be greater than 0")?
-            }
-            _ => return Err(SYNTAX.into()),
-        };
-        Ok(Pops { keys: index + 1..at, end, count })
+        let (keys, count) = counted_keys(args, index)?;
+        let end = end_of(args, keys.end)?;
+        Ok(Pops { keys, end, count: count()? })
     }
+}
+
+/// The indexes of keys whose number is the argument at `index`, and `[COUNT count]` after the argument behind them.
+pub(super) fn counted_keys<'a>(
+    args: &'a Args<'_>,
+    index: usize,
+) -> Result<(Range<usize>, impl FnOnce() -> Result<u64, Refusal> + use<'a>), Refusal> {
+    let number = parse_integer(args.at(index)).and_then(|number| usize::try_from(number).ok());
+    let number = number.filter(|number| *number > 0).ok_or("ERR numkeys should be greater than 0")?;
+    let at = number.checked_add(index + 1).filter(|at| *at < args.len()).ok_or(SYNTAX)?;
+    let count = move || match args.len() - at - 1 {
+        0 => Ok(1),
+        2 if args.is(at + 1, "count") => {
+            let number = parse_integer(args.at(at + 2)).and_then(|number| u64::try_from(number).ok());
+            number.filter(|number| *number > 0).ok_or_else(|| "ERR count should be greater than 0".into())
+        }
+        _ => Err(SYNTAX.into()),
+    };
+    Ok((index + 1..at, count))
 }
 
 /// Pops from the first of the keys that has elements, and replies with the key and the elements, which it returns.

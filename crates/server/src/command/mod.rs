@@ -7,6 +7,7 @@
 //! spec.rs         the rows without the functions; lookup by name
 //! state.rs        what commands read and change of their client's session
 //! number.rs       numbers as Redis reads and writes them
+//! double.rs       scores of sorted sets
 //! pattern.rs      patterns of KEYS, SCAN, PSUBSCRIBE
 //!
 //! strings.rs      values: GET, SET, APPEND, INCR ...
@@ -16,7 +17,9 @@
 //! hashes.rs       HSET, HGET, HSCAN ...
 //! sets.rs         SADD, SMEMBERS, SINTER ...
 //! lists.rs        LPUSH, RPOP, LRANGE ...
-//! blocking.rs     BLPOP ..., and the clients that wait
+//! sorted_sets.rs  ZADD, ZRANGE, ZPOPMIN ...
+//! sorted_operations.rs  ZUNION, ZINTER ...
+//! blocking.rs     BLPOP, BZPOPMIN ..., and the clients that wait
 //! keys.rs         DEL, EXISTS, RENAME, SCAN ...
 //! lifetime.rs     EXPIRE, TTL ...
 //! dump.rs         DUMP, RESTORE
@@ -44,6 +47,7 @@ mod comparison;
 mod config;
 mod connection;
 pub(crate) mod dispatch;
+mod double;
 mod dump;
 pub(crate) mod edit;
 pub(crate) mod events;
@@ -60,6 +64,8 @@ mod pubsub;
 pub(crate) mod reply;
 pub(crate) mod script;
 mod sets;
+mod sorted_operations;
+pub(crate) mod sorted_sets;
 pub(crate) mod spec;
 pub(crate) mod state;
 pub(crate) mod stats;

@@ -1,5 +1,6 @@
 //! Replies of RESP2 and RESP3, appended to a buffer.
 
+use super::double;
 use std::io::Write;
 
 /// The protocol version of a client (HELLO).
@@ -58,6 +59,22 @@ pub(crate) fn integer(out: &mut Vec<u8>, n: i64) {
 #[inline]
 pub(crate) fn count(out: &mut Vec<u8>, n: u64) {
     number(out, b':', n);
+}
+
+/// A score: in RESP3 a double, in RESP2 its text.
+pub(crate) fn score(out: &mut Vec<u8>, score: f64, version: Version) {
+    match version {
+        Version::Resp2 => {
+            let mut text = Vec::with_capacity(24);
+            double::write(&mut text, score);
+            bulk(out, &text);
+        }
+        Version::Resp3 => {
+            out.push(b',');
+            double::write(out, score);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 /// `$len` and the bytes.

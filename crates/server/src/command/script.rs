@@ -190,9 +190,8 @@ fn call_command(
 
 /// The refusal of an unknown command. If it is one of Redis, it names the family that is missing.
 fn unknown(name: &[u8]) -> Refusal {
-    const FAMILIES: [(&str, &[&str]); 6] = [
+    const FAMILIES: [(&str, &[&str]); 5] = [
         ("hashes", &["hset", "hget", "hdel", "hexists", "hincr", "hkeys", "hlen", "hmget", "hmset", "hvals", "hscan"]),
-        ("sorted sets", &["z", "bz"]),
         ("sets", &["sadd", "scard", "sdiff", "sinter", "sismember", "smembers", "smove", "spop", "srem", "sunion"]),
         ("lists", &["lpush", "rpush", "lpop", "rpop", "lrange", "llen", "lmove", "ltrim", "lrem", "lindex", "lset"]),
         ("streams", &["x"]),

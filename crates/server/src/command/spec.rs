@@ -177,7 +177,9 @@ impl Spec {
             Id::Ping | Id::FlushDb | Id::FlushAll => &["request_policy:all_shards", "response_policy:all_succeeded"],
             Id::Info => &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
             Id::DbSize => &["request_policy:all_shards", "response_policy:agg_sum"],
-            Id::Dump | Id::Ttl | Id::PTtl | Id::Time | Id::LastSave => &["nondeterministic_output"],
+            Id::Dump | Id::Ttl | Id::PTtl | Id::Time | Id::LastSave | Id::ZRandMember | Id::ZScan => {
+                &["nondeterministic_output"]
+            }
             Id::Command => &["nondeterministic_output_order"],
             _ => &[],
         }
@@ -222,12 +224,19 @@ impl Spec {
 
     /// Whether a request states the number of its keys.
     pub(crate) fn counts_keys(&self) -> bool {
-        self.keys.first > 0 && self.keys.last == 0
+        self.keys.first > 0 && self.keys.last == 0 || self.counts_more_keys()
+    }
+
+    /// Whether the first argument is a key, and the second the number of those that follow.
+    fn counts_more_keys(&self) -> bool {
+        matches!(self.id, Id::ZUnionStore | Id::ZInterStore | Id::ZDiffStore)
     }
 
     /// Indices of the keys in a request. None if it states an impossible number of keys.
     pub(crate) fn key_indices(&self, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
-        let Keys { first, last, step } = self.keys;
+        let destination = self.counts_more_keys().then_some(1);
+        let Keys { first, last, step } =
+            if destination.is_some() { Keys { first: 3, last: 0, step: 1 } } else { self.keys };
         let (count, first) = (args.len() as i64, i64::from(first));
         let last = match last {
             0 => {
@@ -240,7 +249,8 @@ impl Spec {
             _ => i64::from(last).min(count - 1),
         };
         let none = first == 0;
-        (first..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize)
+        let keys = (first..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize);
+        destination.into_iter().chain(keys)
     }
 }
 
@@ -308,7 +318,7 @@ mod tests {
             assert_eq!(Names::get().find(spec.name.as_bytes()).unwrap().id, spec.id);
             assert_eq!(Names::get().find(spec.name.to_uppercase().as_bytes()).unwrap().id, spec.id);
         }
-        assert!(Names::get().find(b"zadd").is_none());
+        assert!(Names::get().find(b"xadd").is_none());
         assert!(Names::get().find(b"").is_none());
         assert!(Names::get().find(&[b'x'; 4000]).is_none());
     }
@@ -370,6 +380,10 @@ mod tests {
         assert_eq!(keys("lmpop 1 a left"), [2]);
         assert_eq!(keys("blmove a b left right 0"), [1, 2]);
         assert_eq!(keys("sintercard 2 a b limit 1"), [2, 3]);
+        assert_eq!(keys("zunionstore d 2 a b weights 1 2"), [1, 3, 4]);
+        assert_eq!(keys("zunionstore d 3 a b"), [1]);
+        assert_eq!(keys("zmpop 2 a b min"), [2, 3]);
+        assert_eq!(keys("bzmpop 0 1 a min"), [3]);
         assert_eq!(keys("msetex 2 a 1 b 2 nx"), [2, 4]);
         for impossible in ["msetex 0 a 1", "msetex -1 a 1", "msetex 9223372036854775807 a 1", "msetex 4 a 1 b 2 nx"] {
             assert_eq!(keys(impossible), [0usize; 0]);

@@ -239,10 +239,10 @@ macro_rules! rows {
         Change(lists::lmpop);
     BLPop "blpop" -3 [WRITE NOSCRIPT BLOCKING] (1 -2 1) "list" "2.0.0" "key [key ...] timeout"
         "Removes the first element of the first list that has one, or waits for one."
-        Transaction(|session, alone, args, out| blocking::bpop(session, alone, args, out, End::Left));
+        Transaction(|session, alone, args, out| blocking::bpop(session, alone, args, out, Wanted::One(End::Left)));
     BRPop "brpop" -3 [WRITE NOSCRIPT BLOCKING] (1 -2 1) "list" "2.0.0" "key [key ...] timeout"
         "Removes the last element of the first list that has one, or waits for one."
-        Transaction(|session, alone, args, out| blocking::bpop(session, alone, args, out, End::Right));
+        Transaction(|session, alone, args, out| blocking::bpop(session, alone, args, out, Wanted::One(End::Right)));
     BLMove "blmove" 6 [WRITE DENYOOM NOSCRIPT BLOCKING] (1 2 1) "list" "6.2.0"
         "source destination LEFT | RIGHT LEFT | RIGHT timeout" "Moves an element to another list, or waits for one."
         Transaction(blocking::blmove);
@@ -253,6 +253,117 @@ macro_rules! rows {
         "timeout numkeys key [key ...] LEFT | RIGHT [COUNT count]"
         "Removes elements of the first list that has some, or waits for some."
         Transaction(blocking::blmpop);
+
+    ZAdd "zadd" -4 [WRITE DENYOOM FAST] (1 1 1) "sorted-set" "1.2.0"
+        "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]"
+        "Sets the scores of members; returns how many are new."
+        Change(|alone, call| sorted_sets::zadd(alone, call, false));
+    ZIncrBy "zincrby" 4 [WRITE DENYOOM FAST] (1 1 1) "sorted-set" "1.2.0" "key increment member" "Adds to a score."
+        Change(|alone, call| sorted_sets::zadd(alone, call, true));
+    ZRem "zrem" -3 [WRITE FAST] (1 1 1) "sorted-set" "1.2.0" "key member [member ...]" "Removes members."
+        Change(sorted_sets::zrem);
+    ZCard "zcard" 2 [READONLY FAST] (1 1 1) "sorted-set" "1.2.0" "key" "The number of members."
+        Lookup(sorted_sets::zcard);
+    ZScore "zscore" 3 [READONLY FAST] (1 1 1) "sorted-set" "1.2.0" "key member" "The score of a member."
+        Lookup(|turn, call| sorted_sets::zscore(turn, call, false));
+    ZMScore "zmscore" -3 [READONLY FAST] (1 1 1) "sorted-set" "6.2.0" "key member [member ...]" "The scores of members."
+        Lookup(|turn, call| sorted_sets::zscore(turn, call, true));
+    ZRank "zrank" -3 [READONLY FAST] (1 1 1) "sorted-set" "2.0.0" "key member [WITHSCORE]"
+        "How many elements are before a member."
+        Lookup(|turn, call| sorted_sets::zrank(turn, call, false));
+    ZRevRank "zrevrank" -3 [READONLY FAST] (1 1 1) "sorted-set" "2.0.0" "key member [WITHSCORE]"
+        "How many elements are after a member."
+        Lookup(|turn, call| sorted_sets::zrank(turn, call, true));
+    ZCount "zcount" 4 [READONLY FAST] (1 1 1) "sorted-set" "2.0.0" "key min max" "How many scores are in a range."
+        Lookup(|turn, call| sorted_sets::zcount(turn, call, By::Score));
+    ZLexCount "zlexcount" 4 [READONLY FAST] (1 1 1) "sorted-set" "2.8.9" "key min max"
+        "How many members are in a range, if all scores are equal."
+        Lookup(|turn, call| sorted_sets::zcount(turn, call, By::Lex));
+    ZRange "zrange" -4 [READONLY] (1 1 1) "sorted-set" "1.2.0"
+        "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]"
+        "The elements in a range of ranks, scores or members."
+        Lookup(|turn, call| sorted_sets::zrange(turn, call, None, None));
+    ZRevRange "zrevrange" -4 [READONLY] (1 1 1) "sorted-set" "1.2.0" "key start stop [WITHSCORES]"
+        "ZRANGE with REV."
+        Lookup(|turn, call| sorted_sets::zrange(turn, call, Some(By::Rank), Some(true)));
+    ZRangeByScore "zrangebyscore" -4 [READONLY] (1 1 1) "sorted-set" "1.0.5"
+        "key min max [WITHSCORES] [LIMIT offset count]" "ZRANGE with BYSCORE."
+        Lookup(|turn, call| sorted_sets::zrange(turn, call, Some(By::Score), Some(false)));
+    ZRevRangeByScore "zrevrangebyscore" -4 [READONLY] (1 1 1) "sorted-set" "2.2.0"
+        "key max min [WITHSCORES] [LIMIT offset count]" "ZRANGE with BYSCORE and REV."
+        Lookup(|turn, call| sorted_sets::zrange(turn, call, Some(By::Score), Some(true)));
+    ZRangeByLex "zrangebylex" -4 [READONLY] (1 1 1) "sorted-set" "2.8.9" "key min max [LIMIT offset count]"
+        "ZRANGE with BYLEX."
+        Lookup(|turn, call| sorted_sets::zrange(turn, call, Some(By::Lex), Some(false)));
+    ZRevRangeByLex "zrevrangebylex" -4 [READONLY] (1 1 1) "sorted-set" "2.8.9" "key max min [LIMIT offset count]"
+        "ZRANGE with BYLEX and REV."
+        Lookup(|turn, call| sorted_sets::zrange(turn, call, Some(By::Lex), Some(true)));
+    ZRangeStore "zrangestore" -5 [WRITE DENYOOM] (1 2 1) "sorted-set" "6.2.0"
+        "destination source start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count]"
+        "Stores what ZRANGE returns."
+        Change(sorted_sets::zrangestore);
+    ZRemRangeByRank "zremrangebyrank" 4 [WRITE] (1 1 1) "sorted-set" "2.0.0" "key start stop"
+        "Removes the elements in a range of ranks."
+        Change(|alone, call| sorted_sets::zremrange(alone, call, By::Rank));
+    ZRemRangeByScore "zremrangebyscore" 4 [WRITE] (1 1 1) "sorted-set" "1.2.0" "key min max"
+        "Removes the elements in a range of scores."
+        Change(|alone, call| sorted_sets::zremrange(alone, call, By::Score));
+    ZRemRangeByLex "zremrangebylex" 4 [WRITE] (1 1 1) "sorted-set" "2.8.9" "key min max"
+        "Removes the elements in a range of members."
+        Change(|alone, call| sorted_sets::zremrange(alone, call, By::Lex));
+    ZPopMin "zpopmin" -2 [WRITE FAST] (1 1 1) "sorted-set" "5.0.0" "key [count]"
+        "Removes the elements with the least scores and returns them."
+        Change(|alone, call| sorted_sets::zpop(alone, call, Extreme::Min));
+    ZPopMax "zpopmax" -2 [WRITE FAST] (1 1 1) "sorted-set" "5.0.0" "key [count]"
+        "Removes the elements with the greatest scores and returns them."
+        Change(|alone, call| sorted_sets::zpop(alone, call, Extreme::Max));
+    ZMPop "zmpop" -4 [WRITE] (2 0 1) "sorted-set" "7.0.0" "numkeys key [key ...] MIN | MAX [COUNT count]"
+        "Removes elements of the first sorted set that has some."
+        Change(sorted_sets::zmpop);
+    BZPopMin "bzpopmin" -3 [WRITE NOSCRIPT BLOCKING FAST] (1 -2 1) "sorted-set" "5.0.0" "key [key ...] timeout"
+        "Removes the element with the least score of the first sorted set that has one, or waits for one."
+        Transaction(|session, alone, args, out| {
+            blocking::bpop(session, alone, args, out, Wanted::OneScored(Extreme::Min))
+        });
+    BZPopMax "bzpopmax" -3 [WRITE NOSCRIPT BLOCKING FAST] (1 -2 1) "sorted-set" "5.0.0" "key [key ...] timeout"
+        "Removes the element with the greatest score of the first sorted set that has one, or waits for one."
+        Transaction(|session, alone, args, out| {
+            blocking::bpop(session, alone, args, out, Wanted::OneScored(Extreme::Max))
+        });
+    BZMPop "bzmpop" -5 [WRITE BLOCKING] (3 0 1) "sorted-set" "7.0.0"
+        "timeout numkeys key [key ...] MIN | MAX [COUNT count]"
+        "Removes elements of the first sorted set that has some, or waits for some."
+        Transaction(blocking::bzmpop);
+    ZRandMember "zrandmember" -2 [READONLY] (1 1 1) "sorted-set" "6.2.0" "key [count [WITHSCORES]]" "Members at random."
+        Lookup(sorted_sets::zrandmember);
+    ZScan "zscan" -3 [READONLY] (1 1 1) "sorted-set" "2.8.0" "key cursor [MATCH pattern] [COUNT count]"
+        "Some members and scores, and where to go on."
+        Lookup(|turn, call| hashes::scan(turn, call, Kind::SortedSet));
+    ZUnion "zunion" -3 [READONLY] (2 0 1) "sorted-set" "6.2.0"
+        "numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]"
+        "The members that any of the sets has, with combined scores."
+        Lookup(|turn, call| sorted_operations::operate(turn, call, Operation::Union));
+    ZUnionStore "zunionstore" -4 [WRITE DENYOOM] (1 1 1) "sorted-set" "2.0.0"
+        "destination numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX]"
+        "Stores the members that any of the sets has, with combined scores."
+        Change(|alone, call| sorted_operations::operate_and_store(alone, call, Operation::Union));
+    ZInter "zinter" -3 [READONLY] (2 0 1) "sorted-set" "6.2.0"
+        "numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]"
+        "The members that all sets have, with combined scores."
+        Lookup(|turn, call| sorted_operations::operate(turn, call, Operation::Inter));
+    ZInterCard "zintercard" -3 [READONLY] (2 0 1) "sorted-set" "7.0.0" "numkeys key [key ...] [LIMIT limit]"
+        "How many members all sets have."
+        Lookup(sorted_operations::zintercard);
+    ZInterStore "zinterstore" -4 [WRITE DENYOOM] (1 1 1) "sorted-set" "2.0.0"
+        "destination numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX]"
+        "Stores the members that all sets have, with combined scores."
+        Change(|alone, call| sorted_operations::operate_and_store(alone, call, Operation::Inter));
+    ZDiff "zdiff" -3 [READONLY] (2 0 1) "sorted-set" "6.2.0" "numkeys key [key ...] [WITHSCORES]"
+        "The members that only the first set has."
+        Lookup(|turn, call| sorted_operations::operate(turn, call, Operation::Diff));
+    ZDiffStore "zdiffstore" -4 [WRITE DENYOOM] (1 1 1) "sorted-set" "6.2.0" "destination numkeys key [key ...]"
+        "Stores the members that only the first set has."
+        Change(|alone, call| sorted_operations::operate_and_store(alone, call, Operation::Diff));
 
     Del "del" -2 [WRITE RUN] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys."
         Change(keys::del);

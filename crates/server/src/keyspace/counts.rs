@@ -51,6 +51,12 @@ impl Counts {
             let what = format!("the counts of collections are {} bytes that mean nothing", bytes.len());
             return Err(Error::new(ErrorKind::Corrupt, what));
         };
+        // Walks through collections are bounded by the number of segments.
+        let removals = end_removal - first_removal;
+        if segments.saturating_add(removals) > table.len() {
+            let what = format!("the counts of collections are those of {segments} segments and {removals} removals");
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
         Ok(Some(Counts { next_id, segments, first_removal, end_removal }))
     }
 }

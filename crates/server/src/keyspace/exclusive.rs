@@ -31,7 +31,7 @@ pub struct Exclusive<'k> {
     clock: Clock,
     /// The changes between `begin` and `commit`, if the databases are in files.
     transaction: Option<Transaction>,
-    /// Keys that got a list while somebody waits for one.
+    /// Keys that got a list or a sorted set while somebody waits for one.
     pushed: Vec<(usize, Vec<u8>)>,
 }
 
@@ -358,13 +358,13 @@ impl<'k> Exclusive<'k> {
         })
     }
 
-    /// Whether keys got lists for which somebody waits.
+    /// Whether keys got lists or sorted sets for which somebody waits.
     #[inline]
     pub(crate) fn has_pushed(&self) -> bool {
         !self.pushed.is_empty()
     }
 
-    /// The keys that got lists for which somebody waits, since the last call.
+    /// The keys that got lists or sorted sets for which somebody waits, since the last call.
     pub(crate) fn take_pushed(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.pushed)
     }
@@ -377,8 +377,8 @@ impl<'k> Exclusive<'k> {
         value: Option<(Attributes, &[u8])>,
     ) -> Result<()> {
         self.changed(database, key);
-        if self.space.wanted_lists.load(Relaxed) > 0
-            && value.is_some_and(|(attributes, _)| attributes.kind == Kind::List)
+        if self.space.wanted_keys.load(Relaxed) > 0
+            && value.is_some_and(|(attributes, _)| matches!(attributes.kind, Kind::List | Kind::SortedSet))
         {
             self.pushed.push((database, key.to_vec()));
         }
@@ -410,7 +410,7 @@ impl<'k> Exclusive<'k> {
         let Some(attributes) = self.get_any(from.0, from.1, &mut value)? else { return Ok(()) };
         if let Some((id, numbers)) = segments_of(attributes.kind, &value) {
             let (new_id, mut segment) = (self.new_collection(to.0)?, Vec::new());
-            for number in numbers {
+            for number in numbers.into_iter().flatten() {
                 if self.read_segment(from.0, id, number, &mut segment)? {
                     self.put_segment(to.0, (new_id, number), false, Some(&segment))?;
                 }
@@ -438,7 +438,7 @@ impl<'k> Exclusive<'k> {
     }
 
     /// The segments of the value of `key`, expired or not.
-    fn segments_under(&self, database: usize, key: &[u8]) -> Result<Option<(u64, Range<u64>)>> {
+    fn segments_under(&self, database: usize, key: &[u8]) -> Result<Option<(u64, [Range<u64>; 2])>> {
         if self.counts(database).segments == 0 {
             return Ok(None);
         }

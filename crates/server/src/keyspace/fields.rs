@@ -5,32 +5,19 @@
 //! large   flags, u8 | id | seed | count | bytes | segments, u64 each    elements in segments (segments.rs)
 //! ```
 //!
-//! A large collection is a second level of linear hashing: a keyed hash of the field says which segment has it, and
-//! the number of segments grows and shrinks by one. So a lookup is two lookups of the table, whatever the size, a new
-//! field changes one segment and the key's value, and no command is O(fields) because of growth.
-//!
-//! A segment has all fields of one part of the hash order, as with the table's buckets. A scan goes through that
-//! order: its cursor is a place in it, so a field that stays comes exactly once, however often segments split.
+//! A lookup is two lookups of the table, whatever the size: the key, and one segment (`hashed.rs`).
 //!
 //! All bytes here are on disk.
 
 use super::elements;
 use super::exclusive::Exclusive;
+use super::hashed::{SMALL_AGAIN_BYTES, find, for_fields, put_in};
 use super::segments::Pairs;
-use super::shape::{LARGE, LargeFields as Large};
+use super::shape::{LARGE, LargeFields as Large, damaged, segments_max};
 use super::{Attributes, Kind, Result};
-use splitpoint::HashKind;
-use std::ops::Range;
 
 /// Elements beyond this many bytes go into segments.
 const SMALL_BYTES: usize = 512;
-/// A large collection becomes small again below this.
-const SMALL_AGAIN_BYTES: u64 = 192;
-/// Fields of a segment, or bytes, that are exceeded on average before there is another segment.
-const SEGMENT_FIELDS: u64 = 16;
-const SEGMENT_BYTES: u64 = 1024;
-/// The most segments that split or merge for one field.
-const STEPS_MAX: usize = 3;
 
 /// Redis would not use its compact encoding, and never goes back to it.
 const UNPACKED: u8 = 2; // on disk
@@ -54,94 +41,6 @@ pub(crate) struct Fields {
 enum Form {
     Small(Vec<u8>),
     Large(Large),
-}
-
-impl Large {
-    fn hash(&self, field: &[u8]) -> u64 {
-        HashKind::Sip13.hash(field, self.seed)
-    }
-
-    /// The segment of a hash.
-    fn segment(&self, hash: u64) -> u64 {
-        segment_of(hash, self.segments)
-    }
-
-    /// The segments that it should have.
-    fn wanted(&self) -> u64 {
-        (self.count / SEGMENT_FIELDS).max((self.bytes / SEGMENT_BYTES).min(self.count)).max(1)
-    }
-}
-
-/// Linear hashing: the lowest bits of the hash, one more where the segment has split.
-fn segment_of(hash: u64, segments: u64) -> u64 {
-    let bits = segments.ilog2();
-    let finer = hash & (u64::MAX >> (63 - bits));
-    if finer < segments { finer } else { hash & ((1 << bits) - 1) }
-}
-
-/// The segment from which this one splits.
-fn parent_of(segment: u64) -> u64 {
-    segment - (1 << segment.ilog2())
-}
-
-/// The place of a hash in hash order: 63 bits, the lowest bit of the hash first.
-fn place_of(hash: u64) -> u64 {
-    hash.reverse_bits() >> 1
-}
-
-/// The places that a segment has.
-fn places_of(segment: u64, segments: u64) -> Range<u64> {
-    let bits = segments.ilog2();
-    // Segments that have split, and those that came from them, have one bit more.
-    let split = segments - (1 << bits);
-    let bits = if segment < split || segment >= 1 << bits { bits + 1 } else { bits };
-    if bits == 0 {
-        return 0..1 << 63;
-    }
-    let first = segment.reverse_bits() >> 1;
-    first..first + (1 << (63 - bits.min(63)))
-}
-
-/// A field and its value within a run, and where they are.
-struct Found {
-    value: Range<usize>,
-    all: Range<usize>,
-}
-
-/// The position of an element within its run.
-fn end_of(run: &[u8], element: &[u8]) -> usize {
-    element.as_ptr() as usize - run.as_ptr() as usize + element.len()
-}
-
-fn find(run: &[u8], width: usize, field: &[u8]) -> Option<Found> {
-    let mut elements = elements::iter(run);
-    loop {
-        let start = elements.at();
-        let name = elements.next()?;
-        let value = if width == 2 { elements.next()? } else { &[] };
-        if name == field {
-            let end = elements.at();
-            let value = if width == 2 { end_of(run, value) - value.len()..end } else { end..end };
-            return Some(Found { value, all: start..end });
-        }
-    }
-}
-
-/// Calls `take` with the fields of a run and their values.
-fn for_fields(run: &[u8], width: usize, mut take: impl FnMut(&[u8], &[u8])) {
-    let mut elements = elements::iter(run);
-    while let Some(field) = elements.next() {
-        let value = if width == 2 { elements.next() } else { Some(&[][..]) };
-        let Some(value) = value else { return };
-        take(field, value);
-    }
-}
-
-fn push(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8]) {
-    elements::push(run, field);
-    if width == 2 {
-        elements::push(run, value);
-    }
 }
 
 impl Fields {
@@ -213,15 +112,11 @@ impl Fields {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn get(&self, pairs: &mut impl Pairs, field: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        let mut segment = Vec::new();
         let run = match &self.form {
             Form::Small(run) => run,
-            Form::Large(large) => {
-                pairs.segment(self.database, large.id, large.segment(large.hash(field)), &mut segment)?;
-                &segment
-            }
+            Form::Large(large) => return large.get(pairs, (self.database, self.width()), field, value),
         };
+        value.clear();
         let found = find(run, self.width(), field);
         if let Some(found) = &found {
             value.extend_from_slice(&run[found.value.clone()]);
@@ -242,6 +137,9 @@ impl Fields {
             }
             Form::Large(large) => large,
         };
+        if large.segments > segments_max(pairs.segment_count(self.database)) {
+            return Err(damaged(large.id, "it has more segments than there are"));
+        }
         let (mut segment, mut goes_on) = (Vec::new(), true);
         for number in 0..large.segments {
             if pairs.segment(self.database, large.id, number, &mut segment)? {
@@ -264,32 +162,15 @@ impl Fields {
         pairs: &mut impl Pairs,
         cursor: u64,
         count: usize,
-        mut take: impl FnMut(&[u8], &[u8]),
+        take: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64> {
-        let large = match &self.form {
+        match &self.form {
             Form::Small(run) => {
                 for_fields(run, self.width(), take);
-                return Ok(0);
+                Ok(0)
             }
-            Form::Large(large) => large,
-        };
-        const END: u64 = 1 << 63;
-        let (mut place, mut taken, mut looked_at) = (cursor, 0, 0);
-        let mut segment = Vec::new();
-        while place < END && taken < count && looked_at < 10 * count {
-            let number = large.segment((place << 1).reverse_bits());
-            if pairs.segment(self.database, large.id, number, &mut segment)? {
-                for_fields(&segment, self.width(), |field, value| {
-                    if place_of(large.hash(field)) >= place {
-                        take(field, value);
-                        taken += 1;
-                    }
-                });
-            }
-            looked_at += 1;
-            place = places_of(number, large.segments).end;
+            Form::Large(large) => large.scan(pairs, (self.database, self.width()), cursor, count, take),
         }
-        Ok(if place >= END { 0 } else { place })
     }
 
     /// A field at random, each equally likely, and its value.
@@ -407,7 +288,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn clear(&mut self) -> Result<()> {
         if let Form::Large(large) = &self.fields.form {
-            self.alone.release(self.fields.database, large.id, 0..large.segments)?;
+            self.alone.release(self.fields.database, large.id, [0..large.segments, 0..0])?;
         }
         self.fields.form = Form::Small(Vec::new());
         self.changed = true;
@@ -427,45 +308,12 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn put_if(&mut self, field: &[u8], value: &[u8], replace: bool) -> Result<bool> {
-        let width = self.fields.width();
-        let is_new = match &mut self.fields.form {
-            Form::Small(run) => match find(run, width, field) {
-                Some(_) if !replace => return Ok(false),
-                Some(found) => {
-                    // The value stays in its place, so that the order of fields does.
-                    let mut element = Vec::with_capacity(value.len() + 4);
-                    push(&mut element, width, field, value);
-                    elements::replace(run, found.all, &element);
-                    false
-                }
-                None => {
-                    push(run, width, field, value);
-                    true
-                }
-            },
-            Form::Large(large) => {
-                let number = large.segment(large.hash(field));
-                let mut run = Vec::new();
-                let place = (large.id, number);
-                let was_there = self.alone.segment(self.fields.database, large.id, number, &mut run)?;
-                let before = run.len();
-                let found = find(&run, width, field);
-                let is_new = found.is_none();
-                match found {
-                    Some(_) if !replace => return Ok(false),
-                    Some(found) => {
-                        let mut element = Vec::with_capacity(value.len() + 4);
-                        push(&mut element, width, field, value);
-                        elements::replace(&mut run, found.all, &element);
-                    }
-                    None => push(&mut run, width, field, value),
-                }
-                self.alone.put_segment(self.fields.database, place, was_there, Some(&run))?;
-                large.bytes = (large.bytes + run.len() as u64).saturating_sub(before as u64);
-                large.count += u64::from(is_new);
-                is_new
-            }
+        let place = (self.fields.database, self.fields.width());
+        let put = match &mut self.fields.form {
+            Form::Small(run) => put_in(run, place.1, field, value, replace),
+            Form::Large(large) => large.put(self.alone, place, field, value, replace)?,
         };
+        let Some(is_new) = put else { return Ok(false) };
         self.changed = true;
         let is_packed = match self.fields.kind {
             Kind::Set => !is_new || is_integer(field),
@@ -474,7 +322,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         if !is_packed || self.fields.flags & UNPACKED == 0 && self.fields.len() > PACKED_FIELDS {
             self.fields.flags |= UNPACKED;
         }
-        self.grow()?;
+        self.enlarge()?;
         Ok(is_new)
     }
 
@@ -483,92 +331,37 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn remove(&mut self, field: &[u8]) -> Result<bool> {
-        let width = self.fields.width();
+        let place = (self.fields.database, self.fields.width());
         match &mut self.fields.form {
             Form::Small(run) => {
-                let Some(found) = find(run, width, field) else { return Ok(false) };
+                let Some(found) = find(run, place.1, field) else { return Ok(false) };
                 run.drain(found.all);
             }
             Form::Large(large) => {
-                let number = large.segment(large.hash(field));
-                let mut run = Vec::new();
-                self.alone.segment(self.fields.database, large.id, number, &mut run)?;
-                let Some(found) = find(&run, width, field) else { return Ok(false) };
-                large.bytes = large.bytes.saturating_sub(found.all.len() as u64);
-                large.count = large.count.saturating_sub(1);
-                run.drain(found.all);
-                let left = Some(run.as_slice()).filter(|run| !run.is_empty());
-                self.alone.put_segment(self.fields.database, (large.id, number), true, left)?;
+                if !large.remove(self.alone, place, field)? {
+                    return Ok(false);
+                }
             }
         }
         self.changed = true;
-        self.shrink()?;
+        self.reduce()?;
         Ok(true)
     }
 
-    /// Goes over to segments, or splits some.
-    fn grow(&mut self) -> Result<()> {
+    /// Goes over to segments.
+    fn enlarge(&mut self) -> Result<()> {
         let (database, width) = (self.fields.database, self.fields.width());
-        if let Form::Small(run) = &mut self.fields.form {
-            if run.len() <= SMALL_BYTES {
-                return Ok(());
-            }
-            let run = std::mem::take(run);
-            let id = self.alone.new_collection(database)?;
-            let seed = HashKind::Sip13.hash(&id.to_le_bytes(), self.alone.space().secret());
-            let count = (elements::iter(&run).count() / width) as u64;
-            let mut large = Large { id, seed, count, bytes: run.len() as u64, segments: 1 };
-            large.segments = large.wanted();
-            let mut runs = vec![Vec::new(); large.segments as usize]; // at most one for each field of a small one
-            for_fields(&run, width, |field, value| {
-                push(&mut runs[large.segment(large.hash(field)) as usize], width, field, value);
-            });
-            for (number, run) in (0..).zip(&runs).filter(|(_, run)| !run.is_empty()) {
-                self.alone.put_segment(database, (id, number), false, Some(run))?;
-            }
-            self.fields.form = Form::Large(large);
-            return Ok(());
-        }
-        for _ in 0..STEPS_MAX {
-            let Form::Large(large) = &mut self.fields.form else { return Ok(()) };
-            if large.segments >= large.wanted() {
-                break;
-            }
-            let (new, parent) = (large.segments, parent_of(large.segments));
-            let (mut run, mut stays, mut moves) = (Vec::new(), Vec::new(), Vec::new());
-            let was_there = self.alone.segment(database, large.id, parent, &mut run)?;
-            large.segments += 1;
-            for_fields(&run, width, |field, value| {
-                let to = if large.segment(large.hash(field)) == new { &mut moves } else { &mut stays };
-                push(to, width, field, value);
-            });
-            if !moves.is_empty() {
-                let stays = Some(stays.as_slice()).filter(|run| !run.is_empty());
-                self.alone.put_segment(database, (large.id, parent), was_there, stays)?;
-                self.alone.put_segment(database, (large.id, new), false, Some(&moves))?;
-            }
+        if let Form::Small(run) = &self.fields.form
+            && run.len() > SMALL_BYTES
+        {
+            self.fields.form = Form::Large(Large::divide(self.alone, database, width, run)?);
         }
         Ok(())
     }
 
-    /// Merges some segments, or does without.
-    fn shrink(&mut self) -> Result<()> {
+    /// Goes back to a run that the key has.
+    fn reduce(&mut self) -> Result<()> {
         let database = self.fields.database;
-        for _ in 0..STEPS_MAX {
-            let Form::Large(large) = &mut self.fields.form else { return Ok(()) };
-            if large.segments == 1 || large.segments <= 4 * large.wanted() && large.bytes > SMALL_AGAIN_BYTES {
-                break;
-            }
-            let last = large.segments - 1;
-            let (mut run, mut under) = (Vec::new(), Vec::new());
-            if self.alone.segment(database, large.id, last, &mut run)? {
-                let was_there = self.alone.segment(database, large.id, parent_of(last), &mut under)?;
-                under.append(&mut run);
-                self.alone.put_segment(database, (large.id, parent_of(last)), was_there, Some(&under))?;
-                self.alone.put_segment(database, (large.id, last), true, None)?;
-            }
-            large.segments -= 1;
-        }
         if let Form::Large(large) = &self.fields.form
             && large.segments == 1
             && large.bytes <= SMALL_AGAIN_BYTES
@@ -601,31 +394,5 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
             self.alone.put_collection(database, self.key, None)?;
         }
         Ok(is_left)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn segments_divide_hash_order() {
-        for segments in 1..70 {
-            let mut all: Vec<_> = (0..segments).map(|segment| places_of(segment, segments)).collect();
-            all.sort_by_key(|places| places.start);
-            assert_eq!((all[0].start, all[all.len() - 1].end), (0, 1 << 63));
-            assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start));
-            for number in 0..1000u64 {
-                let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                assert!(places_of(segment_of(hash, segments), segments).contains(&place_of(hash)));
-                let place = place_of(hash);
-                assert_eq!(segment_of((place << 1).reverse_bits(), segments), segment_of(hash, segments));
-            }
-        }
-        for segment in 1..200 {
-            assert!((0..1000).all(
-                |hash| segment_of(hash, segment + 1) != segment || segment_of(hash, segment) == parent_of(segment)
-            ));
-        }
     }
 }

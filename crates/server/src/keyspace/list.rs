@@ -14,7 +14,7 @@
 use super::elements;
 use super::exclusive::Exclusive;
 use super::segments::Pairs;
-use super::shape::{LARGE, LargeList as Large};
+use super::shape::{LARGE, LargeList as Large, damaged, segments_max};
 use super::{Attributes, Kind, Result};
 use std::ops::Range;
 
@@ -47,7 +47,17 @@ impl List {
     pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> Result<Option<List>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::List, &mut value)?;
-        Ok(found.map(|_| List::decode(database, value)))
+        found.map(|_| List::decode(database, value).checked(pairs)).transpose()
+    }
+
+    /// Fails if it has more segments than there are.
+    fn checked(self, pairs: &impl Pairs) -> Result<List> {
+        if let Form::Large(Large { id, count, per, .. }) = self.form
+            && count / per > segments_max(pairs.segment_count(self.database))
+        {
+            return Err(damaged(id, "it has more segments than there are"));
+        }
+        Ok(self)
     }
 
     fn decode(database: usize, mut value: Vec<u8>) -> List {
@@ -206,11 +216,12 @@ impl<'e, 'k> ListMut<'e, 'k> {
     pub(crate) fn open(alone: &'e mut Exclusive<'k>, database: usize, key: &'e [u8]) -> Result<ListMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, Kind::List, &mut value)?;
+        let list = List::decode(database, value).checked(alone)?;
         Ok(ListMut {
             alone,
             key,
             expires_at_ms: found.unwrap_or(0),
-            list: List::decode(database, value),
+            list,
             was_present: found.is_some(),
             changed: false,
             loaded: None,

@@ -32,6 +32,7 @@ mod eviction;
 mod exclusive;
 pub(crate) mod fields;
 mod gate;
+mod hashed;
 pub(crate) mod list;
 mod marks;
 mod opening;
@@ -39,7 +40,9 @@ mod record;
 mod segments;
 mod served_file;
 mod shape;
+pub(crate) mod sorted;
 mod sweep;
+mod tree;
 mod watched;
 
 use crate::dictionary::{LookupError, Served};
@@ -143,8 +146,8 @@ pub struct KeySpace {
     observer: OnceLock<Observer>,
     memory: MemoryLimit,
     next_cas: AtomicU64,
-    /// The number of keys at which somebody waits for a list.
-    pub(crate) wanted_lists: AtomicUsize,
+    /// The number of keys at which somebody waits for a list or a sorted set.
+    pub(crate) wanted_keys: AtomicUsize,
     /// Counters for INFO and metrics.
     pub(crate) events: Events,
 }

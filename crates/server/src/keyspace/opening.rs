@@ -88,7 +88,7 @@ impl KeySpace {
             memory: MemoryLimit::new(seed),
             // Larger than every number of an earlier run, which counted up from an earlier time.
             next_cas: AtomicU64::new(now_ms() << 20),
-            wanted_lists: AtomicUsize::new(0),
+            wanted_keys: AtomicUsize::new(0),
             events: super::Events::default(),
         }
     }

@@ -5,7 +5,7 @@
 //! with a head  mark | tag | time of expiry, u64 | CAS number, u64 | flags, u32, and marks, u8 | the client's value
 //!                     1111 1fce: which of the fields follow
 //! collection   mark | F5, or F6 with a lifetime | kind | time of expiry, u64 | elements, or where they are
-//!                     the elements as in elements.rs, fields.rs, list.rs
+//!                     the elements as in elements.rs, fields.rs, list.rs, sorted.rs
 //! ```
 //!
 //! The tag decides: no byte of UTF-8 is F5 or more, so text never begins like one. A value that does gets a head
@@ -27,9 +27,10 @@ use crate::planted::{Bug, planted};
 pub(crate) enum Kind {
     #[default]
     String = 0,
-    Hash = 1, // on disk
-    Set = 2,  // on disk
-    List = 3, // on disk
+    Hash = 1,      // on disk
+    Set = 2,       // on disk
+    List = 3,      // on disk
+    SortedSet = 4, // on disk
 }
 
 impl Kind {
@@ -40,11 +41,12 @@ impl Kind {
             Kind::Hash => "hash",
             Kind::Set => "set",
             Kind::List => "list",
+            Kind::SortedSet => "zset",
         }
     }
 
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Hash, Kind::Set, Kind::List].into_iter().find(|kind| *kind as u8 == byte)
+        [Kind::Hash, Kind::Set, Kind::List, Kind::SortedSet].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -275,7 +277,7 @@ mod tests {
     #[test]
     fn a_collection_keeps_its_type_and_lifetime() {
         for coding in CODINGS {
-            for kind in [Kind::Hash, Kind::Set, Kind::List] {
+            for kind in [Kind::Hash, Kind::Set, Kind::List, Kind::SortedSet] {
                 for expires_at_ms in [0, u64::MAX] {
                     let attributes = Attributes { expires_at_ms, kind, ..Attributes::NONE };
                     let mut stored = Vec::new();

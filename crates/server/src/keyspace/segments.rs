@@ -14,6 +14,7 @@
 
 use super::counts::numbers;
 use super::exclusive::Exclusive;
+use super::shape::segments_max;
 use super::{Database, KeySpace, Kind, Patience, Result, Shared, SpaceError, marks};
 use splitpoint::Table;
 use std::ops::Range;
@@ -38,6 +39,9 @@ pub(crate) trait Pairs {
     /// # Errors
     /// Those of [`Table::get`].
     fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool>;
+
+    /// How many segments the database has.
+    fn segment_count(&self, database: usize) -> u64;
 
     /// A random number.
     fn random(&self) -> u64;
@@ -77,6 +81,10 @@ impl Pairs for &Shared<'_> {
         }
     }
 
+    fn segment_count(&self, database: usize) -> u64 {
+        self.space().databases[database].counts().segments
+    }
+
     fn random(&self) -> u64 {
         self.space().random()
     }
@@ -90,6 +98,10 @@ impl Pairs for Exclusive<'_> {
 
     fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool> {
         self.read_segment(database, id, number, value)
+    }
+
+    fn segment_count(&self, database: usize) -> u64 {
+        self.counts(database).segments
     }
 
     fn random(&self) -> u64 {
@@ -143,11 +155,15 @@ impl Exclusive<'_> {
     }
 
     /// Notes that these segments belong to no key any more.
-    pub(super) fn release(&mut self, database: usize, id: u64, segments: Range<u64>) -> Result<()> {
+    pub(super) fn release(&mut self, database: usize, id: u64, segments: [Range<u64>; 2]) -> Result<()> {
         let mut counts = self.counts(database);
-        let removal: Vec<u8> = [id, segments.start, segments.end].iter().flat_map(|n| n.to_le_bytes()).collect();
-        self.stage_pair(database, &marks::removal(counts.end_removal), Some(&removal))?;
-        counts.end_removal += 1;
+        for Range { start, end } in segments.into_iter().filter(|segments| !segments.is_empty()) {
+            // A damaged collection may say anything.
+            let end = end.min(start.saturating_add(segments_max(counts.segments)));
+            let removal: Vec<u8> = [id, start, end].iter().flat_map(|n| n.to_le_bytes()).collect();
+            self.stage_pair(database, &marks::removal(counts.end_removal), Some(&removal))?;
+            counts.end_removal += 1;
+        }
         self.set_counts(database, counts)
     }
 

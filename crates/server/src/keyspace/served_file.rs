@@ -219,7 +219,7 @@ fn refuse_collection(key: &[u8], attributes: Attributes) -> Result<()> {
     const SHOWN_MAX: usize = 64;
     let (key, kind) = (key[..key.len().min(SHOWN_MAX)].escape_ascii(), attributes.kind.name());
     let error = Error::new(ErrorKind::WrongTypes, format!("key \"{key}\" has a {kind}"));
-    Err(error.with_hint("Hashes, sets and lists are read and changed through `splitpoint serve --file`."))
+    Err(error.with_hint("Hashes, lists, sets and sorted sets are read and changed through `splitpoint serve --file`."))
 }
 
 /// A scan that leaves out the header pair and expired keys; made by [`ServedFile::keys_of`].

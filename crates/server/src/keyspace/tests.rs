@@ -3,6 +3,7 @@
 
 use super::fields::{Fields, FieldsMut};
 use super::list::{End, List, ListMut};
+use super::sorted::SortedSet;
 use super::*;
 use crate::keyspace::SweepCursor;
 use std::path::Path;
@@ -586,5 +587,42 @@ fn a_list_whose_elements_become_long_is_divided_again() {
         })
         .unwrap();
         assert_eq!(found, elements);
+    }
+}
+
+#[test]
+fn a_collection_that_says_it_has_more_segments_than_there_are_is_an_error() {
+    let is_damaged =
+        |error: SpaceError| matches!(error, SpaceError::Table(error) if error.kind() == splitpoint::ErrorKind::Corrupt);
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        // Flags, then the numbers of shape.rs.
+        let value = |numbers: &[u64]| {
+            let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+            std::iter::once(1).chain(bytes).collect::<Vec<u8>>()
+        };
+        let attributes = |kind| Attributes { kind, ..Attributes::NONE };
+        for (key, kind, numbers) in [
+            (b"hash".as_slice(), Kind::Hash, &[1, 2, u64::MAX, u64::MAX, 1 << 60][..]),
+            (b"list", Kind::List, &[1, 1, 1 << 60, 1, 1]),
+            (b"zset", Kind::SortedSet, &[1, 2, 1 << 60, 9, 1 << 60, 0, 3, 1 << 40, 0]),
+            (b"zset2", Kind::SortedSet, &[1, 2, 3, 4, 5]),
+        ] {
+            alone.put_collection(0, key, Some((attributes(kind), &value(numbers)))).unwrap();
+        }
+        let hash = Fields::open(&mut alone, 0, b"hash", Kind::Hash).unwrap().unwrap();
+        assert!(is_damaged(hash.for_each(&mut alone, |_, _| true).unwrap_err()));
+        assert!(List::open(&mut alone, 0, b"list").is_err_and(is_damaged));
+        assert!(ListMut::open(&mut alone, 0, b"list").is_err_and(is_damaged));
+        let set = SortedSet::open(&mut alone, 0, b"zset").unwrap().unwrap();
+        assert!(is_damaged(set.for_range(&mut alone, 0..u64::MAX, false, |_, _| true).unwrap_err()));
+        assert!(SortedSet::open(&mut alone, 0, b"zset2").is_err_and(is_damaged));
+        // They can be removed, which ends.
+        for key in [b"hash".as_slice(), b"list", b"zset", b"zset2"] {
+            assert!(alone.remove(0, key).unwrap());
+        }
+        drop(alone);
+        space.sweep_segments(|| true).unwrap();
+        assert_eq!(space.len(0), 0);
     }
 }

@@ -1,0 +1,320 @@
+//! Fields in segments: how large hashes, sets and the scores of sorted sets are found by name.
+//!
+//! A second level of linear hashing: a keyed hash of the field says which segment has it, and the number of segments
+//! grows and shrinks by one. So a lookup is one segment, whatever the size, a new field changes one segment, and no
+//! command is O(fields) because of growth.
+//!
+//! A segment has all fields of one part of the hash order, as with the table's buckets. A scan goes through that
+//! order: its cursor is a place in it, so a field that stays comes exactly once, however often segments split.
+//!
+//! Not here: small collections (`fields.rs`, `sorted.rs`), what the key has (`shape.rs`).
+
+use super::Result;
+use super::elements;
+use super::exclusive::Exclusive;
+use super::segments::Pairs;
+use super::shape::LargeFields;
+use splitpoint::HashKind;
+use std::ops::Range;
+
+/// Fields of a segment, or bytes, that are exceeded on average before there is another segment.
+const SEGMENT_FIELDS: u64 = 16;
+const SEGMENT_BYTES: u64 = 1024;
+/// The most segments that split or merge for one field.
+const STEPS_MAX: usize = 3;
+
+/// Linear hashing: the lowest bits of the hash, one more where the segment has split.
+fn segment_of(hash: u64, segments: u64) -> u64 {
+    let bits = segments.ilog2();
+    let finer = hash & (u64::MAX >> (63 - bits));
+    if finer < segments { finer } else { hash & ((1 << bits) - 1) }
+}
+
+/// The segment from which this one splits.
+fn parent_of(segment: u64) -> u64 {
+    segment - (1 << segment.ilog2())
+}
+
+/// The place of a hash in hash order: 63 bits, the lowest bit of the hash first.
+fn place_of(hash: u64) -> u64 {
+    hash.reverse_bits() >> 1
+}
+
+/// The places that a segment has.
+fn places_of(segment: u64, segments: u64) -> Range<u64> {
+    let bits = segments.ilog2();
+    // Segments that have split, and those that came from them, have one bit more.
+    let split = segments - (1 << bits);
+    let bits = if segment < split || segment >= 1 << bits { bits + 1 } else { bits };
+    if bits == 0 {
+        return 0..1 << 63;
+    }
+    let first = segment.reverse_bits() >> 1;
+    first..first + (1 << (63 - bits.min(63)))
+}
+
+/// A field and its value within a run, and where they are.
+pub(super) struct Found {
+    pub(super) value: Range<usize>,
+    pub(super) all: Range<usize>,
+}
+
+/// The position of an element within its run.
+fn end_of(run: &[u8], element: &[u8]) -> usize {
+    element.as_ptr() as usize - run.as_ptr() as usize + element.len()
+}
+
+/// Finds a field of a run. `width`: 2 if fields have values, else 1.
+pub(super) fn find(run: &[u8], width: usize, field: &[u8]) -> Option<Found> {
+    let mut elements = elements::iter(run);
+    loop {
+        let start = elements.at();
+        let name = elements.next()?;
+        let value = if width == 2 { elements.next()? } else { &[] };
+        if name == field {
+            let end = elements.at();
+            let value = if width == 2 { end_of(run, value) - value.len()..end } else { end..end };
+            return Some(Found { value, all: start..end });
+        }
+    }
+}
+
+/// Calls `take` with the fields of a run and their values.
+pub(super) fn for_fields(run: &[u8], width: usize, mut take: impl FnMut(&[u8], &[u8])) {
+    let mut elements = elements::iter(run);
+    while let Some(field) = elements.next() {
+        let value = if width == 2 { elements.next() } else { Some(&[][..]) };
+        let Some(value) = value else { return };
+        take(field, value);
+    }
+}
+
+/// Appends a field and its value.
+pub(super) fn push(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8]) {
+    elements::push(run, field);
+    if width == 2 {
+        elements::push(run, value);
+    }
+}
+
+/// Sets a field of a run, unless it is present and `replace` is false. Returns whether it is new; `None` if nothing
+/// changed. A value that is replaced keeps its position, so that the order of fields does not change.
+pub(super) fn put_in(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8], replace: bool) -> Option<bool> {
+    match find(run, width, field) {
+        Some(_) if !replace => None,
+        Some(found) => {
+            let mut element = Vec::with_capacity(field.len() + value.len() + 8);
+            push(&mut element, width, field, value);
+            elements::replace(run, found.all, &element);
+            Some(false)
+        }
+        None => {
+            push(run, width, field, value);
+            Some(true)
+        }
+    }
+}
+
+impl LargeFields {
+    fn hash(&self, field: &[u8]) -> u64 {
+        HashKind::Sip13.hash(field, self.seed)
+    }
+
+    /// The segment of a hash.
+    fn segment(&self, hash: u64) -> u64 {
+        segment_of(hash, self.segments)
+    }
+
+    /// The segments that it should have.
+    fn wanted(&self) -> u64 {
+        (self.count / SEGMENT_FIELDS).max((self.bytes / SEGMENT_BYTES).min(self.count)).max(1)
+    }
+
+    /// Divides the fields of a run, which has few.
+    pub(super) fn divide(alone: &mut Exclusive<'_>, database: usize, width: usize, run: &[u8]) -> Result<LargeFields> {
+        let id = alone.new_collection(database)?;
+        let seed = HashKind::Sip13.hash(&id.to_le_bytes(), alone.space().secret());
+        let count = (elements::iter(run).count() / width) as u64;
+        let mut large = LargeFields { id, seed, count, bytes: run.len() as u64, segments: 1 };
+        large.segments = large.wanted();
+        let mut runs = vec![Vec::new(); large.segments as usize]; // at most one for each field of the run
+        for_fields(run, width, |field, value| {
+            push(&mut runs[large.segment(large.hash(field)) as usize], width, field, value);
+        });
+        for (number, run) in (0..).zip(&runs).filter(|(_, run)| !run.is_empty()) {
+            alone.put_segment(database, (id, number), false, Some(run))?;
+        }
+        Ok(large)
+    }
+
+    /// Copies the value of `field` to `value`. Returns whether there is one. One lookup.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(super) fn get(
+        &self,
+        pairs: &mut impl Pairs,
+        (database, width): (usize, usize),
+        field: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        value.clear();
+        let mut run = Vec::new();
+        pairs.segment(database, self.id, self.segment(self.hash(field)), &mut run)?;
+        let found = find(&run, width, field);
+        if let Some(found) = &found {
+            value.extend_from_slice(&run[found.value.clone()]);
+        }
+        Ok(found.is_some())
+    }
+
+    /// Calls `take` with about `count` fields from a place in hash order on. Returns the place to go on from, 0 at the
+    /// end.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(super) fn scan(
+        &self,
+        pairs: &mut impl Pairs,
+        (database, width): (usize, usize),
+        cursor: u64,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64> {
+        const END: u64 = 1 << 63;
+        let (mut place, mut taken, mut looked_at) = (cursor, 0, 0);
+        let mut segment = Vec::new();
+        while place < END && taken < count && looked_at < 10 * count {
+            let number = self.segment((place << 1).reverse_bits());
+            if pairs.segment(database, self.id, number, &mut segment)? {
+                for_fields(&segment, width, |field, value| {
+                    if place_of(self.hash(field)) >= place {
+                        take(field, value);
+                        taken += 1;
+                    }
+                });
+            }
+            looked_at += 1;
+            place = places_of(number, self.segments).end;
+        }
+        Ok(if place >= END { 0 } else { place })
+    }
+
+    /// Sets a field, unless it is present and `replace` is false. Returns whether it is new; `None` if nothing changed.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(super) fn put(
+        &mut self,
+        alone: &mut Exclusive<'_>,
+        (database, width): (usize, usize),
+        field: &[u8],
+        value: &[u8],
+        replace: bool,
+    ) -> Result<Option<bool>> {
+        let number = self.segment(self.hash(field));
+        let mut run = Vec::new();
+        let was_there = alone.segment(database, self.id, number, &mut run)?;
+        let before = run.len() as u64;
+        let Some(is_new) = put_in(&mut run, width, field, value, replace) else { return Ok(None) };
+        alone.put_segment(database, (self.id, number), was_there, Some(&run))?;
+        self.bytes = (self.bytes + run.len() as u64).saturating_sub(before);
+        self.count += u64::from(is_new);
+        self.grow(alone, database, width)?;
+        Ok(Some(is_new))
+    }
+
+    /// Removes a field. Returns whether it was there.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(super) fn remove(
+        &mut self,
+        alone: &mut Exclusive<'_>,
+        (database, width): (usize, usize),
+        field: &[u8],
+    ) -> Result<bool> {
+        let number = self.segment(self.hash(field));
+        let mut run = Vec::new();
+        alone.segment(database, self.id, number, &mut run)?;
+        let Some(found) = find(&run, width, field) else { return Ok(false) };
+        self.bytes = self.bytes.saturating_sub(found.all.len() as u64);
+        self.count = self.count.saturating_sub(1);
+        run.drain(found.all);
+        let left = Some(run.as_slice()).filter(|run| !run.is_empty());
+        alone.put_segment(database, (self.id, number), true, left)?;
+        self.shrink(alone, database)?;
+        Ok(true)
+    }
+
+    /// Splits some segments if there should be more.
+    fn grow(&mut self, alone: &mut Exclusive<'_>, database: usize, width: usize) -> Result<()> {
+        for _ in 0..STEPS_MAX {
+            if self.segments >= self.wanted() {
+                break;
+            }
+            let (new, parent) = (self.segments, parent_of(self.segments));
+            let (mut run, mut stays, mut moves) = (Vec::new(), Vec::new(), Vec::new());
+            let was_there = alone.segment(database, self.id, parent, &mut run)?;
+            self.segments += 1;
+            for_fields(&run, width, |field, value| {
+                let to = if self.segment(self.hash(field)) == new { &mut moves } else { &mut stays };
+                push(to, width, field, value);
+            });
+            if !moves.is_empty() {
+                let stays = Some(stays.as_slice()).filter(|run| !run.is_empty());
+                alone.put_segment(database, (self.id, parent), was_there, stays)?;
+                alone.put_segment(database, (self.id, new), false, Some(&moves))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges some segments if there are too many.
+    fn shrink(&mut self, alone: &mut Exclusive<'_>, database: usize) -> Result<()> {
+        for _ in 0..STEPS_MAX {
+            if self.segments == 1 || self.segments <= 4 * self.wanted() && self.bytes > SMALL_AGAIN_BYTES {
+                break;
+            }
+            let last = self.segments - 1;
+            let (mut run, mut under) = (Vec::new(), Vec::new());
+            if alone.segment(database, self.id, last, &mut run)? {
+                let was_there = alone.segment(database, self.id, parent_of(last), &mut under)?;
+                under.append(&mut run);
+                alone.put_segment(database, (self.id, parent_of(last)), was_there, Some(&under))?;
+                alone.put_segment(database, (self.id, last), true, None)?;
+            }
+            self.segments -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// A large collection becomes small again below this.
+pub(super) const SMALL_AGAIN_BYTES: u64 = 192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_divide_hash_order() {
+        for segments in 1..70 {
+            let mut all: Vec<_> = (0..segments).map(|segment| places_of(segment, segments)).collect();
+            all.sort_by_key(|places| places.start);
+            assert_eq!((all[0].start, all[all.len() - 1].end), (0, 1 << 63));
+            assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start));
+            for number in 0..1000u64 {
+                let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                assert!(places_of(segment_of(hash, segments), segments).contains(&place_of(hash)));
+                let place = place_of(hash);
+                assert_eq!(segment_of((place << 1).reverse_bits(), segments), segment_of(hash, segments));
+            }
+        }
+        for segment in 1..200 {
+            assert!((0..1000).all(
+                |hash| segment_of(hash, segment + 1) != segment || segment_of(hash, segment) == parent_of(segment)
+            ));
+        }
+    }
+}

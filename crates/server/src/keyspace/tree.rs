@@ -1,0 +1,663 @@
+//! The order of a large sorted set: a B+ tree whose nodes are segments, and which counts the elements below each node.
+//!
+//! ```text
+//! leaf    0, u8     | for each element: score, f64 | member, as in elements.rs
+//! inner   level, u8 | for each child: score, f64 | beginning of a member | node, u32 | elements below it, u64
+//! free    255, u8   | the number after that of the next free node, u64
+//! ```
+//!
+//! The score and the member of a child are greater than all elements before it and not greater than its own; those of
+//! a node's first child mean nothing. So they are short: a score alone where the scores differ. A node is divided when
+//! it exceeds [`NODE_BYTES`], and merged with a neighbour when both need less than that. Numbers of nodes that become
+//! free are used again, so that the nodes are a range of segments, which can be removed in the background.
+//!
+//! Cost: a rank, a position or a change reads and writes as many nodes as the tree has levels: 4 for 10^6 short members.
+//!
+//! Nodes may be damaged, or made by an attacker: every level, count and number is checked, so that a walk ends.
+//!
+//! Source: Bayer & McCreight 1972; the counts are those of order-statistic trees (Cormen et al., chapter 17). Differs:
+//! nodes are found by number in the table of the keys, and have no links to their neighbours.
+//!
+//! All bytes here are on disk.
+
+use super::elements;
+use super::exclusive::Exclusive;
+use super::segments::Pairs;
+use super::shape::{NODES, Tree, damaged};
+use super::{Result, SpaceError};
+use splitpoint::{Error, ErrorKind};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// A longer node is divided.
+const NODE_BYTES: usize = 1024;
+/// A shorter one is merged with a neighbour, if together they are not longer than [`MERGED_BYTES`].
+const MERGED_BELOW_BYTES: usize = NODE_BYTES / 4;
+const MERGED_BYTES: usize = NODE_BYTES / 4 * 3;
+/// Nodes that a change keeps in memory before it stores some.
+const LOADED_MAX: usize = 1000;
+/// The first byte of a free node.
+const FREE: u8 = u8::MAX; // on disk
+
+/// An element's place in the order: its score, then its member.
+pub(super) type Key<'m> = (f64, &'m [u8]);
+
+/// The order of elements. No score is NaN.
+pub(super) fn order(a: Key<'_>, b: Key<'_>) -> Ordering {
+    a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal).then_with(|| a.1.cmp(b.1))
+}
+
+/// An element of a leaf, or a child of an inner node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'n> {
+    pub(super) key: Key<'n>,
+    node: u64,
+    count: u64,
+    /// Where it is in the node.
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl<'n> Entry<'n> {
+    fn parse(run: &'n [u8], start: usize, is_leaf: bool) -> Option<Entry<'n>> {
+        let score = f64::from_le_bytes(*run.get(start..)?.first_chunk()?);
+        let mut element = elements::iter(&run[start + 8..]);
+        let key = (score, element.next()?);
+        let mut end = start + 8 + element.at();
+        let (mut node, mut count) = (0, 1);
+        if !is_leaf {
+            node = u64::from(u32::from_le_bytes(*run[end..].first_chunk()?));
+            count = u64::from_le_bytes(*run.get(end + 4..)?.first_chunk()?);
+            end += 12;
+        }
+        (!score.is_nan()).then_some(Entry { key, node, count, start, end })
+    }
+
+    /// Appends an element.
+    pub(super) fn push(run: &mut Vec<u8>, key: Key<'_>) {
+        run.extend_from_slice(&key.0.to_le_bytes());
+        elements::push(run, key.1);
+    }
+
+    fn push_child(run: &mut Vec<u8>, key: Key<'_>, node: u64, count: u64) {
+        Entry::push(run, key);
+        run.extend_from_slice(&(node as u32).to_le_bytes()); // `Editor::new_node` makes no greater ones
+        run.extend_from_slice(&count.to_le_bytes());
+    }
+}
+
+/// The entries of a run. Bytes that are none end it with an error.
+#[derive(Clone)]
+pub(super) struct Entries<'n> {
+    run: &'n [u8],
+    at: usize,
+    is_leaf: bool,
+}
+
+impl<'n> Entries<'n> {
+    /// The elements of a small sorted set.
+    pub(super) fn of_small(run: &'n [u8]) -> Entries<'n> {
+        Entries { run, at: 0, is_leaf: true }
+    }
+
+    fn of_node(run: &'n [u8]) -> Entries<'n> {
+        Entries { run, at: 1, is_leaf: run.first() == Some(&0) }
+    }
+}
+
+/// Bytes that are no entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoEntry;
+
+impl<'n> Iterator for Entries<'n> {
+    type Item = std::result::Result<Entry<'n>, NoEntry>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.run.len() {
+            return None;
+        }
+        let entry = Entry::parse(self.run, self.at, self.is_leaf);
+        self.at = entry.map_or(self.run.len(), |entry| entry.end);
+        Some(entry.ok_or(NoEntry))
+    }
+}
+
+/// Where a tree is: the database, and the number of the collection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) database: usize,
+    pub(super) id: u64,
+}
+
+fn damaged_node(id: u64, number: u64, what: &str) -> SpaceError {
+    damaged(id, &format!("node {number} {what}"))
+}
+
+const BAD_ENTRY: &str = "has bytes that are no entry";
+
+/// All entries of a node.
+fn entries_of(place: Place, number: u64, run: &[u8]) -> Result<Vec<Entry<'_>>> {
+    let entries: std::result::Result<_, NoEntry> = Entries::of_node(run).collect();
+    entries.map_err(|NoEntry| damaged_node(place.id, number, BAD_ENTRY))
+}
+
+/// The part of a right neighbour's first key that suffices to tell it from the last key before.
+fn separator<'m>(left: Key<'_>, right: Key<'m>) -> Key<'m> {
+    if left.0 < right.0 {
+        return (right.0, b"");
+    }
+    let equal = left.1.iter().zip(right.1).take_while(|(a, b)| a == b).count();
+    (right.0, &right.1[..right.1.len().min(equal + 1)])
+}
+
+impl Tree {
+    /// Reads a node, which has to be of this level.
+    fn read(&self, pairs: &mut impl Pairs, place: Place, node: (u64, u64), run: &mut Vec<u8>) -> Result<()> {
+        let number = node.0;
+        let is_there = number < self.nodes && pairs.segment(place.database, place.id, NODES + number, run)?;
+        if !is_there {
+            return Err(damaged_node(place.id, number, "is missing"));
+        }
+        check_level(place, node, run)
+    }
+
+    /// The number of elements that are before a position: those for which `is_before` returns true, which come first.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`]; [`ErrorKind::Corrupt`].
+    pub(super) fn count_before(
+        &self,
+        pairs: &mut impl Pairs,
+        place: Place,
+        mut is_before: impl FnMut(Key<'_>) -> bool,
+    ) -> Result<u64> {
+        let (mut number, mut before, mut run) = (self.root, 0u64, Vec::new());
+        for level in (0..self.height).rev() {
+            self.read(pairs, place, (number, level), &mut run)?;
+            let mut chosen: Option<Entry<'_>> = None;
+            for entry in Entries::of_node(&run) {
+                let entry = entry.map_err(|NoEntry| damaged_node(place.id, number, BAD_ENTRY))?;
+                if (level == 0 || chosen.is_some()) && !is_before(entry.key) {
+                    break;
+                }
+                let passed = if level == 0 { Some(entry) } else { chosen.replace(entry) };
+                before = before.saturating_add(passed.map_or(0, |entry| entry.count));
+            }
+            if level > 0 {
+                number = chosen.ok_or_else(|| damaged_node(place.id, number, "has no children"))?.node;
+            }
+        }
+        Ok(before)
+    }
+
+    /// Calls `take` with the elements of a range of ranks, in their order or the last one first, until it returns
+    /// `false`. `count`: how many elements the tree has.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`]; [`ErrorKind::Corrupt`].
+    pub(super) fn for_range(
+        &self,
+        pairs: &mut impl Pairs,
+        place: Place,
+        (count, range): (u64, Range<u64>),
+        is_reverse: bool,
+        take: &mut dyn FnMut(Key<'_>) -> bool,
+    ) -> Result<()> {
+        let range = range.start..range.end.min(count);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let skip = if is_reverse { count - range.end } else { range.start };
+        let mut walk = Walk { tree: self, place, left: range.end - range.start, visited: 0, is_reverse };
+        walk.visit(pairs, (self.root, self.height - 1), (count, skip), take).map(drop)
+    }
+}
+
+fn check_level(place: Place, (number, level): (u64, u64), run: &[u8]) -> Result<()> {
+    match run.first() {
+        Some(&found) if u64::from(found) == level => Ok(()),
+        Some(&FREE) => Err(damaged_node(place.id, number, "is in use and free")),
+        _ => Err(damaged_node(place.id, number, &format!("is not of level {level}"))),
+    }
+}
+
+/// A walk through a range of elements.
+struct Walk<'t> {
+    tree: &'t Tree,
+    place: Place,
+    /// Elements that are still wanted.
+    left: u64,
+    visited: u64,
+    is_reverse: bool,
+}
+
+impl Walk<'_> {
+    /// Walks through a node, except for the first `skip` of its `count` elements. Returns whether to go on.
+    fn visit(
+        &mut self,
+        pairs: &mut impl Pairs,
+        node: (u64, u64),
+        (count, mut skip): (u64, u64),
+        take: &mut dyn FnMut(Key<'_>) -> bool,
+    ) -> Result<bool> {
+        let (number, level) = node;
+        // So a node that is its own descendant, or the child of many, ends the walk. Most walks are short.
+        const SHORT: u64 = 64;
+        self.visited += 1;
+        if self.visited > SHORT && self.visited > pairs.segment_count(self.place.database) {
+            return Err(damaged_node(self.place.id, number, "is in the tree more than once"));
+        }
+        let mut run = Vec::new();
+        self.tree.read(pairs, self.place, node, &mut run)?;
+        let mut entries = entries_of(self.place, number, &run)?;
+        let sum = entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.count));
+        if sum != Some(count) {
+            let what = format!("has {} elements, not {count}", sum.unwrap_or(u64::MAX));
+            return Err(damaged_node(self.place.id, number, &what));
+        }
+        if self.is_reverse {
+            entries.reverse();
+        }
+        for entry in entries {
+            if skip >= entry.count {
+                skip -= entry.count;
+                continue;
+            }
+            if level == 0 {
+                self.left -= 1;
+                if !take(entry.key) || self.left == 0 {
+                    return Ok(false);
+                }
+            } else if !self.visit(pairs, (entry.node, level - 1), (entry.count, skip), take)? {
+                return Ok(false);
+            }
+            skip = 0;
+        }
+        Ok(true)
+    }
+}
+
+/// Nodes that a change has read, and may have changed.
+#[derive(Default)]
+pub(super) struct Loaded(HashMap<u64, Node>);
+
+struct Node {
+    run: Vec<u8>,
+    was_there: bool,
+    is_changed: bool,
+}
+
+/// An inner node on the way to a leaf, and where the child is in it.
+struct Step {
+    number: u64,
+    at: usize,
+    is_last: bool,
+}
+
+/// The way from the root to a leaf.
+struct Path {
+    steps: Vec<Step>,
+    leaf: u64,
+}
+
+/// Changes a tree. The nodes are stored by [`store`](Self::store).
+pub(super) struct Editor<'t, 'k> {
+    pub(super) alone: &'t mut Exclusive<'k>,
+    pub(super) place: Place,
+    pub(super) tree: &'t mut Tree,
+    pub(super) loaded: &'t mut Loaded,
+}
+
+impl Editor<'_, '_> {
+    /// Makes the tree empty: a leaf without elements.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(super) fn begin(&mut self) -> Result<()> {
+        *self.tree = Tree { root: 0, height: 1, nodes: 0, free: 0 };
+        self.tree.root = self.new_node(vec![0])?;
+        Ok(())
+    }
+
+    /// Stores the nodes that were changed.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(super) fn store(&mut self) -> Result<()> {
+        let Place { database, id } = self.place;
+        for (number, node) in self.loaded.0.drain().filter(|(_, node)| node.is_changed) {
+            self.alone.put_segment(database, (id, NODES + number), node.was_there, Some(&node.run))?;
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, number: u64, what: &str) -> SpaceError {
+        damaged_node(self.place.id, number, what)
+    }
+
+    /// Loads a node of whatever kind.
+    fn load_any(&mut self, number: u64) -> Result<&mut Node> {
+        if !self.loaded.0.contains_key(&number) {
+            let (Place { database, id }, mut run) = (self.place, Vec::new());
+            if number >= self.tree.nodes || !self.alone.segment(database, id, NODES + number, &mut run)? {
+                return Err(self.damaged(number, "is missing"));
+            }
+            self.loaded.0.insert(number, Node { run, was_there: true, is_changed: false });
+        }
+        Ok(self.loaded.0.get_mut(&number).expect("loaded above"))
+    }
+
+    /// A node of a level, to be read.
+    fn node(&mut self, number: u64, level: u64) -> Result<&[u8]> {
+        let place = self.place;
+        let run = &self.load_any(number)?.run;
+        check_level(place, (number, level), run)?;
+        Ok(run)
+    }
+
+    /// A node that is loaded, to be changed.
+    fn change(&mut self, number: u64) -> Result<&mut Vec<u8>> {
+        let node = self.load_any(number)?;
+        node.is_changed = true;
+        Ok(&mut node.run)
+    }
+
+    fn new_node(&mut self, run: Vec<u8>) -> Result<u64> {
+        let Some(number) = self.tree.free.checked_sub(1) else {
+            let number = self.tree.nodes;
+            if number > u64::from(u32::MAX) {
+                let what = "a sorted set has more nodes than can be numbered";
+                return Err(Error::new(ErrorKind::TooLong, what).into());
+            }
+            self.tree.nodes += 1;
+            self.loaded.0.insert(number, Node { run, was_there: false, is_changed: true });
+            return Ok(number);
+        };
+        let bytes = &self.load_any(number)?.run;
+        let next = match bytes.split_first() {
+            Some((&FREE, next)) => next.try_into().ok().map(u64::from_le_bytes),
+            _ => None,
+        };
+        let next = next.filter(|next| *next <= self.tree.nodes && *next != number + 1);
+        self.tree.free = next.ok_or_else(|| self.damaged(number, "is free and in use"))?;
+        *self.change(number)? = run;
+        Ok(number)
+    }
+
+    fn free_node(&mut self, number: u64) -> Result<()> {
+        let next = self.tree.free;
+        let run = self.change(number)?;
+        run.clear();
+        run.push(FREE);
+        run.extend_from_slice(&next.to_le_bytes());
+        self.tree.free = number + 1;
+        Ok(())
+    }
+
+    /// Goes down to a leaf. `is_passed`: whether the child wanted comes after this one; called with a node's children
+    /// in their order, all but the last, with the next one.
+    fn descend(&mut self, mut is_passed: impl FnMut(&Entry<'_>, &Entry<'_>) -> bool) -> Result<Path> {
+        if self.loaded.0.len() > LOADED_MAX {
+            self.store()?;
+        }
+        let (mut number, mut steps, place) = (self.tree.root, Vec::new(), self.place);
+        for level in (1..self.tree.height).rev() {
+            let mut entries = Entries::of_node(self.node(number, level)?);
+            let bad = |NoEntry| damaged_node(place.id, number, BAD_ENTRY);
+            let first = entries.next().ok_or_else(|| damaged_node(place.id, number, "has no children"))?;
+            let (mut chosen, mut is_last) = (first.map_err(bad)?, true);
+            for next in entries {
+                let next = next.map_err(bad)?;
+                if !is_passed(&chosen, &next) {
+                    is_last = false;
+                    break;
+                }
+                chosen = next;
+            }
+            let child = chosen.node;
+            steps.push(Step { number, at: chosen.start, is_last });
+            number = child;
+        }
+        self.node(number, 0)?;
+        Ok(Path { steps, leaf: number })
+    }
+
+    /// Changes how many elements the nodes on a path have.
+    fn count(&mut self, path: &Path, change: i64) -> Result<()> {
+        path.steps.iter().try_for_each(|step| self.count_child(step.number, step.at, change))
+    }
+
+    fn count_child(&mut self, number: u64, at: usize, change: i64) -> Result<()> {
+        let place = self.place;
+        let run = self.change(number)?;
+        let entry = Entry::parse(run, at, false).map(|entry| (entry.end, entry.count.checked_add_signed(change)));
+        let Some((end, Some(count))) = entry else {
+            return Err(damaged_node(place.id, number, "has fewer elements than were removed"));
+        };
+        run[end - 8..end].copy_from_slice(&count.to_le_bytes());
+        Ok(())
+    }
+
+    /// Adds an element, which the tree does not have. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`]; [`ErrorKind::Corrupt`].
+    pub(super) fn insert(&mut self, key: Key<'_>) -> Result<()> {
+        let mut path = self.descend(|_, next| order(next.key, key) != Ordering::Greater)?;
+        let (place, leaf) = (self.place, path.leaf);
+        let run = self.change(leaf)?;
+        let mut at = run.len();
+        for entry in Entries::of_node(run) {
+            let entry = entry.map_err(|NoEntry| damaged_node(place.id, leaf, BAD_ENTRY))?;
+            match order(entry.key, key) {
+                Ordering::Less => {}
+                Ordering::Equal => return Err(damaged_node(place.id, leaf, "has an element without a score")),
+                Ordering::Greater => {
+                    at = entry.start;
+                    break;
+                }
+            }
+        }
+        // Where elements are added in their order, full nodes stay behind.
+        let is_last = at == run.len() && path.steps.iter().all(|step| step.is_last);
+        let mut element = Vec::with_capacity(key.1.len() + 13);
+        Entry::push(&mut element, key);
+        elements::replace(run, at..at, &element);
+        self.count(&path, 1)?;
+        let (mut number, mut level) = (leaf, 0);
+        while let Some((separator, right, count)) = self.divide(number, level, is_last)? {
+            let separator = (separator.0, separator.1.as_slice());
+            match path.steps.pop() {
+                Some(step) => {
+                    let moved = i64::try_from(count).map_err(|_| self.damaged(number, BAD_ENTRY))?;
+                    self.count_child(step.number, step.at, -moved)?;
+                    let run = self.change(step.number)?;
+                    let end = Entry::parse(run, step.at, false).map_or(run.len(), |entry| entry.end);
+                    let mut child = Vec::with_capacity(separator.1.len() + 25);
+                    Entry::push_child(&mut child, separator, right, count);
+                    elements::replace(run, end..end, &child);
+                    (number, level) = (step.number, level + 1);
+                }
+                None => {
+                    let left: u64 = entries_of(self.place, number, self.node(number, level)?)?
+                        .iter()
+                        .fold(0, |sum, entry| sum.saturating_add(entry.count));
+                    let mut run = vec![level as u8 + 1]; // below `Tree::HEIGHT_MAX`
+                    Entry::push_child(&mut run, (0.0, b""), number, left);
+                    Entry::push_child(&mut run, separator, right, count);
+                    if self.tree.height == Tree::HEIGHT_MAX {
+                        return Err(self.damaged(number, "is of the highest level"));
+                    }
+                    self.tree.root = self.new_node(run)?;
+                    self.tree.height += 1;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Divides a node that is too long. Returns the key of the new right one, its number, and its elements.
+    fn divide(&mut self, number: u64, level: u64, is_last: bool) -> Result<Option<((f64, Vec<u8>), u64, u64)>> {
+        let place = self.place;
+        let run = self.node(number, level)?;
+        if run.len() <= NODE_BYTES {
+            return Ok(None);
+        }
+        let entries = entries_of(place, number, run)?;
+        // Each half of an inner node has two children, so that there are fewer nodes on each level.
+        let least = if level == 0 { 1 } else { 2 };
+        if entries.len() < 2 * least {
+            return Ok(None);
+        }
+        let half = entries.iter().position(|entry| entry.start >= run.len() / 2).unwrap_or(entries.len());
+        let index = if is_last { entries.len() - least } else { half.clamp(least, entries.len() - least) };
+        let (left, right) = (entries[index - 1], entries[index]);
+        let key = if level == 0 { separator(left.key, right.key) } else { right.key };
+        let key = (key.0, key.1.to_vec());
+        let count = entries[index..].iter().fold(0u64, |sum, entry| sum.saturating_add(entry.count));
+        let start = right.start;
+        let moved = [&[level as u8], &run[start..]].concat(); // as in `run`
+        self.change(number)?.truncate(start);
+        let right = self.new_node(moved)?;
+        Ok(Some((key, right, count)))
+    }
+
+    /// Removes an element, which the tree has. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`]; [`ErrorKind::Corrupt`].
+    pub(super) fn remove(&mut self, key: Key<'_>) -> Result<()> {
+        let path = self.descend(|_, next| order(next.key, key) != Ordering::Greater)?;
+        let (place, leaf) = (self.place, path.leaf);
+        let run = self.change(leaf)?;
+        let mut found = None;
+        for entry in Entries::of_node(run) {
+            let entry = entry.map_err(|NoEntry| damaged_node(place.id, leaf, BAD_ENTRY))?;
+            if order(entry.key, key) == Ordering::Equal {
+                found = Some(entry.start..entry.end);
+                break;
+            }
+        }
+        let found = found.ok_or_else(|| damaged_node(place.id, leaf, "lacks an element that has a score"))?;
+        run.drain(found);
+        self.count(&path, -1)?;
+        self.merge(path)
+    }
+
+    /// Removes elements from a rank on: at least one and at most `most`, those of one leaf. Calls `take` with them.
+    /// O(log n).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`]; [`ErrorKind::Corrupt`].
+    pub(super) fn remove_from(&mut self, rank: u64, most: u64, mut take: impl FnMut(Key<'_>)) -> Result<u64> {
+        let mut skip = rank;
+        let path = self.descend(|entry, _| {
+            let is_passed = skip >= entry.count;
+            skip -= if is_passed { entry.count } else { 0 };
+            is_passed
+        })?;
+        let (place, leaf) = (self.place, path.leaf);
+        let run = self.change(leaf)?;
+        let (mut start, mut end, mut removed) = (run.len(), run.len(), 0);
+        for entry in Entries::of_node(run) {
+            let entry = entry.map_err(|NoEntry| damaged_node(place.id, leaf, BAD_ENTRY))?;
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            if removed == most {
+                end = entry.start;
+                break;
+            }
+            start = start.min(entry.start);
+            removed += 1;
+            take(entry.key);
+        }
+        if removed == 0 {
+            return Err(damaged_node(place.id, leaf, "has fewer elements than the nodes above say"));
+        }
+        run.drain(start..end);
+        self.count(&path, -(removed as i64))?; // elements of a node
+        self.merge(path)?;
+        Ok(removed)
+    }
+
+    /// Merges nodes on a path, from a leaf on that has lost elements.
+    fn merge(&mut self, mut path: Path) -> Result<()> {
+        let (mut number, mut level) = (path.leaf, 0);
+        while let Some(step) = path.steps.pop() {
+            let len = self.node(number, level)?.len();
+            if len == 1 {
+                let run = self.change(step.number)?;
+                let end = Entry::parse(run, step.at, false).map_or(run.len(), |entry| entry.end);
+                run.drain(step.at..end);
+                self.free_node(number)?;
+            } else if len >= MERGED_BELOW_BYTES || !self.merge_with_neighbour(&step, level)? {
+                return Ok(());
+            }
+            (number, level) = (step.number, level + 1);
+        }
+        // The root of a lower tree, if it has one child.
+        while self.tree.height > 1 {
+            let (root, place, level) = (self.tree.root, self.place, self.tree.height - 1);
+            let children = entries_of(place, root, self.node(root, level)?)?;
+            match children[..] {
+                [] => {
+                    *self.change(root)? = vec![0];
+                    self.tree.height = 1;
+                }
+                [Entry { node, .. }] => {
+                    self.node(node, level - 1)?;
+                    self.free_node(root)?;
+                    self.tree.root = node;
+                    self.tree.height -= 1;
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges a child with the one after it or the one before, if together they are short. Returns whether it did.
+    fn merge_with_neighbour(&mut self, step: &Step, level: u64) -> Result<bool> {
+        let place = self.place;
+        let parent = entries_of(place, step.number, self.node(step.number, level + 1)?)?;
+        let index = parent.iter().position(|entry| entry.start == step.at).unwrap_or(0);
+        let first = index.saturating_sub(1);
+        let near: Vec<_> = parent[first..parent.len().min(index + 2)]
+            .iter()
+            .map(|entry| (entry.node, entry.count, (entry.key.0, entry.key.1.to_vec()), entry.start..entry.end))
+            .collect();
+        // The pair with the one after it comes first.
+        for [left, right] in near.array_windows().rev() {
+            let in_left = entries_of(place, left.0, self.node(left.0, level)?)?.len();
+            let left_len = self.node(left.0, level)?.len();
+            let right_run = self.node(right.0, level)?;
+            let in_right = entries_of(place, right.0, right_run)?;
+            let is_short = left_len + right_run.len() <= MERGED_BYTES;
+            // Inner nodes with long keys too, so that there are fewer nodes on each level.
+            if left.0 == right.0 || !is_short && (level == 0 || in_left + in_right.len() > 3) {
+                continue;
+            }
+            let mut moved = Vec::with_capacity(right_run.len());
+            match in_right.first() {
+                // The first child's key means nothing in its node.
+                Some(first) if level > 0 => {
+                    Entry::push_child(&mut moved, (right.2.0, &right.2.1), first.node, first.count);
+                    moved.extend_from_slice(&right_run[first.end..]);
+                }
+                _ => moved.extend_from_slice(&right_run[1..]),
+            }
+            self.change(left.0)?.extend_from_slice(&moved);
+            self.free_node(right.0)?;
+            let count = i64::try_from(right.1).map_err(|_| self.damaged(step.number, BAD_ENTRY))?;
+            self.count_child(step.number, left.3.start, count)?;
+            self.change(step.number)?.drain(right.3.clone());
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
