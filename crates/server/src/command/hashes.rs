@@ -6,7 +6,7 @@ use super::pattern::matches;
 use super::reply::{self, Version};
 use super::strings::integer;
 use crate::keyspace::fields::{Field, Fields, FieldsMut};
-use crate::keyspace::{Exclusive, Kind};
+use crate::keyspace::{Exclusive, Kind, damaged};
 use std::collections::HashSet;
 
 const NOT_A_FLOAT: &str = "ERR hash value is not a float";
@@ -302,10 +302,17 @@ pub(super) fn choose(
         }
         return Ok(chosen);
     }
-    let mut taken = HashSet::new();
+    /// At most one of three fields is taken already.
+    const TRIES: usize = 1000;
+    let (mut taken, mut tries) = (HashSet::new(), 0);
     while (chosen.len() as u64) < wanted {
         let Some((field, value)) = fields.random(turn)? else { break };
+        tries += 1;
+        if tries > TRIES {
+            return Err(damaged("it has fewer fields than its key says").into());
+        }
         if taken.insert(field.clone()) {
+            tries = 0;
             if !fits(&field, &value) {
                 return Err(REPLY_TOO_LONG.into());
             }

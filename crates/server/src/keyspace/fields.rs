@@ -17,7 +17,7 @@
 use super::elements;
 use super::exclusive::Exclusive;
 use super::segments::Pairs;
-use super::shape::{LARGE, LargeFields as Large};
+use super::shape::{Gap, LARGE, LargeFields as Large, SEGMENTS_PER_FIELD, damaged};
 use super::{Attributes, Kind, Result};
 use splitpoint::HashKind;
 use std::ops::Range;
@@ -29,8 +29,12 @@ const SMALL_AGAIN_BYTES: u64 = 192;
 /// Fields of a segment, or bytes, that are exceeded on average before there is another segment.
 const SEGMENT_FIELDS: u64 = 16;
 const SEGMENT_BYTES: u64 = 1024;
-/// The most segments that split or merge for one field.
-const STEPS_MAX: usize = 3;
+/// The most segments that split for one field.
+const SPLITS_MAX: usize = 3;
+/// The most that merge: more than [`SEGMENTS_PER_FIELD`], which then remains true as fields are removed.
+const MERGES_MAX: u64 = 2 * SEGMENTS_PER_FIELD;
+/// Fields that no segment has, as a keyed hash distributes them.
+const SEGMENT_FIELDS_MAX: u64 = 1024;
 
 /// Redis would not use its compact encoding, and never goes back to it.
 const UNPACKED: u8 = 2; // on disk
@@ -113,26 +117,46 @@ fn end_of(run: &[u8], element: &[u8]) -> usize {
     element.as_ptr() as usize - run.as_ptr() as usize + element.len()
 }
 
-fn find(run: &[u8], width: usize, field: &[u8]) -> Option<Found> {
-    let mut elements = elements::iter(run);
+/// Checks that the end of a run was reached after this many fields.
+fn check_end(run: &[u8], at: usize, fields: u64) -> Result<()> {
+    if at == run.len() && fields <= SEGMENT_FIELDS_MAX {
+        return Ok(());
+    }
+    Err(damaged(format_args!("a run of {} bytes is cut after {fields} fields", run.len())))
+}
+
+fn find(run: &[u8], width: usize, field: &[u8]) -> Result<Option<Found>> {
+    let (mut elements, mut fields) = (elements::iter(run), 0);
     loop {
         let start = elements.at();
-        let name = elements.next()?;
-        let value = if width == 2 { elements.next()? } else { &[] };
+        let name = elements.next();
+        let value = if width == 2 { elements.next() } else { Some(&[][..]) };
+        let (Some(name), Some(value)) = (name, value) else {
+            return check_end(run, start, fields).map(|()| None);
+        };
         if name == field {
             let end = elements.at();
             let value = if width == 2 { end_of(run, value) - value.len()..end } else { end..end };
-            return Some(Found { value, all: start..end });
+            return Ok(Some(Found { value, all: start..end }));
         }
+        fields += 1;
     }
 }
 
-/// Calls `take` with the fields of a run and their values.
-fn for_fields(run: &[u8], width: usize, mut take: impl FnMut(&[u8], &[u8])) {
-    let mut elements = elements::iter(run);
-    while let Some(field) = elements.next() {
+/// Calls `take` with the fields of a run and their values. Returns their number.
+///
+/// # Errors
+/// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
+fn for_fields(run: &[u8], width: usize, mut take: impl FnMut(&[u8], &[u8])) -> Result<u64> {
+    let (mut elements, mut fields) = (elements::iter(run), 0);
+    loop {
+        let start = elements.at();
+        let field = elements.next();
         let value = if width == 2 { elements.next() } else { Some(&[][..]) };
-        let Some(value) = value else { return };
+        let (Some(field), Some(value)) = (field, value) else {
+            return check_end(run, start, fields).map(|()| fields);
+        };
+        fields += 1;
         take(field, value);
     }
 }
@@ -152,20 +176,20 @@ impl Fields {
     pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8], kind: Kind) -> Result<Option<Fields>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, kind, &mut value)?;
-        Ok(found.map(|_| Fields::decode(database, kind, value)))
+        found.map(|_| Fields::decode(database, kind, value)).transpose()
     }
 
-    fn decode(database: usize, kind: Kind, mut value: Vec<u8>) -> Fields {
+    fn decode(database: usize, kind: Kind, mut value: Vec<u8>) -> Result<Fields> {
         let flags = value.first().copied().unwrap_or(0);
-        let large = if flags & LARGE != 0 { Large::decode(&value) } else { None };
-        let form = match large {
+        let form = match Large::decode(&value)? {
             Some(large) => Form::Large(large),
+            None if value.len() > 1 + SMALL_BYTES => return Err(damaged(format_args!("{} bytes", value.len()))),
             None => {
                 value.drain(..value.len().min(1));
                 Form::Small(value)
             }
         };
-        Fields { database, kind, flags, form }
+        Ok(Fields { database, kind, flags, form })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -222,7 +246,7 @@ impl Fields {
                 &segment
             }
         };
-        let found = find(run, self.width(), field);
+        let found = find(run, self.width(), field)?;
         if let Some(found) = &found {
             value.extend_from_slice(&run[found.value.clone()]);
         }
@@ -237,19 +261,21 @@ impl Fields {
         let large = match &self.form {
             Form::Small(run) => {
                 let mut goes_on = true;
-                for_fields(run, self.width(), |field, value| goes_on = goes_on && take(field, value));
+                for_fields(run, self.width(), |field, value| goes_on = goes_on && take(field, value))?;
                 return Ok(());
             }
             Form::Large(large) => large,
         };
-        let (mut segment, mut goes_on) = (Vec::new(), true);
+        let (mut segment, mut goes_on, mut seen, mut gap) = (Vec::new(), true, 0, Gap::default());
         for number in 0..large.segments {
-            if pairs.segment(self.database, large.id, number, &mut segment)? {
-                for_fields(&segment, self.width(), |field, value| goes_on = goes_on && take(field, value));
-            }
+            gap.check(pairs.segment(self.database, large.id, number, &mut segment)?)?;
+            seen += for_fields(&segment, self.width(), |field, value| goes_on = goes_on && take(field, value))?;
             if !goes_on {
-                break;
+                return Ok(());
             }
+        }
+        if seen != large.count {
+            return Err(damaged(format_args!("{seen} fields instead of {}", large.count)));
         }
         Ok(())
     }
@@ -268,24 +294,24 @@ impl Fields {
     ) -> Result<u64> {
         let large = match &self.form {
             Form::Small(run) => {
-                for_fields(run, self.width(), take);
+                for_fields(run, self.width(), take)?;
                 return Ok(0);
             }
             Form::Large(large) => large,
         };
         const END: u64 = 1 << 63;
         let (mut place, mut taken, mut looked_at) = (cursor, 0, 0);
-        let mut segment = Vec::new();
-        while place < END && taken < count && looked_at < 10 * count {
+        let (mut segment, mut gap) = (Vec::new(), Gap::default());
+        // If nothing was found it goes on, until something is or a gap is too long.
+        while place < END && taken < count && (looked_at < 10 * count || taken == 0) {
             let number = large.segment((place << 1).reverse_bits());
-            if pairs.segment(self.database, large.id, number, &mut segment)? {
-                for_fields(&segment, self.width(), |field, value| {
-                    if place_of(large.hash(field)) >= place {
-                        take(field, value);
-                        taken += 1;
-                    }
-                });
-            }
+            gap.check(pairs.segment(self.database, large.id, number, &mut segment)?)?;
+            for_fields(&segment, self.width(), |field, value| {
+                if place_of(large.hash(field)) >= place {
+                    take(field, value);
+                    taken += 1;
+                }
+            })?;
             looked_at += 1;
             place = places_of(number, large.segments).end;
         }
@@ -297,7 +323,8 @@ impl Fields {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn random(&self, pairs: &mut impl Pairs) -> Result<Option<Field>> {
-        const TRIES: usize = 100_000;
+        /// One in about 50 succeeds where segments are emptiest.
+        const TRIES: usize = 5000;
         let mut segment = Vec::new();
         for _ in 0..TRIES {
             // A segment is rejected the more often the fewer fields it has.
@@ -317,12 +344,12 @@ impl Fields {
                     found = Some((field.to_vec(), value.to_vec()));
                 }
                 at += 1;
-            });
+            })?;
             if found.is_some() || matches!(self.form, Form::Small(_)) {
                 return Ok(found);
             }
         }
-        Ok(None)
+        Err(damaged("it has far fewer fields than its key says"))
     }
 }
 
@@ -361,7 +388,10 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     ) -> Result<FieldsMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, kind, &mut value)?;
-        let fields = Fields::decode(database, kind, value);
+        let fields = Fields::decode(database, kind, value)?;
+        if let Form::Small(run) = &fields.form {
+            for_fields(run, fields.width(), |_, _| {})?;
+        }
         Ok(FieldsMut {
             alone,
             key,
@@ -429,7 +459,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     pub(crate) fn put_if(&mut self, field: &[u8], value: &[u8], replace: bool) -> Result<bool> {
         let width = self.fields.width();
         let is_new = match &mut self.fields.form {
-            Form::Small(run) => match find(run, width, field) {
+            Form::Small(run) => match find(run, width, field)? {
                 Some(_) if !replace => return Ok(false),
                 Some(found) => {
                     // The value stays in its place, so that the order of fields does.
@@ -449,7 +479,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
                 let place = (large.id, number);
                 let was_there = self.alone.segment(self.fields.database, large.id, number, &mut run)?;
                 let before = run.len();
-                let found = find(&run, width, field);
+                let found = find(&run, width, field)?;
                 let is_new = found.is_none();
                 match found {
                     Some(_) if !replace => return Ok(false),
@@ -486,14 +516,14 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         let width = self.fields.width();
         match &mut self.fields.form {
             Form::Small(run) => {
-                let Some(found) = find(run, width, field) else { return Ok(false) };
+                let Some(found) = find(run, width, field)? else { return Ok(false) };
                 run.drain(found.all);
             }
             Form::Large(large) => {
                 let number = large.segment(large.hash(field));
                 let mut run = Vec::new();
                 self.alone.segment(self.fields.database, large.id, number, &mut run)?;
-                let Some(found) = find(&run, width, field) else { return Ok(false) };
+                let Some(found) = find(&run, width, field)? else { return Ok(false) };
                 large.bytes = large.bytes.saturating_sub(found.all.len() as u64);
                 large.count = large.count.saturating_sub(1);
                 run.drain(found.all);
@@ -522,14 +552,14 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
             let mut runs = vec![Vec::new(); large.segments as usize]; // at most one for each field of a small one
             for_fields(&run, width, |field, value| {
                 push(&mut runs[large.segment(large.hash(field)) as usize], width, field, value);
-            });
+            })?;
             for (number, run) in (0..).zip(&runs).filter(|(_, run)| !run.is_empty()) {
                 self.alone.put_segment(database, (id, number), false, Some(run))?;
             }
             self.fields.form = Form::Large(large);
             return Ok(());
         }
-        for _ in 0..STEPS_MAX {
+        for _ in 0..SPLITS_MAX {
             let Form::Large(large) = &mut self.fields.form else { return Ok(()) };
             if large.segments >= large.wanted() {
                 break;
@@ -541,7 +571,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
             for_fields(&run, width, |field, value| {
                 let to = if large.segment(large.hash(field)) == new { &mut moves } else { &mut stays };
                 push(to, width, field, value);
-            });
+            })?;
             if !moves.is_empty() {
                 let stays = Some(stays.as_slice()).filter(|run| !run.is_empty());
                 self.alone.put_segment(database, (large.id, parent), was_there, stays)?;
@@ -554,9 +584,10 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Merges some segments, or does without.
     fn shrink(&mut self) -> Result<()> {
         let database = self.fields.database;
-        for _ in 0..STEPS_MAX {
+        for _ in 0..MERGES_MAX {
             let Form::Large(large) = &mut self.fields.form else { return Ok(()) };
-            if large.segments == 1 || large.segments <= 4 * large.wanted() && large.bytes > SMALL_AGAIN_BYTES {
+            let is_wanted = large.segments <= SEGMENTS_PER_FIELD * large.wanted();
+            if large.segments == 1 || is_wanted && large.bytes > SMALL_AGAIN_BYTES {
                 break;
             }
             let last = large.segments - 1;
@@ -575,6 +606,9 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         {
             let mut run = Vec::new();
             let was_there = self.alone.segment(database, large.id, 0, &mut run)?;
+            if run.len() as u64 != large.bytes {
+                return Err(damaged(format_args!("{} bytes instead of {}", run.len(), large.bytes)));
+            }
             self.alone.put_segment(database, (large.id, 0), was_there, None)?;
             self.fields.form = Form::Small(run);
         }

@@ -56,6 +56,7 @@ pub(crate) use record::{Attributes, Kind, Record};
 use record::{Coding, HEAD_BYTES_MAX, MARK_BYTES};
 pub(crate) use segments::Pairs;
 pub use served_file::{Marks, ServedFile, ServedScan};
+pub(crate) use shape::damaged;
 use splitpoint::{Error, Table};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};

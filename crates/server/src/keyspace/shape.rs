@@ -5,15 +5,51 @@
 //! flags, u8 | id | start | count | per segment | bytes, u64 each   a list (list.rs)
 //! ```
 //!
-//! All bytes here are on disk.
+//! All bytes here are on disk. A file may come from anywhere, so what contradicts itself is an error, and what cannot
+//! be checked here costs no more than there are segments ([`GAP_MAX`]).
 
-use super::Kind;
 use super::counts::numbers;
+use super::{Kind, Result, SpaceError};
+use splitpoint::{Error, ErrorKind};
 use std::ops::Range;
 
 /// The flag of a large collection.
 pub(super) const LARGE: u8 = 1; // on disk
 const LARGE_BYTES: usize = 1 + 5 * 8;
+/// More elements, or bytes of them, are not believed.
+const ELEMENTS_MAX: u64 = 1 << 60;
+/// The most segments of a hash or set for each field: `FieldsMut::shrink` sees to it.
+pub(super) const SEGMENTS_PER_FIELD: u64 = 4;
+/// The most elements of a list's segment.
+pub(super) const SEGMENT_ELEMENTS: u64 = 64;
+/// Where a list begins: 2^61 pushes or pops from the middle.
+const STARTS: Range<u64> = 1 << 61..3 << 61;
+
+/// Hashes and sets have no longer gap between their segments: a segment is empty with a probability below 0.9.
+pub(super) const GAP_MAX: u64 = 1024;
+
+/// The error for a collection that is not as its key says.
+pub(crate) fn damaged(what: impl std::fmt::Display) -> SpaceError {
+    let hint = "The file is damaged, or another program changed it: delete the key, or restore a backup.";
+    SpaceError::Table(Error::new(ErrorKind::Corrupt, format!("damaged collection: {what}")).with_hint(hint))
+}
+
+/// Counts missing segments of a hash or set that follow one another.
+#[derive(Default)]
+pub(super) struct Gap(u64);
+
+impl Gap {
+    /// Notes whether the next segment is there. Returns whether the gap is longer than any can be.
+    pub(super) fn is_too_long(&mut self, is_there: bool) -> bool {
+        self.0 = if is_there { 0 } else { self.0 + 1 };
+        self.0 >= GAP_MAX
+    }
+
+    /// [`is_too_long`](Self::is_too_long), as an error.
+    pub(super) fn check(&mut self, is_there: bool) -> Result<()> {
+        if self.is_too_long(is_there) { Err(damaged("its segments are missing")) } else { Ok(()) }
+    }
+}
 
 /// A large hash or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,35 +74,65 @@ pub(super) struct LargeList {
 }
 
 /// The numbers of a large collection; `None` if it is small.
-fn large(value: &[u8]) -> Option<[u64; 5]> {
-    let is_large = value.first().is_some_and(|flags| flags & LARGE != 0);
-    if is_large { numbers(value.get(1..LARGE_BYTES)?) } else { None }
+fn large(value: &[u8]) -> Result<Option<[u64; 5]>> {
+    if value.first().is_none_or(|flags| flags & LARGE == 0) {
+        return Ok(None);
+    }
+    let found = if value.len() == LARGE_BYTES { numbers(&value[1..]) } else { None };
+    found.map(Some).ok_or_else(|| damaged("its description has another length"))
+}
+
+/// Checks a number of elements against their bytes: each has at least that of its length.
+fn check_count(count: u64, bytes: u64) -> Result<()> {
+    if (1..=bytes.min(ELEMENTS_MAX)).contains(&count) && bytes <= ELEMENTS_MAX {
+        return Ok(());
+    }
+    Err(damaged(format_args!("{count} elements of {bytes} bytes")))
 }
 
 impl LargeFields {
-    pub(super) fn decode(value: &[u8]) -> Option<LargeFields> {
-        let [id, seed, count, bytes, segments] = large(value)?;
-        (segments > 0).then_some(LargeFields { id, seed, count, bytes, segments })
+    /// The description in a key's value; `None` if the collection is small.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`].
+    pub(super) fn decode(value: &[u8]) -> Result<Option<LargeFields>> {
+        let Some([id, seed, count, bytes, segments]) = large(value)? else { return Ok(None) };
+        check_count(count, bytes)?;
+        if !(1..=SEGMENTS_PER_FIELD * count).contains(&segments) {
+            return Err(damaged(format_args!("{segments} segments for {count} fields")));
+        }
+        Ok(Some(LargeFields { id, seed, count, bytes, segments }))
     }
 }
 
 impl LargeList {
-    pub(super) fn decode(value: &[u8]) -> Option<LargeList> {
-        let [id, start, count, per, bytes] = large(value)?;
-        (per > 0 && start.checked_add(count).is_some()).then_some(LargeList { id, start, count, per, bytes })
+    /// The description in a key's value; `None` if the list is small.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`].
+    pub(super) fn decode(value: &[u8]) -> Result<Option<LargeList>> {
+        let Some([id, start, count, per, bytes]) = large(value)? else { return Ok(None) };
+        check_count(count, bytes)?;
+        if !(1..=SEGMENT_ELEMENTS).contains(&per) || !STARTS.contains(&start) {
+            return Err(damaged(format_args!("{per} elements for each segment, the first is number {start}")));
+        }
+        Ok(Some(LargeList { id, start, count, per, bytes }))
     }
 }
 
 /// The segments that a value of this kind has: the collection's number, and theirs. `None` for a string and a small
 /// collection.
-pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Option<(u64, Range<u64>)> {
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`].
+pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, Range<u64>)>> {
     match kind {
-        Kind::String => None,
-        Kind::Hash | Kind::Set => LargeFields::decode(value).map(|large| (large.id, 0..large.segments)),
-        Kind::List => LargeList::decode(value).map(|large| {
+        Kind::String => Ok(None),
+        Kind::Hash | Kind::Set => Ok(LargeFields::decode(value)?.map(|large| (large.id, 0..large.segments))),
+        Kind::List => Ok(LargeList::decode(value)?.map(|large| {
             let LargeList { id, start, count, per, .. } = large;
             (id, start / per..(start + count).div_ceil(per))
-        }),
+        })),
     }
 }
 

@@ -588,3 +588,53 @@ fn a_list_whose_elements_become_long_is_divided_again() {
         assert_eq!(found, elements);
     }
 }
+
+#[test]
+fn a_removal_of_segments_that_are_not_there_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let table = splitpoint::Table::open(&path).unwrap();
+    const END: u64 = 1 << 63;
+    let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    // The last two are there, then none, then a hundred.
+    for number in (0..100).chain(END - 2..END) {
+        table.put(&marks::segment(7, number), b"\x01a").unwrap();
+    }
+    table.put(&marks::removal(3), &words(&[7, 0, END])).unwrap();
+    table.put(&marks::removal(4), &words(&[7, 0, 100])).unwrap();
+    table.put(&marks::removal(5), &words(&[7, END, 0])).unwrap();
+    table.put(&marks::removal(6), b"short").unwrap();
+    // Those after the sixth are not there.
+    table.put(&marks::counts(), &words(&[7, 102, 3, END / 4])).unwrap();
+    table.close().unwrap();
+    let space = KeySpace::open(SpaceOptions { file: Some(path), ..SpaceOptions::default() }).unwrap();
+    space.sweep_segments(|| true).unwrap();
+    assert!(!space.has_removals(0));
+    let table = space.databases[0].table.load_full().unwrap();
+    assert_eq!(table.len(), 1, "the counts");
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    let mut set = FieldsMut::open(&mut alone, 0, b"set", Kind::Set).unwrap();
+    (0..1000u32).for_each(|number| assert!(set.put(&number.to_le_bytes(), b"").unwrap()));
+    assert!(set.finish().unwrap());
+}
+
+#[test]
+fn a_hash_that_loses_its_fields_keeps_few_segments() {
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        alone.begin();
+        let mut hash = FieldsMut::open(&mut alone, 0, b"hash", Kind::Hash).unwrap();
+        for number in 0..4000u32 {
+            hash.put(&number.to_le_bytes(), &[7; 1100]).unwrap();
+        }
+        for number in 10..4000u32 {
+            assert!(hash.remove(&number.to_le_bytes()).unwrap());
+        }
+        hash.finish().unwrap();
+        alone.commit().unwrap();
+        let mut value = Vec::new();
+        alone.get_any(0, b"hash", &mut value).unwrap();
+        let (_, segments) = super::shape::segments_of(Kind::Hash, &value).unwrap().unwrap();
+        assert!(segments.end <= 40, "{segments:?} for 10 fields");
+    }
+}
