@@ -938,3 +938,34 @@ fn a_damaged_set_is_an_error_in_every_command() {
 fn a_damaged_list_is_an_error_in_every_command() {
     answers_when_damaged("list", LISTS);
 }
+
+#[test]
+fn a_command_that_memory_does_not_suffice_for_is_not_queued() {
+    let mut session = session(SpaceOptions::default());
+    assert_eq!(text_of(&mut session, &[&[b"MULTI"], &[b"SET", b"k", b"1"]]), "+OK\r\n+QUEUED\r\n");
+    let mut other = another(&session);
+    assert_eq!(text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"1"]]), "+OK\r\n");
+    assert!(text_of(&mut session, &[&[b"SET", b"k", b"2"]]).starts_with("-OOM "));
+    assert!(text_of(&mut session, &[&[b"GET", b"k"]]).starts_with("-OOM "));
+    assert_eq!(text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"0"]]), "+OK\r\n");
+    assert!(text_of(&mut session, &[&[b"EXEC"]]).starts_with("-EXECABORT "));
+    assert_eq!(text_of(&mut session, &[&[b"EXISTS", b"k"]]), ":0\r\n");
+    // DISCARD needs none.
+    text_of(&mut session, &[&[b"MULTI"]]);
+    text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"1"]]);
+    assert!(text_of(&mut session, &[&[b"SET", b"k", b"2"], &[b"DISCARD"]]).ends_with("\r\n+OK\r\n"));
+}
+
+#[test]
+fn subscriptions_are_confirmed_whichever_replies_a_client_wants() {
+    for hello in [&b"2"[..], b"3"] {
+        let mut session = session(SpaceOptions::default());
+        text_of(&mut session, &[&[b"HELLO", hello], &[b"CLIENT", b"REPLY", b"OFF"]]);
+        assert_eq!(text_of(&mut session, &[&[b"PING"]]), "");
+        let confirmed = text_of(&mut session, &[&[b"SUBSCRIBE", b"a"], &[b"PSUBSCRIBE", b"b*"]]);
+        assert!(confirmed.contains("\r\nsubscribe\r\n") && confirmed.contains("\r\npsubscribe\r\n"), "{confirmed}");
+        let confirmed = text_of(&mut session, &[&[b"UNSUBSCRIBE"], &[b"PUNSUBSCRIBE"], &[b"SUBSCRIBE"]]);
+        assert!(confirmed.contains("\r\nunsubscribe\r\n") && confirmed.contains("\r\npunsubscribe\r\n"), "{confirmed}");
+        assert!(!confirmed.contains('-'), "{confirmed}");
+    }
+}

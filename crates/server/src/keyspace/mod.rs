@@ -237,6 +237,12 @@ impl KeySpace {
         Some(Exclusive::new(self, self.gate.close(patience, gives_up)?))
     }
 
+    /// Whether the next write has to make room first.
+    #[inline]
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.memory.is_pressed()
+    }
+
     /// The number of keys of a database, including expired keys that are not removed yet. Free.
     pub fn len(&self, database: usize) -> u64 {
         if let Some(dictionary) = self.dictionary_of(database) {
