@@ -367,6 +367,30 @@ fn other_clients_see_all_changes_of_a_script_or_none() {
 }
 
 #[test]
+fn a_transaction_that_meets_a_long_script_ends_whole() {
+    let session = session();
+    let server = session.server();
+    let (mut other, mut queued) = (another(&server), another(&server));
+    call(&mut other, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
+    assert_eq!(call(&mut other, &["MULTI"]), "+OK");
+    assert_eq!(call(&mut queued, &["MULTI"]), "+OK");
+    assert_eq!(call(&mut queued, &["INCR", "n"]), "+QUEUED");
+    std::thread::scope(|scope| {
+        let mut runner = another(&server);
+        let running = scope.spawn(move || eval(&mut runner, "while true do end", &[], &[]));
+        while !call(&mut other, &["INCR", "n"]).starts_with("-BUSY") {
+            assert!(!running.is_finished());
+        }
+        // EXEC is refused and ends the transaction, as one that has a refused command does.
+        assert!(call(&mut queued, &["EXEC"]).starts_with("-EXECABORT Transaction discarded because of: BUSY"));
+        assert_eq!(call(&mut another(&server), &["SCRIPT", "KILL"]), "+OK");
+        running.join().unwrap();
+    });
+    assert!(call(&mut other, &["EXEC"]).starts_with("-EXECABORT"));
+    assert_eq!(call(&mut queued, &["EXISTS", "n"]), ":0");
+}
+
+#[test]
 fn memcached_clients_wait_for_a_long_script_without_a_thread() {
     let session = session();
     let server = session.server();

@@ -785,3 +785,187 @@ fn a_monitor_sees_commands_but_no_passwords() {
     let (_, flow) = monitor.execute(b"PING\r\n", &mut Vec::new(), Patience::MayWait);
     assert_eq!(flow, Flow::Close);
 }
+
+/// The commands of a family, on a large collection `k` of 500 elements that may be damaged, and on other keys.
+const HASHES: &str =
+    "HGETALL k|HKEYS k|HVALS k|HLEN k|HGET k 7|HMGET k 7 8 x|HSTRLEN k 7|HEXISTS k 7|HSCAN k 0|HSCAN k 0 COUNT 9999|
+         HSCAN k 12345678901234567|HRANDFIELD k|HRANDFIELD k 5|HRANDFIELD k -5|HRANDFIELD k 150|HRANDFIELD k 490|
+         COPY k copy|HGETALL copy|OBJECT ENCODING k|MEMORY USAGE k|HSET k 7 x new 1|HSETNX k other 1|HINCRBY k n 1|
+         HINCRBYFLOAT k m 1|HDEL k 1 2 3 4 5|DUMP k|RENAME k k2|RENAME k2 k";
+
+const SETS: &str = "SMEMBERS k|SCARD k|SISMEMBER k 7|SMISMEMBER k 7 x|SRANDMEMBER k|SRANDMEMBER k 5|SRANDMEMBER k -5|
+         SRANDMEMBER k 150|SRANDMEMBER k 490|SSCAN k 0|SSCAN k 0 COUNT 9999|SINTER k k|SINTER small k|SUNION k small|
+         SDIFF k small|SDIFF small k|SINTERSTORE to k k|SUNIONSTORE to k small|SDIFFSTORE to k small|SINTERCARD 1 k|
+         COPY k copy|OBJECT ENCODING k|MEMORY USAGE k|SADD k x y|SMOVE k small 7|SREM k 1 2 3 4 5|SPOP k|SPOP k 10|
+         SPOP k 350|SPOP k 100000";
+
+const LISTS: &str = "LRANGE k 0 -1|LRANGE k 5 10|LRANGE k -5 -1|LINDEX k 0|LINDEX k 250|LINDEX k -1|LLEN k|LPOS k x|
+         LPOS k x RANK -1|LPOS k 7 COUNT 0|COPY k copy|OBJECT ENCODING k|MEMORY USAGE k|LPUSH k x|RPUSH k x|LPUSHX k x|
+         LSET k 0 y|LSET k -1 y|LSET k 200 y|LINSERT k BEFORE 7 z|LINSERT k AFTER 490 z|LREM k 0 8|LREM k -1 9|LPOP k|
+         RPOP k|LPOP k 100|RPOP k 100|LMOVE k other LEFT RIGHT|LMOVE k k LEFT RIGHT|RPOPLPUSH k k|
+         LMPOP 1 k RIGHT COUNT 3|BLPOP k 0|BLMPOP 0 1 k LEFT COUNT 2|LTRIM k 1 -2|LTRIM k 50 -1|LPOP k 100000";
+
+/// A table file in which `k` is a large collection.
+fn file_with_collection(folder: &std::path::Path, family: &str) -> std::path::PathBuf {
+    let file = folder.join(family);
+    let mut session = session(SpaceOptions { file: Some(file.clone()), ..SpaceOptions::default() });
+    let words = |n: usize| match family {
+        "hash" => format!("HSET k {n} value{n}"),
+        "set" => format!("SADD k {n}"),
+        _ => format!("RPUSH k {n}"),
+    };
+    let all: String = (0..500).map(|n| words(n) + "\r\n").chain(["SADD small 7 x\r\n".into()]).collect();
+    assert!(!replies(&mut session, all.as_bytes(), usize::MAX).contains(&b'-'));
+    drop(session);
+    file
+}
+
+/// Opens the file at `path` after `damage`, and sends all commands of a family: each has one whole reply, and the key
+/// can be removed.
+fn answers_all(path: &std::path::Path, commands: &str, what: &str, damage: impl Fn(&splitpoint::Table)) {
+    use redis_protocol::resp2::{decode::decode, types::OwnedFrame};
+    let table = splitpoint::Table::open(path).unwrap();
+    damage(&table);
+    table.close().unwrap();
+    let mut session = session(SpaceOptions { file: Some(path.into()), ..SpaceOptions::default() });
+    for line in commands.split('|').map(str::trim) {
+        // Within a transaction too, where nothing is stored before its end.
+        for input in [format!("{line}\r\n"), format!("MULTI\r\n{line}\r\nDISCARD\r\n")] {
+            let reply = replies(&mut session, input.as_bytes(), usize::MAX);
+            let (mut at, mut frames) = (0, 0);
+            while at < reply.len() {
+                let decoded = decode(&reply[at..]).unwrap();
+                let Some((frame, length)) = decoded else { panic!("{what}: {line}: the reply is cut") };
+                assert!(!matches!(frame, OwnedFrame::Null) || !line.starts_with("B"), "{what}: {line}");
+                (at, frames) = (at + length, frames + 1);
+            }
+            assert!(frames == input.lines().count() || line.starts_with('B'), "{what}: {line}: {frames} replies");
+        }
+    }
+    replies(&mut session, b"DEL k\r\n", usize::MAX);
+    assert_eq!(replies(&mut session, b"EXISTS k\r\nSADD k 1\r\n", usize::MAX), b":0\r\n:1\r\n", "{what}");
+}
+
+/// Damages a file with such a collection in every way that comes to mind, and sends the commands.
+fn answers_when_damaged(family: &str, commands: &str) {
+    const NUMBERS: [u64; 9] = [0, 1, 200, 2000, 1 << 31, 1 << 60, (1 << 62) - 1, 1 << 63, u64::MAX];
+    let folder = tempfile::tempdir().unwrap();
+    let original = file_with_collection(folder.path(), family);
+    let path = folder.path().join("damaged");
+    let try_with = |what: &str, damage: &dyn Fn(&splitpoint::Table)| {
+        std::fs::copy(&original, &path).unwrap();
+        answers_all(&path, commands, &format!("{family}: {what}"), damage);
+    };
+    let set = |table: &splitpoint::Table, numbers: &[(usize, u64)]| {
+        let mut value = table.get(b"k").unwrap().unwrap();
+        for (place, number) in numbers {
+            let at = value.len() - 40 + 8 * place;
+            value[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        table.put(b"k", &value).unwrap();
+    };
+    try_with("nothing", &|_| {});
+    for number in NUMBERS {
+        for place in 0..5 {
+            try_with(&format!("number {place} is {number}"), &|table| set(table, &[(place, number)]));
+        }
+        let half = number / 2;
+        try_with(&format!("all are {number}"), &|table| {
+            set(table, &[(1, number), (2, number), (3, number), (4, number)]);
+        });
+        // As large as it may say.
+        try_with(&format!("consistently {number}"), &|table| match family {
+            "list" => set(table, &[(2, half), (4, number)]),
+            _ => set(table, &[(2, half), (3, number), (4, number)]),
+        });
+    }
+    let segments = |table: &splitpoint::Table| -> Vec<Vec<u8>> {
+        let keys = table.scan().map(|pair| pair.unwrap().0);
+        keys.filter(|key| key.starts_with(b"\0sp\xffs")).collect()
+    };
+    for step in [1, 2] {
+        try_with(&format!("one of {step} segments is missing"), &|table| {
+            segments(table).iter().step_by(step).for_each(|key| assert!(table.remove(key).unwrap()));
+        });
+    }
+    for number in NUMBERS {
+        try_with(&format!("the counts are {number}"), &|table| {
+            let counts = [number, number, number / 2, number].map(u64::to_le_bytes).concat();
+            table.put(b"\0sp\xffm", &counts).unwrap();
+        });
+    }
+    for content in [&b""[..], b"\xff\xff\xff\xff\x7f", b"\x01", b"\x05short", &[0; 100_000], b"\x01a\x01b"] {
+        let len = content.len();
+        try_with(&format!("segments of {len} bytes"), &|table| {
+            segments(table).iter().for_each(|key| table.put(key, content).unwrap());
+        });
+        try_with(&format!("a value of {len} bytes"), &|table| {
+            let value = table.get(b"k").unwrap().unwrap();
+            for flags in [0, 1] {
+                let head = &value[..value.len() - 41];
+                table.put(b"k", &[head, &[flags], content].concat()).unwrap();
+            }
+        });
+    }
+    try_with("cut segments", &|table| {
+        for key in segments(table) {
+            let value = table.get(&key).unwrap().unwrap();
+            table.put(&key, &value[..value.len() - 1]).unwrap();
+        }
+    });
+    try_with("segments in each other's place", &|table| {
+        let keys = segments(table);
+        let values: Vec<_> = keys.iter().map(|key| table.get(key).unwrap().unwrap()).collect();
+        (0..keys.len()).for_each(|n| table.put(&keys[n], &values[(n + 1) % keys.len()]).unwrap());
+    });
+    try_with("one number for two", &|table| {
+        let value = table.get(b"k").unwrap().unwrap();
+        ["other", "copy", "k2", "to"].iter().for_each(|key| table.put(key.as_bytes(), &value).unwrap());
+    });
+}
+
+#[test]
+fn a_damaged_hash_is_an_error_in_every_command() {
+    answers_when_damaged("hash", HASHES);
+}
+
+#[test]
+fn a_damaged_set_is_an_error_in_every_command() {
+    answers_when_damaged("set", SETS);
+}
+
+#[test]
+fn a_damaged_list_is_an_error_in_every_command() {
+    answers_when_damaged("list", LISTS);
+}
+
+#[test]
+fn a_command_that_memory_does_not_suffice_for_is_not_queued() {
+    let mut session = session(SpaceOptions::default());
+    assert_eq!(text_of(&mut session, &[&[b"MULTI"], &[b"SET", b"k", b"1"]]), "+OK\r\n+QUEUED\r\n");
+    let mut other = another(&session);
+    assert_eq!(text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"1"]]), "+OK\r\n");
+    assert!(text_of(&mut session, &[&[b"SET", b"k", b"2"]]).starts_with("-OOM "));
+    assert!(text_of(&mut session, &[&[b"GET", b"k"]]).starts_with("-OOM "));
+    assert_eq!(text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"0"]]), "+OK\r\n");
+    assert!(text_of(&mut session, &[&[b"EXEC"]]).starts_with("-EXECABORT "));
+    assert_eq!(text_of(&mut session, &[&[b"EXISTS", b"k"]]), ":0\r\n");
+    // DISCARD needs none.
+    text_of(&mut session, &[&[b"MULTI"]]);
+    text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"1"]]);
+    assert!(text_of(&mut session, &[&[b"SET", b"k", b"2"], &[b"DISCARD"]]).ends_with("\r\n+OK\r\n"));
+}
+
+#[test]
+fn subscriptions_are_confirmed_whichever_replies_a_client_wants() {
+    for hello in [&b"2"[..], b"3"] {
+        let mut session = session(SpaceOptions::default());
+        text_of(&mut session, &[&[b"HELLO", hello], &[b"CLIENT", b"REPLY", b"OFF"]]);
+        assert_eq!(text_of(&mut session, &[&[b"PING"]]), "");
+        let confirmed = text_of(&mut session, &[&[b"SUBSCRIBE", b"a"], &[b"PSUBSCRIBE", b"b*"]]);
+        assert!(confirmed.contains("\r\nsubscribe\r\n") && confirmed.contains("\r\npsubscribe\r\n"), "{confirmed}");
+        let confirmed = text_of(&mut session, &[&[b"UNSUBSCRIBE"], &[b"PUNSUBSCRIBE"], &[b"SUBSCRIBE"]]);
+        assert!(confirmed.contains("\r\nunsubscribe\r\n") && confirmed.contains("\r\npunsubscribe\r\n"), "{confirmed}");
+        assert!(!confirmed.contains('-'), "{confirmed}");
+    }
+}

@@ -8,7 +8,7 @@ use super::reply::{self, Version};
 use super::strings::integer;
 use crate::keyspace::fields::{Field, Fields, FieldsMut};
 use crate::keyspace::sorted::{Element, SortedSet};
-use crate::keyspace::{self, Exclusive, Kind};
+use crate::keyspace::{self, Exclusive, Kind, damaged};
 use std::collections::HashSet;
 
 const NOT_A_FLOAT: &str = "ERR hash value is not a float";
@@ -384,10 +384,17 @@ pub(super) fn choose<C: Drawn>(
         }
         return Ok(chosen);
     }
-    let mut taken = HashSet::new();
+    /// At most one of three fields is taken already.
+    const TRIES: usize = 1000;
+    let (mut taken, mut tries) = (HashSet::new(), 0);
     while (chosen.len() as u64) < wanted {
         let Some((name, value)) = from.draw(turn)? else { break };
+        tries += 1;
+        if tries > TRIES {
+            return Err(damaged("it has fewer elements than its key says").into());
+        }
         if taken.insert(name.clone()) {
+            tries = 0;
             if !fits(&name, &value) {
                 return Err(REPLY_TOO_LONG.into());
             }

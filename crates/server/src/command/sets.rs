@@ -6,7 +6,7 @@ use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
 use crate::keyspace::fields::{Fields, FieldsMut};
-use crate::keyspace::{self, Exclusive, Kind, Pairs};
+use crate::keyspace::{self, Exclusive, Kind, Pairs, damaged};
 use std::collections::HashSet;
 
 fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> keyspace::Result<Option<Fields>> {
@@ -107,7 +107,9 @@ pub(crate) fn spop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
     while (popped.len() as u64) < count && bytes <= call.reply_bytes_max {
         let Some((member, _)) = set.random()? else { break };
         bytes += member.len() + 16;
-        set.remove(&member)?;
+        if !set.remove(&member)? {
+            return Err(damaged("a member is where it is not found").into());
+        }
         popped.push(member);
     }
     set.finish()?;

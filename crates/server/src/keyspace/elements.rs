@@ -33,6 +33,13 @@ pub(crate) fn iter(run: &[u8]) -> Elements<'_> {
     Elements { run, at: 0 }
 }
 
+/// The number of elements; `None` if the run ends within one.
+pub(super) fn count(run: &[u8]) -> Option<u64> {
+    let mut elements = iter(run);
+    let count = elements.by_ref().count() as u64;
+    (elements.at == run.len()).then_some(count)
+}
+
 /// An iterator over the elements of a run.
 #[derive(Clone)]
 pub(crate) struct Elements<'r> {
@@ -96,6 +103,7 @@ mod tests {
             push(&mut run, element);
         }
         assert_eq!(iter(&run).collect::<Vec<_>>(), elements);
+        assert_eq!((count(&run), count(&run[..run.len() - 1])), (Some(5), None));
         for cut in [0, 1, 5, 200, run.len() - 1] {
             assert!(iter(&run[..cut]).count() < elements.len());
         }

@@ -11,7 +11,7 @@
 
 use super::counts::Counts;
 use super::gate::ExclusiveEntry;
-use super::shape::{segments_of, set_id};
+use super::shape::{Gap, segments_of, set_id};
 use super::watched::{Change, Watch};
 use super::{
     Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old,
@@ -408,10 +408,12 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn copy(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<()> {
         let mut value = Vec::new();
         let Some(attributes) = self.get_any(from.0, from.1, &mut value)? else { return Ok(()) };
-        if let Some((id, numbers)) = segments_of(attributes.kind, &value) {
-            let (new_id, mut segment) = (self.new_collection(to.0)?, Vec::new());
+        if let Some((id, numbers)) = segments_of(attributes.kind, &value)? {
+            let (new_id, mut segment, mut gap) = (self.new_collection(to.0)?, Vec::new(), Gap::default());
             for number in numbers.into_iter().flatten() {
-                if self.read_segment(from.0, id, number, &mut segment)? {
+                let is_there = self.read_segment(from.0, id, number, &mut segment)?;
+                gap.check(is_there)?;
+                if is_there {
                     self.put_segment(to.0, (new_id, number), false, Some(&segment))?;
                 }
             }
@@ -447,7 +449,8 @@ impl<'k> Exclusive<'k> {
         };
         let mut value = Vec::new();
         self.read(database, key, &mut value)?;
-        Ok(segments_of(known.attributes.kind, &value[known.head_bytes..]))
+        // A damaged collection can be removed; which segments it had is not known.
+        Ok(segments_of(known.attributes.kind, &value[known.head_bytes..]).unwrap_or(None))
     }
 
     /// Stores the pairs in order. Pair `n` gets the attributes `attributes(n)`, and loses others.

@@ -13,7 +13,7 @@ use super::elements;
 use super::exclusive::Exclusive;
 use super::hashed::{SMALL_AGAIN_BYTES, find, for_fields, put_in};
 use super::segments::Pairs;
-use super::shape::{LARGE, LargeFields as Large, damaged, segments_max};
+use super::shape::{Gap, LARGE, LargeFields as Large, damaged};
 use super::{Attributes, Kind, Result};
 
 /// Elements beyond this many bytes go into segments.
@@ -51,20 +51,20 @@ impl Fields {
     pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8], kind: Kind) -> Result<Option<Fields>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, kind, &mut value)?;
-        Ok(found.map(|_| Fields::decode(database, kind, value)))
+        found.map(|_| Fields::decode(database, kind, value)).transpose()
     }
 
-    fn decode(database: usize, kind: Kind, mut value: Vec<u8>) -> Fields {
+    fn decode(database: usize, kind: Kind, mut value: Vec<u8>) -> Result<Fields> {
         let flags = value.first().copied().unwrap_or(0);
-        let large = if flags & LARGE != 0 { Large::decode(&value) } else { None };
-        let form = match large {
+        let form = match Large::decode(&value)? {
             Some(large) => Form::Large(large),
+            None if value.len() > 1 + SMALL_BYTES => return Err(damaged(format_args!("{} bytes", value.len()))),
             None => {
                 value.drain(..value.len().min(1));
                 Form::Small(value)
             }
         };
-        Fields { database, kind, flags, form }
+        Ok(Fields { database, kind, flags, form })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -117,7 +117,7 @@ impl Fields {
             Form::Large(large) => return large.get(pairs, (self.database, self.width()), field, value),
         };
         value.clear();
-        let found = find(run, self.width(), field);
+        let found = find(run, self.width(), field)?;
         if let Some(found) = &found {
             value.extend_from_slice(&run[found.value.clone()]);
         }
@@ -132,22 +132,21 @@ impl Fields {
         let large = match &self.form {
             Form::Small(run) => {
                 let mut goes_on = true;
-                for_fields(run, self.width(), |field, value| goes_on = goes_on && take(field, value));
+                for_fields(run, self.width(), |field, value| goes_on = goes_on && take(field, value))?;
                 return Ok(());
             }
             Form::Large(large) => large,
         };
-        if large.segments > segments_max(pairs.segment_count(self.database)) {
-            return Err(damaged(large.id, "it has more segments than there are"));
-        }
-        let (mut segment, mut goes_on) = (Vec::new(), true);
+        let (mut segment, mut goes_on, mut seen, mut gap) = (Vec::new(), true, 0, Gap::default());
         for number in 0..large.segments {
-            if pairs.segment(self.database, large.id, number, &mut segment)? {
-                for_fields(&segment, self.width(), |field, value| goes_on = goes_on && take(field, value));
-            }
+            gap.check(pairs.segment(self.database, large.id, number, &mut segment)?)?;
+            seen += for_fields(&segment, self.width(), |field, value| goes_on = goes_on && take(field, value))?;
             if !goes_on {
-                break;
+                return Ok(());
             }
+        }
+        if seen != large.count {
+            return Err(damaged(format_args!("{seen} fields instead of {}", large.count)));
         }
         Ok(())
     }
@@ -166,7 +165,7 @@ impl Fields {
     ) -> Result<u64> {
         match &self.form {
             Form::Small(run) => {
-                for_fields(run, self.width(), take);
+                for_fields(run, self.width(), take)?;
                 Ok(0)
             }
             Form::Large(large) => large.scan(pairs, (self.database, self.width()), cursor, count, take),
@@ -178,7 +177,8 @@ impl Fields {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn random(&self, pairs: &mut impl Pairs) -> Result<Option<Field>> {
-        const TRIES: usize = 100_000;
+        /// One in about 50 succeeds where segments are emptiest.
+        const TRIES: usize = 5000;
         let mut segment = Vec::new();
         for _ in 0..TRIES {
             // A segment is rejected the more often the fewer fields it has.
@@ -198,12 +198,12 @@ impl Fields {
                     found = Some((field.to_vec(), value.to_vec()));
                 }
                 at += 1;
-            });
+            })?;
             if found.is_some() || matches!(self.form, Form::Small(_)) {
                 return Ok(found);
             }
         }
-        Ok(None)
+        Err(damaged("it has far fewer fields than its key says"))
     }
 }
 
@@ -242,7 +242,10 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     ) -> Result<FieldsMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, kind, &mut value)?;
-        let fields = Fields::decode(database, kind, value);
+        let fields = Fields::decode(database, kind, value)?;
+        if let Form::Small(run) = &fields.form {
+            for_fields(run, fields.width(), |_, _| {})?;
+        }
         Ok(FieldsMut {
             alone,
             key,
@@ -310,7 +313,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     pub(crate) fn put_if(&mut self, field: &[u8], value: &[u8], replace: bool) -> Result<bool> {
         let place = (self.fields.database, self.fields.width());
         let put = match &mut self.fields.form {
-            Form::Small(run) => put_in(run, place.1, field, value, replace),
+            Form::Small(run) => put_in(run, place.1, field, value, replace)?,
             Form::Large(large) => large.put(self.alone, place, field, value, replace)?,
         };
         let Some(is_new) = put else { return Ok(false) };
@@ -334,7 +337,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         let place = (self.fields.database, self.fields.width());
         match &mut self.fields.form {
             Form::Small(run) => {
-                let Some(found) = find(run, place.1, field) else { return Ok(false) };
+                let Some(found) = find(run, place.1, field)? else { return Ok(false) };
                 run.drain(found.all);
             }
             Form::Large(large) => {
@@ -368,6 +371,9 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         {
             let mut run = Vec::new();
             let was_there = self.alone.segment(database, large.id, 0, &mut run)?;
+            if run.len() as u64 != large.bytes {
+                return Err(damaged(format_args!("{} bytes instead of {}", run.len(), large.bytes)));
+            }
             self.alone.put_segment(database, (large.id, 0), was_there, None)?;
             self.fields.form = Form::Small(run);
         }

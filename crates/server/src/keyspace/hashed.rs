@@ -13,15 +13,19 @@ use super::Result;
 use super::elements;
 use super::exclusive::Exclusive;
 use super::segments::Pairs;
-use super::shape::LargeFields;
+use super::shape::{Gap, LargeFields, SEGMENTS_PER_FIELD, damaged};
 use splitpoint::HashKind;
 use std::ops::Range;
 
 /// Fields of a segment, or bytes, that are exceeded on average before there is another segment.
 const SEGMENT_FIELDS: u64 = 16;
 const SEGMENT_BYTES: u64 = 1024;
-/// The most segments that split or merge for one field.
-const STEPS_MAX: usize = 3;
+/// The most segments that split for one field.
+const SPLITS_MAX: usize = 3;
+/// The most that merge: more than [`SEGMENTS_PER_FIELD`], which then remains true as fields are removed.
+const MERGES_MAX: u64 = 2 * SEGMENTS_PER_FIELD;
+/// Fields that no segment has, as a keyed hash distributes them.
+const SEGMENT_FIELDS_MAX: u64 = 1024;
 
 /// Linear hashing: the lowest bits of the hash, one more where the segment has split.
 fn segment_of(hash: u64, segments: u64) -> u64 {
@@ -64,27 +68,50 @@ fn end_of(run: &[u8], element: &[u8]) -> usize {
     element.as_ptr() as usize - run.as_ptr() as usize + element.len()
 }
 
+/// Checks that the end of a run was reached after this many fields.
+fn check_end(run: &[u8], at: usize, fields: u64) -> Result<()> {
+    if at == run.len() && fields <= SEGMENT_FIELDS_MAX {
+        return Ok(());
+    }
+    Err(damaged(format_args!("a run of {} bytes is cut after {fields} fields", run.len())))
+}
+
 /// Finds a field of a run. `width`: 2 if fields have values, else 1.
-pub(super) fn find(run: &[u8], width: usize, field: &[u8]) -> Option<Found> {
-    let mut elements = elements::iter(run);
+///
+/// # Errors
+/// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
+pub(super) fn find(run: &[u8], width: usize, field: &[u8]) -> Result<Option<Found>> {
+    let (mut elements, mut fields) = (elements::iter(run), 0);
     loop {
         let start = elements.at();
-        let name = elements.next()?;
-        let value = if width == 2 { elements.next()? } else { &[] };
+        let name = elements.next();
+        let value = if width == 2 { elements.next() } else { Some(&[][..]) };
+        let (Some(name), Some(value)) = (name, value) else {
+            return check_end(run, start, fields).map(|()| None);
+        };
         if name == field {
             let end = elements.at();
             let value = if width == 2 { end_of(run, value) - value.len()..end } else { end..end };
-            return Some(Found { value, all: start..end });
+            return Ok(Some(Found { value, all: start..end }));
         }
+        fields += 1;
     }
 }
 
-/// Calls `take` with the fields of a run and their values.
-pub(super) fn for_fields(run: &[u8], width: usize, mut take: impl FnMut(&[u8], &[u8])) {
-    let mut elements = elements::iter(run);
-    while let Some(field) = elements.next() {
+/// Calls `take` with the fields of a run and their values. Returns their number.
+///
+/// # Errors
+/// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
+pub(super) fn for_fields(run: &[u8], width: usize, mut take: impl FnMut(&[u8], &[u8])) -> Result<u64> {
+    let (mut elements, mut fields) = (elements::iter(run), 0);
+    loop {
+        let start = elements.at();
+        let field = elements.next();
         let value = if width == 2 { elements.next() } else { Some(&[][..]) };
-        let Some(value) = value else { return };
+        let (Some(field), Some(value)) = (field, value) else {
+            return check_end(run, start, fields).map(|()| fields);
+        };
+        fields += 1;
         take(field, value);
     }
 }
@@ -99,8 +126,17 @@ pub(super) fn push(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8]) 
 
 /// Sets a field of a run, unless it is present and `replace` is false. Returns whether it is new; `None` if nothing
 /// changed. A value that is replaced keeps its position, so that the order of fields does not change.
-pub(super) fn put_in(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8], replace: bool) -> Option<bool> {
-    match find(run, width, field) {
+///
+/// # Errors
+/// Those of [`find`].
+pub(super) fn put_in(
+    run: &mut Vec<u8>,
+    width: usize,
+    field: &[u8],
+    value: &[u8],
+    replace: bool,
+) -> Result<Option<bool>> {
+    Ok(match find(run, width, field)? {
         Some(_) if !replace => None,
         Some(found) => {
             let mut element = Vec::with_capacity(field.len() + value.len() + 8);
@@ -112,7 +148,7 @@ pub(super) fn put_in(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8]
             push(run, width, field, value);
             Some(true)
         }
-    }
+    })
 }
 
 impl LargeFields {
@@ -140,7 +176,7 @@ impl LargeFields {
         let mut runs = vec![Vec::new(); large.segments as usize]; // at most one for each field of the run
         for_fields(run, width, |field, value| {
             push(&mut runs[large.segment(large.hash(field)) as usize], width, field, value);
-        });
+        })?;
         for (number, run) in (0..).zip(&runs).filter(|(_, run)| !run.is_empty()) {
             alone.put_segment(database, (id, number), false, Some(run))?;
         }
@@ -161,7 +197,7 @@ impl LargeFields {
         value.clear();
         let mut run = Vec::new();
         pairs.segment(database, self.id, self.segment(self.hash(field)), &mut run)?;
-        let found = find(&run, width, field);
+        let found = find(&run, width, field)?;
         if let Some(found) = &found {
             value.extend_from_slice(&run[found.value.clone()]);
         }
@@ -183,17 +219,17 @@ impl LargeFields {
     ) -> Result<u64> {
         const END: u64 = 1 << 63;
         let (mut place, mut taken, mut looked_at) = (cursor, 0, 0);
-        let mut segment = Vec::new();
-        while place < END && taken < count && looked_at < 10 * count {
+        let (mut segment, mut gap) = (Vec::new(), Gap::default());
+        // If nothing was found it goes on, until something is or a gap is too long.
+        while place < END && taken < count && (looked_at < 10 * count || taken == 0) {
             let number = self.segment((place << 1).reverse_bits());
-            if pairs.segment(database, self.id, number, &mut segment)? {
-                for_fields(&segment, width, |field, value| {
-                    if place_of(self.hash(field)) >= place {
-                        take(field, value);
-                        taken += 1;
-                    }
-                });
-            }
+            gap.check(pairs.segment(database, self.id, number, &mut segment)?)?;
+            for_fields(&segment, width, |field, value| {
+                if place_of(self.hash(field)) >= place {
+                    take(field, value);
+                    taken += 1;
+                }
+            })?;
             looked_at += 1;
             place = places_of(number, self.segments).end;
         }
@@ -216,7 +252,7 @@ impl LargeFields {
         let mut run = Vec::new();
         let was_there = alone.segment(database, self.id, number, &mut run)?;
         let before = run.len() as u64;
-        let Some(is_new) = put_in(&mut run, width, field, value, replace) else { return Ok(None) };
+        let Some(is_new) = put_in(&mut run, width, field, value, replace)? else { return Ok(None) };
         alone.put_segment(database, (self.id, number), was_there, Some(&run))?;
         self.bytes = (self.bytes + run.len() as u64).saturating_sub(before);
         self.count += u64::from(is_new);
@@ -237,7 +273,7 @@ impl LargeFields {
         let number = self.segment(self.hash(field));
         let mut run = Vec::new();
         alone.segment(database, self.id, number, &mut run)?;
-        let Some(found) = find(&run, width, field) else { return Ok(false) };
+        let Some(found) = find(&run, width, field)? else { return Ok(false) };
         self.bytes = self.bytes.saturating_sub(found.all.len() as u64);
         self.count = self.count.saturating_sub(1);
         run.drain(found.all);
@@ -249,7 +285,7 @@ impl LargeFields {
 
     /// Splits some segments if there should be more.
     fn grow(&mut self, alone: &mut Exclusive<'_>, database: usize, width: usize) -> Result<()> {
-        for _ in 0..STEPS_MAX {
+        for _ in 0..SPLITS_MAX {
             if self.segments >= self.wanted() {
                 break;
             }
@@ -260,7 +296,7 @@ impl LargeFields {
             for_fields(&run, width, |field, value| {
                 let to = if self.segment(self.hash(field)) == new { &mut moves } else { &mut stays };
                 push(to, width, field, value);
-            });
+            })?;
             if !moves.is_empty() {
                 let stays = Some(stays.as_slice()).filter(|run| !run.is_empty());
                 alone.put_segment(database, (self.id, parent), was_there, stays)?;
@@ -272,8 +308,9 @@ impl LargeFields {
 
     /// Merges some segments if there are too many.
     fn shrink(&mut self, alone: &mut Exclusive<'_>, database: usize) -> Result<()> {
-        for _ in 0..STEPS_MAX {
-            if self.segments == 1 || self.segments <= 4 * self.wanted() && self.bytes > SMALL_AGAIN_BYTES {
+        for _ in 0..MERGES_MAX {
+            let is_wanted = self.segments <= SEGMENTS_PER_FIELD * self.wanted();
+            if self.segments == 1 || is_wanted && self.bytes > SMALL_AGAIN_BYTES {
                 break;
             }
             let last = self.segments - 1;

@@ -14,15 +14,14 @@
 use super::elements;
 use super::exclusive::Exclusive;
 use super::segments::Pairs;
-use super::shape::{LARGE, LargeList as Large, damaged, segments_max};
-use super::{Attributes, Kind, Result};
+use super::shape::{LARGE, LargeList as Large, SEGMENT_ELEMENTS, damaged};
+use super::{Attributes, Kind, Result, SpaceError};
 use std::ops::Range;
 
 /// Elements beyond this many bytes go into segments.
 const SMALL_BYTES: usize = 512;
-/// Bytes of a segment if the elements stay as long as they were when the list became large, and its most elements.
+/// Bytes of a segment if the elements stay as long as they were when the list became large.
 const SEGMENT_BYTES: usize = 1024;
-const SEGMENT_ELEMENTS: usize = 64;
 /// Where the numbers of a list begin: both directions are endless.
 const MIDDLE: u64 = 1 << 62;
 
@@ -39,6 +38,14 @@ enum Form {
     Large(Large),
 }
 
+impl Large {
+    /// The indexes of the elements in a segment: the first, and the one after the last.
+    fn indexes(&self, segment: u64) -> (u64, u64) {
+        let first = (segment * self.per).max(self.start) - self.start;
+        (first, ((segment + 1) * self.per - self.start).min(self.count))
+    }
+}
+
 impl List {
     /// The list at `key`; `None` if the key is absent.
     ///
@@ -47,30 +54,21 @@ impl List {
     pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> Result<Option<List>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::List, &mut value)?;
-        found.map(|_| List::decode(database, value).checked(pairs)).transpose()
+        found.map(|_| List::decode(database, value)).transpose()
     }
 
-    /// Fails if it has more segments than there are.
-    fn checked(self, pairs: &impl Pairs) -> Result<List> {
-        if let Form::Large(Large { id, count, per, .. }) = self.form
-            && count / per > segments_max(pairs.segment_count(self.database))
-        {
-            return Err(damaged(id, "it has more segments than there are"));
-        }
-        Ok(self)
-    }
-
-    fn decode(database: usize, mut value: Vec<u8>) -> List {
-        let is_large = value.first().is_some_and(|flags| flags & LARGE != 0);
-        let large = if is_large { Large::decode(&value) } else { None };
-        let form = match large {
+    fn decode(database: usize, mut value: Vec<u8>) -> Result<List> {
+        let form = match Large::decode(&value)? {
             Some(large) => Form::Large(large),
             None => {
                 value.drain(..value.len().min(1));
+                if value.len() > SMALL_BYTES || elements::count(&value).is_none() {
+                    return Err(damaged(format_args!("{} bytes that are not its elements", value.len())));
+                }
                 Form::Small(value)
             }
         };
-        List { database, form }
+        Ok(List { database, form })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -128,11 +126,16 @@ impl List {
         let mut run = Vec::new();
         for number in (large.start + range.start) / large.per..=(large.start + range.end - 1) / large.per {
             pairs.segment(self.database, large.id, number, &mut run)?;
-            let first = (number * large.per).max(large.start) - large.start;
-            for (index, element) in (first..).zip(elements::iter(&run)) {
+            let (first, end) = large.indexes(number);
+            let mut elements = elements::iter(&run);
+            for index in first..end {
+                let Some(element) = elements.next() else { return Err(shorter(&run, end - first)) };
                 if range.contains(&index) && !take(index, element) {
                     return Ok(());
                 }
+            }
+            if elements.at() != run.len() {
+                return Err(shorter(&run, end - first));
             }
         }
         Ok(())
@@ -189,17 +192,21 @@ struct Loaded {
     is_changed: bool,
 }
 
-/// Where each of the first elements begins, and where the last one ends.
-fn bounds(run: &[u8], count: u64) -> Vec<usize> {
+/// The error for a segment with other than `count` elements.
+#[cold]
+fn shorter(run: &[u8], count: u64) -> SpaceError {
+    damaged(format_args!("{} bytes instead of {count} elements of a list", run.len()))
+}
+
+/// Where the element at an index is, or where the elements end.
+fn element_at(run: &[u8], index: u64) -> Result<Range<usize>> {
     let mut elements = elements::iter(run);
-    let mut bounds = vec![0];
-    for _ in 0..count {
-        if elements.next().is_none() {
-            break;
-        }
-        bounds.push(elements.at());
+    for _ in 0..index {
+        elements.next().ok_or_else(|| shorter(run, index))?;
     }
-    bounds
+    let start = elements.at();
+    elements.next();
+    Ok(start..elements.at())
 }
 
 fn encoded(element: &[u8]) -> Vec<u8> {
@@ -216,12 +223,11 @@ impl<'e, 'k> ListMut<'e, 'k> {
     pub(crate) fn open(alone: &'e mut Exclusive<'k>, database: usize, key: &'e [u8]) -> Result<ListMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, Kind::List, &mut value)?;
-        let list = List::decode(database, value).checked(alone)?;
         Ok(ListMut {
             alone,
             key,
             expires_at_ms: found.unwrap_or(0),
-            list,
+            list: List::decode(database, value)?,
             was_present: found.is_some(),
             changed: false,
             loaded: None,
@@ -312,7 +318,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         let Form::Small(run) = &mut self.list.form else { return Ok(()) };
         let run = std::mem::take(run);
         let count = elements::iter(&run).count();
-        let per = (SEGMENT_BYTES * count / run.len().max(1)).clamp(1, SEGMENT_ELEMENTS) as u64;
+        let per = ((SEGMENT_BYTES * count / run.len().max(1)) as u64).clamp(1, SEGMENT_ELEMENTS);
         let id = self.alone.new_collection(self.list.database)?;
         // Full segments on both sides of the middle.
         let start = MIDDLE / per * per;
@@ -352,6 +358,9 @@ impl<'e, 'k> ListMut<'e, 'k> {
                 let loaded = self.load(id, number)?;
                 loaded.is_changed = true;
                 let taken = take(&mut loaded.run);
+                if taken.is_none() {
+                    return Err(shorter(&loaded.run, 1));
+                }
                 let Form::Large(large) = &mut self.list.form else { return Ok(None) };
                 large.count -= 1;
                 large.start += u64::from(end == End::Left);
@@ -380,8 +389,8 @@ impl<'e, 'k> ListMut<'e, 'k> {
         if let Form::Small(run) = &mut self.list.form {
             let all = elements::iter(run).count() as u64;
             match end {
-                End::Left => drop(run.drain(..bounds(run, left).last().copied().unwrap_or(0))),
-                End::Right => run.truncate(bounds(run, all - left).last().copied().unwrap_or(0)),
+                End::Left => drop(run.drain(..element_at(run, left)?.start)),
+                End::Right => run.truncate(element_at(run, all - left)?.start),
             }
             return Ok(());
         }
@@ -389,14 +398,20 @@ impl<'e, 'k> ListMut<'e, 'k> {
             let Large { id, start, count, per, .. } = *large;
             // The numbers in the segment at this end.
             let number = if end == End::Left { start / per } else { (start + count - 1) / per };
-            let first = (number * per).max(start);
-            let within = ((number + 1) * per).min(start + count) - first;
+            let (first, after_last) = large.indexes(number);
+            let within = after_last - first;
             let dropped = within.min(left);
             let loaded = self.load(id, number)?;
             let before = loaded.run.len();
             match end {
-                End::Left => drop(loaded.run.drain(..bounds(&loaded.run, dropped).last().copied().unwrap_or(0))),
-                End::Right => loaded.run.truncate(bounds(&loaded.run, within - dropped).last().copied().unwrap_or(0)),
+                End::Left => drop(loaded.run.drain(..element_at(&loaded.run, dropped)?.start)),
+                End::Right => {
+                    let rest = element_at(&loaded.run, within - dropped)?;
+                    if rest.is_empty() {
+                        return Err(shorter(&loaded.run, within));
+                    }
+                    loaded.run.truncate(rest.start);
+                }
             }
             loaded.is_changed = true;
             let bytes = (before - loaded.run.len()) as u64;
@@ -418,13 +433,16 @@ impl<'e, 'k> ListMut<'e, 'k> {
         self.changed = true;
         let new = encoded(element);
         let replace = |run: &mut Vec<u8>, at: u64| {
-            if let [.., start, end] = bounds(run, at + 1)[..] {
-                elements::replace(run, start..end, &new);
+            let old = element_at(run, at)?;
+            if old.is_empty() {
+                return Err(shorter(run, at + 1));
             }
+            elements::replace(run, old, &new);
+            Ok(())
         };
         match &mut self.list.form {
             Form::Small(run) => {
-                replace(run, index);
+                replace(run, index)?;
                 if run.len() > SMALL_BYTES { self.enlarge() } else { Ok(()) }
             }
             Form::Large(large) => {
@@ -433,7 +451,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
                 let at = start + index - (number * per).max(start);
                 let loaded = self.load(id, number)?;
                 let before = loaded.run.len() as u64;
-                replace(&mut loaded.run, at);
+                replace(&mut loaded.run, at)?;
                 loaded.is_changed = true;
                 let after = loaded.run.len() as u64;
                 if let Form::Large(large) = &mut self.list.form {

@@ -59,6 +59,7 @@ pub(crate) use record::{Attributes, Kind, Record};
 use record::{Coding, HEAD_BYTES_MAX, MARK_BYTES};
 pub(crate) use segments::Pairs;
 pub use served_file::{Marks, ServedFile, ServedScan};
+pub(crate) use shape::damaged;
 use splitpoint::{Error, Table};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -237,6 +238,12 @@ impl KeySpace {
     /// [`close`](Self::close); `None` also if the caller gives up while another thread is inside exclusively.
     pub(crate) fn close_unless(&self, patience: Patience, gives_up: impl Fn() -> bool) -> Option<Exclusive<'_>> {
         Some(Exclusive::new(self, self.gate.close(patience, gives_up)?))
+    }
+
+    /// Whether the next write has to make room first.
+    #[inline]
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.memory.is_pressed()
     }
 
     /// The number of keys of a database, including expired keys that are not removed yet. Free.

@@ -14,7 +14,7 @@
 
 use super::counts::numbers;
 use super::exclusive::Exclusive;
-use super::shape::segments_max;
+use super::shape::Gap;
 use super::{Database, KeySpace, Kind, Patience, Result, Shared, SpaceError, marks};
 use splitpoint::Table;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::*;
 
 /// A removal: the collection's number, its first segment and the one after its last.
 const REMOVAL_BYTES: usize = 3 * 8;
-/// Segments that are looked for and removed together.
+/// Segments that are removed together.
 const REMOVED_AT_ONCE: u64 = 256;
 
 /// Reads collections: a key's value, whatever its type, and segments.
@@ -158,8 +158,6 @@ impl Exclusive<'_> {
     pub(super) fn release(&mut self, database: usize, id: u64, segments: [Range<u64>; 2]) -> Result<()> {
         let mut counts = self.counts(database);
         for Range { start, end } in segments.into_iter().filter(|segments| !segments.is_empty()) {
-            // A damaged collection may say anything.
-            let end = end.min(start.saturating_add(segments_max(counts.segments)));
             let removal: Vec<u8> = [id, start, end].iter().flat_map(|n| n.to_le_bytes()).collect();
             self.stage_pair(database, &marks::removal(counts.end_removal), Some(&removal))?;
             counts.end_removal += 1;
@@ -180,13 +178,19 @@ impl Exclusive<'_> {
         }
         let [id, first, end] = numbers(&bytes).unwrap_or_default();
         self.begin();
-        let cut = end.saturating_sub(REMOVED_AT_ONCE).max(first);
-        let mut unread = Vec::new();
-        for number in cut..end {
-            let is_there = self.read_segment(database, id, number, &mut unread)?;
-            self.put_segment(database, (id, number), is_there, None)?;
+        let (mut cut, mut removed, mut unread, mut gap) = (end, 0, Vec::new(), Gap::default());
+        while cut > first && removed < REMOVED_AT_ONCE {
+            let is_there = self.read_segment(database, id, cut - 1, &mut unread)?;
+            // A file that was damaged could name any number of segments.
+            if gap.is_too_long(is_there) {
+                cut = first;
+                break;
+            }
+            self.put_segment(database, (id, cut - 1), is_there, None)?;
+            cut -= 1;
+            removed += u64::from(is_there);
         }
-        if cut == first {
+        if cut <= first {
             self.stage_pair(database, &key, None)?;
             counts = self.counts(database);
             counts.first_removal += 1;

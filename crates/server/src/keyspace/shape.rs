@@ -6,16 +6,50 @@
 //! flags, u8 | as of a hash | root | height | nodes | free, u64 each a sorted set (sorted.rs, tree.rs)
 //! ```
 //!
-//! All bytes here are on disk.
+//! All bytes here are on disk. A file may come from anywhere, so what contradicts itself is an error, and what cannot
+//! be checked here costs no more than there are segments ([`GAP_MAX`]).
 
 use super::counts::numbers;
-use super::{Kind, SpaceError};
+use super::{Kind, Result, SpaceError};
 use splitpoint::{Error, ErrorKind};
 use std::ops::Range;
 
 /// The flag of a large collection.
 pub(super) const LARGE: u8 = 1; // on disk
-const LARGE_BYTES: usize = 1 + 5 * 8;
+/// More elements, or bytes of them, are not believed.
+const ELEMENTS_MAX: u64 = 1 << 60;
+/// The most segments of a hash or set for each field: `FieldsMut::shrink` sees to it.
+pub(super) const SEGMENTS_PER_FIELD: u64 = 4;
+/// The most elements of a list's segment.
+pub(super) const SEGMENT_ELEMENTS: u64 = 64;
+/// Where a list begins: 2^61 pushes or pops from the middle.
+const STARTS: Range<u64> = 1 << 61..3 << 61;
+
+/// Hashes and sets have no longer gap between their segments: a segment is empty with a probability below 0.9.
+pub(super) const GAP_MAX: u64 = 1024;
+
+/// The error for a collection that is not as its key says.
+pub(crate) fn damaged(what: impl std::fmt::Display) -> SpaceError {
+    let hint = "The file is damaged, or another program changed it: delete the key, or restore a backup.";
+    SpaceError::Table(Error::new(ErrorKind::Corrupt, format!("damaged collection: {what}")).with_hint(hint))
+}
+
+/// Counts missing segments of a hash or set that follow one another.
+#[derive(Default)]
+pub(super) struct Gap(u64);
+
+impl Gap {
+    /// Notes whether the next segment is there. Returns whether the gap is longer than any can be.
+    pub(super) fn is_too_long(&mut self, is_there: bool) -> bool {
+        self.0 = if is_there { 0 } else { self.0 + 1 };
+        self.0 >= GAP_MAX
+    }
+
+    /// [`is_too_long`](Self::is_too_long), as an error.
+    pub(super) fn check(&mut self, is_there: bool) -> Result<()> {
+        if self.is_too_long(is_there) { Err(damaged("its segments are missing")) } else { Ok(()) }
+    }
+}
 
 /// A large hash or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +74,20 @@ pub(super) struct LargeList {
 }
 
 /// The numbers of a large collection; `None` if it is small.
-fn large(value: &[u8]) -> Option<[u64; 5]> {
-    let is_large = value.first().is_some_and(|flags| flags & LARGE != 0);
-    if is_large { numbers(value.get(1..LARGE_BYTES)?) } else { None }
+fn large<const N: usize>(value: &[u8]) -> Result<Option<[u64; N]>> {
+    if value.first().is_none_or(|flags| flags & LARGE == 0) {
+        return Ok(None);
+    }
+    let found = numbers(&value[1..]);
+    found.map(Some).ok_or_else(|| damaged("its description has another length"))
+}
+
+/// Checks a number of elements against their bytes: each has at least that of its length.
+fn check_count(count: u64, bytes: u64) -> Result<()> {
+    if (1..=bytes.min(ELEMENTS_MAX)).contains(&count) && bytes <= ELEMENTS_MAX {
+        return Ok(());
+    }
+    Err(damaged(format_args!("{count} elements of {bytes} bytes")))
 }
 
 /// A large sorted set: the scores by member as a hash has its fields, and a tree of the members in order.
@@ -73,11 +118,19 @@ impl Tree {
 pub(super) const NODES: u64 = 1 << 63; // on disk
 
 impl LargeSorted {
-    pub(super) fn decode(value: &[u8]) -> Option<LargeSorted> {
-        let scores = LargeFields::decode(value)?;
-        let [root, height, nodes, free] = numbers(value.get(LARGE_BYTES..)?)?;
-        let is_whole = root < nodes && nodes <= NODES && free <= nodes && (1..=Tree::HEIGHT_MAX).contains(&height);
-        is_whole.then_some(LargeSorted { scores, tree: Tree { root, height, nodes, free } })
+    /// As [`LargeFields::decode`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`].
+    pub(super) fn decode(value: &[u8]) -> Result<Option<LargeSorted>> {
+        let Some([id, seed, count, bytes, segments, root, height, nodes, free]) = large(value)? else {
+            return Ok(None);
+        };
+        let scores = LargeFields { id, seed, count, bytes, segments }.checked()?;
+        if root < nodes && nodes <= NODES && free <= nodes && (1..=Tree::HEIGHT_MAX).contains(&height) {
+            return Ok(Some(LargeSorted { scores, tree: Tree { root, height, nodes, free } }));
+        }
+        Err(damaged(format_args!("a tree of {nodes} nodes and {height} levels with the root {root}")))
     }
 
     /// Its segments: those of the scores, and the nodes.
@@ -94,41 +147,54 @@ impl LargeSorted {
 }
 
 impl LargeFields {
-    pub(super) fn decode(value: &[u8]) -> Option<LargeFields> {
-        let [id, seed, count, bytes, segments] = large(value)?;
-        (segments > 0).then_some(LargeFields { id, seed, count, bytes, segments })
+    /// The description in a key's value; `None` if the collection is small.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`].
+    pub(super) fn decode(value: &[u8]) -> Result<Option<LargeFields>> {
+        let Some([id, seed, count, bytes, segments]) = large(value)? else { return Ok(None) };
+        LargeFields { id, seed, count, bytes, segments }.checked().map(Some)
+    }
+
+    fn checked(self) -> Result<LargeFields> {
+        let LargeFields { count, segments, .. } = self;
+        check_count(count, self.bytes)?;
+        if !(1..=SEGMENTS_PER_FIELD * count).contains(&segments) {
+            return Err(damaged(format_args!("{segments} segments for {count} fields")));
+        }
+        Ok(self)
     }
 }
 
 impl LargeList {
-    pub(super) fn decode(value: &[u8]) -> Option<LargeList> {
-        let [id, start, count, per, bytes] = large(value)?;
-        (per > 0 && start.checked_add(count).is_some()).then_some(LargeList { id, start, count, per, bytes })
+    /// The description in a key's value; `None` if the list is small.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`].
+    pub(super) fn decode(value: &[u8]) -> Result<Option<LargeList>> {
+        let Some([id, start, count, per, bytes]) = large(value)? else { return Ok(None) };
+        check_count(count, bytes)?;
+        if !(1..=SEGMENT_ELEMENTS).contains(&per) || !STARTS.contains(&start) {
+            return Err(damaged(format_args!("{per} elements for each segment, the first is number {start}")));
+        }
+        Ok(Some(LargeList { id, start, count, per, bytes }))
     }
-}
-
-/// More segments than one collection can have in a database that has this many: some of a hash may be empty.
-pub(super) fn segments_max(stored: u64) -> u64 {
-    stored.saturating_mul(64).saturating_add(64)
-}
-
-/// The error for bytes that no collection has.
-pub(super) fn damaged(id: u64, what: &str) -> SpaceError {
-    let error = Error::new(ErrorKind::Corrupt, format!("collection {id}: {what}"));
-    error.with_hint("Remove the key, or restore a backup; other keys are not affected.").into()
 }
 
 /// The segments that a value of this kind has: the collection's number, and two ranges of theirs. `None` for a string
 /// and a small collection.
-pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Option<(u64, [Range<u64>; 2])> {
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`].
+pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Range<u64>; 2])>> {
     match kind {
-        Kind::String => None,
-        Kind::Hash | Kind::Set => LargeFields::decode(value).map(|large| (large.id, [0..large.segments, 0..0])),
-        Kind::List => LargeList::decode(value).map(|large| {
+        Kind::String => Ok(None),
+        Kind::Hash | Kind::Set => Ok(LargeFields::decode(value)?.map(|large| (large.id, [0..large.segments, 0..0]))),
+        Kind::List => Ok(LargeList::decode(value)?.map(|large| {
             let LargeList { id, start, count, per, .. } = large;
             (id, [start / per..(start + count).div_ceil(per), 0..0])
-        }),
-        Kind::SortedSet => LargeSorted::decode(value).map(|large| (large.scores.id, large.segments())),
+        })),
+        Kind::SortedSet => Ok(LargeSorted::decode(value)?.map(|large| (large.scores.id, large.segments()))),
     }
 }
 

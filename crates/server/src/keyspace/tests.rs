@@ -603,17 +603,18 @@ fn a_collection_that_says_it_has_more_segments_than_there_are_is_an_error() {
         };
         let attributes = |kind| Attributes { kind, ..Attributes::NONE };
         for (key, kind, numbers) in [
-            (b"hash".as_slice(), Kind::Hash, &[1, 2, u64::MAX, u64::MAX, 1 << 60][..]),
-            (b"list", Kind::List, &[1, 1, 1 << 60, 1, 1]),
-            (b"zset", Kind::SortedSet, &[1, 2, 1 << 60, 9, 1 << 60, 0, 3, 1 << 40, 0]),
+            (b"hash".as_slice(), Kind::Hash, &[1, 2, 1 << 50, 1 << 50, 1 << 51][..]),
+            (b"list", Kind::List, &[1, 1 << 62, 1 << 50, 1, 1 << 50]),
+            (b"zset", Kind::SortedSet, &[1, 2, 1 << 50, 1 << 50, 1 << 51, 0, 3, 1 << 40, 0]),
             (b"zset2", Kind::SortedSet, &[1, 2, 3, 4, 5]),
         ] {
             alone.put_collection(0, key, Some((attributes(kind), &value(numbers)))).unwrap();
         }
         let hash = Fields::open(&mut alone, 0, b"hash", Kind::Hash).unwrap().unwrap();
         assert!(is_damaged(hash.for_each(&mut alone, |_, _| true).unwrap_err()));
-        assert!(List::open(&mut alone, 0, b"list").is_err_and(is_damaged));
-        assert!(ListMut::open(&mut alone, 0, b"list").is_err_and(is_damaged));
+        let list = List::open(&mut alone, 0, b"list").unwrap().unwrap();
+        assert!(is_damaged(list.for_range(&mut alone, 0..1 << 50, |_, _| true).unwrap_err()));
+        assert!(is_damaged(ListMut::open(&mut alone, 0, b"list").unwrap().pop(End::Left).unwrap_err()));
         let set = SortedSet::open(&mut alone, 0, b"zset").unwrap().unwrap();
         assert!(is_damaged(set.for_range(&mut alone, 0..u64::MAX, false, |_, _| true).unwrap_err()));
         assert!(SortedSet::open(&mut alone, 0, b"zset2").is_err_and(is_damaged));
@@ -624,5 +625,55 @@ fn a_collection_that_says_it_has_more_segments_than_there_are_is_an_error() {
         drop(alone);
         space.sweep_segments(|| true).unwrap();
         assert_eq!(space.len(0), 0);
+    }
+}
+
+#[test]
+fn a_removal_of_segments_that_are_not_there_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let table = splitpoint::Table::open(&path).unwrap();
+    const END: u64 = 1 << 63;
+    let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    // The last two are there, then none, then a hundred.
+    for number in (0..100).chain(END - 2..END) {
+        table.put(&marks::segment(7, number), b"\x01a").unwrap();
+    }
+    table.put(&marks::removal(3), &words(&[7, 0, END])).unwrap();
+    table.put(&marks::removal(4), &words(&[7, 0, 100])).unwrap();
+    table.put(&marks::removal(5), &words(&[7, END, 0])).unwrap();
+    table.put(&marks::removal(6), b"short").unwrap();
+    // Those after the sixth are not there.
+    table.put(&marks::counts(), &words(&[7, 102, 3, END / 4])).unwrap();
+    table.close().unwrap();
+    let space = KeySpace::open(SpaceOptions { file: Some(path), ..SpaceOptions::default() }).unwrap();
+    space.sweep_segments(|| true).unwrap();
+    assert!(!space.has_removals(0));
+    let table = space.databases[0].table.load_full().unwrap();
+    assert_eq!(table.len(), 1, "the counts");
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    let mut set = FieldsMut::open(&mut alone, 0, b"set", Kind::Set).unwrap();
+    (0..1000u32).for_each(|number| assert!(set.put(&number.to_le_bytes(), b"").unwrap()));
+    assert!(set.finish().unwrap());
+}
+
+#[test]
+fn a_hash_that_loses_its_fields_keeps_few_segments() {
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        alone.begin();
+        let mut hash = FieldsMut::open(&mut alone, 0, b"hash", Kind::Hash).unwrap();
+        for number in 0..4000u32 {
+            hash.put(&number.to_le_bytes(), &[7; 1100]).unwrap();
+        }
+        for number in 10..4000u32 {
+            assert!(hash.remove(&number.to_le_bytes()).unwrap());
+        }
+        hash.finish().unwrap();
+        alone.commit().unwrap();
+        let mut value = Vec::new();
+        alone.get_any(0, b"hash", &mut value).unwrap();
+        let (_, segments) = super::shape::segments_of(Kind::Hash, &value).unwrap().unwrap();
+        assert!(segments[0].end <= 40, "{segments:?} for 10 fields");
     }
 }

@@ -132,7 +132,7 @@ pub(super) struct Place {
 }
 
 fn damaged_node(id: u64, number: u64, what: &str) -> SpaceError {
-    damaged(id, &format!("node {number} {what}"))
+    damaged(format_args!("collection {id}: node {number} {what}"))
 }
 
 const BAD_ENTRY: &str = "has bytes that are no entry";

@@ -266,7 +266,7 @@ impl RespSession {
                     shared = server.share(patience);
                 }
                 let Some(entry) = &shared else {
-                    if self.refuse_busy(out) {
+                    if self.refuse_busy(id, out) {
                         index += 1;
                         continue;
                     }
@@ -298,7 +298,7 @@ impl RespSession {
                     None if matches!(id, Id::Set | Id::SetEx | Id::PSetEx | Id::Append) => {
                         shared = None;
                         let Some(mut alone) = server.close(patience) else {
-                            if self.refuse_busy(out) {
+                            if self.refuse_busy(id, out) {
                                 index += 1;
                                 continue;
                             }
@@ -397,26 +397,35 @@ impl RespSession {
         shared: &mut Option<Shared<'k>>,
     ) -> Step {
         let before = out.len();
-        if let Err(mut refusal) = self.admit(spec, &args) {
-            if spec.id == Id::Exec {
-                self.state.transaction = None;
-                self.state.forget_watch();
-                let text = refusal.text();
-                let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
-                refusal = Refusal::about("EXECABORT Transaction discarded because of: ", text, "");
-            }
-            self.state.figures.of(spec.id).rejected.fetch_add(1, Relaxed);
-            self.refuse_command(out, &refusal);
+        // Where what CLIENT REPLY suppresses begins.
+        let mut unwanted = before;
+        if let Err(refusal) = self.admit(spec, &args) {
+            self.refuse_known(spec.id, out, refusal);
         } else if self.is_queued(spec) {
-            self.queue(spec, &args);
-            out.extend_from_slice(b"+QUEUED\r\n");
+            if self.refuse_busy(spec.id, out) {
+                return Step::Done;
+            }
+            // What is queued takes memory too.
+            let mut room = Ok(());
+            if server.space.is_pressed() {
+                *shared = None;
+                let Some(mut alone) = server.close(patience) else { return Step::Wait };
+                room = alone.make_room(bytes_of(spec, &args));
+            }
+            match room {
+                Ok(()) => {
+                    self.queue(spec, &args);
+                    out.extend_from_slice(b"+QUEUED\r\n");
+                }
+                Err(error) => self.refuse_known(spec.id, out, error.into()),
+            }
         } else {
             if let Some(time) = server.clients.pause(spec.flags.has(Flags::WRITE) || spec.id == Id::Exec) {
                 return Step::Pause(time);
             }
             if patience == Patience::EventLoop && is_long(spec, &args) {
                 // The threads that may wait could all be waiting for the script.
-                if matches!(Handler::of(spec.id), Handler::Transaction(_)) && self.refuse_busy(out) {
+                if matches!(Handler::of(spec.id), Handler::Transaction(_)) && self.refuse_busy(spec.id, out) {
                     return Step::Done;
                 }
                 return Step::Wait;
@@ -442,7 +451,7 @@ impl RespSession {
                         *shared = server.share(patience);
                     }
                     let Some(entry) = shared else {
-                        return if self.refuse_busy(out) { Step::Done } else { Step::Wait };
+                        return if self.refuse_busy(spec.id, out) { Step::Done } else { Step::Wait };
                     };
                     feed(&self.state);
                     self.state.track(spec, &args);
@@ -451,7 +460,7 @@ impl RespSession {
                 Handler::Edit(_) | Handler::Change(_) | Handler::Transaction(_) => {
                     *shared = None;
                     let Some(mut alone) = server.close(patience) else {
-                        return if self.refuse_busy(out) { Step::Done } else { Step::Wait };
+                        return if self.refuse_busy(spec.id, out) { Step::Done } else { Step::Wait };
                     };
                     self.unsynced = true;
                     feed(&self.state);
@@ -475,13 +484,17 @@ impl RespSession {
             if self.state.transaction.is_none() && spec.id != Id::Client {
                 self.state.caching = None;
             }
-            if let Err(refusal) = outcome {
-                self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
-                out.truncate(before);
-                self.state.refuse(out, &refusal);
+            match outcome {
+                Ok(()) if is_push(spec.id) => unwanted = out.len(),
+                Ok(()) => {}
+                Err(refusal) => {
+                    self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
+                    out.truncate(before);
+                    self.state.refuse(out, &refusal);
+                }
             }
         }
-        self.settle_reply(before, out);
+        self.settle_reply(unwanted, out);
         match self.state.sleep.take() {
             _ if self.state.closing => Step::Close,
             _ if self.state.wait.is_some() => Step::Block(self.state.wait.take().flatten()),
@@ -492,11 +505,11 @@ impl RespSession {
 
     /// Refuses a request because a script has run for long. `false` if that is not so.
     #[cold]
-    fn refuse_busy(&mut self, out: &mut Vec<u8>) -> bool {
+    fn refuse_busy(&mut self, id: Id, out: &mut Vec<u8>) -> bool {
         let is_busy = self.state.server.scripts.is_busy();
         if is_busy {
             let before = out.len();
-            self.refuse_command(out, &BUSY.into());
+            self.refuse_known(id, out, BUSY.into());
             self.settle_reply(before, out);
         }
         is_busy
@@ -599,6 +612,19 @@ impl RespSession {
         self.state.refuse(out, refusal);
     }
 
+    /// [`refuse_command`](Self::refuse_command) of a known command; EXEC ends its transaction.
+    fn refuse_known(&mut self, id: Id, out: &mut Vec<u8>, mut refusal: Refusal) {
+        if id == Id::Exec {
+            self.state.transaction = None;
+            self.state.forget_watch();
+            let text = refusal.text();
+            let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
+            refusal = Refusal::about("EXECABORT Transaction discarded because of: ", text, "");
+        }
+        self.state.figures.of(id).rejected.fetch_add(1, Relaxed);
+        self.refuse_command(out, &refusal);
+    }
+
     /// Counts commands and their time. Returns the time now.
     #[inline]
     fn note<'a>(&self, id: Id, count: usize, since: Instant, args: impl FnOnce() -> Args<'a>) -> Instant {
@@ -613,6 +639,12 @@ impl RespSession {
         }
         now
     }
+}
+
+/// Whether the replies of a command are messages, which CLIENT REPLY does not suppress.
+fn is_push(id: Id) -> bool {
+    use Id::{PSubscribe, PUnsubscribe, SSubscribe, SUnsubscribe, Subscribe, Unsubscribe};
+    matches!(id, PSubscribe | PUnsubscribe | SSubscribe | SUnsubscribe | Subscribe | Unsubscribe)
 }
 
 /// Whether a command may take so long that it would delay other clients of the event loop.
