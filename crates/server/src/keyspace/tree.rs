@@ -11,7 +11,7 @@
 //! it exceeds [`NODE_BYTES`], and merged with a neighbour when both need less than that. Numbers of nodes that become
 //! free are used again, so that the nodes are a range of segments, which can be removed in the background.
 //!
-//! Cost: a rank, a position or a change reads and writes as many nodes as the tree has levels: 4 for 10^6 short members.
+//! Cost: a rank reads as many nodes as the tree has levels, and a change writes as many: 4 for 10^6 short members.
 //!
 //! Nodes may be damaged, or made by an attacker: every level, count and number is checked, so that a walk ends.
 //!
