@@ -313,6 +313,13 @@ struct Path {
     leaf: u64,
 }
 
+/// The right half of a node that was divided.
+struct Divided {
+    separator: (f64, Vec<u8>),
+    number: u64,
+    count: u64,
+}
+
 /// Changes a tree. The nodes are stored by [`store`](Self::store).
 pub(super) struct Editor<'t, 'k> {
     pub(super) alone: &'t mut Exclusive<'k>,
@@ -478,7 +485,7 @@ impl Editor<'_, '_> {
         elements::replace(run, at..at, &element);
         self.count(&path, 1)?;
         let (mut number, mut level) = (leaf, 0);
-        while let Some((separator, right, count)) = self.divide(number, level, is_last)? {
+        while let Some(Divided { separator, number: right, count }) = self.divide(number, level, is_last)? {
             let separator = (separator.0, separator.1.as_slice());
             match path.steps.pop() {
                 Some(step) => {
@@ -510,8 +517,8 @@ impl Editor<'_, '_> {
         Ok(())
     }
 
-    /// Divides a node that is too long. Returns the key of the new right one, its number, and its elements.
-    fn divide(&mut self, number: u64, level: u64, is_last: bool) -> Result<Option<((f64, Vec<u8>), u64, u64)>> {
+    /// Divides a node that is too long. Returns the new right one.
+    fn divide(&mut self, number: u64, level: u64, is_last: bool) -> Result<Option<Divided>> {
         let place = self.place;
         let run = self.node(number, level)?;
         if run.len() <= NODE_BYTES {
@@ -533,7 +540,7 @@ impl Editor<'_, '_> {
         let moved = [&[level as u8], &run[start..]].concat(); // as in `run`
         self.change(number)?.truncate(start);
         let right = self.new_node(moved)?;
-        Ok(Some((key, right, count)))
+        Ok(Some(Divided { separator: key, number: right, count }))
     }
 
     /// Removes an element, which the tree has. O(log n).
@@ -648,7 +655,8 @@ impl Editor<'_, '_> {
             }
         }
         // The pair with the one after it comes first.
-        for [left, right] in near.array_windows().rev() {
+        for pair in near.windows(2).rev() {
+            let [left, right] = pair else { continue };
             let is_short = self.node(left.0, level)?.len() + self.node(right.0, level)?.len() <= MERGED_BYTES;
             if level == 0 && !is_short {
                 continue;
