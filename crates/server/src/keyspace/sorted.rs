@@ -668,7 +668,7 @@ mod tests {
 
     #[test]
     fn a_sorted_set_of_a_million_members_is_one_key_and_its_removal_leaves_nothing() {
-        for ((space, _folder), members) in spaces().into_iter().zip([1_000_000, 100_000]) {
+        for ((space, _folder), members) in spaces().into_iter().zip([1_000_000_u64, 100_000]) {
             let mut alone = space.close(Patience::MayWait).unwrap();
             // In an order that is neither that of the scores nor its reverse.
             for first in (0..members).step_by(10_000) {
