@@ -1,4 +1,6 @@
-//! The clients that wait for elements of lists and sorted sets, in a queue for each key. Who pops for them: `command/blocking.rs`.
+//! The clients that wait for elements of lists and sorted sets, in a queue for each key.
+//!
+//! Who pops for them: `command/blocking.rs`.
 
 use crate::clients::Client;
 use crate::command::reply::{self, Version};

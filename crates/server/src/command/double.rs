@@ -1,54 +1,39 @@
-//! Scores: doubles as Redis 7.0 reads and writes them, which is as C does (`strtod`, `%.17g`).
-
-use std::io::Write;
+//! Doubles as Redis 7.0 reads and writes them, which is as C does (`strtod`, `%.17g`): scores, numbers of scripts.
 
 /// Appends a score in at most 17 digits.
 pub(crate) fn write(out: &mut Vec<u8>, score: f64) {
-    const DIGITS: i32 = 17;
+    const DIGITS: usize = 17;
     const EXACT_BELOW: f64 = 1e15;
-    if score.is_infinite() {
-        out.extend_from_slice(if score > 0.0 { b"inf" } else { b"-inf" });
-        return;
-    }
     if score.fract() == 0.0 && score.abs() < EXACT_BELOW && (score != 0.0 || score.is_sign_positive()) {
         out.extend_from_slice(itoa::Buffer::new().format(score as i64).as_bytes()); // a whole number
         return;
     }
-    let text = format!("{score:.16e}");
+    out.extend_from_slice(format_number(score, DIGITS).as_bytes());
+}
+
+/// A number as C's `%.<digits>g` prints it.
+pub(crate) fn format_number(number: f64, digits: usize) -> String {
+    if !number.is_finite() {
+        return match number.is_nan() {
+            true if number.is_sign_negative() => "-nan",
+            true => "nan",
+            false if number > 0.0 => "inf",
+            false => "-inf",
+        }
+        .into();
+    }
+    let text = format!("{:.*e}", digits - 1, number);
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if mantissa.starts_with('-') {
-        out.push(b'-');
-    }
-    let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
-    let len = digits.iter().rposition(|digit| *digit != b'0').map_or(1, |last| last + 1);
-    let digits = &digits[..len];
-    let (whole, fraction) = match exponent {
-        0..DIGITS => {
-            let whole = exponent as usize + 1; // not negative
-            out.extend_from_slice(&digits[..whole.min(len)]);
-            out.resize(out.len() + whole.saturating_sub(len), b'0');
-            (whole, &digits[whole.min(len)..])
-        }
-        -4..0 => {
-            out.extend_from_slice(b"0.");
-            out.resize(out.len() + exponent.unsigned_abs() as usize - 1, b'0');
-            out.extend_from_slice(digits);
-            return;
-        }
-        _ => {
-            out.push(digits[0]);
-            (1, &digits[1..])
-        }
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
     };
-    if !fraction.is_empty() {
-        out.push(b'.');
-        out.extend_from_slice(fraction);
-    }
-    if whole == 1 && exponent != 0 {
+    if exponent < -4 || exponent >= digits as i32 {
         let sign = if exponent < 0 { '-' } else { '+' };
-        let _ = write!(out, "e{sign}{:02}", exponent.unsigned_abs()); // a vector takes all
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.unsigned_abs());
     }
+    trimmed(&format!("{:.*}", (digits as i32 - 1 - exponent) as usize, number))
 }
 
 /// The score that an argument states; `None` if it is none, too large, or too close to zero.
@@ -56,7 +41,8 @@ pub(crate) fn parse_score(text: &[u8]) -> Option<f64> {
     let score = parse(text).filter(|score| !score.is_nan())?;
     let is_stated_infinite = text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'));
     let is_stated_zero = || {
-        let mantissa = text.split(|byte| b"eEpP".contains(byte)).next().unwrap_or_default();
+        let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+        let mantissa = digits.split(|byte| b"eEpP".contains(byte)).next().unwrap_or_default();
         let mantissa = mantissa.strip_prefix(b"0x").or(mantissa.strip_prefix(b"0X")).unwrap_or(mantissa);
         !mantissa.iter().any(|byte| (b'1'..=b'9').contains(byte) || byte.is_ascii_alphabetic())
     };
@@ -181,6 +167,7 @@ mod tests {
             ("inf", f64::INFINITY),
             ("-Infinity", f64::NEG_INFINITY),
             ("0e9999", 0.0),
+            ("-0x0", -0.0),
             ("5e-324", 5e-324),
         ] {
             assert_eq!(parse_score(text.as_bytes()), Some(expected), "{text}");

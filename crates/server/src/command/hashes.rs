@@ -344,13 +344,16 @@ impl Drawn for SortedSet {
     }
 }
 
+/// An element that was drawn: its name and its value.
+type Draw<C> = (Vec<u8>, <C as Drawn>::Value);
+
 /// `count` different elements at random, at most all; a negative number allows the same one again.
 pub(super) fn choose<C: Drawn>(
     from: &C,
     turn: &mut Turn<'_, '_>,
     count: i64,
     bytes_max: usize,
-) -> Result<Vec<(Vec<u8>, C::Value)>, Refusal> {
+) -> Result<Vec<Draw<C>>, Refusal> {
     let (len, wanted) = (from.count(), count.unsigned_abs());
     let (mut chosen, mut bytes) = (Vec::new(), 0);
     let mut fits = |name: &[u8], value: &C::Value| {

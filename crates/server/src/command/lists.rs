@@ -341,29 +341,31 @@ pub(super) struct Pops {
 impl Pops {
     /// numkeys key ... LEFT | RIGHT [COUNT count], from the argument at `index` on.
     pub(super) fn parse(args: &Args<'_>, index: usize) -> Result<Pops, Refusal> {
-        let (keys, count) = counted_keys(args, index)?;
+        let keys = counted_keys(args, index)?;
         let end = end_of(args, keys.end)?;
-        Ok(Pops { keys, end, count: count()? })
+        let count = count_option(args, keys.end + 1)?;
+        Ok(Pops { keys, end, count })
     }
 }
 
-/// The indexes of keys whose number is the argument at `index`, and `[COUNT count]` after the argument behind them.
-pub(super) fn counted_keys<'a>(
-    args: &'a Args<'_>,
-    index: usize,
-) -> Result<(Range<usize>, impl FnOnce() -> Result<u64, Refusal> + use<'a>), Refusal> {
+/// The indexes of keys whose number is the argument at `index`; another argument follows them.
+pub(super) fn counted_keys(args: &Args<'_>, index: usize) -> Result<Range<usize>, Refusal> {
     let number = parse_integer(args.at(index)).and_then(|number| usize::try_from(number).ok());
     let number = number.filter(|number| *number > 0).ok_or("ERR numkeys should be greater than 0")?;
-    let at = number.checked_add(index + 1).filter(|at| *at < args.len()).ok_or(SYNTAX)?;
-    let count = move || match args.len() - at - 1 {
+    let end = number.checked_add(index + 1).filter(|end| *end < args.len()).ok_or(SYNTAX)?;
+    Ok(index + 1..end)
+}
+
+/// `[COUNT count]`, the last arguments, from the one at `index` on.
+pub(super) fn count_option(args: &Args<'_>, index: usize) -> Result<u64, Refusal> {
+    match args.len() - index {
         0 => Ok(1),
-        2 if args.is(at + 1, "count") => {
-            let number = parse_integer(args.at(at + 2)).and_then(|number| u64::try_from(number).ok());
+        2 if args.is(index, "count") => {
+            let number = parse_integer(args.at(index + 1)).and_then(|number| u64::try_from(number).ok());
             number.filter(|number| *number > 0).ok_or_else(|| "ERR count should be greater than 0".into())
         }
         _ => Err(SYNTAX.into()),
-    };
-    Ok((index + 1..at, count))
+    }
 }
 
 /// Pops from the first of the keys that has elements, and replies with the key and the elements, which it returns.

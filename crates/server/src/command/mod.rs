@@ -7,7 +7,7 @@
 //! spec.rs         the rows without the functions; lookup by name
 //! state.rs        what commands read and change of their client's session
 //! number.rs       numbers as Redis reads and writes them
-//! double.rs       scores of sorted sets
+//! double.rs       doubles as C reads and writes them
 //! pattern.rs      patterns of KEYS, SCAN, PSUBSCRIBE
 //!
 //! strings.rs      values: GET, SET, APPEND, INCR ...
@@ -47,7 +47,7 @@ mod comparison;
 mod config;
 mod connection;
 pub(crate) mod dispatch;
-mod double;
+pub(crate) mod double;
 mod dump;
 pub(crate) mod edit;
 pub(crate) mod events;

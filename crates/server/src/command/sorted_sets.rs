@@ -517,13 +517,14 @@ pub(super) struct Pops {
 impl Pops {
     /// numkeys key ... MIN | MAX [COUNT count], from the argument at `index` on.
     pub(super) fn parse(args: &Args<'_>, index: usize) -> Result<Pops, Refusal> {
-        let (keys, count) = super::lists::counted_keys(args, index)?;
+        let keys = super::lists::counted_keys(args, index)?;
         let end = match () {
             () if args.is(keys.end, "min") => Extreme::Min,
             () if args.is(keys.end, "max") => Extreme::Max,
             () => return Err(SYNTAX.into()),
         };
-        Ok(Pops { keys, end, count: count()? })
+        let count = super::lists::count_option(args, keys.end + 1)?;
+        Ok(Pops { keys, end, count })
     }
 }
 

@@ -11,7 +11,7 @@
 //! it exceeds [`NODE_BYTES`], and merged with a neighbour when both need less than that. Numbers of nodes that become
 //! free are used again, so that the nodes are a range of segments, which can be removed in the background.
 //!
-//! Cost: a rank, a position or a change reads and writes as many nodes as the tree has levels: 4 for 10^6 short members.
+//! Cost: a rank reads as many nodes as the tree has levels, and a change writes as many: 4 for 10^6 short members.
 //!
 //! Nodes may be damaged, or made by an attacker: every level, count and number is checked, so that a walk ends.
 //!
@@ -193,7 +193,7 @@ impl Tree {
     }
 
     /// Calls `take` with the elements of a range of ranks, in their order or the last one first, until it returns
-    /// `false`. `count`: how many elements the tree has.
+    /// `false`: with all of them, or there is an error. `count`: how many elements the tree has.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`]; [`ErrorKind::Corrupt`].
@@ -210,8 +210,13 @@ impl Tree {
             return Ok(());
         }
         let skip = if is_reverse { count - range.end } else { range.start };
-        let mut walk = Walk { tree: self, place, left: range.end - range.start, visited: 0, is_reverse };
-        walk.visit(pairs, (self.root, self.height - 1), (count, skip), take).map(drop)
+        let mut walk =
+            Walk { tree: self, place, left: range.end - range.start, visited: 0, is_reverse, is_over: false };
+        walk.visit(pairs, (self.root, self.height - 1), skip, take)?;
+        if walk.left > 0 && !walk.is_over {
+            return Err(damaged(place.id, "it has fewer elements than its key says"));
+        }
+        Ok(())
     }
 }
 
@@ -231,15 +236,17 @@ struct Walk<'t> {
     left: u64,
     visited: u64,
     is_reverse: bool,
+    /// Whether the caller wants no more.
+    is_over: bool,
 }
 
 impl Walk<'_> {
-    /// Walks through a node, except for the first `skip` of its `count` elements. Returns whether to go on.
+    /// Walks through a node, except for its first `skip` elements. Returns whether to go on.
     fn visit(
         &mut self,
         pairs: &mut impl Pairs,
         node: (u64, u64),
-        (count, mut skip): (u64, u64),
+        mut skip: u64,
         take: &mut dyn FnMut(Key<'_>) -> bool,
     ) -> Result<bool> {
         let (number, level) = node;
@@ -251,29 +258,33 @@ impl Walk<'_> {
         }
         let mut run = Vec::new();
         self.tree.read(pairs, self.place, node, &mut run)?;
-        let mut entries = entries_of(self.place, number, &run)?;
-        let sum = entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.count));
-        if sum != Some(count) {
-            let what = format!("has {} elements, not {count}", sum.unwrap_or(u64::MAX));
-            return Err(damaged_node(self.place.id, number, &what));
-        }
-        if self.is_reverse {
-            entries.reverse();
-        }
-        for entry in entries {
+        let mut pass = |this: &mut Self, entry: Entry<'_>| {
             if skip >= entry.count {
                 skip -= entry.count;
-                continue;
+                return Ok(true);
             }
-            if level == 0 {
-                self.left -= 1;
-                if !take(entry.key) || self.left == 0 {
+            let skipped = std::mem::take(&mut skip);
+            if level > 0 {
+                return this.visit(pairs, (entry.node, level - 1), skipped, take);
+            }
+            this.left -= 1;
+            let goes_on = take(entry.key);
+            this.is_over |= !goes_on;
+            Ok(goes_on && this.left > 0)
+        };
+        if self.is_reverse {
+            for entry in entries_of(self.place, number, &run)?.into_iter().rev() {
+                if !pass(self, entry)? {
                     return Ok(false);
                 }
-            } else if !self.visit(pairs, (entry.node, level - 1), (entry.count, skip), take)? {
-                return Ok(false);
             }
-            skip = 0;
+        } else {
+            for entry in Entries::of_node(&run) {
+                let entry = entry.map_err(|NoEntry| damaged_node(self.place.id, number, BAD_ENTRY))?;
+                if !pass(self, entry)? {
+                    return Ok(false);
+                }
+            }
         }
         Ok(true)
     }
@@ -300,6 +311,13 @@ struct Step {
 struct Path {
     steps: Vec<Step>,
     leaf: u64,
+}
+
+/// The right half of a node that was divided.
+struct Divided {
+    separator: (f64, Vec<u8>),
+    number: u64,
+    count: u64,
 }
 
 /// Changes a tree. The nodes are stored by [`store`](Self::store).
@@ -467,7 +485,7 @@ impl Editor<'_, '_> {
         elements::replace(run, at..at, &element);
         self.count(&path, 1)?;
         let (mut number, mut level) = (leaf, 0);
-        while let Some((separator, right, count)) = self.divide(number, level, is_last)? {
+        while let Some(Divided { separator, number: right, count }) = self.divide(number, level, is_last)? {
             let separator = (separator.0, separator.1.as_slice());
             match path.steps.pop() {
                 Some(step) => {
@@ -499,8 +517,8 @@ impl Editor<'_, '_> {
         Ok(())
     }
 
-    /// Divides a node that is too long. Returns the key of the new right one, its number, and its elements.
-    fn divide(&mut self, number: u64, level: u64, is_last: bool) -> Result<Option<((f64, Vec<u8>), u64, u64)>> {
+    /// Divides a node that is too long. Returns the new right one.
+    fn divide(&mut self, number: u64, level: u64, is_last: bool) -> Result<Option<Divided>> {
         let place = self.place;
         let run = self.node(number, level)?;
         if run.len() <= NODE_BYTES {
@@ -522,7 +540,7 @@ impl Editor<'_, '_> {
         let moved = [&[level as u8], &run[start..]].concat(); // as in `run`
         self.change(number)?.truncate(start);
         let right = self.new_node(moved)?;
-        Ok(Some((key, right, count)))
+        Ok(Some(Divided { separator: key, number: right, count }))
     }
 
     /// Removes an element, which the tree has. O(log n).
@@ -624,22 +642,30 @@ impl Editor<'_, '_> {
     /// Merges a child with the one after it or the one before, if together they are short. Returns whether it did.
     fn merge_with_neighbour(&mut self, step: &Step, level: u64) -> Result<bool> {
         let place = self.place;
-        let parent = entries_of(place, step.number, self.node(step.number, level + 1)?)?;
-        let index = parent.iter().position(|entry| entry.start == step.at).unwrap_or(0);
-        let first = index.saturating_sub(1);
-        let near: Vec<_> = parent[first..parent.len().min(index + 2)]
-            .iter()
-            .map(|entry| (entry.node, entry.count, (entry.key.0, entry.key.1.to_vec()), entry.start..entry.end))
-            .collect();
+        // The child, and those before and after it.
+        let mut near = Vec::new();
+        for entry in Entries::of_node(self.node(step.number, level + 1)?) {
+            let entry = entry.map_err(|NoEntry| damaged_node(place.id, step.number, BAD_ENTRY))?;
+            if entry.start < step.at {
+                near.clear();
+            }
+            near.push((entry.node, entry.count, (entry.key.0, entry.key.1.to_vec()), entry.start..entry.end));
+            if entry.start > step.at {
+                break;
+            }
+        }
         // The pair with the one after it comes first.
-        for [left, right] in near.array_windows().rev() {
+        for pair in near.windows(2).rev() {
+            let [left, right] = pair else { continue };
+            let is_short = self.node(left.0, level)?.len() + self.node(right.0, level)?.len() <= MERGED_BYTES;
+            if level == 0 && !is_short {
+                continue;
+            }
             let in_left = entries_of(place, left.0, self.node(left.0, level)?)?.len();
-            let left_len = self.node(left.0, level)?.len();
             let right_run = self.node(right.0, level)?;
             let in_right = entries_of(place, right.0, right_run)?;
-            let is_short = left_len + right_run.len() <= MERGED_BYTES;
             // Inner nodes with long keys too, so that there are fewer nodes on each level.
-            if left.0 == right.0 || !is_short && (level == 0 || in_left + in_right.len() > 3) {
+            if left.0 == right.0 || !is_short && in_left + in_right.len() > 3 {
                 continue;
             }
             let mut moved = Vec::with_capacity(right_run.len());

@@ -8,8 +8,9 @@
 
 use super::json::{self, Encoder};
 use super::replies::{Writer, to_lua};
-use super::values::{BYTES_MAX, SANDBOX, failure, format_number, kind_of, text_of};
+use super::values::{BYTES_MAX, SANDBOX, failure, kind_of, text_of};
 use super::{CallOut, Running, Script, bits, msgpack, sha1_of, structs, texts};
+use crate::command::double::format_number;
 use crate::command::reply::Version;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, Variadic, VmState};

@@ -2,7 +2,8 @@
 //!
 //! Both directions walk with a stack of their own, since the nesting is the client's choice.
 
-use super::values::{format_number, kind_of, number_of};
+use super::values::{kind_of, number_of};
+use crate::command::double::format_number;
 use mlua::{Function, Lua, Table, Value};
 
 const DEPTH_MAX: usize = 1000;

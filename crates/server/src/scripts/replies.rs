@@ -1,6 +1,7 @@
 //! Replies as values of Lua, and values of Lua as replies.
 
-use super::values::{format_number, number_of, text_of};
+use super::values::{number_of, text_of};
+use crate::command::double::format_number;
 use crate::command::reply::{self, Version};
 use mlua::{Lua, Table, Value};
 

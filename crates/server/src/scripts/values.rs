@@ -46,28 +46,3 @@ pub(super) fn text_of(error: &mlua::Error) -> String {
     };
     text.lines().next().unwrap_or_default().to_owned()
 }
-
-/// A number as C's `%.<digits>g` prints it.
-pub(super) fn format_number(number: f64, digits: usize) -> String {
-    if !number.is_finite() {
-        return match number.is_nan() {
-            true if number.is_sign_negative() => "-nan",
-            true => "nan",
-            false if number > 0.0 => "inf",
-            false => "-inf",
-        }
-        .into();
-    }
-    let text = format!("{:.*e}", digits - 1, number);
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let trimmed = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
-    };
-    if exponent < -4 || exponent >= digits as i32 {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.unsigned_abs());
-    }
-    trimmed(&format!("{:.*}", (digits as i32 - 1 - exponent) as usize, number))
-}
