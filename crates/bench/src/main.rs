@@ -56,6 +56,9 @@ enum Command {
         /// First run everything that the report on the seed documents shows: half an hour
         #[arg(long)]
         run: bool,
+        /// With --run, only this part: workloads, lab, server, transactions; repeatable
+        #[arg(long = "part", value_name = "NAME", requires = "run")]
+        parts: Vec<String>,
         /// Directory of results [default: results/ of the repository]
         #[arg(long)]
         results: Option<PathBuf>,
@@ -201,9 +204,9 @@ fn main() -> ExitCode {
     let outcome = match Program::parse().command {
         Command::Run(run) => run.plan().run(),
         Command::One(one) => one.run(),
-        Command::Report { run, results, form } => {
+        Command::Report { run, parts, results, form } => {
             let results = results.unwrap_or_else(|| workload::repository_file("results"));
-            let ran = if run { report::measured::run(&results, &std::env::temp_dir()) } else { Ok(()) };
+            let ran = if run { report::measured::run(&results, &std::env::temp_dir(), &parts) } else { Ok(()) };
             report::write(&results, if run { "report" } else { &form }).and(ran)
         }
         Command::List => list(),

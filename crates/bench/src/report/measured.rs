@@ -2,11 +2,11 @@
 //!
 //! The workloads in their form `report`, then the kernel study (the program named by `SPLITPOINT`), appends to servers
 //! (`measure.py`), and stores with transactions. What cannot be run is named, leaves no old figures behind, and makes
-//! the run fail once the rest is done. `run.txt` has the machine, the versions, the time it took, and the load of the
-//! machine before and after, which says whether the figures come from a quiet one.
+//! the run fail once the rest is done. Parts can be run again by themselves. `run.txt` has the machine and, of each part,
+//! the time it took and the load before and after, which says whether its figures come from a quiet machine.
 
 use super::outside::{KERNEL, SERVER, TRANSACTIONS};
-use super::seeds::FORM;
+use super::seeds::{BUSY, FORM};
 use crate::engine::Outcome;
 use crate::results::facts;
 use crate::run::Plan;
@@ -20,15 +20,57 @@ use std::time::Instant;
 
 /// The pairs of the bulk load of stores with transactions; the comparison in redb's repository has ten times as many.
 const TRANSACTION_PAIRS: &str = "500000";
+/// A twentieth of the appends of `make bench-server`, three times.
+const SERVER_ARGUMENTS: [&str; 4] = ["--short", "--rounds", "3", "appends"];
 
-/// Runs all of it, with stores in `directory` and results in `results`.
-pub fn run(results: &Path, directory: &Path) -> Outcome {
-    let folder = results.join(FORM);
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
+/// What is run, in this order.
+pub const PARTS: [&str; 4] = ["workloads", "lab", "server", "transactions"];
+
+/// Runs these parts, all if none is named, with stores in `directory` and results in `results`.
+pub fn run(results: &Path, directory: &Path, parts: &[String]) -> Outcome {
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&&part[..])) {
+        return Err(format!("no part {unknown}; there are {}", PARTS.join(", ")).into());
     }
+    let folder = results.join(FORM);
     std::fs::create_dir_all(&folder)?;
-    let (start, before) = (Instant::now(), load());
+    let earlier = super::seeds::facts(results)?;
+    let mut failed = Vec::new();
+    let mut runs = Vec::new();
+    for part in PARTS {
+        if !parts.is_empty() && !parts.iter().any(|wanted| wanted == part) {
+            runs.extend(earlier.iter().filter(|(name, _)| name == part).cloned());
+            continue;
+        }
+        let _ = writeln!(std::io::stderr(), "{part}:");
+        let (start, before) = (Instant::now(), load());
+        let failures = match part {
+            "workloads" => workloads(results, directory)?,
+            "lab" => output_of(&mut kernel(), &folder.join(KERNEL)),
+            "server" => output_of(&mut server(), &folder.join(SERVER)),
+            _ => transactions(directory, &folder.join(TRANSACTIONS))?,
+        };
+        let minutes = start.elapsed().as_secs_f64() / 60.0;
+        let (date, outcome) = (said_date(), if failures.is_empty() { "" } else { "; FAILED, not shown: " });
+        let failures = failures.join("; ").replace('\n', " ");
+        runs.push((
+            part.into(),
+            format!("{minutes:.1} minutes until {date}; {}{outcome}{failures}", loads(before, load())),
+        ));
+        if !failures.is_empty() {
+            failed.push(failures);
+        }
+    }
+    let is_kept = |name: &str| !["date", "command"].contains(&name);
+    let mut text = String::new();
+    for (name, value) in facts().iter().filter(|(name, _)| is_kept(name)).chain(&runs) {
+        let _ = writeln!(text, "{name}: {value}");
+    }
+    OutputFile::write(folder.join("run.txt"), text)?;
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
+}
+
+/// All workloads that have the form; returns what failed.
+fn workloads(results: &Path, directory: &Path) -> Outcome<Vec<String>> {
     let mut failed = Vec::new();
     for workload in Workload::all()?.into_iter().filter(|workload| workload.form.contains_key(FORM)) {
         let plan = Plan {
@@ -43,39 +85,42 @@ pub fn run(results: &Path, directory: &Path) -> Outcome {
         };
         failed.extend(plan.run().err().map(|error| error.to_string()));
     }
-    let stores = directory.join(format!("splitpoint-bench-transactions-{}", std::process::id()));
-    let mut tables = Command::new(std::env::var_os("SPLITPOINT").unwrap_or_else(|| "splitpoint".into()));
-    tables.args(["lab", "kernel", "--json", "--table", "1,2,3,4,5,6", "--histogram", "1,2,3,4,5"]);
-    let mut appends = Command::new("python3");
-    appends.arg(repository_file("crates/server/benchmarks/measure.py")).args(["--rounds", "1", "appends"]);
-    let mut transactions = Command::new(std::env::current_exe()?);
-    transactions.arg("transactions").arg(&stores).args(["--count", TRANSACTION_PAIRS]);
-    for (name, mut command) in [(KERNEL, tables), (SERVER, appends), (TRANSACTIONS, transactions)] {
-        let _ = writeln!(std::io::stderr(), "{name}");
-        failed.extend(output_of(&mut command, &folder.join(name)).err().map(|error| format!("{name}: {error}")));
-    }
-    let _ = std::fs::remove_dir_all(&stores);
-
-    let mut text = String::new();
-    for (name, value) in facts() {
-        let _ = writeln!(text, "{name}: {value}");
-    }
-    let minutes = start.elapsed().as_secs_f64() / 60.0;
-    let _ = writeln!(text, "took: {minutes:.1} minutes");
-    let _ = writeln!(text, "load: {}", quiet(before, load()));
-    let ran = if failed.is_empty() { "all".to_owned() } else { failed.join("; ").replace('\n', " ") };
-    let _ = writeln!(text, "failed or not run: {}", if failed.is_empty() { "nothing" } else { &ran });
-    OutputFile::write(folder.join("run.txt"), text)?;
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
+    Ok(failed)
 }
 
-/// Writes what a program prints to a file, if the program succeeds.
-fn output_of(command: &mut Command, path: &Path) -> Outcome {
-    let output = command.stderr(std::process::Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(output.status.to_string().into());
+fn kernel() -> Command {
+    let mut command = Command::new(std::env::var_os("SPLITPOINT").unwrap_or_else(|| "splitpoint".into()));
+    command.args(["lab", "kernel", "--json", "--table", "1,2,3,4,5,6", "--histogram", "1,2,3,4,5"]);
+    command
+}
+
+fn server() -> Command {
+    let mut command = Command::new("python3");
+    command.arg(repository_file("crates/server/benchmarks/measure.py")).args(SERVER_ARGUMENTS);
+    command
+}
+
+fn transactions(directory: &Path, path: &Path) -> Outcome<Vec<String>> {
+    let stores = directory.join(format!("splitpoint-bench-transactions-{}", std::process::id()));
+    let mut command = Command::new(std::env::current_exe()?);
+    let failed = output_of(command.arg("transactions").arg(&stores).args(["--count", TRANSACTION_PAIRS]), path);
+    let _ = std::fs::remove_dir_all(&stores);
+    Ok(failed)
+}
+
+/// Writes what a program prints to a file; without success there is no file, and the reason is returned.
+fn output_of(command: &mut Command, path: &Path) -> Vec<String> {
+    let _ = std::fs::remove_file(path);
+    let name = command.get_program().to_string_lossy().into_owned();
+    match command.stderr(std::process::Stdio::inherit()).output() {
+        Err(error) => vec![format!("{name}: {error}")],
+        Ok(output) if !output.status.success() => vec![format!("{name}: {}", output.status)],
+        Ok(output) => OutputFile::write(path, output.stdout).err().map(|error| error.to_string()).into_iter().collect(),
     }
-    Ok(OutputFile::write(path, output.stdout)?)
+}
+
+fn said_date() -> String {
+    facts().into_iter().find(|(name, _)| name == "date").map_or_else(String::new, |(_, date)| date)
 }
 
 /// Runnable threads over the last minute, this run's included.
@@ -84,8 +129,9 @@ fn load() -> f64 {
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// Whether other work shared the machine, as far as its load before the run says.
-fn quiet(before: f64, after: f64) -> String {
-    let shared = if before > 0.5 { "other work shared the machine" } else { "the machine was quiet at the start" };
-    format!("{before:.2} before, {after:.2} after: {shared}")
+/// The load before and after, and whether it means that other work shared the machine.
+fn loads(before: f64, after: f64) -> String {
+    // The run itself is one or two threads.
+    let shared = if before > 2.5 || after > 2.5 { BUSY } else { "quiet" };
+    format!("load {before:.1} before, {after:.1} after, {shared}")
 }

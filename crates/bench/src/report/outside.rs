@@ -4,7 +4,7 @@
 //! `measured.rs` writes the output into the report's folder; a missing file means the program was not run.
 
 use super::grouped;
-use super::seeds::{Shot, Shown};
+use super::seeds::{Shot, Shown, Verdict};
 use crate::engine::Outcome;
 use serde_json::Value;
 use std::path::Path;
@@ -74,7 +74,16 @@ pub fn kernel(folder: &Path, number: u64) -> Outcome<Option<Shown>> {
         }
     }
     shown.markdown = markdown(&shown);
-    shown.verdict = answer(&study, &format!("Table {number}"), table["title"].as_str().unwrap_or_default());
+    let best = |column: usize| {
+        let values = shown.lines.iter().filter_map(|line| Some((&line.name, line.cells.get(column)?.1?)));
+        values.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, value)| (format!("{value:.1} %, {name}"), value))
+    };
+    let last = shown.titles.len().saturating_sub(2);
+    let sentence = answer(&study, &format!("Table {number}"), table["title"].as_str().unwrap_or_default());
+    shown.verdict = sentence.zip(best(last)).zip(best(last + 1)).map(|((sentence, paper), here)| {
+        let ratio = format!("{:.2}x", here.1 / 100.0);
+        Verdict { sentence, summary: ["best kernel".into(), paper.0, "100 %, 2.2.5".into(), here.0, ratio] }
+    });
     Ok(Some(shown))
 }
 
@@ -98,7 +107,12 @@ pub fn histogram(folder: &Path, number: u64) -> Outcome<Option<Shown>> {
         shown.lines.push(Shot { name, is_ours: false, cells });
     }
     shown.markdown = markdown(&shown);
-    shown.verdict = answer(&study, &format!("Histogram {number}"), of["title"].as_str().unwrap_or_default());
+    let sentence = answer(&study, &format!("Histogram {number}"), of["title"].as_str().unwrap_or_default());
+    shown.verdict = sentence.map(|sentence| {
+        let (here, paper) = sentence.split_once(" % ").zip(sentence.rsplit_once("paper ")).unwrap_or_default();
+        let (here, paper) = (format!("{} %", here.0), paper.1.trim_end_matches('.').to_owned());
+        Verdict { summary: ["objects in buckets over 15".into(), paper, "-".into(), here, "-".into()], sentence }
+    });
     Ok(Some(shown))
 }
 
@@ -115,7 +129,10 @@ pub fn server(folder: &Path) -> Outcome<Option<Shown>> {
         let cells = cells.iter().map(|cell| (cell.clone(), number(cell))).collect();
         shown.lines.push(Shot { name: name.clone(), is_ours: name.starts_with("Splitpoint"), cells });
     }
-    shown.how = format!("`measure.py --rounds 1 appends`; {}", text.lines().next().unwrap_or_default());
+    shown.how = format!(
+        "`measure.py --short --rounds 3 appends`, medians of 3 runs; {}",
+        text.lines().next().unwrap_or_default()
+    );
     shown.markdown = markdown(&shown);
     Ok(Some(shown))
 }
@@ -193,12 +210,14 @@ mod tests {
 
     #[test]
     fn large_buckets_of_a_histogram_are_one_line() {
-        let text = r#"{"about": ["/usr"], "runs": 7, "tables": [], "answer": ["Histogram 2, t: 24 % here."], "histograms": [
+        let text = r#"{"about": ["/usr"], "runs": 7, "tables": [], "answer": ["Histogram 2, t: 24 % of x; paper 85 %."], "histograms": [
             {"number": 2, "title": "t", "ours": {"histogram": [{"size": 15, "buckets": 1}, {"size": 16, "buckets": 2},
             {"size": 131, "buckets": 4}]}, "paper": {"histogram": [{"size": 16, "buckets": 68}]}}]}"#;
         let shown = histogram(folder_with(KERNEL, text).path(), 2).expect("a table").expect("results");
         let cells = |at: usize| shown.lines[at].cells.iter().map(|(cell, _)| cell.clone()).collect::<Vec<_>>();
         assert_eq!((cells(15), cells(16)), (vec!["0".into(), "1".into()], vec!["68".to_owned(), "6".to_owned()]));
-        assert_eq!(shown.verdict.as_deref(), Some("24 % here."));
+        let verdict = shown.verdict.expect("a verdict");
+        assert_eq!(verdict.sentence, "24 % of x; paper 85 %.");
+        assert_eq!(verdict.summary, ["objects in buckets over 15", "85 %", "-", "24 %", "-"]);
     }
 }

@@ -41,7 +41,7 @@ pub fn of_seeds(
                 &format!("<h2>{}</h2>\n<p>The document's machine: {}</p>\n", escaped(seed), inline(section.machine()));
         }
         body += &format!("<h3>{}</h3>\n", escaped(&section.heading()));
-        body += &section.theirs().split("\n\n").map(|part| block(part, &table)).collect::<String>();
+        body += &section.theirs().split("\n\n").map(|part| block(part, table)).collect::<String>();
         if let Some(shown) = &section.shown {
             body += &format!("<p>Here:</p>\n{}", table(&shown.markdown));
             body += &format!("<p class=how>{}</p>\n", inline(&shown.how));

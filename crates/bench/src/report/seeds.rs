@@ -20,6 +20,8 @@ use std::path::Path;
 pub const FORM: &str = "report";
 /// Rates and times closer than this are on a par.
 const PAR: f64 = 1.05;
+/// The same where other work shared the machine: the figures of one case vary by as much.
+const PAR_OF_BUSY: f64 = 1.5;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +34,8 @@ struct Seeds {
 #[serde(deny_unknown_fields)]
 pub struct Seed {
     title: String,
+    /// Its name in the summary.
+    short: String,
     /// What its author measured on.
     machine: String,
     figure: Vec<Figure>,
@@ -72,6 +76,8 @@ struct Compare {
     theirs: String,
     /// The document's figure as a number, to compare with where there is no peer.
     number: Option<f64>,
+    /// Of ours, only lines with this in their name.
+    only: Option<String>,
     /// Why we lead.
     #[serde(default)]
     leads: String,
@@ -95,7 +101,15 @@ pub struct Shown {
     /// How it was measured.
     pub how: String,
     /// A verdict that replaces the comparisons.
-    pub verdict: Option<String>,
+    pub verdict: Option<Verdict>,
+}
+
+/// The outcome of a table of the kernel study, which has no peers.
+pub struct Verdict {
+    /// The study's own sentence.
+    pub sentence: String,
+    /// Its line of the summary: what is compared, the document's figure, the reference's, the best, the ratio.
+    pub summary: [String; 5],
 }
 
 /// A line of such a table.
@@ -113,6 +127,8 @@ struct Compared<'a> {
     peer: Option<(&'a str, &'a str)>,
     /// How many times as good ours is.
     ratio: f64,
+    /// Ratios up to this mean nothing.
+    par: f64,
 }
 
 /// A section of the report.
@@ -120,6 +136,8 @@ pub struct Section<'a> {
     pub seed: &'a Seed,
     pub figure: &'a Figure,
     pub shown: Option<Shown>,
+    /// Ratios up to this mean nothing.
+    par: f64,
 }
 
 /// All of the report that is not a section.
@@ -139,11 +157,13 @@ impl Report {
     /// Every section, with what was measured.
     pub fn sections(&self, workloads: &[Workload], results: &Path) -> Outcome<Vec<Section<'_>>> {
         let folder = results.join(FORM);
+        let is_busy = facts(results)?.iter().any(|(_, value)| value.contains(BUSY));
+        let par = if is_busy { PAR_OF_BUSY } else { PAR };
         let mut sections = Vec::new();
         for seed in &self.seeds.seed {
             for figure in &seed.figure {
                 let shown = figure.shown(workloads, &folder).map_err(|e| format!("{}: {e}", figure.name))?;
-                sections.push(Section { seed, figure, shown });
+                sections.push(Section { seed, figure, shown, par });
             }
         }
         Ok(sections)
@@ -248,14 +268,14 @@ impl Section<'_> {
     pub fn sentences(&self) -> Vec<String> {
         let Some(shown) = &self.shown else { return vec!["Not run.".into()] };
         if let Some(verdict) = &shown.verdict {
-            return vec![verdict.clone()];
+            return vec![verdict.sentence.clone()];
         }
-        self.figure.compare.iter().filter_map(|compare| compared(compare, shown)).map(|c| c.sentence()).collect()
+        self.compared().iter().map(Compared::sentence).collect()
     }
 
     fn compared(&self) -> Vec<Compared<'_>> {
         let Some(shown) = &self.shown else { return Vec::new() };
-        self.figure.compare.iter().filter_map(|compare| compared(compare, shown)).collect()
+        self.figure.compare.iter().filter_map(|compare| compared(compare, shown, self.par)).collect()
     }
 }
 
@@ -264,12 +284,13 @@ fn is_rate(title: &str) -> bool {
     title.contains("/s")
 }
 
-fn compared<'a>(compare: &'a Compare, shown: &'a Shown) -> Option<Compared<'a>> {
+fn compared<'a>(compare: &'a Compare, shown: &'a Shown, par: f64) -> Option<Compared<'a>> {
     let column = shown.titles.iter().position(|title| *title == compare.column)?;
     let good = |value: f64| if is_rate(&compare.column) { value } else { 1.0 / value.max(1e-12) };
     let best = |is_ours: bool| {
         // xfer generates the input and stores nothing: a baseline, not a peer.
         let lines = shown.lines.iter().filter(|line| line.is_ours == is_ours && !line.name.starts_with("xfer"));
+        let lines = lines.filter(|line| !is_ours || compare.only.as_ref().is_none_or(|only| line.name.contains(only)));
         let scored = lines.filter_map(|line| line.cells[column].1.map(|value| (line, good(value))));
         scored
             .max_by(|a, b| a.1.total_cmp(&b.1))
@@ -281,12 +302,13 @@ fn compared<'a>(compare: &'a Compare, shown: &'a Shown) -> Option<Compared<'a>> 
         (None, Some(number)) => ours.2 / good(number),
         (None, None) => f64::NAN,
     };
-    Some(Compared { compare, ours: (ours.0, ours.1), peer: peer.map(|(name, cell, _)| (name, cell)), ratio })
+    let peer = peer.map(|(name, cell, _)| (name, cell));
+    Some(Compared { compare, ours: (ours.0, ours.1), peer, ratio, par })
 }
 
 impl Compared<'_> {
     fn is_par(&self) -> bool {
-        self.ratio < PAR && self.ratio > 1.0 / PAR
+        self.ratio < self.par && self.ratio > 1.0 / self.par
     }
 
     fn sentence(&self) -> String {
@@ -301,7 +323,8 @@ impl Compared<'_> {
             );
         };
         if self.is_par() {
-            return format!("**{column}**: on a par, {figure} ({name}) and {other} ({peer}).");
+            let par = if self.par > PAR { "too close to tell on a busy machine" } else { "on a par" };
+            return format!("**{column}**: {par}, {figure} ({name}) and {other} ({peer}).");
         }
         if self.ratio > 1.0 {
             return format!(
@@ -328,14 +351,15 @@ pub fn summary(sections: &[Section<'_>], of_readme: bool) -> String {
     let mut text =
         String::from("| | | the document | best peer here | Splitpoint | ratio |\n|---|---|---|---:|---:|---:|\n");
     for section in sections {
+        let name = format!("{}: {}", section.seed.short, section.figure.name);
+        if let Some(verdict) = section.shown.as_ref().and_then(|shown| shown.verdict.as_ref()).filter(|_| !of_readme) {
+            text += &format!("| {name} | {} |\n", verdict.summary.join(" | "));
+        }
         for c in section.compared().iter().filter(|c| c.compare.readme || !of_readme) {
             let peer = c.peer.map_or("-".into(), |(name, figure)| format!("{figure}, {name}"));
             let ratio = if c.ratio.is_finite() { format!("{:.2}x", c.ratio) } else { "-".into() };
             let document = &c.compare.theirs;
-            text += &format!(
-                "| {} | {} | {document} | {peer} | {} | {ratio} |\n",
-                section.figure.name, c.compare.column, c.ours.1
-            );
+            text += &format!("| {name} | {} | {document} | {peer} | {} | {ratio} |\n", c.compare.column, c.ours.1);
         }
     }
     text
@@ -344,14 +368,9 @@ pub fn summary(sections: &[Section<'_>], of_readme: bool) -> String {
 /// The line under the README's table.
 pub fn readme(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
     let fact = |name: &str| facts.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
-    format!(
-        "{}\n{}; {}; commit {}. {} All: [results/report.md](results/report.md).",
-        summary(sections, true),
-        fact("date"),
-        fact("cpu"),
-        fact("commit"),
-        fact("load")
-    )
+    let when = fact("workloads").split(';').next().and_then(|part| part.split("until ").nth(1)).unwrap_or_default();
+    let busy = if facts.iter().any(|(_, value)| value.contains(BUSY)) { format!("; {BUSY}") } else { String::new() };
+    format!("{}\n{when}; {}; commit {}{busy}.", summary(sections, true), fact("cpu"), fact("commit"))
 }
 
 /// The whole report as Markdown.
@@ -385,13 +404,16 @@ pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> 
     text
 }
 
+/// What the facts of a part say if so.
+pub const BUSY: &str = "other work shared the machine";
 pub const TITLE: &str = "The report";
 pub const INTRODUCTION: &str = "Every table and figure of the five documents behind Splitpoint that it repeats, by their names, measured \
-    in one run of `make report`. Sizes are reduced so that the run ends within half an hour; larger runs are in `amd.md` \
-    and `intel.md`. Every answer of every store was compared with the expected one, and a case with a wrong answer has no \
-    figures. What was not run says so.";
+    by `make report`. Sizes are reduced so that it ends within half an hour; larger runs are in `amd.md` and `intel.md`. \
+    Every answer of every store was compared with the expected one, and a case with a wrong answer has no figures. What \
+    was not run says so.";
 pub const SUMMARY: &str = "The ratio is Splitpoint's best setting to the best peer's: above 1, Splitpoint is better; where there is no \
-    peer, it is to the document's figure. Old times and rates are of old machines: compare them with each other.";
+    peer, it is to the document's figure. Where other work shared the machine, ratios from 0.67 to 1.5 say nothing. Old \
+    times and rates are of old machines: compare them with each other.";
 
 /// Names and values of the machine and the run.
 pub fn facts_table(facts: &[(String, String)]) -> String {
@@ -433,13 +455,14 @@ mod tests {
             leads: "of this".into(),
             loses: "of that".into(),
             readme: false,
+            only: None,
         }
     }
 
     #[test]
     fn the_reason_is_that_of_the_outcome_and_the_baseline_is_no_peer() {
         let compare = compare();
-        let sentence = |ours, peer| compared(&compare, &shown(ours, peer)).expect("the column").sentence();
+        let sentence = |ours, peer| compared(&compare, &shown(ours, peer), PAR).expect("the column").sentence();
         assert_eq!(
             sentence(30.0, Some(10.0)),
             "**put/s**: Splitpoint leads 3.0x with 30 (splitpoint, os) against 10 (lmdb), because of this."
@@ -448,6 +471,8 @@ mod tests {
             sentence(10.0, Some(30.0)),
             "**put/s**: lmdb leads 3.0x with 30 against 10 (splitpoint, os), because of that."
         );
+        let busy = compared(&compare, &shown(30.0, Some(22.0)), PAR_OF_BUSY).expect("the column").sentence();
+        assert_eq!(busy, "**put/s**: too close to tell on a busy machine, 30 (splitpoint, os) and 22 (lmdb).");
         assert_eq!(sentence(10.0, Some(10.1)), "**put/s**: on a par, 10 (splitpoint, os) and 10.1 (lmdb).");
         assert_eq!(
             sentence(10.0, None),
