@@ -17,6 +17,8 @@
 # make platforms  compiles the libraries and the lab for aarch64 Linux and macOS, and runs tests of the library on an emulated aarch64
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
+# make report   the tables and figures of the five seed documents, measured anew, into results/report.md and .html: half an hour;
+#               two quiet cores
 # make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
 # make test-compat  the old interfaces (ndbm, dbm, gdbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h and .hpp, manual pages
@@ -28,6 +30,7 @@
 #               make container  the server alone in an image of podman or docker; all into target/dist
 # make test-packages, test-static, test-deb, test-wheel, test-container  install each of them anew, use and remove it
 # make deny     licences, origins, duplicates and known vulnerabilities of all dependencies, by cargo-deny (deny.toml)
+# make api      the library's public interface against packaging/api/splitpoint.txt, by cargo-public-api; WRITE=--write replaces it
 # make oldest   compiles everything with the oldest Rust that is supported
 # make site     the documentation as one site with search, by mdBook, its links checked: target/dist/site
 # make test-c   the tests of the C library; SECONDS=5, SEED=new for other random calls than always
@@ -220,6 +223,12 @@ bench-full: tools peers
 	done; \
 	unset IFS; $(MEASURE) report && exit $$status
 
+# The workloads in their form `report`, the kernel study, the server's appends and stores with transactions.
+report: tools peers
+	@SPLITPOINT=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-cli) && \
+	    SERVER_LOAD=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-bench --bin server_load) && \
+	    export SPLITPOINT SERVER_LOAD && SPLITPOINT_SERVE="$$SPLITPOINT serve" $(MEASURE) report --run
+
 # The same counts on every x86-64 machine; other processors need budgets of their own.
 budget: tools
 	@CARGO='$(CARGO)' crates/bench/budget
@@ -382,6 +391,11 @@ deny: tools
 	$(CARGO) deny --locked --workspace --exclude-dev --exclude-unpublished --config deny.toml check --hide-inclusion-graph $$checks && \
 	$(CARGO) deny --locked --manifest-path python/Cargo.toml --exclude-dev --config deny.toml check --hide-inclusion-graph $$checks
 
+# The library's public interface against that of the last release; WRITE=--write replaces the list.
+WRITE =
+api: tools
+	@CARGO='$(CARGO)' packaging/test-api $(WRITE)
+
 # With the oldest Rust that is to compile everything.
 oldest: tools
 	@rustup toolchain install $(RUST_MIN) --profile minimal 2>/dev/null || rustc +$(RUST_MIN) --version >/dev/null 2>&1 || { \
@@ -446,7 +460,7 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full budget peers fmt lint unit examples doc \
+.PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full report budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
     test-compat-upstream bench-compat bench-server test-server packages test-packages static test-static \
-    deb test-deb container test-container wheel test-wheel deny oldest site uplot
+    deb test-deb container test-container wheel test-wheel deny api oldest site uplot

@@ -720,7 +720,13 @@ impl Drop for TableCore {
             return;
         }
         let handle = std::mem::take(&mut self.handle);
-        if Python::try_attach(|py| detach(py, || drop(handle))).is_none() {
+        let close = |py: Python<'_>| {
+            // Of `open(path)[key]` the table goes while the exception is on its way, which calls of Python would replace.
+            let raised = PyErr::take(py);
+            detach(py, || drop(handle));
+            raised.into_iter().for_each(|error| error.restore(py));
+        };
+        if Python::try_attach(close).is_none() {
             // The interpreter is ending; the closure was dropped, and the table with it.
         }
     }

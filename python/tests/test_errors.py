@@ -45,6 +45,16 @@ def test_a_missing_file_and_directory(tmp_path):
         splitpoint.Dictionary(tmp_path / "a.spd")
 
 
+def test_an_exception_survives_the_end_of_the_table_that_raised_it(path):
+    # The table is a temporary value: it ends while the exception is on its way.
+    with pytest.raises(KeyError):
+        splitpoint.open(path)["absent"]
+    with pytest.raises(TypeError):
+        splitpoint.open(path).get(3)
+    with pytest.raises(KeyError):
+        splitpoint.memory()["absent"]
+
+
 def test_no_permission(tmp_path):
     path = tmp_path / "a.spt"
     splitpoint.open(path).close()

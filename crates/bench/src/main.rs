@@ -50,8 +50,15 @@ enum Command {
     Run(Run),
     /// Run one case once in this process and print its figures as lines of JSON; also for a profiler
     One(One),
-    /// Write tables of results into README.md, docs/ and the pages of results/, and a page of plots
+    /// Write tables of results into README.md, docs/ and the pages of results/, a page of plots, and the report on the
+    /// five seed documents
     Report {
+        /// First run everything that the report on the seed documents shows: half an hour
+        #[arg(long)]
+        run: bool,
+        /// With --run, only this part: workloads, lab, server, transactions; repeatable
+        #[arg(long = "part", value_name = "NAME", requires = "run")]
+        parts: Vec<String>,
         /// Directory of results [default: results/ of the repository]
         #[arg(long)]
         results: Option<PathBuf>,
@@ -197,8 +204,10 @@ fn main() -> ExitCode {
     let outcome = match Program::parse().command {
         Command::Run(run) => run.plan().run(),
         Command::One(one) => one.run(),
-        Command::Report { results, form } => {
-            report::write(&results.unwrap_or_else(|| workload::repository_file("results")), &form)
+        Command::Report { run, parts, results, form } => {
+            let results = results.unwrap_or_else(|| workload::repository_file("results"));
+            let ran = if run { report::measured::run(&results, &std::env::temp_dir(), &parts) } else { Ok(()) };
+            report::write(&results, if run { "report" } else { &form }).and(ran)
         }
         Command::List => list(),
         Command::Answers { workload, only } => answers(&workload, only.as_deref()),

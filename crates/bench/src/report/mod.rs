@@ -5,12 +5,17 @@
 //! is removed, so no table survives the figures it was made from. The page (`page.rs`) has all tables of a form and
 //! the plots.
 //!
+//! The report on the seed documents (`seeds.rs`) is `results/report.md` and `results/report.html`.
+//!
 //! Not here: which columns a table has (`[[table]]` in `workloads/*.toml`).
 
+pub mod measured;
+mod outside;
 #[cfg(feature = "report")]
 mod page;
 #[cfg(feature = "report")]
 mod plot;
+mod seeds;
 
 use crate::engine::Outcome;
 use crate::results::{Figure, Results};
@@ -36,13 +41,25 @@ pub fn write(results: &Path, form: &str) -> Outcome {
             OutputFile::write(&path, written)?;
         }
     }
+    let report = seeds::Report::read()?;
+    let facts = seeds::facts(results)?;
+    if !facts.is_empty() {
+        let sections = report.sections(&workloads, results)?;
+        OutputFile::write(results.join("report.md"), seeds::report_markdown(&sections, &facts))?;
+    }
     page_of(&workloads, results, form)
 }
 
 #[cfg(feature = "report")]
 fn page_of(workloads: &[Workload], results: &Path, form: &str) -> Outcome {
     let path = results.join(format!("{form}.html"));
-    OutputFile::write(&path, page::page(workloads, &results.join(form), form)?)?;
+    let page = if form == seeds::FORM {
+        let (report, facts) = (seeds::Report::read()?, seeds::facts(results)?);
+        page::of_seeds(workloads, results, &report.sections(workloads, results)?, &facts)?
+    } else {
+        page::page(workloads, &results.join(form), form)?
+    };
+    OutputFile::write(&path, page)?;
     let _ = writeln!(std::io::stderr(), "wrote {}", path.display());
     Ok(())
 }
@@ -83,6 +100,11 @@ fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<S
 
 /// The table of that name in Markdown, with a line on how it was measured; `None` without results.
 fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outcome<Option<String>> {
+    if name == "seeds" {
+        let (report, facts) = (seeds::Report::read()?, seeds::facts(results)?);
+        let sections = report.sections(workloads, results)?;
+        return Ok((!facts.is_empty()).then(|| seeds::readme(&sections, &facts)));
+    }
     let found = workloads.iter().find_map(|w| w.table.iter().find(|table| table.name == name).map(|table| (w, table)));
     let (workload, table) = found.ok_or_else(|| format!("no workload has a table {name}"))?;
     let path = results.join(form).join(format!("{}.csv", workload.name));
@@ -338,6 +360,20 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
             assert_eq!(text.lines().count(), made.lines().count(), "{document}: run `splitpoint-bench report`");
         }
         assert!(tables > 20, "{tables} tables, too few to be the documents");
+    }
+
+    /// The same for the report: what it says follows from committed results.
+    #[test]
+    fn the_report_is_exactly_that_of_the_results() {
+        let workloads = Workload::all().expect("workload files");
+        let results = crate::workload::repository_file("results");
+        let (report, facts) = (seeds::Report::read().expect("seeds.toml"), seeds::facts(&results).expect("run.txt"));
+        assert!(!facts.is_empty(), "results/report/run.txt is missing: run `make report`");
+        let sections = report.sections(&workloads, &results).expect("results of the report");
+        let written = std::fs::read_to_string(results.join("report.md")).expect("results/report.md");
+        for (written, made) in written.lines().zip(seeds::report_markdown(&sections, &facts).lines()) {
+            assert_eq!(written, made, "results/report.md: run `splitpoint-bench report`");
+        }
     }
 
     /// Otherwise one table would mix figures of two sizes, or of a file and of memory.

@@ -1,11 +1,12 @@
-//! The page of a form: all its tables and plots in one self-contained file.
+//! Pages of plots, each a self-contained file: all tables and plots of a form, and the report on the seed documents.
 //!
 //! Plots: throughput over appends, with and without the xfer baseline ("Big Memory, Part 3"); time by fill factor and
 //! page size, by fill factor with and without the pair count in advance, and by bytes of the buffer pool (Figures 5, 6
 //! and 7 of "A New Hashing Package for UNIX"); records/s by their number (uDatabase); Figures 3 and 6 to 12 of
 //! "Practical Batch-Updatable External Hashing with Sorting".
 
-use super::plot::Plot;
+use super::plot::{self, Bar, Plot};
+use super::seeds::{self, Section, Shown};
 use super::{how, markdown, rows};
 use crate::engine::Outcome;
 use crate::results::{Results, WINDOW_COLUMNS};
@@ -16,6 +17,86 @@ use std::path::Path;
 const STYLE: &str = "body{font:15px/1.45 sans-serif;max-width:1060px;margin:2em auto;padding:0 1em}\
 table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ccc;padding:.15em .7em;text-align:right}\
 td:first-child{text-align:left}svg{max-width:100%;height:auto}p.how{color:#555;font-size:13px}";
+
+const PHONE: &str = ".scroll{overflow-x:auto}@media(prefers-color-scheme:dark){body{background:#16181c;color:#e4e4e4}\
+td,th{border-color:#444}a{color:#8ab4f8}p.how{color:#aaa}.plot{background:#fff;border-radius:4px}}";
+
+/// The report on the seed documents.
+pub fn of_seeds(
+    workloads: &[Workload],
+    results: &Path,
+    sections: &[Section<'_>],
+    facts: &[(String, String)],
+) -> Outcome<String> {
+    let table = |markdown: &str| format!("<div class=scroll>{}</div>\n", html_table(markdown));
+    let mut body = format!("<p>{}</p>\n<h2>Machine</h2>\n", inline(seeds::INTRODUCTION));
+    body += &table(&seeds::facts_table(facts));
+    body +=
+        &format!("<h2>Summary</h2>\n<p>{}</p>\n{}", inline(seeds::SUMMARY), table(&seeds::summary(sections, false)));
+    let mut seed = "";
+    for section in sections {
+        if seed != section.seed_title() {
+            seed = section.seed_title();
+            body +=
+                &format!("<h2>{}</h2>\n<p>The document's machine: {}</p>\n", escaped(seed), inline(section.machine()));
+        }
+        body += &format!("<h3>{}</h3>\n", escaped(&section.heading()));
+        body += &section.theirs().split("\n\n").map(|part| block(part, table)).collect::<String>();
+        if let Some(shown) = &section.shown {
+            body += &format!("<p>Here:</p>\n{}", table(&shown.markdown));
+            body += &format!("<p class=how>{}</p>\n", inline(&shown.how));
+            for svg in section_plots(section, shown, workloads, results)? {
+                body += &format!("<div class=plot>{svg}</div>\n");
+            }
+        }
+        let sentences = section.sentences().into_iter().map(|s| format!("<li>{}</li>\n", inline(&s)));
+        body += &format!("<ul>\n{}</ul>\n", sentences.collect::<String>());
+        if !section.note().is_empty() {
+            body += &format!("<p>{}</p>\n", inline(section.note()));
+        }
+    }
+    let head = "<!DOCTYPE html>\n<html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">";
+    let title = seeds::TITLE;
+    Ok(format!(
+        "{head}<title>Splitpoint: {title}</title><style>{STYLE}{PHONE}</style>\n<h1>{title}</h1>\n{body}</html>\n"
+    ))
+}
+
+/// A table or a paragraph of Markdown.
+fn block(markdown: &str, table: impl Fn(&str) -> String) -> String {
+    if markdown.starts_with('|') { table(markdown) } else { format!("<p>{}</p>\n", inline(markdown)) }
+}
+
+/// Emphasis and code within a paragraph of Markdown.
+fn inline(markdown: &str) -> String {
+    let mut html = escaped(markdown);
+    for (mark, tag) in [("**", "b"), ("`", "code")] {
+        for end in ["", "/"].iter().cycle() {
+            let Some(at) = html.find(mark) else { break };
+            html.replace_range(at..at + mark.len(), &format!("<{end}{tag}>"));
+        }
+    }
+    html
+}
+
+/// The plots of the figure on the page of its workload, or bars of its first comparison.
+fn section_plots(section: &Section<'_>, shown: &Shown, workloads: &[Workload], results: &Path) -> Outcome<Vec<String>> {
+    let folder = results.join(seeds::FORM);
+    if let (Some(prefix), Some(workload)) = (section.figure.plot(), section.figure.workload(workloads)) {
+        let results = Results::read(&folder.join(format!("{}.csv", workload.name)))?;
+        let all = plots(workload, &results, &folder)?;
+        let meant = all.iter().filter(|plot| plot.title.starts_with(prefix));
+        return meant.map(Plot::svg).filter(|svg| !matches!(svg, Ok(svg) if svg.is_empty())).collect();
+    }
+    let last = shown.titles.len().saturating_sub(1);
+    let column = section.figure.column().and_then(|title| shown.titles.iter().position(|t| t == title)).unwrap_or(last);
+    let bars: Vec<Bar<'_>> = shown
+        .lines
+        .iter()
+        .filter_map(|line| Some((&line.name[..], &line.cells[column].0[..], line.cells[column].1?, line.is_ours)))
+        .collect();
+    Ok(vec![plot::bars(&shown.titles[column], &bars)])
+}
 
 /// The page of the results of `form`, in `folder`.
 pub fn page(workloads: &[Workload], folder: &Path, form: &str) -> Outcome<String> {
@@ -78,7 +159,10 @@ fn plots<'a>(workload: &'a Workload, results: &Results, folder: &Path) -> Outcom
             plots.push(over_steps(results));
             plots
         }
-        "dictionary-small" => vec![over_word("Figure 12: construction", results, "buffers", "memory", BUILD)],
+        // The report has fewer items, and buffers to match.
+        "dictionary-small" => ["buffers", "few-buffers"]
+            .map(|variant| over_word("Figure 12: construction", results, variant, "memory", BUILD))
+            .into(),
         "dictionary-index" => vec![
             over_count("Figure 3: size of a trie", results, TRIE_BITS),
             over_word("Figure 6: size by items per block", results, "block", "block", TRIE_BITS),

@@ -85,6 +85,26 @@ impl Plot<'_> {
     }
 }
 
+/// Name, figure as text, figure, and whether it is ours.
+pub type Bar<'a> = (&'a str, &'a str, f64, bool);
+
+/// Draws bars, one line each; ours are black.
+pub fn bars(title: &str, bars: &[Bar<'_>]) -> String {
+    const LINE: usize = 20;
+    let most = bars.iter().map(|bar| bar.2).fold(1e-12, f64::max);
+    let height = LINE * (bars.len() + 2);
+    let mut svg = format!("<svg viewBox=\"0 0 1000 {height}\" font-family=\"sans-serif\" font-size=\"13\">\n");
+    svg += &format!("<text x=\"500\" y=\"18\" text-anchor=\"middle\" font-size=\"16\">{title}</text>\n");
+    for (i, (name, cell, value, is_ours)) in bars.iter().enumerate() {
+        let (y, width) = (LINE * (i + 1) + 8, 520.0 * value.max(0.0) / most);
+        let color = if *is_ours { "#000" } else { "#7a9cc6" };
+        svg += &format!("<text x=\"330\" y=\"{}\" text-anchor=\"end\">{name}</text>", y + 13);
+        svg += &format!("<rect x=\"340\" y=\"{}\" width=\"{width:.1}\" height=\"14\" fill=\"{color}\"/>", y + 2);
+        svg += &format!("<text x=\"{:.1}\" y=\"{}\">{cell}</text>\n", 346.0 + width, y + 13);
+    }
+    svg + "</svg>\n"
+}
+
 /// A number on an axis.
 fn short(value: f64) -> String {
     let (value, unit) = match value.abs() {

@@ -34,7 +34,7 @@ Examples:
 
 Commands: get KEY...  put KEY VALUE  append KEY VALUE  del KEY...  exists KEY...
 rename OLD NEW  count  list [N]  more  stat  check  sync  help  quit
-Also by the names of gdbmtool: fetch, store, delete, status.
+Also: scan for list, and the names of gdbmtool: fetch, store, delete, status.
 Words in quotes may hold spaces; \\t \\n \\r \\\\ \\xHH are escapes.";
 
 /// Work on a table or dictionary by typed commands, with history and completion
@@ -88,7 +88,7 @@ const HELP: &[Help] = &[
     (&["exists"], "KEY...", "say which keys are present"),
     (&["rename"], "OLD NEW", "move a value to another key"),
     (&["count"], "", "print the number of pairs"),
-    (&["list"], "[N]", "print the first 20 or N pairs, in hash order"),
+    (&["list", "scan"], "[N]", "print the first 20 or N pairs, in hash order"),
     (&["more"], "[N]", "print the next ones"),
     (&["stat", "status"], "", "describe the file"),
     (&["check"], "", "read every page and name every fault"),
