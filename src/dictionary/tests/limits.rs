@@ -6,6 +6,8 @@ use super::model::{builder, check, in_directory, indexes, pairs};
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
 use crate::dictionary::{Compression, Dictionary, DictionaryBuilder, DictionaryOptions, Effort, Index};
 use crate::error::ErrorKind;
+use crate::io::simulated::{Event, Simulated, State};
+use std::sync::Arc;
 
 #[test]
 fn too_little_memory_is_refused_before_a_pair_is_taken() {
@@ -61,6 +63,26 @@ fn chunks_are_written_as_they_fit_in_memory() {
         builder(Index::chunk()).memory_bytes(700_000).build(&path, &model).unwrap();
         check(&Dictionary::open(&path).unwrap(), &model, "chunks");
     });
+}
+
+#[test]
+fn pairs_that_memory_holds_are_written_once_and_the_others_twice() {
+    const PAIRS: u32 = 12_000;
+    const VALUE_BYTES: usize = 1000;
+    let payload = f64::from(PAIRS) * (4 + VALUE_BYTES) as f64;
+    for memory_bytes in [8 << 20, 15 << 20] {
+        let disk = Arc::new(Simulated::new(State::default()));
+        let builder = DictionaryBuilder::new().threads(1).memory_bytes(memory_bytes).storage(disk.clone());
+        builder.build("/d/a.spd", (0..PAIRS).map(|n| (n.to_le_bytes(), [n as u8; VALUE_BYTES]))).unwrap();
+        let bytes = |event: &Event| if let Event::Write { bytes, .. } = event { bytes.len() } else { 0 };
+        let written = disk.trace().iter().map(bytes).sum::<usize>() as f64;
+        // The rest of the memory is for the index, and for what is being sorted or written.
+        let spilled = if payload < memory_bytes as f64 * 0.8 { 0.0 } else { payload - memory_bytes as f64 * 0.6 };
+        // Heads of pages and records, the header, the footer and the index.
+        let most = (payload * 1.02 + spilled) / payload;
+        let found = written / payload;
+        assert!(found < most, "{memory_bytes} bytes of memory: {found:.3} bytes written per byte, at most {most:.3}");
+    }
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Tree {
             Walk { tree: self, place, left: range.end - range.start, visited: 0, is_reverse, is_over: false };
         walk.visit(pairs, (self.root, self.height - 1), skip, take)?;
         if walk.left > 0 && !walk.is_over {
-            return Err(damaged(place.id, "it has fewer elements than its key says"));
+            return Err(damaged("it has fewer elements than its key says"));
         }
         Ok(())
     }

@@ -170,9 +170,14 @@ fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<
         }
         extent.split(rest.from - extent.from).append_to(raw)?;
         if !extent.is_empty() {
-            break;
+            return Ok(records);
         }
         source.extents.pop_front();
+    }
+    if let Some(header) = BlockHeader::parse(&source.last)
+        && takes(&header)
+    {
+        raw.append(&mut std::mem::take(&mut source.last));
     }
     Ok(records)
 }

@@ -4,8 +4,8 @@
 //! of many partitions. Each partition fits in memory, and they are sorted one after another.
 //!
 //! ```text
-//! push -> hash -> block of its partition --- the first ones, in half the memory ---> Sorted
-//!                      \-- further full blocks -> thread -> file of the partition --/
+//! push -> hash -> block of its partition --- the first ones, and the last ------> Sorted
+//!                      \-- full blocks between -> thread -> file of the partition --/
 //! Sorted: partition -> read, hash, count, scatter, gather -> Run      by several threads, given out in order
 //!         one larger than memory -> sorted pieces -> merge -> Runs
 //! ```
@@ -51,8 +51,9 @@ pub(crate) use saved::Saved;
 pub(crate) use workers::Sorted;
 
 const FAN_OUT_BITS_MIN: u32 = 3;
-/// Blocks being filled take a quarter of the memory. Sealed ones take up to half of it before any go to disk; after
-/// that up to an eighth is queued for writing. The places of records, and blocks that have grown, take the rest.
+/// Blocks being filled take up to a quarter of the memory. Nothing goes to disk before all blocks take 13 sixteenths.
+/// Then sealed ones take half of the memory, and up to an eighth is queued for writing. The places of records, and
+/// blocks that have grown, take the rest.
 const FILLING: u64 = 4;
 /// Larger blocks would only take memory: one system call per block costs little compared with writing its bytes.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
@@ -99,6 +100,8 @@ pub(crate) struct Distributed {
     /// Sealed blocks in memory, which were taken before those in the file.
     blocks: VecDeque<Vec<u8>>,
     file: Option<Arc<dyn File>>,
+    /// The last block, if there is a file and the block is not in it.
+    last: Vec<u8>,
     /// Bytes of all sealed blocks, in memory and in the file.
     bytes: u64,
     /// Bytes of the blocks in the file.
@@ -310,12 +313,11 @@ impl Sorter {
     /// The forecast for the records taken, once duplicate keys are resolved.
     pub(crate) fn forecast(&self) -> Forecast {
         let sealed: u64 = self.parts.iter().map(|part| part.bytes).sum();
-        let filling: u64 = self.blocks.iter().map(|block| block.len() as u64).sum();
         Forecast {
             // Unless duplicate keys are refused, all records may have the same key.
             records_min: if self.options.duplicates == Duplicates::Error { self.records } else { self.records.min(1) },
             records_max: self.records,
-            record_bytes: (sealed + filling) / self.records.max(1),
+            record_bytes: (sealed + self.filling()) / self.records.max(1),
         }
     }
 
@@ -339,8 +341,15 @@ impl Sorter {
     /// Ends the input and starts the output, using at most `memory_bytes`.
     pub(crate) fn finish_within(mut self, memory_bytes: u64) -> Result<Sorted> {
         self.refuse_if_forked()?;
-        self.seal_all()?;
-        self.spill_to(memory_bytes / 2)?;
+        let rules = SortRules {
+            hash: self.options.hash.clone(),
+            duplicates: self.options.duplicates,
+            prefix_bits: self.prefix_bits,
+            fixed: self.fixed,
+            all_fixed: self.in_fixed_blocks(),
+        };
+        self.seal_last();
+        self.spill_to(self.held_max(memory_bytes, &rules))?;
         if let Some(writer) = &self.writer {
             writer.drain()?;
         }
@@ -349,13 +358,6 @@ impl Sorter {
         if spilled {
             heap::give_back();
         }
-        let rules = SortRules {
-            hash: self.options.hash.clone(),
-            duplicates: self.options.duplicates,
-            prefix_bits: self.prefix_bits,
-            fixed: self.fixed,
-            all_fixed: self.in_fixed_blocks(),
-        };
         let parts = std::mem::take(&mut self.parts);
         let parts: Vec<Partition> = parts.into_iter().enumerate().map(|(i, part)| self.to_sort(i, part)).collect();
         let spilled = self.temporary_bytes(&parts);
@@ -397,7 +399,7 @@ impl Sorter {
             }
             extents.retain(|extent| !extent.is_empty());
         }
-        let source = Source { blocks: part.blocks, extents, path };
+        let source = Source { blocks: part.blocks, extents, last: part.last, path };
         Partition { source: Mutex::new(Some(source)), bytes: part.bytes, records: part.records }
     }
 
@@ -449,25 +451,62 @@ impl Sorter {
 
     /// Moves the block being filled to the sealed ones.
     fn seal(&mut self, part: usize) -> Result<()> {
-        let fixed = self.fixed.filter(|_| self.in_fixed_blocks());
-        let block = self.blocks[part].seal(fixed);
-        let bytes = block.len() as u64;
-        self.parts[part].bytes += bytes;
+        let block = self.sealed(part);
         if self.writer.is_some() {
             return self.write(part, block);
         }
-        self.held += bytes;
+        self.held += block.len() as u64;
         self.parts[part].blocks.push_back(block);
-        if self.held > self.options.memory_bytes / 2 {
+        if self.held + self.filling() > self.options.memory_bytes / 16 * 13 {
             self.overflow()?;
         }
         Ok(())
     }
 
-    /// From here on blocks go to disk. Those in memory stay there, unless checkpoints must include them.
+    /// Bytes in blocks that are being filled.
+    fn filling(&self) -> u64 {
+        self.blocks.iter().map(|block| block.len() as u64).sum()
+    }
+
+    fn sealed(&mut self, part: usize) -> Vec<u8> {
+        let fixed = self.fixed.filter(|_| self.in_fixed_blocks());
+        let block = self.blocks[part].seal(fixed);
+        self.parts[part].bytes += block.len() as u64;
+        block
+    }
+
+    /// Seals the blocks being filled at the end. They stay in memory: it was theirs until now.
+    fn seal_last(&mut self) {
+        for part in 0..self.blocks.len() {
+            if !self.blocks[part].is_empty() {
+                let mut block = self.sealed(part);
+                block.shrink_to_fit();
+                self.held += block.len() as u64;
+                let of_part = &mut self.parts[part];
+                match of_part.file {
+                    Some(_) => of_part.last = block,
+                    None => of_part.blocks.push_back(block),
+                }
+            }
+        }
+    }
+
+    /// The most bytes of blocks that may stay in memory while partitions are sorted, of `memory_bytes` in all.
+    fn held_max(&self, memory_bytes: u64, rules: &SortRules) -> u64 {
+        let need = |part: &Distributed| {
+            let (scratch, run) = rules.need(part.bytes, part.records);
+            scratch + run
+        };
+        let largest = self.parts.iter().map(need).max().unwrap_or(0);
+        // One for each thread, and the one that is being written.
+        let at_once = self.options.threads as u64 + 1;
+        memory_bytes.saturating_sub(largest.saturating_mul(at_once)).max(memory_bytes / 2)
+    }
+
+    /// From here on blocks go to disk. Most of those in memory stay there, unless checkpoints must include them.
     fn overflow(&mut self) -> Result<()> {
         self.start_writer()?;
-        if self.manifest.is_some() { self.spill_to(0) } else { Ok(()) }
+        self.spill_to(if self.manifest.is_some() { 0 } else { self.options.memory_bytes / 2 })
     }
 
     /// Writes blocks from memory to disk, starting with the last partition, until at most `limit` bytes are left.
@@ -478,6 +517,11 @@ impl Sorter {
         for part in (0..self.parts.len()).rev() {
             if self.held <= limit {
                 break;
+            }
+            let last = std::mem::take(&mut self.parts[part].last);
+            if !last.is_empty() {
+                self.held -= last.len() as u64;
+                self.write(part, last)?;
             }
             let of_part = &mut self.parts[part];
             of_part.first_from = Some(of_part.file_bytes).filter(|_| !of_part.blocks.is_empty());

@@ -289,10 +289,12 @@ fn resize(raw: &mut Vec<u8>, bytes: usize) {
     raw.resize(bytes, 0);
 }
 
-/// The blocks of a partition in the order in which they were taken: those in memory first.
+/// The blocks of a partition in the order in which they were taken.
 pub(super) struct Source {
     pub blocks: VecDeque<Vec<u8>>,
     pub extents: VecDeque<Extent>,
+    /// One more block; empty if there is none.
+    pub last: Vec<u8>,
     pub path: Arc<Path>,
 }
 
@@ -308,7 +310,7 @@ impl Source {
             *raw = self.blocks.pop_front().expect("one");
             return Ok(());
         }
-        let in_memory: usize = self.blocks.iter().map(Vec::len).sum();
+        let in_memory: usize = self.blocks.iter().map(Vec::len).sum::<usize>() + self.last.len();
         let lens: Vec<usize> = self.extents.iter().map(Extent::len).collect::<Result<_>>()?;
         resize(raw, in_memory + lens.iter().sum::<usize>());
         let mut rest = &mut raw[..];
@@ -318,6 +320,7 @@ impl Source {
         for (extent, len) in self.extents.iter().zip(lens) {
             extent.read_to(rest.split_off_mut(..len).expect("room for all"))?;
         }
+        rest.copy_from_slice(&self.last);
         Ok(())
     }
 }
