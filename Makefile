@@ -9,6 +9,8 @@
 # make faults   each system call of a small workload fails once: SECONDS=300, SEED, REPLAY=case
 # make test-server  the server with redis-cli, redis-benchmark, redis-py, hiredis; crashes; compared with redis; SECONDS=10,
 #               SEED=new for other commands than always
+# make test-server-programs  tests of Redis, memcached, libmemcached, redis-py and pymemcache, fetched with apt-get source and
+#               pip, against the server: ten minutes; SUITE='redis unit/type/hash' is a part
 # make bench-server  the server beside Redis and memcached, where they are installed: half an hour; BENCH=--short is a minute,
 #               BENCH=latency one part (crates/server/benchmarks/measure.py)
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; RUNS=20000 inputs exactly, always the same; INPUT=file
@@ -61,6 +63,8 @@ BUILT != CARGO='$(CARGO)' CARGO_TARGET_DIR='$(CARGO_TARGET_DIR)' .ci/built
 TARGET = dictionary memcached open ops replay resp scripts
 INPUT =
 RUNS =
+# Which tests of other projects are run, if not all.
+SUITE =
 # Which mutants are run, if not all.
 MUTANTS =
 # Where power and faults begin (the clock says, and they print it), on which file systems, and what is to be done once more.
@@ -105,6 +109,10 @@ mutants: tools
 test-server: tools
 	@program=$$(CARGO='$(CARGO)' .ci/built --locked --package splitpoint-cli) && seconds='$(SECONDS)' && \
 	    SECONDS="$${seconds:-10}" SEED='$(SEED)' SPLITPOINT="$$program" SPLITPOINT_SERVE="$$program serve" crates/server/tests/run
+
+test-server-programs: tools
+	@program=$$(CARGO='$(CARGO)' .ci/built --locked --package splitpoint-cli) && \
+	    SPLITPOINT_SERVE="$$program serve" python3 crates/server/tests/upstream.py $(SUITE)
 
 # Two cores, quiet; each side has one of its own.
 bench-server: tools
@@ -462,5 +470,5 @@ tools:
 
 .PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full report budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
-    test-compat-upstream bench-compat bench-server test-server packages test-packages static test-static \
-    deb test-deb container test-container wheel test-wheel deny api oldest site uplot
+    test-compat-upstream bench-compat bench-server test-server test-server-programs packages test-packages \
+    static test-static deb test-deb container test-container wheel test-wheel deny api oldest site uplot

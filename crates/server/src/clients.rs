@@ -201,6 +201,8 @@ pub struct Clients {
     pub(crate) accepted: AtomicU64,
     /// Connections refused because there were too many.
     pub(crate) refused: AtomicU64,
+    /// Connections closed because they were idle.
+    pub(crate) idle_closed: AtomicU64,
 }
 
 impl Default for Clients {
@@ -214,6 +216,7 @@ impl Default for Clients {
             all: Mutex::default(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            idle_closed: AtomicU64::new(0),
         }
     }
 }
@@ -297,7 +300,7 @@ impl Clients {
 
     /// All connections, in the order of their numbers.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
-        self.lock().values().cloned().collect()
+        self.lock().values().filter(|client| !client.is_killed()).cloned().collect()
     }
 
     /// The connection of this number.

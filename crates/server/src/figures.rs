@@ -76,6 +76,12 @@ impl Figures {
         &self.commands[id as usize]
     }
 
+    /// Sets what is counted of commands to 0.
+    pub(crate) fn reset(&self) {
+        self.commands.iter().for_each(CommandFigures::reset);
+        [&self.hits, &self.misses, &self.errors].iter().for_each(|counter| counter.store(0, Relaxed));
+    }
+
     /// The number of calls of all commands.
     pub(crate) fn calls(&self) -> u64 {
         self.commands.iter().map(|figures| figures.calls.load(Relaxed)).sum()

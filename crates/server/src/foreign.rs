@@ -25,8 +25,10 @@ pub(crate) fn is_http(line: &[u8]) -> bool {
         return true;
     }
     let second = words.next().unwrap_or_default();
-    let is_target = second.starts_with(b"/") || second.starts_with(b"*") || find(second, b"://");
-    let has_version = words.next_back().is_some_and(|word| word.len() > 5 && word[..5].eq_ignore_ascii_case(b"HTTP/"));
+    // No command of memcached is in capitals, and DELETE is none of Redis.
+    let is_target = second.starts_with(b"/") || second.starts_with(b"*") || find(second, b"://") || first == b"DELETE";
+    let last = words.next_back().unwrap_or(second);
+    let has_version = last.len() > 5 && last[..5].eq_ignore_ascii_case(b"HTTP/");
     let is_method = METHODS.iter().any(|method| first.eq_ignore_ascii_case(method.as_bytes()));
     is_method || has_version && is_target
 }
@@ -69,6 +71,7 @@ mod tests {
             "OPTIONS * HTTP/1.1",
             "FLUSHALL /a'b HTTP/1.0",
             "DELETE http://h/ HTTP/1.1",
+            "DELETE HTTP/1.1",
             "PRI * HTTP/2.0",
             "CONNECT h:6379 HTTP/1.1",
             "Host: localhost:6379",
@@ -78,7 +81,7 @@ mod tests {
             assert!(is_http(line.as_bytes()), "{line}");
         }
         for line in
-            ["", " ", "GET /", "get / b", "delete key", "delete * noreply", "set k HTTP/1.1", "PUBLISH a: b", ":"]
+            ["", " ", "GET /", "get / b", "delete HTTP/1.1", "delete * noreply", "set k HTTP/1.1", "PUBLISH a: b", ":"]
         {
             assert!(!is_http(line.as_bytes()), "{line}");
         }

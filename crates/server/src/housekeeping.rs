@@ -60,6 +60,7 @@ fn each_second(server: &Server) {
         let active_s = client.active_s.load(Relaxed);
         if is_idle && now_s.saturating_sub(active_s) > idle.as_secs() {
             tracing::debug!(client = client.id, "closed: idle");
+            server.clients.idle_closed.fetch_add(1, Relaxed);
             client.kill();
         }
     }

@@ -115,6 +115,12 @@ impl Server {
         }
     }
 
+    /// Sets what is counted of commands to 0.
+    pub(crate) fn reset_figures(&self) {
+        self.figures().iter().for_each(|figures| figures.reset());
+        self.memcached.outcomes.reset();
+    }
+
     /// [`KeySpace::share`], but `None` also if a script has run for long: then [`Scripts::is_busy`].
     #[inline]
     pub(crate) fn share(&self, patience: Patience) -> Option<Shared<'_>> {

@@ -367,6 +367,20 @@ fn other_clients_see_all_changes_of_a_script_or_none() {
 }
 
 #[test]
+fn scripts_that_are_known_are_counted() {
+    let mut session = session();
+    let count = |session: &mut RespSession| {
+        let info = call(session, &["INFO", "memory"]);
+        info.split("number_of_cached_scripts:").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(count(&mut session), "0");
+    call(&mut session, &["SCRIPT", "LOAD", "return 1"]);
+    eval(&mut session, "return cjson.encode_keep_buffer(false)", &[], &[]);
+    assert_eq!(count(&mut session), "2");
+    assert_eq!(eval(&mut session, "return cjson.encode_keep_buffer()", &[], &[]), ":1");
+}
+
+#[test]
 fn a_transaction_that_meets_a_long_script_ends_whole() {
     let session = session();
     let server = session.server();

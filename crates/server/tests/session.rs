@@ -950,6 +950,12 @@ fn a_command_that_memory_does_not_suffice_for_is_not_queued() {
     assert_eq!(text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"0"]]), "+OK\r\n");
     assert!(text_of(&mut session, &[&[b"EXEC"]]).starts_with("-EXECABORT "));
     assert_eq!(text_of(&mut session, &[&[b"EXISTS", b"k"]]), ":0\r\n");
+    // Nor is EXEC executed.
+    assert_eq!(text_of(&mut session, &[&[b"MULTI"], &[b"SET", b"k", b"1"]]), "+OK\r\n+QUEUED\r\n");
+    text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"1"]]);
+    assert!(text_of(&mut session, &[&[b"EXEC"]]).starts_with("-EXECABORT Transaction discarded because of: OOM "));
+    text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"0"]]);
+    assert_eq!(text_of(&mut session, &[&[b"EXISTS", b"k"]]), ":0\r\n");
     // DISCARD needs none.
     text_of(&mut session, &[&[b"MULTI"]]);
     text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"1"]]);
@@ -968,4 +974,15 @@ fn subscriptions_are_confirmed_whichever_replies_a_client_wants() {
         assert!(confirmed.contains("\r\nunsubscribe\r\n") && confirmed.contains("\r\npunsubscribe\r\n"), "{confirmed}");
         assert!(!confirmed.contains('-'), "{confirmed}");
     }
+}
+
+#[test]
+fn a_client_that_was_killed_is_not_listed() {
+    let mut session = session(SpaceOptions::default());
+    let mut other = another(&session);
+    text_of(&mut other, &[&[b"CLIENT", b"SETNAME", b"victim"]]);
+    assert!(text_of(&mut session, &[&[b"CLIENT", b"LIST"]]).contains("name=victim"));
+    assert_eq!(text_of(&mut session, &[&[b"CLIENT", b"KILL", b"another"]]), "+OK\r\n");
+    assert!(!text_of(&mut session, &[&[b"CLIENT", b"LIST"]]).contains("name=victim"));
+    assert!(text_of(&mut session, &[&[b"CLIENT", b"KILL", b"another"]]).starts_with("-ERR No such client"));
 }

@@ -147,6 +147,13 @@ impl Refusal {
         Refusal::about(before, &name[..name.len().min(128)], &format!("'. Try {command} HELP."))
     }
 
+    /// The refusal of EXEC for this reason.
+    pub(crate) fn of_exec(&self) -> Refusal {
+        let text = self.text();
+        let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
+        Refusal::about("EXECABORT Transaction discarded because of: ", text, "")
+    }
+
     /// The text of the error reply.
     pub(crate) fn text(&self) -> Cow<'static, [u8]> {
         let owned = |text: String| Cow::Owned(text.into_bytes());

@@ -3,7 +3,6 @@
 use super::call::{Args, Outcome, Refusal};
 use super::pattern::matches;
 use super::reply;
-use super::spec::COMMANDS;
 use super::state::SessionState;
 use crate::keyspace::{DATABASE_COUNT, Eviction};
 use crate::notices::Notices;
@@ -161,10 +160,7 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
             reply::ok(out);
         }
         (b"resetstat", 2) => {
-            for figures in server.figures() {
-                COMMANDS.iter().for_each(|spec| figures.of(spec.id).reset());
-                [&figures.hits, &figures.misses, &figures.errors].iter().for_each(|counter| counter.store(0, Relaxed));
-            }
+            server.reset_figures();
             reply::ok(out);
         }
         (b"rewrite", 2) => return Err("ERR The server is running without a config file".into()),

@@ -79,7 +79,7 @@ fn exec_queued(session: &mut SessionState, alone: &mut Exclusive<'_>, out: &mut 
         return Ok(());
     }
     if transaction.commands().any(|(spec, _)| spec.flags.has(Flags::DENYOOM)) {
-        alone.make_room(transaction.bytes.len())?;
+        alone.make_room(transaction.bytes.len()).map_err(|error| Refusal::from(error).of_exec())?;
     }
     alone.begin_many();
     let has_begun = alone.has_begun();

@@ -117,10 +117,11 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             let clients = server.clients.all();
             let buffers = clients.iter().map(|c| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed));
             line(text, format_args!("mem_clients_normal:{}", buffers.sum::<usize>()));
+            line(text, format_args!("number_of_cached_scripts:{}", server.scripts.count()));
             constants(
                 text,
                 "used_memory_startup used_memory_lua used_memory_vm_eval used_memory_lua_human=0B
-                used_memory_scripts_eval number_of_cached_scripts number_of_functions number_of_libraries
+                used_memory_scripts_eval number_of_functions number_of_libraries
                 used_memory_vm_functions used_memory_vm_total used_memory_vm_total_human=0B
                 used_memory_functions used_memory_scripts
                 used_memory_scripts_human=0B allocator_frag_ratio=1.00 allocator_frag_bytes allocator_rss_ratio=1.00

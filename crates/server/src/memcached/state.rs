@@ -13,7 +13,7 @@ pub(crate) struct Memcached {
     pub(super) flush_at_ms: AtomicU64,
     /// The TCP port, for `stats settings`.
     pub(crate) port: AtomicU64,
-    pub(super) outcomes: Outcomes,
+    pub(crate) outcomes: Outcomes,
     /// Created when a client first asks for times of use.
     pub(super) activity: OnceLock<Activity>,
 }
@@ -34,7 +34,7 @@ impl Memcached {
 
 /// Outcomes of commands, for `stats`. Gets are counted in `Figures`.
 #[derive(Default)]
-pub(super) struct Outcomes {
+pub(crate) struct Outcomes {
     pub(super) delete: HitsAndMisses,
     pub(super) incr: HitsAndMisses,
     pub(super) decr: HitsAndMisses,
@@ -48,6 +48,18 @@ pub(super) struct Outcomes {
     pub(super) meta: AtomicU64,
     /// Whether clients have switched `stats detail` on.
     pub(super) detail: AtomicBool,
+}
+
+impl Outcomes {
+    /// Sets all counters to 0.
+    pub(crate) fn reset(&self) {
+        let Outcomes { delete, incr, decr, touch, cas, cas_badval, too_large, no_memory, auth, meta, .. } = self;
+        for HitsAndMisses { hits, misses } in [delete, incr, decr, touch, cas, auth] {
+            hits.store(0, Relaxed);
+            misses.store(0, Relaxed);
+        }
+        [cas_badval, too_large, no_memory, meta].iter().for_each(|counter| counter.store(0, Relaxed));
+    }
 }
 
 /// Successes and failures.

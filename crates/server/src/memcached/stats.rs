@@ -23,6 +23,7 @@ pub(super) fn stats(server: &Server, of: &[u8], out: &mut Vec<u8>) {
         (b"sizes", _) => "STAT sizes_status disabled\r\n".into(),
         (b"conns", _) => connections(server),
         (b"reset", _) => {
+            server.reset_figures();
             out.extend_from_slice(b"RESET\r\n");
             return;
         }
@@ -87,6 +88,7 @@ fn general(server: &Server) -> String {
     stat(&mut text, "total_connections", server.clients.accepted.load(Relaxed));
     stat(&mut text, "rejected_connections", server.clients.refused.load(Relaxed));
     stat(&mut text, "connection_structures", server.clients.len());
+    stat(&mut text, "idle_kicks", server.clients.idle_closed.load(Relaxed));
     constants(
         &mut text,
         "response_obj_oom response_obj_count response_obj_bytes read_buf_count read_buf_bytes read_buf_bytes_free

@@ -7,10 +7,15 @@ use crate::session::{Flow, Session};
 use crate::settings::Settings;
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
 
 fn session() -> MemcachedSession {
+    session_of(Settings::default())
+}
+
+fn session_of(settings: Settings) -> MemcachedSession {
     let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
-    let server = Arc::new(Server::new(space, Settings::default(), false));
+    let server = Arc::new(Server::new(space, settings, false));
     let client = server.clients.add("a client".into(), "here".into(), 0, 10).unwrap();
     let figures = server.add_figures();
     MemcachedSession::new(server, client, figures)
@@ -152,6 +157,25 @@ fn answers(mut bytes: &[u8]) -> Vec<(u8, u16, u64, Vec<u8>)> {
 }
 
 #[test]
+fn a_value_has_the_same_limit_in_both_protocols() {
+    for (len, is_stored) in [(1000, true), (1001, false), (1250, false)] {
+        let execute = |input: &[u8]| {
+            let settings = Settings::default();
+            settings.bulk_bytes.store(1000, Relaxed);
+            let mut session = session_of(settings);
+            let mut out = Vec::new();
+            session.execute(input, &mut out, Patience::MayWait);
+            out
+        };
+        let value = "x".repeat(len);
+        let out = execute(&binary(0x01, b"key", &[0; 8], value.as_bytes(), 0));
+        assert_eq!(answers(&out)[0].1, if is_stored { 0 } else { 3 }, "{len}");
+        let out = execute(format!("set key 0 0 {len}\r\n{value}\r\n").as_bytes());
+        assert_eq!(out.starts_with(b"STORED"), is_stored, "{len}");
+    }
+}
+
+#[test]
 fn the_binary_protocol_stores_counts_and_compares() {
     let flags_and_time = [0, 0, 0, 7, 0, 0, 0, 0];
     let counting = |delta: u64, initial: u64, time: u32| {
@@ -214,6 +238,18 @@ fn the_binary_protocol_stores_counts_and_compares() {
         assert_eq!(answers[0].2, answers[1].2);
         assert!(answers[0].2 != 0 && answers[6].2 != answers[0].2);
     }
+}
+
+#[test]
+fn statistics_that_are_reset_begin_again() {
+    let text = replies(b"set a 0 0 1\r\n1\r\nget a\r\nincr a 1\r\ndelete b\r\nstats\r\n", 1000);
+    let text = String::from_utf8(text).unwrap();
+    let counters = ["cmd_set", "get_hits", "incr_hits", "delete_misses"];
+    assert!(counters.iter().all(|name| text.contains(&format!("STAT {name} 1\r\n"))), "{text}");
+    let text = replies(b"set a 0 0 1\r\n1\r\nget a\r\nincr a 1\r\ndelete b\r\nstats reset\r\nstats\r\n", 1000);
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("RESET\r\n"));
+    assert!(counters.iter().all(|name| text.contains(&format!("STAT {name} 0\r\n"))), "{text}");
 }
 
 #[test]

@@ -166,6 +166,11 @@ impl Scripts {
         true
     }
 
+    /// The number of scripts that are known.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().scripts.len()
+    }
+
     /// Forgets all scripts.
     pub(crate) fn clear(&self) {
         *self.lock() = Known::default();

@@ -269,7 +269,11 @@ function redis.debug() end
 local libraries = {
     redis = redis, string = string, table = table, math = math, coroutine = coroutine, bit = native.bit,
     cmsgpack = native.cmsgpack, struct = native.struct,
-    cjson = { encode = native.json_encode, decode = native.json_decode, null = native.null, _NAME = 'cjson', _VERSION = '2.1.0' },
+    cjson = {
+        encode = native.json_encode, decode = native.json_decode, null = native.null, _NAME = 'cjson', _VERSION = '2.1.0',
+        -- The buffer is never kept, which a script cannot see.
+        encode_keep_buffer = function(keep) return keep ~= false end,
+    },
 }
 for name, library in next, libraries do globals[name] = protect(library) end
 

@@ -162,7 +162,7 @@ enum Next<'a> {
     Broken,
 }
 
-fn parse(input: &[u8], body_bytes_max: usize) -> Next<'_> {
+fn parse(input: &[u8], value_bytes_max: usize, authenticated: bool) -> Next<'_> {
     match input.first() {
         Some(&REQUEST) | None => {}
         Some(_) => return Next::Broken,
@@ -175,7 +175,8 @@ fn parse(input: &[u8], body_bytes_max: usize) -> Next<'_> {
     if before_value > body_bytes {
         return Next::Broken;
     }
-    let is_large = body_bytes > body_bytes_max;
+    let is_large =
+        body_bytes - before_value > value_bytes_max || !authenticated && body_bytes > BODY_BYTES_MAX_BEFORE_AUTH;
     let wanted = HEADER_BYTES + if is_large { before_value } else { body_bytes };
     let Some(whole) = input.get(..wanted) else { return Next::Incomplete(wanted) };
     let (extras, rest) = whole[HEADER_BYTES..].split_at(extras_bytes);
@@ -263,9 +264,7 @@ impl MemcachedSession {
                 return Ok((at, Flow::Write));
             }
             let value_bytes_max = batch.server.settings.bulk_bytes.load(Relaxed);
-            let body_bytes_max =
-                if self.authenticated { value_bytes_max + KEY_BYTES_MAX + 20 } else { BODY_BYTES_MAX_BEFORE_AUTH };
-            match parse(&input[at..], body_bytes_max) {
+            match parse(&input[at..], value_bytes_max, self.authenticated) {
                 Next::Incomplete(bytes) => return Ok((at, Flow::Read(bytes.max(input.len() - at + 1)))),
                 Next::Broken => {
                     self.figures.errors.fetch_add(1, Relaxed);

@@ -617,9 +617,7 @@ impl RespSession {
         if id == Id::Exec {
             self.state.transaction = None;
             self.state.forget_watch();
-            let text = refusal.text();
-            let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
-            refusal = Refusal::about("EXECABORT Transaction discarded because of: ", text, "");
+            refusal = refusal.of_exec();
         }
         self.state.figures.of(id).rejected.fetch_add(1, Relaxed);
         self.refuse_command(out, &refusal);
