@@ -67,9 +67,11 @@ def check(protocol):
         add(keys=["scripted"], args=[2], client=pipe)
         add(keys=["scripted"], args=[3], client=pipe)
         assert pipe.execute() == [2, 5] and r.script_exists(add.sha) == [True]
+    assert r.zadd("sorted", {"a": 1.5, "b": -1}) == 2 and r.zincrby("sorted", 2, "b") == 1.0
+    assert r.zrange("sorted", 0, -1, withscores=True) and r.zscore("sorted", "a") == 1.5 and r.delete("sorted") == 1
     try:
-        r.zadd("sorted", {"a": 1})
-        raise SystemExit("ZADD was accepted")
+        r.xadd("stream", {"a": 1})
+        raise SystemExit("XADD was accepted")
     except redis.ResponseError as error:
         assert "unknown command" in str(error)
     try:
