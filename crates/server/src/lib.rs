@@ -32,7 +32,6 @@ pub mod memcached;
 mod monitors;
 mod notices;
 mod options;
-mod planted;
 pub mod resp;
 mod run;
 mod scripts;

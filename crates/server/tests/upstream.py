@@ -172,7 +172,8 @@ def memcached(wanted):
     if not folder or not shutil.which("perl"):
         print("SKIPPED: memcached's tests, which need their source by apt-get and perl")
         return
-    for name, text in [("memcached-debug", WRAPPER.replace("PROGRAM", " ".join(PROGRAM))), ("timedrun", '#!/bin/sh\nshift\nexec "$@"\n')]:
+    programs = {"memcached-debug": WRAPPER.replace("PROGRAM", " ".join(PROGRAM)), "timedrun": '#!/bin/sh\nshift\nexec "$@"\n'}
+    for name, text in programs.items():
         with open(f"{folder}/{name}", "w") as file:
             file.write(text)
         os.chmod(f"{folder}/{name}", 0o755)
@@ -223,8 +224,8 @@ def python_tests(suite, requirement, packages, files, options, wanted):
     resp, port = free_port(), free_port()
     listen = ["--resp", f"127.0.0.1:{resp}", "--memcached", f"127.0.0.1:{port}"]
     server = Server([*PROGRAM, *listen, "--max-value", "1m" if suite == "pymemcache" else "512m"], resp, "splitpoint")
-    command = [f"{venv}/bin/python", "-m", "pytest", "-q", "--tb=short", "-o", "addopts=", "-p", "no:cacheprovider"]
-    command += ["--timeout", str(SECONDS_MAX // 2), f"--junitxml={folder}.xml"]
+    command = [f"{venv}/bin/python", "-m", "pytest", "-q", "--tb=line", "-o", "addopts=", "-p", "no:cacheprovider"]
+    command += ["--timeout", "30", f"--junitxml={folder}.xml"]
     options = [option.format(resp=resp, port=port) for option in options]
     _, output = run([*command, *options, *(wanted or files)], cwd=folder)
     server.kill()

@@ -5,7 +5,6 @@
 
 use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, MARK_BYTES, Record};
 use super::{Clock, Database, KeySpace, Result};
-use crate::planted::{Bug, planted};
 use splitpoint::{KeyEdit, OldValue, Table};
 use std::sync::atomic::Ordering::*;
 
@@ -74,9 +73,7 @@ impl<'n> New<'n> {
         let attributes = Attributes { cas: 0, ..old.attributes };
         // What begins like a head needs one; and a number that the old value had must not match the new one.
         let begins = old.head_bytes == 0 && old.len < MARK_BYTES;
-        if begins && !self.coding.is_plain(&[old.value, tail].concat())
-            || attributes != old.attributes && !planted(Bug::AppendKeepsNumber)
-        {
+        if begins && !self.coding.is_plain(&[old.value, tail].concat()) || attributes != old.attributes {
             if !old.is_whole() {
                 return Edit::Alone;
             }
@@ -125,11 +122,8 @@ impl KeySpace {
             if old.is_some_and(|old| old.attributes.kind != Kind::String) {
                 return KeyEdit::Stop;
             }
-            let is_over = old.is_some_and(|old| {
-                old.attributes.expires_at_ms != 0
-                    && old.attributes.expired(clock.now_ms())
-                    && !planted(Bug::AppendToExpired)
-            });
+            let is_over =
+                old.is_some_and(|old| old.attributes.expires_at_ms != 0 && old.attributes.expired(clock.now_ms()));
             let what = edit(index, old.filter(|_| !is_over), &mut New::of(database, coding, bytes));
             let is_change = match what {
                 Edit::Put | Edit::Append => true,

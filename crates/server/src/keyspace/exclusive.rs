@@ -17,7 +17,6 @@ use super::{
     Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old,
     Place, Record, Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
 };
-use crate::planted::{Bug, planted};
 use splitpoint::{OldValue, Table};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -800,7 +799,7 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
         let mut dirty = watch.dirty.load(Relaxed);
         for ((database, key), was_expired) in &watch.keys {
-            dirty |= !was_expired && self.is_over(*database, key)? && !planted(Bug::WatchForgetsClock);
+            dirty |= !was_expired && self.is_over(*database, key)?;
         }
         self.space.watched.remove(watch);
         Ok(dirty)
@@ -868,9 +867,7 @@ impl<'k> Exclusive<'k> {
         let was_over = self.is_over(database, key)?;
         if was_over {
             self.space.events.expired.fetch_add(1, Relaxed);
-            if !planted(Bug::SweptUnwatched) {
-                self.space.watched.touch_expired(database, key);
-            }
+            self.space.watched.touch_expired(database, key);
             self.replacing(database, key, |this| this.stage(database, key, None))?;
         }
         Ok(was_over)
@@ -992,7 +989,7 @@ impl<'k> Exclusive<'k> {
         transaction.bytes += place.1.len() + value.map_or(0, <[u8]>::len);
         transaction.bytes -= replaced.unwrap_or(0);
         if let Some(presence) = &mut transaction.presence {
-            let was_there = before.unwrap_or(was_stored) || planted(Bug::StoredAgainUncounted) && before.is_some();
+            let was_there = before.unwrap_or(was_stored);
             presence.more[database] += i64::from(value.is_some()) - i64::from(was_there);
             if was_stored {
                 presence.before.insert(place.clone());

@@ -46,7 +46,6 @@ mod tree;
 mod watched;
 
 use crate::dictionary::{LookupError, Served};
-use crate::planted::{Bug, planted};
 use arc_swap::ArcSwapOption;
 pub(crate) use edit::{Edit, New, Old, SHORT_VALUE_BYTES};
 pub use eviction::Eviction;
@@ -569,13 +568,10 @@ impl KeySpace {
         };
         self.memory.note_use(keys, clock);
         let coding = self.coding(database);
-        let mut previous = Attributes::NONE;
         let mut take = |index: usize, stored: Option<&[u8]>| {
-            let record = stored.map(|stored| coding.decode(stored)).filter(|record| {
-                let attributes = if planted(Bug::ExpiryOfNeighbour) { previous } else { record.attributes };
-                previous = record.attributes;
-                attributes.expires_at_ms == 0 || !attributes.expired(clock.now_ms())
-            });
+            let record = stored
+                .map(|stored| coding.decode(stored))
+                .filter(|record| record.attributes.expires_at_ms == 0 || !record.attributes.expired(clock.now_ms()));
             take(index, record);
         };
         if self.in_file() && keys.iter().any(|key| marks::is_marked(key)) {

@@ -19,8 +19,6 @@
 //!
 //! All bytes here are on disk, numbers little-endian. Not here: stored keys (`marks.rs`).
 
-use crate::planted::{Bug, planted};
-
 /// The type of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -88,8 +86,7 @@ impl Attributes {
     /// Whether a key with these attributes has expired and so counts as absent.
     #[inline]
     pub(crate) fn expired(&self, now_ms: u64) -> bool {
-        let last_ms = if planted(Bug::ExpiresLate) { now_ms.saturating_sub(1) } else { now_ms };
-        self.expires_at_ms != 0 && self.expires_at_ms <= last_ms
+        self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
     }
 }
 

@@ -7,7 +7,6 @@ use super::DATABASE;
 use super::number;
 use super::request::{Mode, Store};
 use crate::keyspace::{Attributes, Edit, Exclusive, Lifetime, New, Old, Result};
-use crate::planted::{Bug, planted};
 
 /// Expiry times up to this many seconds count from now; larger ones are Unix times.
 const RELATIVE_MAX_S: i32 = 60 * 60 * 24 * 30;
@@ -196,8 +195,7 @@ pub(super) fn touch(alone: &mut Exclusive<'_>, key: &[u8], exptime: i32) -> Resu
 /// [`touch`] as an edit.
 pub(super) fn touch_edit(old: Option<Old<'_>>, new: &mut New<'_>, exptime: i32, now_ms: u64) -> Edit {
     let Some(old) = old else { return Edit::Keep };
-    let cas = if planted(Bug::TouchTakesNumber) { 0 } else { old.attributes.cas };
-    let attributes = Attributes { expires_at_ms: deadline(exptime, now_ms), cas, ..old.attributes };
+    let attributes = Attributes { expires_at_ms: deadline(exptime, now_ms), ..old.attributes };
     if attributes.expired(now_ms) { Edit::Remove } else { new.set_attributes(&old, attributes) }
 }
 

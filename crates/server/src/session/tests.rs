@@ -4,14 +4,13 @@
 //! generated from its seed: pipelines in pieces of any length, advances of the clock by some milliseconds, sweeps. The
 //! model executes one command at a time, without batches.
 //!
-//! Planted bugs prove that the cases find bugs (`planted.rs`; results in docs/testing.md, "Planted bugs"). Comparison
+//! Mutants prove that the cases find bugs (docs/testing.md, "Planted bugs"). Comparison
 //! with Redis and memcached themselves: `tests/differential.py`, `tests/memcached_differential.py`.
 
 use super::{Flow, Session};
 use crate::keyspace::tests::STOPPED_CLOCK;
 use crate::keyspace::{KeySpace, Patience, SpaceOptions, SweepCursor};
 use crate::memcached::session::MemcachedSession;
-use crate::planted::{self, Bug};
 use crate::resp::session::RespSession;
 use crate::server::Server;
 use crate::settings::Settings;
@@ -658,35 +657,6 @@ fn three_clients_are_answered_as_a_model_says() {
     }
     if let Some((seed, what)) = first_failure(300) {
         panic!("seed {seed}: {what}");
-    }
-}
-
-#[test]
-fn planted_bugs_are_found() {
-    let bugs = [
-        Bug::RefusalLast,
-        Bug::RunBeforeSelect,
-        Bug::PushWithinReply,
-        Bug::AnsweredTwice,
-        Bug::SkipLasts,
-        Bug::RefusalEndsMulti,
-        Bug::RefusalForgotten,
-        Bug::WatchForgetsClock,
-        Bug::SweptUnwatched,
-        Bug::StoredAgainUncounted,
-        Bug::ExpiresLate,
-        Bug::ExpiryOfNeighbour,
-        Bug::AppendToExpired,
-        Bug::AppendKeepsNumber,
-        Bug::TouchTakesNumber,
-        Bug::QuietFailureAnswered,
-    ];
-    for bug in bugs {
-        let found = planted::tests::with(bug, || first_failure(300));
-        match found {
-            Some((seed, _)) => println!("| `{bug:?}` | {seed} |"),
-            None => panic!("{bug:?} is not found by 300 cases"),
-        }
     }
 }
 

@@ -32,7 +32,6 @@ use crate::foreign;
 use crate::keyspace::{
     Attributes, Edit, Exclusive, New, Old, Patience, Result, SHORT_VALUE_BYTES, Shared, SpaceError, now_ms,
 };
-use crate::planted::{Bug, planted};
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use runs::{Kind, Run};
@@ -741,8 +740,7 @@ impl MemcachedSession {
             }
             Counted::NotFound | Counted::Exists => answer(out, quiet, b"NOT_FOUND\r\n"),
             Counted::NoNumber => {
-                let quiet = quiet && !planted(Bug::QuietFailureAnswered);
-                answer(out, quiet, b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
+                answer(out, quiet, b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n")
             }
         }
     }

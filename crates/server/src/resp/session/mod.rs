@@ -33,7 +33,6 @@ use crate::command::spec::{self, Flags, Id, Names, Spec};
 use crate::command::state::{Replies, SessionState};
 use crate::figures::Figures;
 use crate::keyspace::{Exclusive, Patience, Shared};
-use crate::planted::{Bug, planted};
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use std::sync::Arc;
@@ -251,7 +250,6 @@ impl RespSession {
         let mut shared: Option<Shared<'_>> = None;
         let mut clock = Instant::now();
         let mut index = 0;
-        let database_before = self.state.database;
         let stop = loop {
             let Some(request) = requests.get(index) else { break None };
             if out.len() > OUTPUT_BYTES {
@@ -278,10 +276,6 @@ impl RespSession {
                     requests[index..index + count].iter().for_each(|request| self.state.track(spec, &args_of(request)));
                 }
                 let args = requests[index..index + count].iter().map(args_of);
-                let database = self.state.database;
-                if planted(Bug::RunBeforeSelect) {
-                    self.state.database = database_before;
-                }
                 let done = match id {
                     Id::Append => self.append_run(Turn::Shared(entry), args, out),
                     _ if self.edits(id, request) => self.edit_run(entry, id, args, out),
@@ -292,7 +286,6 @@ impl RespSession {
                     _ if count == 1 && request.count == 2 => self.lookup_run::<1>(entry, id, args, out),
                     _ => self.lookup_run::<RUN_MAX>(entry, id, args, out),
                 };
-                self.state.database = database;
                 // A database with lifetimes needs exclusive entry for writes, but still takes them as a batch.
                 let done = match done {
                     None if matches!(id, Id::Set | Id::SetEx | Id::PSetEx | Id::Append) => {
@@ -525,7 +518,6 @@ impl RespSession {
         }
         self.state.replies = match self.state.replies {
             Replies::SkipNext => Replies::Skip,
-            Replies::Skip if planted(Bug::SkipLasts) => Replies::Skip,
             Replies::Skip => Replies::On,
             other => other,
         };
@@ -604,10 +596,7 @@ impl RespSession {
     /// Answers a request that is refused before execution; a transaction that it belongs to will be refused too.
     fn refuse_command(&mut self, out: &mut Vec<u8>, refusal: &Refusal) {
         if let Some(transaction) = &mut self.state.transaction {
-            transaction.refused = !planted(Bug::RefusalForgotten);
-        }
-        if planted(Bug::RefusalEndsMulti) {
-            self.state.transaction = None;
+            transaction.refused = true;
         }
         self.state.refuse(out, refusal);
     }

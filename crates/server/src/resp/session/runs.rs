@@ -14,7 +14,6 @@ use crate::command::strings;
 use crate::keyspace::{
     self, Attributes, Edit, Exclusive, Kind, New, Old, Record, SHORT_VALUE_BYTES, Shared, SpaceError,
 };
-use crate::planted::{Bug, planted};
 use std::sync::atomic::Ordering::*;
 
 impl RespSession {
@@ -55,16 +54,12 @@ impl RespSession {
             if firsts[index] > 0 {
                 if out.len() > OUTPUT_BYTES && !stopped {
                     stopped = true;
-                    done -= usize::from(planted(Bug::AnsweredTwice));
                 }
                 (left, present) = (firsts[index], 0);
                 if !stopped {
                     done += 1;
                     if id == Id::MGet {
                         reply::array(out, usize::from(left));
-                        if planted(Bug::PushWithinReply) {
-                            self.state.client.take_pushes(out);
-                        }
                     }
                 }
             }
@@ -207,12 +202,11 @@ impl RespSession {
             (pairs[count], limits[count]) = ((args.at(1), args.at(2)), limit);
             count += 1;
         }
-        let (before, mut done, mut refused, mut late) = (out.len(), 0, 0, Vec::new());
+        let (before, mut done, mut refused) = (out.len(), 0, 0);
         let take = |index: usize, len: Option<usize>| {
             match len {
                 Some(len) => reply::count(out, len as u64),
                 None => {
-                    let out = if planted(Bug::RefusalLast) { &mut late } else { &mut *out };
                     reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
                     refused += 1;
                 }
@@ -232,7 +226,6 @@ impl RespSession {
                 appended
             }
         };
-        out.append(&mut late);
         self.state.figures.errors.fetch_add(refused, Relaxed);
         self.end_run(appended, done, count, before, out)
     }
