@@ -244,7 +244,7 @@ pub(crate) trait Mapped: Send + Sync {
     /// as far as that can be known.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
     /// Says that few stores will go to the pages of bytes `from..to`, which the file has and which were written before.
-    /// Such a store may then find a page that is not in memory, as after writeback: it waits for it, or returns an error.
+    /// Such a store may then find a page that is not in memory: it waits for it, or returns an error.
     fn leave_to_stores(&self, _from: u64, _to: u64) {}
     /// Stores `bytes` at `offset`. The caller prevents concurrent stores there. After an error the file may have none,
     /// some or all of these bytes; it keeps those of earlier stores, and every later store fails too.
