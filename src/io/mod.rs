@@ -243,6 +243,9 @@ pub(crate) trait Mapped: Send + Sync {
     /// Makes the pages of bytes `from..to`, which the file has, ready for stores. Returns an error if the disk is full,
     /// as far as that can be known.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
+    /// Says that few stores will go to the pages of bytes `from..to`, which the file has and which were written before.
+    /// Such a store may then find a page that is not in memory: it waits for it, or returns an error.
+    fn leave_to_stores(&self, _from: u64, _to: u64) {}
     /// Stores `bytes` at `offset`. The caller prevents concurrent stores there. After an error the file may have none,
     /// some or all of these bytes; it keeps those of earlier stores, and every later store fails too.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;

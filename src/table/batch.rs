@@ -3,6 +3,7 @@
 //! ```text
 //! commit   grow for the new pairs -> latch all buckets, or none and retry -> make one change after another
 //!          -> one record in the log -> release all; wait for the disk if the options ask for it
+//! long     the record goes to the log first, except for its end, without which it does not count
 //! ```
 //!
 //! No thread sees a part of a batch: its buckets stay latched until all changes are made. After an error the changes
@@ -11,7 +12,7 @@
 //!
 //! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
 
-use super::changes::Changes;
+use super::changes::{Changes, decode_chunk};
 use super::deferred::{self, Deferred, Edit, Expected};
 use super::handle::Table;
 use super::options::Durability;
@@ -177,7 +178,7 @@ impl<'t> Batch<'t> {
     /// Makes the changes, in order, as one atomic write.
     ///
     /// O(changes), and a copy of each value that is replaced or removed. Threads that need one of the batch's buckets
-    /// wait.
+    /// wait. A log takes a batch of more than a mebibyte first, which frees its memory.
     ///
     /// # Errors
     /// Those of [`Table::put`]. Nothing has changed then, or the handle is poisoned and the next open finds the table
@@ -185,8 +186,8 @@ impl<'t> Batch<'t> {
     pub fn commit(mut self) -> Result<()> {
         let table = self.table;
         let lsn = loop {
-            let resolved = deferred::resolve(table, &self.changes, &mut self.deferred)?;
-            let changes = resolved.changes.as_ref().unwrap_or(&self.changes);
+            let mut resolved = deferred::resolve(table, &self.changes, &mut self.deferred)?;
+            let changes = resolved.changes.as_mut().unwrap_or(&mut self.changes);
             if changes.len() == 0 {
                 if !self.deferred.is_empty() {
                     // A handle that may not write refuses the batch whether or not its inserts found their keys.
@@ -205,12 +206,13 @@ impl<'t> Batch<'t> {
 impl Table {
     /// Makes the changes atomically if the keys of `expected` have these values. Otherwise returns `None`, with nothing
     /// changed.
-    fn commit_changes(&self, changes: &Changes, expected: &Expected) -> Result<Option<Lsn>> {
-        let record = WalRecord::Batch(changes.bytes());
-        let mut writer = self.enter_to_log(|| record.log_bytes())?;
-        self.buckets.grow_for(changes.page_bytes(), changes.len() as u64);
+    fn commit_changes(&self, changes: &mut Changes, expected: &Expected) -> Result<Option<Lsn>> {
+        let mut writer = self.enter_to_log(|| changes.log_bytes())?;
         let keys = changes.decode().filter_map(WalRecord::key).chain(expected.keys().map(Vec::as_slice));
-        let mut latched = Latched::new(self, keys)?;
+        let hashes = keys.map(|key| self.buckets.key(key).hash).collect();
+        let logged = writer.log_chunks(changes)?;
+        self.buckets.grow_for(changes.page_bytes(), changes.len() as u64);
+        let mut latched = Latched::new(self, hashes)?;
         for (key, value) in expected {
             let key = self.buckets.key(key);
             if !latched.with_bucket(key, |bucket, location| bucket.value_equals(location, value.as_deref()))? {
@@ -218,9 +220,12 @@ impl Table {
             }
         }
         let delta = latched.make(changes)?;
-        let lsn = writer.log(record)?;
+        let lsn = match changes.only_chunk() {
+            Some(bytes) => writer.log(WalRecord::Batch(bytes))?,
+            None => writer.log_end(logged)?,
+        };
         drop(latched);
-        writer.leave(delta, changes.len(), changes.decode().filter(|change| change.is_removal()).count());
+        writer.leave(delta, changes.len(), changes.removals());
         Ok(Some(lsn))
     }
 }
@@ -239,13 +244,17 @@ enum Before {
     Bytes(usize),
 }
 
-/// For each change made, the value of its key before; `None` if the key was absent. One word for most changes: a batch
-/// may have millions.
-type Undo = Vec<Option<Box<Before>>>;
+/// What undoing the changes made so far needs.
+#[derive(Default)]
+struct Undo {
+    made: usize,
+    /// The changes whose key was present: a batch may have millions of others.
+    before: Vec<(usize, Before)>,
+}
 
 impl<'t> Latched<'t> {
-    fn new<'k>(table: &'t Table, keys: impl Iterator<Item = &'k [u8]>) -> Result<Self> {
-        let hashes: Vec<u64> = keys.map(|key| table.buckets.key(key).hash).collect();
+    /// Latches the buckets of keys with these hashes.
+    fn new(table: &'t Table, hashes: Vec<u64>) -> Result<Self> {
         'again: loop {
             let view = table.buckets.view();
             let place = |&hash: &u64| table.buckets.location(view.linear().bucket_of(hash)).0;
@@ -274,21 +283,27 @@ impl<'t> Latched<'t> {
 
     /// Makes all changes, or none.
     fn make(&mut self, changes: &Changes) -> Result<Delta> {
-        let mut undo = Undo::with_capacity(changes.len());
+        let mut undo = Undo::default();
+        match self.make_all(changes, &mut undo) {
+            Ok(sum) => Ok(sum),
+            Err(e) => {
+                self.undo(changes, undo)?;
+                Err(e)
+            }
+        }
+    }
+
+    fn make_all(&mut self, changes: &Changes, undo: &mut Undo) -> Result<Delta> {
         let mut sum = Delta::default();
-        for change in changes.decode() {
-            let made = self.make_one(change, &mut undo);
-            #[cfg(test)]
-            let made = match FAIL_AT.get() {
-                Some(n) if n == undo.len() => Err(Error::new(ErrorKind::InvalidArgument, "failed by a test")),
-                _ => made,
-            };
-            match made {
-                Ok(delta) => sum = sum + delta,
-                Err(e) => {
-                    self.undo(changes, undo)?;
-                    return Err(e);
-                }
+        for index in 0..changes.chunk_count() {
+            for change in decode_chunk(&changes.chunk(index)?) {
+                let made = self.make_one(change, undo);
+                #[cfg(test)]
+                let made = match FAIL_AT.get() {
+                    Some(n) if n == undo.made => Err(Error::new(ErrorKind::InvalidArgument, "failed by a test")),
+                    _ => made,
+                };
+                sum = sum + made?;
             }
         }
         Ok(sum)
@@ -298,32 +313,48 @@ impl<'t> Latched<'t> {
         let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
         self.with_bucket(key, |bucket, place| {
             let before = place.map(|place| before(bucket, place, matches!(change, WalRecord::Append { .. })));
-            let before = before.transpose()?.map(Box::new);
+            let before = before.transpose()?;
             let edited = bucket.apply(key, place, change.edit(usize::MAX))?;
-            undo.push(before);
+            undo.before.extend(before.map(|before| (undo.made, before)));
+            undo.made += 1;
             Ok(edited.map_or_else(Delta::default, |(delta, _)| delta))
         })
     }
 
-    /// Undoes the first changes of `changes`, in reverse order. None of them has been counted yet.
+    /// Undoes the changes made, in reverse order. None of them has been counted yet.
     fn undo(&mut self, changes: &Changes, undo: Undo) -> Result<()> {
-        let made: Vec<_> = changes.decode().take(undo.len()).collect();
-        let outcome = made.into_iter().zip(undo).rev().try_for_each(|(change, before)| {
-            let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
-            self.with_bucket(key, |bucket, place| match (before.map(|before| *before), place) {
-                (None, None) => Ok(()),
-                (None, Some(place)) => bucket.remove(key, place).map(drop),
-                (Some(Before::Value(value)), _) => bucket.set(key, place, &value).map(drop),
-                (Some(Before::Bytes(len)), Some(place)) => bucket.cut(key, place, len),
-                (Some(Before::Bytes(_)), None) => Ok(()),
-            })
-        });
+        let outcome = self.undo_all(changes, undo);
         outcome.map_err(|e| {
             let why = format!("a batch failed, and undoing it failed too: {}", e.message());
             self.table.pager.poison(&why);
             Error::new(ErrorKind::Poisoned, format!("{}: {why}", self.table.pager.path().display()))
                 .with_hint("Open the table again.")
         })
+    }
+
+    fn undo_all(&mut self, changes: &Changes, Undo { made, mut before }: Undo) -> Result<()> {
+        // The first change of each chunk.
+        let mut firsts = vec![0];
+        for index in 0..changes.chunk_count() {
+            let count = decode_chunk(&changes.chunk(index)?).count();
+            firsts.push(firsts[index] + count);
+        }
+        for index in (0..changes.chunk_count()).rev().filter(|&index| firsts[index] < made) {
+            let chunk = changes.chunk(index)?;
+            let some: Vec<_> = decode_chunk(&chunk).zip(firsts[index]..made).collect();
+            for (change, number) in some.into_iter().rev() {
+                let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
+                let before = before.pop_if(|(of, _)| *of == number).map(|(_, before)| before);
+                self.with_bucket(key, |bucket, place| match (before, place) {
+                    (None, None) => Ok(()),
+                    (None, Some(place)) => bucket.remove(key, place).map(drop),
+                    (Some(Before::Value(value)), _) => bucket.set(key, place, &value).map(drop),
+                    (Some(Before::Bytes(len)), Some(place)) => bucket.cut(key, place, len),
+                    (Some(Before::Bytes(_)), None) => Ok(()),
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Calls `work` with the bucket of `key`, and the location of the key in it.
@@ -364,8 +395,28 @@ thread_local! {
 mod tests {
     use super::FAIL_AT;
     use crate::error::ErrorKind;
-    use crate::table::{Table, TableOptions};
+    use crate::io::simulated::{Crash, Event, Simulated, State, Tally};
+    use crate::random::Random;
+    use crate::table::{Durability, Table, TableOptions};
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::*};
+
+    fn open(disk: &Simulated, durability: Durability) -> Table {
+        let mut options = TableOptions::new().seed(1).page_bytes(512).durability(durability);
+        options.storage = Arc::new(disk.clone());
+        options.inline_checkpoints = true;
+        options.open("/disk/t.spt").unwrap()
+    }
+
+    /// The table that the next process finds if this one is killed now.
+    fn after_a_kill(disk: &Simulated, durability: Durability) -> Table {
+        let left = disk.state().survivors(Crash::Kill, &mut Random::new(&[1]), &mut Tally::default());
+        open(&Simulated::new(left), durability)
+    }
+
+    fn key(i: u32) -> [u8; 4] {
+        i.to_le_bytes()
+    }
 
     #[test]
     fn a_batch_makes_its_changes_in_order() {
@@ -427,6 +478,63 @@ mod tests {
         assert_eq!(table.get(b"gone").unwrap().unwrap(), [2; 3000]);
         assert_eq!(table.verify().unwrap(), []);
         table.put(b"still", b"fit").unwrap();
+    }
+
+    #[test]
+    fn a_long_batch_that_fails_changes_nothing_though_the_log_has_parts_of_it() {
+        const COUNT: u32 = 300;
+        for durability in [Durability::None, Durability::Os, Durability::Sync] {
+            let disk = Simulated::new(State::default());
+            let table = open(&disk, durability);
+            (0..COUNT).step_by(2).for_each(|i| table.put(&key(i), &[1; 30]).unwrap());
+            for fail_at in [1, COUNT as usize, 3 * COUNT as usize] {
+                let mut batch = table.batch();
+                for i in 0..COUNT {
+                    batch.put(&key(i), &[2; 40]).unwrap();
+                    batch.append(&key(i), &[3; 20]).unwrap();
+                    batch.remove(&key(i + 1)).unwrap();
+                }
+                FAIL_AT.set(Some(fail_at));
+                let failed = batch.commit();
+                FAIL_AT.set(None);
+                assert_eq!(failed.unwrap_err().kind(), ErrorKind::InvalidArgument);
+            }
+            table.put(b"later", b"1").unwrap();
+            let check = |table: &Table, context: &str| {
+                for i in 0..COUNT {
+                    let expected = (i % 2 == 0).then(|| vec![1; 30]);
+                    assert_eq!(table.get(&key(i)).unwrap(), expected, "{durability:?}, {context}, {i}");
+                }
+                assert_eq!(table.get(b"later").unwrap().unwrap(), b"1");
+                assert_eq!(table.len(), u64::from(COUNT / 2 + 1));
+                assert_eq!(table.verify().unwrap(), []);
+            };
+            check(&table, "the same handle");
+            if durability != Durability::None {
+                check(&after_a_kill(&disk, durability), "after a kill");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_batch_is_found_whole_after_a_kill_and_takes_no_pages_of_the_log_s_mapping() {
+        const COUNT: u32 = 3000;
+        for durability in [Durability::Os, Durability::Sync] {
+            let disk = Simulated::new(State::default());
+            disk.let_map(true);
+            let table = open(&disk, durability);
+            let mut batch = table.batch();
+            (0..COUNT).for_each(|i| batch.put(&key(i), &[i as u8; 150]).unwrap());
+            let before = disk.trace().len();
+            batch.commit().unwrap();
+            let stored = |event: &Event| if let Event::Store { bytes, .. } = event { bytes.len() } else { 0 };
+            let stored: usize = disk.trace()[before..].iter().map(stored).sum();
+            assert!(stored < 100, "{durability:?}: {stored} bytes were stored in the mapping");
+            table.put(b"later", b"1").unwrap();
+            let found = after_a_kill(&disk, durability);
+            assert_eq!(found.len(), u64::from(COUNT) + 1);
+            (0..COUNT).for_each(|i| assert_eq!(found.get(&key(i)).unwrap().unwrap(), [i as u8; 150]));
+        }
     }
 
     #[test]

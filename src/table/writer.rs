@@ -13,13 +13,14 @@
 //!
 //! Not here: the change itself (`buckets`), the bytes of records (`wal_record.rs`), checkpoints (`checkpoint.rs`).
 
+use super::changes::Changes;
 use super::gate::{ClosedGate, WriterGuard};
 use super::handle::Table;
 use super::options::Durability;
-use super::wal_record::{WalRecord, body};
+use super::wal_record::{BATCH, WalRecord, body};
 use crate::buckets::Delta;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pager::wal::{Log, Lsn, Room, Short};
+use crate::pager::wal::{Log, Lsn, PiecesNumber, Room, Short};
 use std::borrow::BorrowMut;
 
 /// A writer inside the gate, with room in the log for its record if changes are logged.
@@ -123,6 +124,26 @@ impl<'t> Writer<'t> {
     #[inline]
     pub(super) fn log(&mut self, record: WalRecord<'_>) -> Result<Lsn> {
         self.room.as_mut().map_or(Ok(0), |room| self.table.append_record(room, record.parts(), None))
+    }
+
+    /// Logs the changes of a long batch before they are made, chunk by chunk, and frees each chunk. They do not count
+    /// before [`log_end`](Self::log_end). Does nothing for other batches, and if nothing is logged.
+    pub(super) fn log_chunks(&mut self, changes: &mut Changes) -> Result<Option<PiecesNumber>> {
+        let Some(room) = self.room.as_mut().filter(|_| changes.only_chunk().is_none()) else { return Ok(None) };
+        let number = room.begin_pieces();
+        let logged = (0..changes.chunk_count()).try_for_each(|index| {
+            let part = room.append_part(number, &[&changes.chunk(index)?])?;
+            changes.set_logged(index, part);
+            Ok(())
+        });
+        logged.inspect_err(|e: &Error| self.table.pager.poison(e.message()))?;
+        Ok(Some(number))
+    }
+
+    /// Logs the end of a batch whose changes [`log_chunks`](Self::log_chunks) has logged.
+    pub(super) fn log_end(&mut self, of: Option<PiecesNumber>) -> Result<Lsn> {
+        let (Some(room), Some(number)) = (&mut self.room, of) else { return Ok(0) };
+        room.end_pieces(BATCH, number).inspect_err(|e| self.table.pager.poison(e.message()))
     }
 
     /// [`log`](Self::log) for the last change of this writer, with what [`put_together`](Self::put_together) returned.

@@ -945,6 +945,11 @@ impl Mapped for Mapping {
         Ok(())
     }
 
+    fn leave_to_stores(&self, from: u64, to: u64) {
+        assert!(self.disk.inner().state.inodes[self.inode].now.len() >= to as usize, "the file has no such bytes");
+        self.ready.lock().expect("no panic while held").extend(from / PAGE_BYTES..to.div_ceil(PAGE_BYTES));
+    }
+
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset + bytes.len() as u64;
         if bytes.is_empty() {

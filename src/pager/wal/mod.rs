@@ -240,12 +240,26 @@ impl Room<'_> {
 
     /// Appends a long record: other records may come between its pieces, and no thread waits for more than one piece.
     fn append_pieces(&mut self, kind: u8, body: &[&[u8]]) -> Result<Lsn> {
-        let number = {
-            let mut tail = self.log.tail();
-            tail.pieces = tail.pieces.wrapping_add(1);
-            tail.pieces.to_le_bytes()
-        };
-        let mut rest = body.to_vec();
+        let number = self.begin_pieces();
+        self.append_part(number, body)?;
+        self.end_pieces(kind, number)
+    }
+
+    /// Begins a long record, whose parts may be appended while changes are being made. Without
+    /// [`end_pieces`](Self::end_pieces) they do not count.
+    pub(crate) fn begin_pieces(&self) -> PiecesNumber {
+        let mut tail = self.log.tail();
+        tail.pieces = tail.pieces.wrapping_add(1);
+        PiecesNumber(tail.pieces.to_le_bytes())
+    }
+
+    /// Appends a part of a long record in pieces.
+    ///
+    /// # Errors
+    /// Those of [`append`](Self::append).
+    pub(crate) fn append_part(&mut self, PiecesNumber(number): PiecesNumber, part: &[&[u8]]) -> Result<LoggedPart> {
+        let mut rest = part.to_vec();
+        let mut logged = LoggedPart { pieces: Vec::new() };
         loop {
             // The next piece: bytes of the body up to the length of a piece.
             let mut piece: Vec<&[u8]> = vec![&number];
@@ -263,12 +277,21 @@ impl Room<'_> {
                 }
             }
             if piece.len() == 1 {
-                break;
+                return Ok(logged);
             }
             let bytes = BODY_BYTES_MAX - left;
             self.take(RECORD_HEADER_BYTES + bytes);
-            self.log.append_one(PIECE, &piece, bytes)?;
+            let (segment, end) = self.log.append_piece(&piece, bytes)?;
+            let content = PIECE_BYTES - left;
+            logged.pieces.push((segment, end - content as u64, content));
         }
+    }
+
+    /// Ends a long record: from here on it counts.
+    ///
+    /// # Errors
+    /// Those of [`append`](Self::append).
+    pub(crate) fn end_pieces(&mut self, kind: u8, PiecesNumber(number): PiecesNumber) -> Result<Lsn> {
         self.take(RECORD_HEADER_BYTES + PIECE_HEADER_BYTES);
         self.log.append_one(kind | IN_PIECES, &[&number], PIECE_HEADER_BYTES)
     }
@@ -278,19 +301,52 @@ impl Room<'_> {
     }
 }
 
+/// The number that the pieces of a long record share.
+#[derive(Clone, Copy)]
+pub(crate) struct PiecesNumber([u8; PIECE_HEADER_BYTES]);
+
+/// The location of a part of a long record in the log.
+pub(crate) struct LoggedPart {
+    /// For each piece the segment, where its content begins, and the length of that.
+    pieces: Vec<(Arc<Segment>, u64, usize)>,
+}
+
+impl LoggedPart {
+    /// Reads the part. The segments must still be needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`].
+    pub(crate) fn read(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.pieces.iter().map(|piece| piece.2).sum()];
+        let mut rest = &mut bytes[..];
+        for (segment, at, len) in &self.pieces {
+            segment.read(rest.split_off_mut(..*len).expect("room for all"), *at)?;
+        }
+        Ok(bytes)
+    }
+}
+
 /// Bytes that a record with a body of `body` bytes takes, with all pieces.
 pub(crate) fn record_bytes(body: usize) -> u64 {
     if body <= BODY_BYTES_MAX {
         return (RECORD_HEADER_BYTES + body) as u64;
     }
-    let pieces = body.div_ceil(PIECE_BYTES);
-    ((pieces + 1) * (RECORD_HEADER_BYTES + PIECE_HEADER_BYTES) + body) as u64
+    pieces_bytes([body])
+}
+
+/// Bytes that a long record takes whose parts have these lengths.
+pub(crate) fn pieces_bytes(parts: impl IntoIterator<Item = usize>) -> u64 {
+    const PIECE_EXTRA: usize = RECORD_HEADER_BYTES + PIECE_HEADER_BYTES;
+    let parts = parts.into_iter().map(|part| part.div_ceil(PIECE_BYTES) * PIECE_EXTRA + part);
+    (parts.sum::<usize>() + PIECE_EXTRA) as u64
 }
 
 /// Bytes of the record with which a process continues a segment.
 const RESUMED_BYTES: u64 = (RECORD_HEADER_BYTES + size_of::<u64>()) as u64;
 /// Pending bytes beyond this are written without waiting for the next sync.
 const PENDING_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+/// Room for a longer record is made ready without the pages of the mapping, since pieces are not stored there.
+const MAPPED_BYTES_MAX: u64 = if cfg!(test) { 1 << 16 } else { 1 << 20 };
 /// Bytes of content in a piece.
 const PIECE_BYTES: usize = BODY_BYTES_MAX - PIECE_HEADER_BYTES;
 
@@ -470,6 +526,13 @@ impl Log {
         let sum = self.reserved.load(Relaxed);
         if sum > segment.capacity() {
             return Ok(None);
+        }
+        if room.bytes > MAPPED_BYTES_MAX {
+            segment.prepare_for_calls(prepared.max(offset), sum)?;
+            *current = Some(segment);
+            self.ahead.set_prepared(&mut current, sum);
+            self.ready.store(sum, Release);
+            return Ok(Some(room));
         }
         // Large enough that this is rare, and small enough that a thread does not wait long.
         let more: u64 = match task() {
@@ -727,6 +790,28 @@ impl Log {
         tail.chain = chain;
         tail.offset += (RECORD_HEADER_BYTES + bytes) as u64;
         Ok(segment.start + tail.offset)
+    }
+
+    /// Appends a piece by a system call: long records would fill the mapping's pages, which count as the process's
+    /// memory. Returns the segment and the end of the piece in it.
+    fn append_piece(&self, body: &[&[u8]], bytes: usize) -> Result<(Arc<Segment>, u64)> {
+        let mut record = Vec::with_capacity(RECORD_HEADER_BYTES + bytes);
+        let head = Head::new(PIECE, body);
+        record.resize(RECORD_HEADER_BYTES, 0);
+        body.iter().for_each(|part| record.extend_from_slice(part));
+        let mut tail = self.tail();
+        let tail = &mut *tail;
+        let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
+        let (head, chain) = head.after(tail.chain);
+        record[..RECORD_HEADER_BYTES].copy_from_slice(&head);
+        if !tail.pending.is_empty() {
+            segment.write_pending(&tail.pending, tail.offset)?;
+            tail.pending.clear();
+        }
+        let end = tail.offset + record.len() as u64;
+        segment.write_pending(&record, end)?;
+        (tail.chain, tail.offset) = (chain, end);
+        Ok((segment.clone(), end))
     }
 
     /// Makes everything up to `lsn` durable, or waits for another thread that does.

@@ -267,15 +267,29 @@ impl Segment {
 
     /// Makes bytes `from..to` writable: afterwards only the device can cause an error.
     pub(super) fn prepare(&self, from: u64, to: u64) -> Result<()> {
+        self.write_zeros_to(to)?;
+        match &self.map {
+            Some(map) => map.prepare(from, to).map_err(|e| Error::io(&self.path, "prepare the pages of", e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes bytes `from..to` writable, most of them by calls: only a store to one of their pages puts it in memory.
+    pub(super) fn prepare_for_calls(&self, from: u64, to: u64) -> Result<()> {
+        self.write_zeros_to(to)?;
+        if let Some(map) = &self.map {
+            map.leave_to_stores(from, to);
+        }
+        Ok(())
+    }
+
+    fn write_zeros_to(&self, to: u64) -> Result<()> {
         if to > self.written.load(Relaxed) {
             // If the file was cut, the zeros would make it longer again, over a hole that ends every replay.
             self.check_length()?;
             self.write_zeros(to)?;
         }
-        match &self.map {
-            Some(map) => map.prepare(from, to).map_err(|e| Error::io(&self.path, "prepare the pages of", e)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Fills the file with zeros up to `to`. Overwriting blocks that were written once changes no metadata of the file
@@ -304,6 +318,11 @@ impl Segment {
     /// Writes bytes with a system call.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.file.write_at(bytes, at).map_err(|e| Error::io(&self.path, "write to", e))
+    }
+
+    /// Reads bytes that were written or stored.
+    pub(super) fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        self.file.read_at(bytes, at).map_err(|e| Error::io(&self.path, "read", e))
     }
 
     /// Stores the parts, one after the other, in the mapping.
