@@ -721,7 +721,7 @@ impl Drop for TableCore {
         }
         let handle = std::mem::take(&mut self.handle);
         let close = |py: Python<'_>| {
-            // Of `open(path)[key]` the table goes while the exception is on its way, which calls of Python would replace.
+            // Of `open(path)[key]` the table goes while the exception is on its way; calls of Python would replace it.
             let raised = PyErr::take(py);
             detach(py, || drop(handle));
             raised.into_iter().for_each(|error| error.restore(py));

@@ -536,8 +536,8 @@ mod signals {
         let check = json(place.path(), &["check", "t.spt", "--json"]);
         assert!(stat["pairs"].as_u64() > Some(5000), "{stat}");
         assert_eq!(stat["pairs"], check["pairs"]);
-        // Each replays the log by several threads, which divide buckets in any order, so the sizes differ by some runs of
-        // pages; without a replay each would be the empty table's size.
+        // Each replays the log by several threads, which divide buckets in any order, so the sizes differ by some runs
+        // of pages; without a replay each would be the empty table's size.
         let said = String::from_utf8(run_well(place.path(), &["check", "t.spt"])).unwrap();
         let kib: f64 = said.trim_end().strip_suffix(" KiB").unwrap().rsplit(' ').next().unwrap().parse().unwrap();
         let listed = stat["file_bytes"].as_f64().unwrap() / 1024.0;

@@ -2,8 +2,8 @@
 //!
 //! The workloads in their form `report`, then the kernel study (the program named by `SPLITPOINT`), appends to servers
 //! (`measure.py`), and stores with transactions. What cannot be run is named, leaves no old figures behind, and makes
-//! the run fail once the rest is done. Parts can be run again by themselves. `run.txt` has the machine and, of each part,
-//! the time it took and the load before and after, which says whether its figures come from a quiet machine.
+//! the run fail once the rest is done. Parts can be run again by themselves. `run.txt` has the machine and, of each
+//! part, the time it took and the load before and after, which says whether its figures come from a quiet machine.
 
 use super::outside::{KERNEL, SERVER, TRANSACTIONS};
 use super::seeds::{BUSY, FORM};

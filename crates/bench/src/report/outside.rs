@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn stores_with_transactions_have_a_column_per_operation() {
-        let text = "splitpoint\n  load                      1500000 /s\n  compaction                   0.25 s\nredb\n  load                       400000 /s\n";
+        let text = "splitpoint\n  load                      1500000 /s\n  compaction                   0.25 s\n\
+            redb\n  load                       400000 /s\n";
         let shown = transactions(folder_with(TRANSACTIONS, text).path()).expect("a table").expect("results");
         assert_eq!(
             shown.markdown,
@@ -201,7 +202,8 @@ mod tests {
 
     #[test]
     fn the_table_of_appends_is_found_in_the_output_of_the_script() {
-        let text = "2 x abacus\n\n| | appends/s | overhead |\n|---|---:|---:|\n| Redis | 520 K | 112 B |\n| Splitpoint | 2.13 M | 28 B |\n\nmore\n";
+        let text = "2 x abacus\n\n| | appends/s | overhead |\n\
+            |---|---:|---:|\n| Redis | 520 K | 112 B |\n| Splitpoint | 2.13 M | 28 B |\n\nmore\n";
         let shown = server(folder_with(SERVER, text).path()).expect("a table").expect("results");
         let values: Vec<_> = shown.lines.iter().map(|line| (line.is_ours, line.cells[0].1)).collect();
         assert_eq!(values, [(false, Some(520e3)), (true, Some(2.13e6))]);
@@ -210,7 +212,8 @@ mod tests {
 
     #[test]
     fn large_buckets_of_a_histogram_are_one_line() {
-        let text = r#"{"about": ["/usr"], "runs": 7, "tables": [], "answer": ["Histogram 2, t: 24 % of x; paper 85 %."], "histograms": [
+        let text = r#"{"about": ["/usr"], "runs": 7, "tables": [],
+            "answer": ["Histogram 2, t: 24 % of x; paper 85 %."], "histograms": [
             {"number": 2, "title": "t", "ours": {"histogram": [{"size": 15, "buckets": 1}, {"size": 16, "buckets": 2},
             {"size": 131, "buckets": 4}]}, "paper": {"histogram": [{"size": 16, "buckets": 68}]}}]}"#;
         let shown = histogram(folder_with(KERNEL, text).path(), 2).expect("a table").expect("results");
