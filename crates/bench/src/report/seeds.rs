@@ -407,13 +407,14 @@ pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> 
 /// What the facts of a part say if so.
 pub const BUSY: &str = "other work shared the machine";
 pub const TITLE: &str = "The report";
-pub const INTRODUCTION: &str = "Every table and figure of the five documents behind Splitpoint that it repeats, by their \
-    names, measured by `make report`. Sizes are reduced so that it ends within half an hour; larger runs are in `amd.md` \
-    and `intel.md`. Every answer of every store was compared with the expected one, and a case with a wrong answer has no \
-    figures. What was not run says so.";
+pub const INTRODUCTION: &str = "Every table and figure of the five documents behind Splitpoint that it repeats, by \
+    their names, measured by `make report`. Sizes are reduced so that it ends within half an hour; larger runs are in \
+    `amd.md` and `intel.md`. Every answer of every store was compared with the expected one, and a case with a wrong \
+    answer has no figures. What was not run says so.";
 pub const SUMMARY: &str = "The ratio is Splitpoint's best setting to the best peer's: above 1, Splitpoint is better; \
-    where there is no peer, it is to the document's figure. Where other work shared the machine, ratios from 0.67 to 1.5 \
-    say nothing. Old times and rates are of old machines: compare them with each other.";
+    where there is no peer, it is to the document's figure. Where other work shared the machine, ratios from 0.67 to \
+    1.5 say nothing. Old \
+    times and rates are of old machines: compare them with each other.";
 
 /// Names and values of the machine and the run.
 pub fn facts_table(facts: &[(String, String)]) -> String {
