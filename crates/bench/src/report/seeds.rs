@@ -413,8 +413,7 @@ pub const INTRODUCTION: &str = "Every table and figure of the five documents beh
     answer has no figures. What was not run says so.";
 pub const SUMMARY: &str = "The ratio is Splitpoint's best setting to the best peer's: above 1, Splitpoint is better; \
     where there is no peer, it is to the document's figure. Where other work shared the machine, ratios from 0.67 to \
-    1.5 say nothing. Old \
-    times and rates are of old machines: compare them with each other.";
+    1.5 say nothing. Old times and rates are of old machines: compare them with each other.";
 
 /// Names and values of the machine and the run.
 pub fn facts_table(facts: &[(String, String)]) -> String {
