@@ -16,6 +16,7 @@ mod page;
 #[cfg(feature = "report")]
 mod plot;
 mod seeds;
+mod shown;
 
 use crate::engine::Outcome;
 use crate::results::{Figure, Results};

@@ -4,7 +4,7 @@
 //! `measured.rs` writes the output into the report's folder; a missing file means the program was not run.
 
 use super::grouped;
-use super::seeds::{Shot, Shown, Verdict};
+use super::shown::{Shot, Shown, Verdict};
 use crate::engine::Outcome;
 use serde_json::Value;
 use std::path::Path;

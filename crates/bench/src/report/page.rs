@@ -6,7 +6,8 @@
 //! "Practical Batch-Updatable External Hashing with Sorting".
 
 use super::plot::{self, Bar, Plot};
-use super::seeds::{self, Section, Shown};
+use super::seeds::{self, Section};
+use super::shown::Shown;
 use super::{how, markdown, rows};
 use crate::engine::Outcome;
 use crate::results::{Results, WINDOW_COLUMNS};
