@@ -221,7 +221,7 @@ fn parse(
     Ok((Combination { operation, sources, aggregate }, with_scores))
 }
 
-/// ZUNION, ZINTER, ZDIFF numkeys key ... [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]
+/// ZUNION, ZINTER, ZDIFF numkeys key ... [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX] \[WITHSCORES\]
 pub(crate) fn operate(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, operation: Operation) -> Outcome {
     let (combination, with_scores) = parse(turn, &call.args, call.database, 1, operation)?;
     let found = combination.elements(turn, call.reply_bytes_max)?;

@@ -71,7 +71,7 @@ impl Adding {
     }
 }
 
-/// ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member ...; with `is_increment` ZINCRBY.
+/// ZADD key [NX | XX] [GT | LT] \[CH\] \[INCR\] score member ...; with `is_increment` ZINCRBY.
 pub(crate) fn zadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, is_increment: bool) -> Outcome {
     let args = call.args;
     let (mut how, mut counts_changed, mut index) = (Adding { is_increment, ..Adding::default() }, false, 2);
@@ -387,7 +387,7 @@ pub(super) fn elements(out: &mut Vec<u8>, elements: &[Element], with_scores: boo
     elements.iter().for_each(|(member, score)| element(out, member, *score, with_scores, version));
 }
 
-/// ZRANGE key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES], and its older names.
+/// ZRANGE key start stop [BYSCORE | BYLEX] \[REV\] [LIMIT offset count] \[WITHSCORES\], and its older names.
 pub(crate) fn zrange(
     turn: &mut Turn<'_, '_>,
     call: &mut Call<'_, '_>,
@@ -410,7 +410,7 @@ pub(crate) fn zrange(
     if out.len() > most { Err(REPLY_TOO_LONG.into()) } else { Ok(()) }
 }
 
-/// ZRANGESTORE destination source start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count]
+/// ZRANGESTORE destination source start stop [BYSCORE | BYLEX] \[REV\] [LIMIT offset count]
 pub(crate) fn zrangestore(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     let range = RangeArgs::parse(args, 3, None, None, true)?;

@@ -50,7 +50,7 @@ impl List {
     /// The list at `key`; `None` if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
+    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
     pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> Result<Option<List>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::List, &mut value)?;
@@ -219,7 +219,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// The list at `key`, empty if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
+    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
     pub(crate) fn open(alone: &'e mut Exclusive<'k>, database: usize, key: &'e [u8]) -> Result<ListMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, Kind::List, &mut value)?;
