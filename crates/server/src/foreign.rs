@@ -25,7 +25,7 @@ pub(crate) fn is_http(line: &[u8]) -> bool {
         return true;
     }
     let second = words.next().unwrap_or_default();
-    // No command of memcached is in capitals, and DELETE is none of Redis.
+    // memcached has no commands in capitals, and Redis has no DELETE.
     let is_target = second.starts_with(b"/") || second.starts_with(b"*") || find(second, b"://") || first == b"DELETE";
     let last = words.next_back().unwrap_or(second);
     let has_version = last.len() > 5 && last[..5].eq_ignore_ascii_case(b"HTTP/");

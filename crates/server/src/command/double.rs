@@ -36,7 +36,7 @@ pub(crate) fn format_number(number: f64, digits: usize) -> String {
     trimmed(&format!("{:.*}", (digits as i32 - 1 - exponent) as usize, number))
 }
 
-/// The score that an argument states; `None` if it is none, too large, or too close to zero.
+/// Parses a score. `None` if the argument is not a number, is too large, or is too close to zero.
 pub(crate) fn parse_score(text: &[u8]) -> Option<f64> {
     let score = parse(text).filter(|score| !score.is_nan())?;
     let is_stated_infinite = text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'i'));

@@ -1,6 +1,6 @@
 //! Commands on sets. How they are stored: `keyspace/fields.rs`.
 
-use super::call::{Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::hashes::choose;
 use super::number::parse_integer;
 use super::reply;
@@ -280,6 +280,17 @@ pub(crate) fn store(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, operatio
     Ok(())
 }
 
+/// `[LIMIT limit]` of SINTERCARD and ZINTERCARD, from the argument at `start` on; 0 for none.
+pub(super) fn limit_of(args: &Args<'_>, start: usize) -> Result<u64, Refusal> {
+    let mut limit = 0;
+    for index in (start..args.len()).step_by(2) {
+        let Some(value) = args.get(index + 1).filter(|_| args.is(index, "limit")) else { return Err(SYNTAX.into()) };
+        let number = parse_integer(value).and_then(|number| u64::try_from(number).ok());
+        limit = number.ok_or("ERR LIMIT can't be negative")?;
+    }
+    Ok(limit)
+}
+
 /// SINTERCARD numkeys key ... [LIMIT limit]
 pub(crate) fn sintercard(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
@@ -288,12 +299,7 @@ pub(crate) fn sintercard(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Ou
     if number > args.len() - 2 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
-    let mut limit = 0;
-    for index in (2 + number..args.len()).step_by(2) {
-        let Some(value) = args.get(index + 1).filter(|_| args.is(index, "limit")) else { return Err(SYNTAX.into()) };
-        let number = parse_integer(value).and_then(|number| u64::try_from(number).ok());
-        limit = number.ok_or("ERR LIMIT can't be negative")?;
-    }
+    let limit = limit_of(&args, 2 + number)?;
     let mut count = 0;
     combine(turn, call.database, args.from(2).take(number), Operation::Inter, |_| {
         count += 1;

@@ -4,9 +4,8 @@
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::double::parse_score;
-use super::number::parse_integer;
 use super::reply;
-use super::sets::Operation;
+use super::sets::{Operation, limit_of};
 use super::sorted_sets::{elements, key_count, store};
 use crate::keyspace::fields::Fields;
 use crate::keyspace::sorted::{Element, SortedSet, compare};
@@ -244,12 +243,7 @@ pub(crate) fn zintercard(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Ou
     for key in args.from(2).take(number) {
         sources.push((Source::open(turn, call.database, key)?, 1.0));
     }
-    let mut limit = 0;
-    for index in (2 + number..args.len()).step_by(2) {
-        let Some(value) = args.get(index + 1).filter(|_| args.is(index, "limit")) else { return Err(SYNTAX.into()) };
-        let number = parse_integer(value).and_then(|number| u64::try_from(number).ok());
-        limit = number.ok_or("ERR LIMIT can't be negative")?;
-    }
+    let limit = limit_of(&args, 2 + number)?;
     let mut count = 0;
     let combination = Combination { operation: Operation::Inter, sources, aggregate: Aggregate::Sum };
     combination.make(turn, |_, _| {

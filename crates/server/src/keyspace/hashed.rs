@@ -220,7 +220,7 @@ impl LargeFields {
         const END: u64 = 1 << 63;
         let (mut place, mut taken, mut looked_at) = (cursor, 0, 0);
         let (mut segment, mut gap) = (Vec::new(), Gap::default());
-        // If nothing was found it goes on, until something is or a gap is too long.
+        // Goes on until a field is found or too many segments in a row are missing.
         while place < END && taken < count && (looked_at < 10 * count || taken == 0) {
             let number = self.segment((place << 1).reverse_bits());
             gap.check(pairs.segment(database, self.id, number, &mut segment)?)?;

@@ -18,7 +18,7 @@ use std::ops::Range;
 pub(super) const LARGE: u8 = 1; // on disk
 /// More elements, or bytes of them, are not believed.
 const ELEMENTS_MAX: u64 = 1 << 60;
-/// The most segments of a hash or set for each field: `FieldsMut::shrink` sees to it.
+/// The most segments for each field of a hash or set. `LargeFields::shrink` merges more than that.
 pub(super) const SEGMENTS_PER_FIELD: u64 = 4;
 /// The most elements of a list's segment.
 pub(super) const SEGMENT_ELEMENTS: u64 = 64;

@@ -525,7 +525,7 @@ impl Editor<'_, '_> {
             return Ok(None);
         }
         let entries = entries_of(place, number, run)?;
-        // Each half of an inner node has two children, so that there are fewer nodes on each level.
+        // Each half of an inner node has at least two children, so every level has fewer nodes than the one below.
         let least = if level == 0 { 1 } else { 2 };
         if entries.len() < 2 * least {
             return Ok(None);
@@ -664,7 +664,7 @@ impl Editor<'_, '_> {
             let in_left = entries_of(place, left.0, self.node(left.0, level)?)?.len();
             let right_run = self.node(right.0, level)?;
             let in_right = entries_of(place, right.0, right_run)?;
-            // Inner nodes with long keys too, so that there are fewer nodes on each level.
+            // Inner nodes with long keys too, so every level has fewer nodes than the one below.
             if left.0 == right.0 || !is_short && in_left + in_right.len() > 3 {
                 continue;
             }

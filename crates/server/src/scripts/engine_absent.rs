@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 const ABSENT: &str = "ERR this server was built without Lua (the feature `scripts`)";
 
-/// Stands for a Lua state; never created.
+/// A Lua state, of which this build has none: `new` returns an error.
 pub(crate) struct Engine;
 
-/// Stands for a compiled script; never created.
+/// A compiled script, of which this build has none.
 pub(crate) struct Compiled;
 
 impl Engine {
