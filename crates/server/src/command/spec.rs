@@ -238,9 +238,9 @@ impl Spec {
         matches!(self.id, Id::ZUnionStore | Id::ZInterStore | Id::ZDiffStore)
     }
 
-    /// The keys of XREAD and XREADGROUP: the first half of the arguments after STREAMS.
-    fn keys_of_streams(args: &Args<'_>) -> Keys {
-        let first = (1..args.len()).find(|&index| args.is(index, "streams")).map_or(0, |index| index + 1);
+    /// The keys of XREAD and XREADGROUP: the first half of the arguments after STREAMS, which is not before `from`.
+    fn keys_of_streams(args: &Args<'_>, from: usize) -> Keys {
+        let first = (from..args.len()).find(|&index| args.is(index, "streams")).map_or(0, |index| index + 1);
         let count = if first == 0 { 0 } else { (args.len() - first) / 2 };
         let is_there = count > 0 && first + 2 * count == args.len();
         let index = |index: usize| if is_there { i32::try_from(index).unwrap_or(0) } else { 0 };
@@ -252,7 +252,9 @@ impl Spec {
         let destination = self.counts_more_keys().then_some(1);
         let Keys { first, last, step } = match self.id {
             _ if destination.is_some() => Keys { first: 3, last: 0, step: 1 },
-            Id::XRead | Id::XReadGroup => Self::keys_of_streams(args),
+            Id::XRead => Self::keys_of_streams(args, 1),
+            // After GROUP, the group and the consumer.
+            Id::XReadGroup => Self::keys_of_streams(args, 4),
             _ => self.keys,
         };
         let (count, first) = (args.len() as i64, i64::from(first));
@@ -404,7 +406,7 @@ mod tests {
         assert_eq!(keys("bzmpop 0 1 a min"), [3]);
         assert_eq!(keys("msetex 2 a 1 b 2 nx"), [2, 4]);
         assert_eq!(keys("xread count 2 streams a b 0 0"), [4, 5]);
-        assert_eq!(keys("xreadgroup group streams c streams a >"), [0usize; 0]);
+        assert_eq!(keys("xreadgroup group streams streams streams a >"), [5]);
         assert_eq!(keys("xreadgroup group g c block 0 streams a >"), [7]);
         assert_eq!(keys("xread streams a b c"), [0usize; 0]);
         assert_eq!(keys("xgroup create a g 0"), [2]);
