@@ -1030,6 +1030,27 @@ fn a_damaged_stream_is_an_error_in_every_command() {
     });
 }
 
+/// Redis 7.0.15 trims these to the same lengths.
+#[test]
+fn trimming_a_stream_to_about_a_length_removes_hundreds_of_short_entries() {
+    let mut session = session(SpaceOptions::default());
+    let all: String = (1..=355).map(|n| format!("XADD s {n}-0 f v\r\n")).collect();
+    replies(&mut session, all.as_bytes(), usize::MAX);
+    for (command, removed) in [
+        ("MAXLEN ~ 300", 0),
+        ("MAXLEN ~ 200 LIMIT 99", 0),
+        ("MAXLEN ~ 200", 100),
+        ("MINID ~ 200-0", 0),
+        ("MINID ~ 301-0", 200),
+        ("MAXLEN ~ 50", 0),
+        ("MAXLEN ~ 0 LIMIT 54", 0),
+        ("MAXLEN ~ 0", 55),
+    ] {
+        let reply = replies(&mut session, format!("XTRIM s {command}\r\n").as_bytes(), usize::MAX);
+        assert_eq!(String::from_utf8_lossy(&reply), format!(":{removed}\r\n"), "{command}");
+    }
+}
+
 #[test]
 fn a_command_that_memory_does_not_suffice_for_is_not_queued() {
     let mut session = session(SpaceOptions::default());

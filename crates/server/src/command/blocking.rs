@@ -269,12 +269,6 @@ fn begin_wait(session: &mut SessionState, waiter: Arc<Waiter>, time: Option<Dura
     session.wait = Some(time);
 }
 
-/// Makes a client wait for what is wanted of these keys.
-pub(super) fn wait(session: &mut SessionState, keys: Vec<Vec<u8>>, wanted: Wanted, time: Option<Duration>) {
-    let waiter = waiter_of(session, keys, wanted);
-    begin_wait(session, waiter, time);
-}
-
 fn waiter_of(session: &SessionState, keys: Vec<Vec<u8>>, wanted: Wanted) -> Arc<Waiter> {
     Arc::new(Waiter {
         client: session.client.clone(),
@@ -350,4 +344,19 @@ pub(crate) fn brpoplpush(
     let time = timeout(args.at(3))?;
     let wanted = Wanted::Moved { from: End::Right, to: End::Left, destination: args.at(2).to_vec() };
     pop_or_wait(session, alone, vec![args.at(1).to_vec()], wanted, time, out)
+}
+
+/// XREAD [COUNT count] [BLOCK ms] STREAMS key ... id ...; XREADGROUP GROUP group consumer \[NOACK\] ...
+pub(crate) fn xread(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    of_group: bool,
+) -> Outcome {
+    if let Some((keys, reading, time)) = stream_reads::read(session, alone, args, out, of_group)? {
+        let waiter = waiter_of(session, keys, Wanted::Entries(reading));
+        begin_wait(session, waiter, time);
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use super::table::rows;
 use super::{
     bits, blocking, client, cluster, config, connection, dump, edit, events, hashes, hyperloglog, info, introspect,
     keys, lifetime, lists, pubsub, script, sets, sorted_operations, sorted_sets, stats, stream_groups, stream_info,
-    stream_reads, streams, strings,
+    streams, strings,
 };
 use crate::blocked::Wanted;
 use crate::clients::Subscription;

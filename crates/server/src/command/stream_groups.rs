@@ -5,7 +5,7 @@ use super::number::parse_integer;
 use super::reply;
 use super::stream_reads::{events_of_new, see_consumer};
 use super::streams::{
-    any_id, ids_from, interval_end, interval_start, open, open_mut, reply_entry_at, reply_id, strict_id,
+    about_two, any_id, ids_from, interval_end, interval_start, open, open_mut, reply_entry_at, reply_id, strict_id,
 };
 use super::strings::integer;
 use crate::keyspace::Exclusive;
@@ -14,13 +14,6 @@ use std::collections::HashMap;
 
 /// Pending entries that are read together.
 const AT_ONCE: usize = 100;
-
-/// A refusal that quotes two names, each up to its first zero byte as Redis does.
-pub(super) fn about_two(before: &str, one: &[u8], between: &str, other: &[u8], after: &str) -> Refusal {
-    let cut = |text: &[u8]| text.split(|&byte| byte == 0).next().unwrap_or_default().to_vec();
-    let parts = [before.as_bytes(), &cut(one), between.as_bytes(), &cut(other), after.as_bytes()];
-    Refusal::Text(parts.concat().into())
-}
 
 /// The refusal of a group that is absent, or whose key is.
 fn no_group(args: &Args<'_>) -> Refusal {
@@ -110,7 +103,7 @@ pub(crate) fn xgroup(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
         () if is_set_id && matches!(args.len(), 5 | 7) => {
             let group = found()?;
             let last = id_or_last(args.at(4), last, false)?;
-            stream.set_group(name, Group { last, read, ..group })?;
+            stream.set_group(name, group, Group { last, read, ..group })?;
             stream.finish(false, &["xgroup-setid"])?;
             reply::ok(call.out);
         }
@@ -373,7 +366,7 @@ pub(crate) fn xclaim(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     let now_ms = alone.now_ms();
     let mut stream = open_mut(alone, call, 1)?;
     let (now, pairs) = stream.read()?;
-    let mut group = now.group(pairs, args.at(2))?.ok_or_else(|| no_group(&args))?;
+    let group = now.group(pairs, args.at(2))?.ok_or_else(|| no_group(&args))?;
     let number = |text: &[u8], what: &str| {
         parse_integer(text).ok_or_else(|| Refusal::from(format!("ERR Invalid {what} argument for XCLAIM")))
     };
@@ -410,8 +403,7 @@ pub(crate) fn xclaim(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     let delivered_ms = delivered_ms.and_then(|ms| u64::try_from(ms).ok());
     claim.delivered_ms = delivered_ms.filter(|ms| *ms <= now_ms).unwrap_or(now_ms);
     if last > group.last {
-        group.last = last;
-        stream.set_group(args.at(2), group)?;
+        stream.set_group(args.at(2), group, Group { last, ..group })?;
         claim.changed = true;
     }
     for id in ids {

@@ -3,15 +3,13 @@
 //! What a consumer of a group reads is pending until it is acknowledged (`stream_groups.rs`). An entry is delivered and
 //! recorded as pending in one change. How clients wait: `blocking.rs`.
 
-use super::blocking;
-use super::call::{Args, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX};
+use super::call::{Args, REPLY_TOO_LONG, Refusal, SYNTAX};
 use super::number::parse_integer;
 use super::reply::{self, Version};
 use super::state::SessionState;
-use super::stream_groups::about_two;
-use super::streams::{reply_entry_at, reply_id, reply_range, strict_id};
+use super::streams::{about_two, reply_entry_at, reply_id, reply_range, strict_id};
 use super::strings::integer;
-use crate::blocked::{Reader, Reading, Waiter, Wanted};
+use crate::blocked::{Reader, Reading, Waiter};
 use crate::keyspace::stream::{Consumer, EntryId, Group, Pending, Stream, StreamMut};
 use crate::keyspace::{self, Exclusive, Pairs, SpaceError};
 use std::sync::atomic::Ordering::*;
@@ -197,8 +195,7 @@ pub(super) fn see_consumer(
     match now.consumer(alone, group, name)? {
         None => Ok((stream.add_consumer(group, name, now_ms)?, true)),
         Some(consumer) => {
-            let consumer = Consumer { seen_ms: now_ms, ..consumer };
-            stream.set_consumer(group, name, consumer)?;
+            stream.see_consumer(group, name, consumer, now_ms)?;
             Ok((consumer, false))
         }
     }
@@ -221,8 +218,8 @@ fn read_group(
     let now_ms = alone.now_ms();
     let mut stream = StreamMut::open(alone, database, key)?;
     let (now, pairs) = stream.read()?;
-    let Some(mut group) = now.group(pairs, &reader.group)? else { return Ok(()) };
-    let number = group.number;
+    let Some(before) = now.group(pairs, &reader.group)? else { return Ok(()) };
+    let (number, mut group) = (before.number, before);
     let start = after.next().unwrap_or(EntryId::MAX);
     if after == EntryId::MAX {
         let start = group.last.next().unwrap_or(EntryId::MAX);
@@ -232,7 +229,7 @@ fn read_group(
         ids.iter().for_each(|id| group.deliver(now, first, *id));
         let (consumer, is_new) = see_consumer(&mut stream, number, &reader.consumer, now_ms)?;
         if !ids.is_empty() {
-            stream.set_group(&reader.group, group)?;
+            stream.set_group(&reader.group, before, group)?;
         }
         for id in ids.into_iter().filter(|_| !reader.noack) {
             // XGROUP SETID may have gone back to entries that are pending.
@@ -327,14 +324,14 @@ fn streams_head(out: &mut Vec<u8>, count: usize, version: Version) {
     }
 }
 
-/// XREAD [COUNT count] [BLOCK ms] STREAMS key ... id ...; XREADGROUP GROUP group consumer \[NOACK\] ...
-pub(crate) fn xread(
-    session: &mut SessionState,
+/// XREAD and XREADGROUP. Returns what to wait for, and for how long, if there is nothing yet.
+pub(super) fn read(
+    session: &SessionState,
     alone: &mut Exclusive<'_>,
     args: Args<'_>,
     out: &mut Vec<u8>,
     of_group: bool,
-) -> Outcome {
+) -> Result<Option<(Vec<Vec<u8>>, Reading, Option<Duration>)>, Refusal> {
     let (database, version) = (session.database, session.version);
     let read = ReadArgs::parse(&args, of_group, session.in_script, alone.now_ms())?;
     let after = read.after(&args, alone, database)?;
@@ -377,18 +374,17 @@ pub(crate) fn xread(
     if count > 0 {
         streams_head(out, count, version);
         out.append(&mut found);
-        return Ok(());
+        return Ok(None);
     }
     let Some(time) = read.block.filter(|_| !session.executing) else {
         reply::null_array(out, version);
-        return Ok(());
+        return Ok(None);
     };
     let keys = args.from(read.keys).take(read.key_count).map(<[u8]>::to_vec).collect();
     // As in Redis, a client that gets what has come meanwhile gets no more than this.
     const ENTRIES: u64 = 1000;
     let reading = Reading { after, count: read.count.unwrap_or(ENTRIES), reader: read.reader };
-    blocking::wait(session, keys, Wanted::Entries(reading), time);
-    Ok(())
+    Ok(Some((keys, reading, time)))
 }
 
 /// Replies to a client that waits for entries of this key; `None` if there are none for it.

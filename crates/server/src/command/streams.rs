@@ -98,6 +98,13 @@ pub(super) fn ids_from(args: &Args<'_>, index: usize) -> Result<Vec<EntryId>, Re
     args.from(index).map(|text| strict_id(text, 0)).collect()
 }
 
+/// A refusal that quotes two names, each up to its first zero byte as Redis does.
+pub(super) fn about_two(before: &str, one: &[u8], between: &str, other: &[u8], after: &str) -> Refusal {
+    let cut = |text: &[u8]| text.split(|&byte| byte == 0).next().unwrap_or_default().to_vec();
+    let parts = [before.as_bytes(), &cut(one), between.as_bytes(), &cut(other), after.as_bytes()];
+    Refusal::Text(parts.concat().into())
+}
+
 /// An ID as a reply.
 pub(super) fn reply_id(out: &mut Vec<u8>, id: EntryId) {
     reply::bulk(out, id.to_string().as_bytes());

@@ -384,11 +384,11 @@ macro_rules! rows {
         Change(streams::xtrim);
     XRead "xread" -4 [READONLY BLOCKING] (4 0 1) "stream" "5.0.0"
         "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]" "Entries after an ID, or waits for some."
-        Transaction(|session, alone, args, out| stream_reads::xread(session, alone, args, out, false));
+        Transaction(|session, alone, args, out| blocking::xread(session, alone, args, out, false));
     XReadGroup "xreadgroup" -7 [WRITE BLOCKING] (7 0 1) "stream" "5.0.0"
         "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]"
         "Entries that no consumer of a group has read, or one's own pending ones."
-        Transaction(|session, alone, args, out| stream_reads::xread(session, alone, args, out, true));
+        Transaction(|session, alone, args, out| blocking::xread(session, alone, args, out, true));
     XGroup "xgroup" -2 [WRITE DENYOOM] (2 2 1) "stream" "5.0.0"
         "CREATE | SETID | DESTROY | CREATECONSUMER | DELCONSUMER | HELP [...]" "Makes and removes consumer groups."
         Change(stream_groups::xgroup);

@@ -144,12 +144,26 @@ impl Record {
         Record::new(GROUP).name(name)
     }
 
+    fn whole_group(name: &[u8], group: Group) -> Record {
+        let read = group.read.unwrap_or(UNKNOWN) as u64; // the same bits
+        Record::group(name).number(group.number).id(group.last).number(read)
+    }
+
     fn consumer(group: u64, name: &[u8]) -> Record {
         Record::new(CONSUMER).number(group).name(name)
     }
 
+    fn whole_consumer(group: u64, name: &[u8], consumer: Consumer) -> Record {
+        Record::consumer(group, name).number(consumer.number).number(consumer.seen_ms)
+    }
+
     fn pending(group: u64, id: EntryId) -> Record {
         Record::new(PENDING).number(group).id(id)
+    }
+
+    fn whole_pending(group: u64, id: EntryId, pending: Pending) -> Record {
+        let Pending { consumer, delivered_ms, count } = pending;
+        Record::pending(group, id).number(consumer).number(delivered_ms).number(count)
     }
 
     fn owned(group: u64, consumer: u64, id: EntryId) -> Record {
@@ -285,7 +299,7 @@ impl Stream {
         let tail_entries = tail_entries.ok_or_else(|| bad_record("newest entries"))?;
         let is_tree = if nodes == 0 { records == 0 } else { tree.is_possible() && records <= RECORDS_MAX };
         let in_tree = entries.checked_sub(tail_entries).filter(|in_tree| *in_tree <= records);
-        if !is_tree || in_tree.is_none() || bytes > RECORDS_MAX {
+        if !is_tree || in_tree.is_none() || bytes.max(serial) > RECORDS_MAX {
             return Err(damaged(format_args!("a stream of {entries} entries, {records} records and {nodes} nodes")));
         }
         let [ms, seq, deleted_ms, deleted_seq] = rest;
@@ -327,7 +341,7 @@ impl Stream {
     /// About the bytes of all records.
     pub(crate) fn bytes(&self) -> u64 {
         const RECORD_BYTES: u64 = 48;
-        self.bytes + RECORD_BYTES * (self.records - self.in_tree())
+        self.bytes.saturating_add(RECORD_BYTES.saturating_mul(self.before_entries()))
     }
 
     /// Bytes of the average entry.
@@ -342,7 +356,12 @@ impl Stream {
 
     /// Entries in the tree, after all other records.
     fn in_tree(&self) -> u64 {
-        self.entries - self.tail_entries
+        self.entries.saturating_sub(self.tail_entries)
+    }
+
+    /// The other records; damaged trees may have fewer.
+    fn before_entries(&self) -> u64 {
+        self.records.saturating_sub(self.in_tree())
     }
 
     fn place(&self) -> Place {
@@ -466,7 +485,7 @@ impl Stream {
         let tail_first = self.tail_first()?;
         let is_in_tree = self.in_tree() > 0 && tail_first.is_none_or(|first| from < first);
         let is_in_tail = tail_first.is_some_and(|first| to >= first);
-        let first = self.records - self.in_tree();
+        let first = self.before_entries();
         for is_tail in [is_reverse, !is_reverse] {
             if is_tail && is_in_tail {
                 let mut records: Vec<&[u8]> = elements::iter(&self.tail).collect();
@@ -533,7 +552,7 @@ impl Stream {
     /// # Errors
     /// Those of [`for_entries`](Self::for_entries).
     pub(crate) fn count_before(&self, pairs: &mut impl Pairs, id: EntryId) -> Result<u64> {
-        let first = self.records - self.in_tree();
+        let first = self.before_entries();
         let before = self.rank(pairs, &Record::entry(id).0, false)?.saturating_sub(first);
         if before < self.in_tree() {
             return Ok(before);
@@ -710,9 +729,17 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     fn remove(&mut self, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         self.store()?;
         let Some(record) = self.stream.find(self.alone, prefix)? else { return Ok(None) };
-        self.editor().remove((0.0, &record))?;
-        self.forget(1)?;
+        self.remove_whole(&record)?;
         Ok(Some(record[prefix.len()..].to_vec()))
+    }
+
+    /// Removes a record, which the tree has.
+    fn remove_whole(&mut self, record: &[u8]) -> Result<()> {
+        if self.stream.tree.nodes == 0 {
+            return Err(damaged("a stream has lost its tree"));
+        }
+        self.editor().remove((0.0, record))?;
+        self.forget(1)
     }
 
     /// Notes that the tree has lost records.
@@ -785,7 +812,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
             let Some(rest) = self.remove(&prefix)? else { return Ok(false) };
             prefix.len() + rest.len()
         };
-        self.stream.entries -= 1;
+        self.stream.entries = self.stream.entries.saturating_sub(1);
         self.stream.bytes = self.stream.bytes.saturating_sub(bytes as u64);
         Ok(true)
     }
@@ -796,7 +823,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn trim(&mut self, count: u64) -> Result<()> {
         let from_tree = count.min(self.stream.in_tree());
-        let first = self.stream.records - self.stream.in_tree();
+        let first = self.stream.before_entries();
         let mut bytes = 0;
         self.remove_ranks(first..first + from_tree, |record| bytes += record.len() as u64)?;
         self.stream.entries -= from_tree;
@@ -836,15 +863,13 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`]. So with all that follows.
     pub(crate) fn add_group(&mut self, name: &[u8], last: EntryId, read: Option<i64>) -> Result<()> {
         let number = self.new_number();
-        self.set_group(name, Group { number, last, read })
+        self.insert(&Record::whole_group(name, Group { number, last, read }).0)
     }
 
-    /// Stores a group.
-    pub(crate) fn set_group(&mut self, name: &[u8], group: Group) -> Result<()> {
-        let prefix = Record::group(name);
-        self.remove(&prefix.0)?;
-        let read = group.read.unwrap_or(UNKNOWN) as u64; // the same bits
-        self.insert(&prefix.number(group.number).id(group.last).number(read).0)
+    /// Changes a group, which was `before`.
+    pub(crate) fn set_group(&mut self, name: &[u8], before: Group, after: Group) -> Result<()> {
+        self.remove_whole(&Record::whole_group(name, before).0)?;
+        self.insert(&Record::whole_group(name, after).0)
     }
 
     /// Removes a group with its consumers and pending entries. O(those).
@@ -856,15 +881,14 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     /// Adds a consumer, which the group does not have.
     pub(crate) fn add_consumer(&mut self, group: u64, name: &[u8], now_ms: u64) -> Result<Consumer> {
         let consumer = Consumer { number: self.new_number(), seen_ms: now_ms };
-        self.set_consumer(group, name, consumer)?;
+        self.insert(&Record::whole_consumer(group, name, consumer).0)?;
         Ok(consumer)
     }
 
-    /// Stores a consumer.
-    pub(crate) fn set_consumer(&mut self, group: u64, name: &[u8], consumer: Consumer) -> Result<()> {
-        let prefix = Record::consumer(group, name);
-        self.remove(&prefix.0)?;
-        self.insert(&prefix.number(consumer.number).number(consumer.seen_ms).0)
+    /// Notes when a consumer, which was `before`, was last seen.
+    pub(crate) fn see_consumer(&mut self, group: u64, name: &[u8], before: Consumer, now_ms: u64) -> Result<()> {
+        self.remove_whole(&Record::whole_consumer(group, name, before).0)?;
+        self.insert(&Record::whole_consumer(group, name, Consumer { seen_ms: now_ms, ..before }).0)
     }
 
     /// Removes a consumer with its pending entries. O(those).
@@ -875,7 +899,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
             let (stream, alone) = self.read()?;
             let some = stream.owned_from(alone, (group, consumer), EntryId::MIN, AT_ONCE)?;
             for id in &some {
-                self.remove(&Record::owned(group, consumer, *id).0)?;
+                self.remove_whole(&Record::owned(group, consumer, *id).0)?;
                 self.remove(&Record::pending(group, *id).0)?;
             }
             if some.is_empty() {
@@ -892,24 +916,23 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         before: Option<Pending>,
         after: Pending,
     ) -> Result<()> {
-        let prefix = Record::pending(group, id);
         if let Some(before) = before {
-            self.remove(&prefix.0)?;
+            self.remove_whole(&Record::whole_pending(group, id, before).0)?;
             if before.consumer != after.consumer {
-                self.remove(&Record::owned(group, before.consumer, id).0)?;
+                self.remove_whole(&Record::owned(group, before.consumer, id).0)?;
             }
         }
         if before.is_none_or(|before| before.consumer != after.consumer) {
             self.insert(&Record::owned(group, after.consumer, id).0)?;
         }
-        self.insert(&prefix.number(after.consumer).number(after.delivered_ms).number(after.count).0)
+        self.insert(&Record::whole_pending(group, id, after).0)
     }
 
     /// Removes a pending entry of a group. Returns whether it was there.
     pub(crate) fn remove_pending(&mut self, group: u64, id: EntryId) -> Result<bool> {
         let Some(record) = self.remove(&Record::pending(group, id).0)? else { return Ok(false) };
         let pending = pending_of(&record).ok_or_else(|| bad_record("pending entry"))?;
-        self.remove(&Record::owned(group, pending.consumer, id).0)?;
+        self.remove_whole(&Record::owned(group, pending.consumer, id).0)?;
         Ok(true)
     }
 
