@@ -1043,8 +1043,10 @@ fn trimming_a_stream_to_about_a_length_removes_hundreds_of_short_entries() {
         ("MINID ~ 200-0", 0),
         ("MINID ~ 301-0", 200),
         ("MAXLEN ~ 50", 0),
-        ("MAXLEN ~ 0 LIMIT 54", 0),
-        ("MAXLEN ~ 0", 55),
+        ("MAXLEN 45", 10),
+        ("MAXLEN ~ 20", 0),
+        ("MAXLEN ~ 0 LIMIT 44", 0),
+        ("MAXLEN ~ 0", 45),
     ] {
         let reply = replies(&mut session, format!("XTRIM s {command}\r\n").as_bytes(), usize::MAX);
         assert_eq!(String::from_utf8_lossy(&reply), format!(":{removed}\r\n"), "{command}");

@@ -243,11 +243,14 @@ impl Options {
         };
         if self.is_about {
             let per = (NODE_BYTES / now.entry_bytes().max(1)).clamp(1, NODE_ENTRIES);
+            // Nodes end where so many entries were added.
+            let before = now.added.wrapping_sub(now.len());
+            let whole = |count: u64| count.saturating_sub(before.wrapping_add(count) % per);
             if count < now.len() {
-                count -= count % per;
+                count = whole(count);
             }
             if self.limit > 0 && count > self.limit {
-                count = self.limit - self.limit % per;
+                count = whole(self.limit);
             }
         }
         stream.trim(count)?;
