@@ -338,10 +338,10 @@ impl Stream {
         self.entries
     }
 
-    /// About the bytes of all records.
+    /// About the bytes of all records; below 2^61.
     pub(crate) fn bytes(&self) -> u64 {
         const RECORD_BYTES: u64 = 48;
-        self.bytes.saturating_add(RECORD_BYTES.saturating_mul(self.before_entries()))
+        self.bytes + RECORD_BYTES.saturating_mul(self.before_entries()).min(RECORDS_MAX)
     }
 
     /// Bytes of the average entry.
