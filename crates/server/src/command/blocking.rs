@@ -20,7 +20,7 @@ use super::stream_reads;
 use crate::blocked::{Elements, Popped, State, Waiter, Wanted};
 use crate::keyspace::list::{End, ListMut};
 use crate::keyspace::sorted::SortedSetMut;
-use crate::keyspace::{Exclusive, Patience};
+use crate::keyspace::{ANY_KEY, Exclusive, Patience};
 use crate::server::Server;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
@@ -85,10 +85,11 @@ pub(crate) fn serve(server: &Server, alone: &mut Exclusive<'_>) {
 #[cold]
 fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
     let mut ready: VecDeque<_> = alone.take_pushed().into();
-    if alone.take_flushed() {
-        ready.extend(server.blocked.places());
-    }
     while let Some(place) = ready.pop_front() {
+        if place.0 == ANY_KEY {
+            ready.extend(server.blocked.places());
+            continue;
+        }
         // Clients that were looked at in vain: readers of a stream each wait for another entry.
         let mut passed = 0;
         while let Ok(attributes) = alone.attributes_of(place.0, &place.1)
@@ -354,9 +355,9 @@ pub(crate) fn xread(
     out: &mut Vec<u8>,
     of_group: bool,
 ) -> Outcome {
-    if let Some((keys, reading, time)) = stream_reads::read(session, alone, args, out, of_group)? {
-        let waiter = waiter_of(session, keys, Wanted::Entries(reading));
-        begin_wait(session, waiter, time);
+    if let Some(wait) = stream_reads::read(session, alone, args, out, of_group)? {
+        let waiter = waiter_of(session, wait.keys, Wanted::Entries(wait.reading));
+        begin_wait(session, waiter, wait.time);
     }
     Ok(())
 }

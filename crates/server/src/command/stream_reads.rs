@@ -57,7 +57,7 @@ impl ReadArgs {
                 index += 1;
                 count = u64::try_from(integer(args.at(index))?).ok().filter(|count| *count > 0);
             } else if args.is(index, "streams") && more > 0 {
-                if more % 2 != 0 {
+                if !more.is_multiple_of(2) {
                     return Err(
                         "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
                             .into(),
@@ -324,14 +324,22 @@ fn streams_head(out: &mut Vec<u8>, count: usize, version: Version) {
     }
 }
 
-/// XREAD and XREADGROUP. Returns what to wait for, and for how long, if there is nothing yet.
+/// What a client waits for that read nothing.
+pub(super) struct Wait {
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) reading: Reading,
+    /// `None`: without end.
+    pub(super) time: Option<Duration>,
+}
+
+/// XREAD and XREADGROUP. Returns what to wait for if there is nothing yet.
 pub(super) fn read(
     session: &SessionState,
     alone: &mut Exclusive<'_>,
     args: Args<'_>,
     out: &mut Vec<u8>,
     of_group: bool,
-) -> Result<Option<(Vec<Vec<u8>>, Reading, Option<Duration>)>, Refusal> {
+) -> Result<Option<Wait>, Refusal> {
     let (database, version) = (session.database, session.version);
     let read = ReadArgs::parse(&args, of_group, session.in_script, alone.now_ms())?;
     let after = read.after(&args, alone, database)?;
@@ -384,7 +392,7 @@ pub(super) fn read(
     // As in Redis, a client that gets what has come meanwhile gets no more than this.
     const ENTRIES: u64 = 1000;
     let reading = Reading { after, count: read.count.unwrap_or(ENTRIES), reader: read.reader };
-    Ok(Some((keys, reading, time)))
+    Ok(Some(Wait { keys, reading, time }))
 }
 
 /// Replies to a client that waits for entries of this key; `None` if there are none for it.

@@ -264,7 +264,7 @@ pub(crate) fn xadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
     let args = call.args;
     let (options, at) = Options::parse(&args, true)?;
     let fields = args.len().saturating_sub(at + 1);
-    if fields < 2 || fields % 2 == 1 {
+    if fields < 2 || !fields.is_multiple_of(2) {
         return Err("ERR wrong number of arguments for 'xadd' command".into());
     }
     if options.id == Some((0, Some(0))) {

@@ -411,7 +411,7 @@ macro_rules! rows {
     XInfo "xinfo" -2 [READONLY] (2 2 1) "stream" "5.0.0" "STREAM | GROUPS | CONSUMERS | HELP [...]"
         "What a stream, its groups and their consumers are."
         Lookup(stream_info::xinfo);
-    XSetId "xsetid" -3 [WRITE DENYOOM FAST] (1 1 1) "stream" "5.0.0"
+    XSetid "xsetid" -3 [WRITE DENYOOM FAST] (1 1 1) "stream" "5.0.0"
         "key last-id [ENTRIESADDED count] [MAXDELETEDID id]"
         "Sets the last ID of a stream."
         Change(streams::xsetid);

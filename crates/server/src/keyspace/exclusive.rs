@@ -32,9 +32,10 @@ pub struct Exclusive<'k> {
     transaction: Option<Transaction>,
     /// Keys of lists, sorted sets and streams that changed while somebody waits.
     pushed: Vec<(usize, Vec<u8>)>,
-    /// Whether any key may have changed while somebody waits.
-    flushed: bool,
 }
+
+/// Among the keys that changed: any key may have.
+pub(crate) const ANY_KEY: usize = usize::MAX;
 
 /// What happens to a key's attributes when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +74,7 @@ struct Presence {
 
 impl<'k> Exclusive<'k> {
     pub(super) fn new(space: &'k KeySpace, entry: ExclusiveEntry<'k>) -> Self {
-        Exclusive {
-            space,
-            _entry: entry,
-            clock: Clock::default(),
-            transaction: None,
-            pushed: Vec::new(),
-            flushed: false,
-        }
+        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None, pushed: Vec::new() }
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
@@ -369,15 +363,10 @@ impl<'k> Exclusive<'k> {
     /// Whether keys changed for which somebody may wait.
     #[inline]
     pub(crate) fn has_pushed(&self) -> bool {
-        !self.pushed.is_empty() || self.flushed
+        !self.pushed.is_empty()
     }
 
-    /// Whether any key may have changed for which somebody waits, since the last call.
-    pub(crate) fn take_flushed(&mut self) -> bool {
-        std::mem::take(&mut self.flushed)
-    }
-
-    /// The keys that changed and for which somebody may wait, since the last call.
+    /// The databases and keys that changed and for which somebody may wait, or [`ANY_KEY`], since the last call.
     pub(crate) fn take_pushed(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.pushed)
     }
@@ -418,7 +407,7 @@ impl<'k> Exclusive<'k> {
 
     /// Notes that clients may wait for what has become of any key.
     pub(crate) fn note_all_wanted(&mut self) {
-        self.flushed |= self.space.wanted_keys.load(Relaxed) > 0;
+        self.note_wanted(ANY_KEY, b"");
     }
 
     /// Notes that clients may wait for what has become of this key.

@@ -51,7 +51,7 @@ use arc_swap::ArcSwapOption;
 pub(crate) use edit::{Edit, New, Old, SHORT_VALUE_BYTES};
 pub use eviction::Eviction;
 use eviction::MemoryLimit;
-pub(crate) use exclusive::{Exclusive, Lifetime};
+pub(crate) use exclusive::{ANY_KEY, Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;

@@ -236,7 +236,7 @@ fn pending_of(record: &[u8]) -> Option<Pending> {
 fn entry_of(record: &[u8]) -> Option<(EntryId, &[u8])> {
     let mut reader = Reader(record.strip_prefix(&[ENTRY])?);
     let id = reader.id()?;
-    elements::count(reader.0).filter(|count| count % 2 == 0 && *count > 0)?;
+    elements::count(reader.0).filter(|count| count.is_multiple_of(2) && *count > 0)?;
     Some((id, reader.0))
 }
 
