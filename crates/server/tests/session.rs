@@ -1054,6 +1054,16 @@ fn trimming_a_stream_to_about_a_length_removes_hundreds_of_short_entries() {
 }
 
 #[test]
+fn a_count_of_deliveries_beyond_the_greatest_number_is_negative_as_in_redis() {
+    let mut session = session(SpaceOptions::default());
+    let commands = "XGROUP CREATE s g 0 MKSTREAM\r\nXADD s 1-0 a b\r\nXREADGROUP GROUP g c STREAMS s >\r\n\
+        XCLAIM s g c 0 1-0 RETRYCOUNT 9223372036854775807\r\nXREADGROUP GROUP g c STREAMS s 0\r\n";
+    replies(&mut session, commands.as_bytes(), usize::MAX);
+    let pending = replies(&mut session, b"XPENDING s g - + 1\r\n", usize::MAX);
+    assert!(pending.ends_with(b":-9223372036854775808\r\n"), "{}", String::from_utf8_lossy(&pending));
+}
+
+#[test]
 fn a_command_that_memory_does_not_suffice_for_is_not_queued() {
     let mut session = session(SpaceOptions::default());
     assert_eq!(text_of(&mut session, &[&[b"MULTI"], &[b"SET", b"k", b"1"]]), "+OK\r\n+QUEUED\r\n");

@@ -5,7 +5,8 @@ use super::number::parse_integer;
 use super::reply;
 use super::stream_reads::{events_of_new, see_consumer};
 use super::streams::{
-    about_two, any_id, ids_from, interval_end, interval_start, open, open_mut, reply_entry_at, reply_id, strict_id,
+    about_two, any_id, ids_from, interval_end, interval_start, open, open_mut, reply_entry_at, reply_id,
+    reply_unsigned, strict_id,
 };
 use super::strings::integer;
 use crate::keyspace::Exclusive;
@@ -221,7 +222,7 @@ pub(crate) fn xpending(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
             reply_id(&mut found, *id);
             reply::bulk(&mut found, names.get(&pending.consumer).map_or(b"", Vec::as_slice));
             reply::integer(&mut found, idle_of(pending, now_ms).max(0));
-            reply::count(&mut found, pending.count);
+            reply_unsigned(&mut found, pending.count);
         }
         if found.len() > call.reply_bytes_max {
             return Err(REPLY_TOO_LONG.into());
@@ -337,7 +338,7 @@ impl<'a> Claim<'a> {
             }
         };
         let delivered = before.map_or(1, |before| before.count);
-        let count = self.count.unwrap_or(delivered.saturating_add(u64::from(!self.just_ids)));
+        let count = self.count.unwrap_or(delivered.wrapping_add(u64::from(!self.just_ids)));
         let after = Pending { consumer: consumer.number, delivered_ms: self.delivered_ms, count };
         stream.set_pending(self.group, id, before, after)?;
         self.changed = true;

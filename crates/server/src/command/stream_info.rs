@@ -3,7 +3,7 @@
 use super::call::{Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, Turn};
 use super::reply::{self, Version};
 use super::stream_groups::{names_of, no_group_at};
-use super::streams::{open, reply_entry_at, reply_id, reply_range};
+use super::streams::{open, reply_entry_at, reply_id, reply_range, reply_unsigned};
 use super::strings::integer;
 use crate::keyspace;
 use crate::keyspace::stream::{EntryId, Group, Stream};
@@ -128,7 +128,7 @@ fn beginning(parts: &mut Parts<'_>, stream: &Stream, turn: &mut Turn<'_, '_>) ->
     parts.count("radix-tree-nodes", stream.nodes() + 1);
     parts.id("last-generated-id", stream.last);
     parts.id("max-deleted-entry-id", stream.max_deleted);
-    parts.number("entries-added", Some(stream.added as i64)); // as Redis shows it
+    reply_unsigned(parts.name("entries-added"), stream.added);
     parts.id("recorded-first-entry-id", first.unwrap_or_default());
     Ok(())
 }
@@ -174,14 +174,14 @@ fn in_full(stream: &Stream, turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, mo
             reply::array(parts.out, 4);
             reply_id(parts.out, id);
             reply::bulk(parts.out, names.get(&pending.consumer).map_or(b"", Vec::as_slice));
-            reply::count(parts.out, pending.delivered_ms);
-            reply::count(parts.out, pending.count);
+            reply_unsigned(parts.out, pending.delivered_ms);
+            reply_unsigned(parts.out, pending.count);
         }
         reply::array(parts.name("consumers"), consumers.len());
         for (name, consumer) in consumers {
             parts.map(4);
             parts.bytes("name", &name);
-            parts.count("seen-time", consumer.seen_ms);
+            reply_unsigned(parts.name("seen-time"), consumer.seen_ms);
             parts.count("pel-count", stream.owned_count(turn, group.number, consumer.number)?);
             let mut owned = Vec::new();
             for id in stream.owned_from(turn, (group.number, consumer.number), EntryId::MIN, most)? {
@@ -191,8 +191,8 @@ fn in_full(stream: &Stream, turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, mo
             for (id, pending) in owned {
                 reply::array(parts.out, 3);
                 reply_id(parts.out, id);
-                reply::count(parts.out, pending.delivered_ms);
-                reply::count(parts.out, pending.count);
+                reply_unsigned(parts.out, pending.delivered_ms);
+                reply_unsigned(parts.out, pending.count);
             }
             if parts.out.len() - start > bytes_max {
                 return Err(REPLY_TOO_LONG.into());

@@ -267,7 +267,7 @@ fn read_group(
     for id in present {
         let (now, pairs) = stream.read()?;
         if let Some(before) = now.pending(pairs, number, id)? {
-            let count = before.count.saturating_add(1);
+            let count = before.count.wrapping_add(1);
             stream.set_pending(number, id, Some(before), Pending { delivered_ms: now_ms, count, ..before })?;
         }
     }

@@ -105,6 +105,11 @@ pub(super) fn about_two(before: &str, one: &[u8], between: &str, other: &[u8], a
     Refusal::Text(parts.concat().into())
 }
 
+/// A number of 64 bits as Redis shows it: with a sign.
+pub(super) fn reply_unsigned(out: &mut Vec<u8>, number: u64) {
+    reply::integer(out, number as i64);
+}
+
 /// An ID as a reply.
 pub(super) fn reply_id(out: &mut Vec<u8>, id: EntryId) {
     reply::bulk(out, id.to_string().as_bytes());
