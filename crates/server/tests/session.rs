@@ -823,7 +823,7 @@ fn file_with_collection(folder: &std::path::Path, family: &str) -> std::path::Pa
         "hash" => format!("HSET k {n} value{n}"),
         "set" => format!("SADD k {n}"),
         "stream" if n == 0 => "XGROUP CREATE k g 0 MKSTREAM".into(),
-        "stream" if n % 100 == 0 => format!("XREADGROUP GROUP g c{n} STREAMS k >"),
+        "stream" if n.is_multiple_of(100) => format!("XREADGROUP GROUP g c{n} STREAMS k >"),
         "stream" => format!("XADD k {n}-0 field value{n}"),
         _ => format!("RPUSH k {n}"),
     };
