@@ -125,7 +125,7 @@ fn beginning(parts: &mut Parts<'_>, stream: &Stream, turn: &mut Turn<'_, '_>) ->
     parts.count("length", stream.len());
     // Redis's own tree: here the nodes of ours.
     parts.count("radix-tree-keys", stream.nodes().max(u64::from(stream.len() > 0)));
-    parts.count("radix-tree-nodes", stream.nodes() + 1);
+    parts.count("radix-tree-nodes", stream.nodes().max(1));
     parts.id("last-generated-id", stream.last);
     parts.id("max-deleted-entry-id", stream.max_deleted);
     reply_unsigned(parts.name("entries-added"), stream.added);
