@@ -79,8 +79,9 @@ RUST_MIN = 1.89
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
+# The first time it compiles for minutes, and shows that.
 run: tools
-	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
+	$(CARGO) run --release --locked --package splitpoint-cli -- tour
 
 test: tools
 	@CARGO='$(CARGO)' MAKE='$(MAKE)' .ci/stages fmt lint databases unit doc examples test-c test-python test-spark test-server \

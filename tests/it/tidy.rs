@@ -410,6 +410,21 @@ fn documents_and_workflows_name_targets_that_exist() {
     none(breaches);
 }
 
+/// `make bench` and `make report` name the package, and cargo refuses to choose among several programs.
+#[test]
+fn packages_of_several_programs_say_which_one_runs() {
+    let files = files();
+    let beside_others = |main: &&File| {
+        main.path.ends_with("src/main.rs")
+            && files.iter().any(|f| f.path.starts_with(&main.path.replace("main.rs", "bin/")))
+    };
+    let mains: Vec<&File> = files.iter().filter(beside_others).collect();
+    assert!(!mains.is_empty(), "the bench has several programs");
+    let manifest = |main: &File| main.path.replace("src/main.rs", "Cargo.toml");
+    let says = |name: &str| files.iter().any(|f| f.path == name && f.text().contains("\ndefault-run = "));
+    none(mains.iter().map(|m| manifest(m)).filter(|m| !says(m)).map(|m| format!("{m}: add `default-run`")).collect());
+}
+
 /// The Python package is a workspace of its own, which inherits nothing.
 #[test]
 fn the_python_package_has_the_version_and_address_of_the_crates() {
