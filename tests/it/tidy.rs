@@ -386,7 +386,8 @@ fn targets_named(file: &File) -> Vec<(usize, String)> {
             false => line.split("`make ").skip(1).chain(line.strip_prefix("make ")).collect(),
         };
         let is_target = |word: &&str| word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
-        let targets = after.iter().flat_map(|after| after.split([' ', '`']).take_while(is_target));
+        let code = after.iter().filter_map(|after| after.split('`').next());
+        let targets = code.flat_map(|code| code.split(' ').take_while(is_target));
         named.extend(targets.filter(|t| !t.is_empty()).map(|t| (number + 1, t.to_owned())));
     }
     named
