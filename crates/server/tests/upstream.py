@@ -20,7 +20,7 @@ import xml.etree.ElementTree
 
 from servers import BUILT, PROGRAM, Server, free_port
 
-UNITS = """type/string type/incr type/hash type/set type/list type/list-2 type/list-3 expire keyspace scan bitops bitfield
+UNITS = """type/string type/incr type/hash type/set type/list type/list-2 type/list-3 type/stream type/stream-cgroups expire keyspace scan bitops bitfield
     hyperloglog multi pubsub pubsubshard scripting tracking introspection introspection-2 info-command protocol quit
     other""".split()
 FOLDER = os.path.abspath(f"{BUILT}/server-upstream")
