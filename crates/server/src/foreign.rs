@@ -16,21 +16,22 @@ const METHODS: [&str; 8] = ["post", "put", "head", "options", "connect", "trace"
 /// Whether a line is the first of an HTTP request, or one of its headers. GET and DELETE are commands too: they are
 /// methods only where a target and a version follow.
 pub(crate) fn is_http(line: &[u8]) -> bool {
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let Some(first) = words.next() else { return false };
-    if first.len() > 1
-        && let Some(name) = first.strip_suffix(b":")
-        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
-    {
-        return true;
-    }
-    let second = words.next().unwrap_or_default();
+    let (line, is_blank) = (line.trim_ascii(), u8::is_ascii_whitespace);
+    let (first, rest) = line.split_at(line.iter().position(is_blank).unwrap_or(line.len()));
+    let last = &rest[rest.iter().rposition(is_blank).map_or(0, |blank| blank + 1)..];
+    let is_header = || {
+        let name = first.strip_suffix(b":").filter(|name| !name.is_empty());
+        name.is_some_and(|name| name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)))
+    };
+    let is_method = || METHODS.iter().any(|method| first.eq_ignore_ascii_case(method.as_bytes()));
+    let has_version = || last.len() > 5 && last[..5].eq_ignore_ascii_case(b"HTTP/");
     // memcached has no commands in capitals, and Redis has no DELETE.
-    let is_target = second.starts_with(b"/") || second.starts_with(b"*") || find(second, b"://") || first == b"DELETE";
-    let last = words.next_back().unwrap_or(second);
-    let has_version = last.len() > 5 && last[..5].eq_ignore_ascii_case(b"HTTP/");
-    let is_method = METHODS.iter().any(|method| first.eq_ignore_ascii_case(method.as_bytes()));
-    is_method || has_version && is_target
+    let has_target = || {
+        let rest = rest.trim_ascii_start();
+        let target = &rest[..rest.iter().position(is_blank).unwrap_or(rest.len())];
+        target.starts_with(b"/") || target.starts_with(b"*") || find(target, b"://") || first == b"DELETE"
+    };
+    is_header() || is_method() || has_version() && has_target()
 }
 
 fn find(text: &[u8], part: &[u8]) -> bool {

@@ -21,12 +21,9 @@ enum Comparand<'a> {
 impl<'a> Comparison<'a> {
     /// The comparison that argument `index` and the one after it ask for, if any.
     pub(super) fn parse(args: &Args<'a>, index: usize) -> Result<Option<Comparison<'a>>, Refusal> {
-        let (equal, of_digest) = match args.at(index).to_ascii_lowercase().as_slice() {
-            b"ifeq" => (true, false),
-            b"ifne" => (false, false),
-            b"ifdeq" => (true, true),
-            b"ifdne" => (false, true),
-            _ => return Ok(None),
+        let words = [("ifeq", true, false), ("ifne", false, false), ("ifdeq", true, true), ("ifdne", false, true)];
+        let Some(&(_, equal, of_digest)) = words.iter().find(|(word, ..)| args.is(index, word)) else {
+            return Ok(None);
         };
         let with = args.get(index + 1).ok_or(SYNTAX)?;
         if of_digest && with.len() != DIGEST_DIGITS {

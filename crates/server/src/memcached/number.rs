@@ -27,12 +27,16 @@ fn leading(text: &[u8]) -> Option<(bool, u64)> {
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
-    let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();
-    if count == 0 || digits.get(count).is_some_and(|&b| !is_blank(b)) {
-        return None;
+    let (mut value, mut count) = (0u64, 0);
+    for &byte in digits {
+        match byte {
+            b'0'..=b'9' => value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?,
+            _ if is_blank(byte) => break,
+            _ => return None,
+        }
+        count += 1;
     }
-    let add = |value: u64, &digit: &u8| value.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
-    Some((negative, digits[..count].iter().try_fold(0, add)?))
+    (count > 0).then_some((negative, value))
 }
 
 fn is_blank(byte: u8) -> bool {

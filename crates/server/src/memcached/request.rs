@@ -12,6 +12,7 @@ use super::number;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use memchr::memchr;
 use std::borrow::Cow;
 
 /// The longest key, in bytes.
@@ -219,14 +220,20 @@ type Parsed<'a> = Result<Request<'a>, Refused>;
 
 /// The words of a line.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    line.split(|&b| b == b' ').filter(|word| !word.is_empty())
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        let start = rest.iter().position(|&byte| byte != b' ')?;
+        let word = &rest[start..];
+        let len = word.iter().position(|&byte| byte == b' ').unwrap_or(word.len());
+        rest = &word[len..];
+        Some(&word[..len])
+    })
 }
 
 /// Parses a line, given without its end.
 pub fn parse(line: &[u8]) -> Parsed<'_> {
-    let line = line.split(|&b| b == 0).next().unwrap_or_default();
-    let mut rest = words(line);
-    let name = rest.next().ok_or(Refused::with(UNKNOWN))?;
+    let line = &line[..memchr(0, line).unwrap_or(line.len())];
+    let name = words(line).next().ok_or(Refused::with(UNKNOWN))?;
     let rest = &line[offset(line, name) + name.len()..];
     match name {
         b"get" | b"bget" => get(rest, false, false),

@@ -188,9 +188,12 @@ enum Number {
 /// A decimal number and CR LF. The only sign is a minus; no leading zeros.
 #[inline]
 fn number(input: &[u8], pos: usize) -> Number {
-    // Most numbers have one digit.
-    match input.get(pos..pos + 3) {
-        Some(&[digit @ b'0'..=b'9', b'\r', b'\n']) => Number::Is(i64::from(digit - b'0'), pos + 3),
+    // Most numbers have one digit or two.
+    match input.get(pos..pos + 5) {
+        Some(&[digit @ b'0'..=b'9', b'\r', b'\n', ..]) => Number::Is(i64::from(digit - b'0'), pos + 3),
+        Some(&[tens @ b'1'..=b'9', digit @ b'0'..=b'9', b'\r', b'\n', _]) => {
+            Number::Is(i64::from(tens - b'0') * 10 + i64::from(digit - b'0'), pos + 4)
+        }
         _ => number_of_digits(input, pos),
     }
 }

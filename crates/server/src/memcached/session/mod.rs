@@ -34,6 +34,7 @@ use crate::keyspace::{
 };
 use crate::server::Server;
 use crate::session::{Flow, Session};
+use memchr::memchr;
 use runs::{Kind, Run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -341,7 +342,7 @@ impl MemcachedSession {
     fn line<'a>(&mut self, input: &'a [u8]) -> Line<'a> {
         // Bytes already searched are not searched again, however small the pieces.
         let from = std::mem::take(&mut self.scanned).min(input.len());
-        if let Some(end) = input[from..].iter().position(|&b| b == b'\n').map(|end| from + end) {
+        if let Some(end) = memchr(b'\n', &input[from..]).map(|end| from + end) {
             let line = &input[..end];
             // As in memcached, a lone CR is a line by itself.
             let line = if end > 1 { line.strip_suffix(b"\r").unwrap_or(line) } else { line };

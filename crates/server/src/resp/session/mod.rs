@@ -220,7 +220,12 @@ impl RespSession {
     #[inline]
     fn push_request(&mut self, request: &[u8], start: usize, first: usize, words: bool) {
         let request = if words { &self.parser.words } else { request };
-        let spec = Names::get().find(self.args[first].bytes(request));
+        let name = self.args[first].bytes(request);
+        // Often that of the request before.
+        let spec = match self.requests.last().and_then(|last| last.spec) {
+            Some(spec) if spec.name.as_bytes().eq_ignore_ascii_case(name) => Some(spec),
+            _ => Names::get().find(name),
+        };
         self.requests.push(Request { start, first, count: self.args.len() - first, spec, words });
     }
 
