@@ -16,7 +16,7 @@
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; RUNS=20000 inputs exactly, always the same; INPUT=file
 #               runs one input again
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
-# make platforms  compiles the libraries and the lab for aarch64 Linux and macOS, and runs tests of the library on an emulated aarch64
+# make platforms  compiles what is published for aarch64 Linux and macOS, and runs tests of the library on an emulated aarch64
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make report   the tables and figures of the five seed documents, measured anew, into results/report.md and .html: half an hour;
@@ -200,14 +200,14 @@ PLATFORMS = aarch64-unknown-linux-gnu aarch64-apple-darwin
 EMULATED = --skip what_is_stored --skip crash --skip dictionary:: --skip interleavings --skip a_failing_call \
     --skip a_hundred_thousand
 platforms: tools
-	@for platform in $(PLATFORMS); do \
+	@tools=$$(packaging/tools) && for platform in $(PLATFORMS); do \
 	    if ! rustup target list --installed 2>/dev/null | grep -qx $$platform && \
 	        ! rustup target add $$platform 2>/dev/null; then \
 	        echo "SKIPPED: $$platform, for which this Rust has no libraries (rustup target add $$platform)"; continue; \
 	    fi; \
 	    echo "cargo check --target $$platform"; \
-	    RUSTFLAGS='-D warnings' CARGO_TARGET_DIR='$(BUILT)/platforms' $(CARGO) check --quiet --locked --target $$platform \
-	        --package splitpoint --package splitpoint-capi --package splitpoint-lab || exit 1; \
+	    PATH=$$tools:$$PATH RUSTFLAGS='-D warnings' CARGO_TARGET_DIR='$(BUILT)/platforms' \
+	        cargo-zigbuild check --quiet --locked --target $$platform $(PUBLISHED) || exit 1; \
 	done
 	@if command -v qemu-aarch64 >/dev/null 2>&1 && command -v aarch64-linux-gnu-gcc >/dev/null 2>&1; then \
 	    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \

@@ -19,12 +19,16 @@ pub(crate) fn socket_names() -> Vec<String> {
 }
 
 fn send(path: &std::ffi::OsStr, state: &str) -> std::io::Result<()> {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::net::SocketAddr;
-    let address = match path.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(path)?,
-    };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+    let socket = UnixDatagram::unbound()?;
+    // A name without a file, which only Linux has.
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::ffi::OsStrExt;
+        if let [b'@', name @ ..] = path.as_bytes() {
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+            return socket.send_to_addr(state.as_bytes(), &address).map(drop);
+        }
+    }
+    socket.send_to(state.as_bytes(), path).map(drop)
 }
