@@ -380,7 +380,8 @@ impl Reader<'_> {
         }
         let rest = &self.text[self.at..];
         if !self.settings.decode_invalid_numbers && is_invalid(rest) {
-            return Err(format!("Expected value but found invalid number at character {}", self.at + 1));
+            let what = if matches!(next, Some(b'-' | b'0'..=b'9')) { "number" } else { "token" };
+            return Err(format!("Expected value but found invalid {what} at character {}", self.at + 1));
         }
         let (number, len) = number_at(rest).ok_or_else(|| self.expected("value"))?;
         self.at += len;
