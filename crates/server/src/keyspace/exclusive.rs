@@ -897,7 +897,7 @@ impl<'k> Exclusive<'k> {
     }
 
     /// Reports a change of `key` to those who watch it.
-    fn changed(&self, database: usize, key: &[u8]) {
+    pub(super) fn changed(&self, database: usize, key: &[u8]) {
         self.space.events.changes.fetch_add(1, Relaxed);
         self.space.watched.touch(database, key, || self.holds(database, key).unwrap_or(true));
     }
