@@ -153,7 +153,10 @@ impl<'k> Exclusive<'k> {
     /// [`SpaceError::MemoryLimit`].
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<()> {
         let memory = &self.space.memory;
-        if memory.is_pressed() || memory.is_much(bytes) { self.evict(bytes as u64) } else { Ok(()) }
+        if memory.is_pressed() || memory.is_much(bytes) {
+            self.evict(bytes as u64)?;
+        }
+        Ok(())
     }
 
     /// Copies the value of `key`. `false` if it is absent or has expired; then it is removed.
