@@ -217,16 +217,20 @@ mod tests {
 
     #[test]
     fn nobody_is_inside_with_the_thread_that_closed_the_gate() {
-        const CLOSES: u32 = 100_000;
+        // More threads than cores, so that some lose theirs anywhere in between.
+        const SHARERS: usize = 6;
+        const CLOSES: u32 = 500_000;
         let (gate, is_over, inside) = (Gate::new(), AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    let _entry = gate.share(Patience::MayWait, || false).unwrap();
-                    inside.fetch_add(1, SeqCst);
-                    inside.fetch_sub(1, SeqCst);
-                }
-            });
+            for _ in 0..SHARERS {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        let _entry = gate.share(Patience::MayWait, || false).unwrap();
+                        inside.fetch_add(1, SeqCst);
+                        inside.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
             let mut met = 0;
             for _ in 0..CLOSES {
                 let _alone = gate.close(Patience::MayWait, || false).unwrap();
