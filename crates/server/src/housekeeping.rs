@@ -1,5 +1,5 @@
-//! Periodic work on a thread of its own: it advances the coarse clock, sweeps expired keys, evicts what a lowered memory
-//! limit leaves no room for, closes idle connections and shrinks files.
+//! Periodic work on a thread of its own: it advances the coarse clock, sweeps expired keys, evicts what a lowered limit
+//! leaves no room for, closes idle connections and shrinks files.
 
 use crate::keyspace::SweepCursor;
 use crate::server::Server;
