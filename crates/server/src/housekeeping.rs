@@ -1,5 +1,5 @@
-//! Periodic work on a thread of its own: it advances the coarse clock, sweeps expired keys, closes idle connections and
-//! shrinks files.
+//! Periodic work on a thread of its own: it advances the coarse clock, sweeps expired keys, evicts what a lowered limit
+//! leaves no room for, closes idle connections and shrinks files.
 
 use crate::command::blocking;
 use crate::keyspace::{Patience, SweepCursor};
@@ -13,6 +13,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// one processor.
 const SWEPT_AT_ONCE: usize = 2000;
 const SWEEP_TIME: Duration = Duration::from_millis(25);
+/// How long it may evict in one tick; writes evict, too.
+const EVICTION_TIME: Duration = Duration::from_millis(50);
 
 /// Starts the thread. It ends when the server is gone.
 ///
@@ -26,6 +28,7 @@ pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
             std::thread::sleep(TICK);
             let Some(server) = server.upgrade() else { return };
             sweep(&server, &mut cursor);
+            evict(&server);
             server.memcached.flush_if_due(&server.space);
             server.compact_cleared();
             ticks += 1;
@@ -52,6 +55,13 @@ fn sweep(server: &Server, cursor: &mut SweepCursor) {
     }
     if let Err(error) = server.space.sweep_segments(|| since.elapsed() < SWEEP_TIME) {
         tracing::warn!(%error, "sweep of removed collections");
+    }
+}
+
+fn evict(server: &Server) {
+    let since = Instant::now();
+    if let Err(error) = server.space.evict_excess(|| since.elapsed() < EVICTION_TIME) {
+        tracing::warn!(%error, "eviction");
     }
 }
 

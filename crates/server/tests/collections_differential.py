@@ -314,6 +314,7 @@ def generic(r):
         lambda: ["TYPE", k(r)],
         lambda: ["TYPE", k(r)],
         lambda: ["OBJECT", "ENCODING", k(r)],
+        lambda: ["MOVE", k(r), r.choice("01")],
         lambda: ["COPY", k(r), k(r), *r.choice([(), ("REPLACE",), ("REPLACE",), ("DB", "1"), ("DB", "1", "REPLACE")])],
         lambda: [r.choice(["RENAME", "RENAME", "RENAMENX"]), k(r), k(r)],
         lambda: ["EXPIRE", k(r), str(r.choice([LONG, 5 * LONG, -1])), *r.choice([(), ("NX",)])],

@@ -138,6 +138,7 @@ def command(r):
         lambda: ["INCRBYFLOAT", r.choice([b"float", b"float2"]), r.choice([b"0.5", b"-1.25", b"3", b"1e2", b"x", b"", b"inf", b"nan", b" 1", b"2.0"])],
         lambda: [r.choice(["DEL", "UNLINK", "EXISTS", "TOUCH"]), *(k(r) for _ in range(r.randrange(1, 4)))],
         lambda: ["TYPE", k(r)],
+        lambda: ["MOVE", k(r), r.choice(["0", "1", "99", "x", "-1"])],
         lambda: ["COPY", k(r), k(r), *r.choice([(), ("REPLACE",), ("DB", "1"), ("DB", "99"), ("DB", "x"), ("what",)])],
         lambda: [r.choice(["RENAME", "RENAMENX"]), k(r), k(r)],
         lambda: ["EXPIRE", k(r), span(r), *r.choice([(), (), ("NX",), ("xx",), ("GT",), ("LT",), ("NX", "XX"), ("GT", "LT"), ("QQ",)])],
@@ -256,10 +257,13 @@ def main():
                 ok = len(got) == len(expected) == len(queues[which]) and all(map(equal, queues[which], got, expected))
             else:
                 ok = equal(words, got, expected)
-            if name == "EXEC" and None in (got, expected) and got != expected and expiries < 2:
-                # A watched key expired for one server and not yet for the other. They differ from here on, so both
-                # start anew; a fault would show up again.
-                expiries += 1
+            # A watched key expired for one server and not yet for the other, or DBSIZE counts a key that has expired.
+            is_late = got != expected and (name == "EXEC" and None in (got, expected) or name == "DBSIZE") and expiries < 2
+            # Redis keeps what a command did before it found a damaged HyperLogLog; here a command that fails does nothing.
+            is_partial = got == expected and "-INVALIDOBJ" in repr(got)
+            if is_late or is_partial:
+                # They differ from here on, so both start anew; a fault would show up again.
+                expiries += is_late
                 for pair in pairs:
                     for connection in pair:
                         connection.pipeline([["DISCARD"], ["UNWATCH"], ["FLUSHALL"]])

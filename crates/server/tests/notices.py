@@ -56,6 +56,7 @@ def command(r):
         lambda: [r.choice(["DEL", "UNLINK"]), k(), k()],
         lambda: [r.choice(["GET", "STRLEN", "TYPE", "EXISTS", "TTL"]), k()],
         lambda: ["MGET", k(), k()],
+        lambda: ["MOVE", k(), r.choice("01")],
         lambda: ["COPY", k(), k(), *r.choice([(), ("REPLACE",)])],
         lambda: [r.choice(["RENAME", "RENAMENX"]), k(), k()],
         lambda: ["EXPIREAT", k(), r.choice([PAST, FAR + r.randrange(10**6)])],
@@ -150,7 +151,7 @@ class Watchers:
         self.subscriber_end()
         events = [("event", message) for message in self.replies_until(self.subscriber, lambda last: last[0] == b"smessage")]
         # Redis has stored the new name, or element, before it removes the old one.
-        in_any_order = ("RENAME", "RENAMENX", "EXEC", "LMOVE", "RPOPLPUSH", "BRPOPLPUSH")
+        in_any_order = ("RENAME", "RENAMENX", "MOVE", "EXEC", "LMOVE", "RPOPLPUSH", "BRPOPLPUSH")
         told += sorted(events, key=repr) if words[0] in in_any_order else events
         for name, connection in (("tracker", self.tracker), ("broadcast", self.broadcast)):
             connection.send(("PING",))

@@ -510,3 +510,21 @@ fn a_script_never_waits_for_an_element() {
     assert_eq!(eval(&mut session, "return redis.call('RPUSH', KEYS[1], 'a', 'b')", &["list"], &[]), ":2");
     assert_eq!(call(&mut session, &["BLPOP", "list", "0"]), "*2 $4 list $1 a");
 }
+
+#[test]
+fn what_a_script_sets_for_cjson_holds_until_it_ends() {
+    let mut session = session();
+    let nested = "return cjson.encode({{1}})";
+    let shallow = format!("cjson.encode_max_depth(1) {nested}");
+    assert!(eval(&mut session, &shallow, &[], &[]).starts_with("-ERR"));
+    assert_eq!(eval(&mut session, nested, &[], &[]), "$5 [[1]]");
+    let sparse = "cjson.encode_sparse_array(true) return cjson.encode({[100]=1/0})";
+    assert!(eval(&mut session, sparse, &[], &[]).contains("must not be NaN or Inf"));
+    let null = format!("cjson.encode_invalid_numbers('null') {sparse}");
+    assert_eq!(eval(&mut session, &null, &[], &[]), r#"$12 {"100":null}"#);
+    let precise = "cjson.encode_number_precision(3) return cjson.encode(1/3)";
+    assert_eq!(eval(&mut session, precise, &[], &[]), "$5 0.333");
+    let strict = "cjson.decode_invalid_numbers(false) return pcall(cjson.decode, '0x10') and 1 or 0";
+    assert_eq!(eval(&mut session, strict, &[], &[]), ":0");
+    assert_eq!(eval(&mut session, "return cjson.decode('0x10')", &[], &[]), ":16");
+}

@@ -136,6 +136,14 @@ return cjson.encode(123456789012345678)
 return cjson.encode(0/0)
 return cjson.encode(1/0)
 return cjson.encode(print)
+cjson.encode_max_depth(1) local ok, what = pcall(function() local x = cjson.encode({{1}}) return x end) cjson.encode_max_depth(1000) return {tostring(ok), what}
+cjson.decode_max_depth(2) local ok, what = pcall(function() local x = cjson.decode('[[[1]]]') return x end) cjson.decode_max_depth(1000) return {tostring(ok), what}
+local a, b, c = cjson.encode_sparse_array(true, 1, 2) local s = cjson.encode({[7]=1}) cjson.encode_sparse_array(false, 2, 10) return {tostring(a), b, c, s}
+cjson.encode_number_precision(3) local s = cjson.encode(1/3) cjson.encode_number_precision(14) return s
+local t = {} for _, how in ipairs({'null', true}) do cjson.encode_invalid_numbers(how) for _, n in ipairs({1/0, -1/0, 0/0}) do t[#t + 1] = cjson.encode({n}) end end cjson.encode_invalid_numbers('off') return t
+local t = {} for _, how in ipairs({'null', 'on', 'off'}) do t[#t + 1] = tostring(cjson.encode_invalid_numbers(how)) end return t
+cjson.decode_invalid_numbers(false) local t = {} for _, s in ipairs({'0x10', '012', '-inf', 'nan', '+1', '0.5', '-0', '7'}) do local ok, v = pcall(function() local x = cjson.decode('[' .. s .. ']') return x end) t[#t + 1] = tostring(ok and v[1] or v) end cjson.decode_invalid_numbers(true) return t
+return {cjson.encode_max_depth(), cjson.decode_max_depth(), cjson.encode_number_precision(), tostring(cjson.encode_invalid_numbers()), tostring(cjson.decode_invalid_numbers())}
 return cjson.encode(function() end)
 return cjson.encode(cjson.null)
 return cjson.encode({a=cjson.null})

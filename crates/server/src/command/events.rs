@@ -78,10 +78,13 @@ fn report_changes(
         });
     }
     // These remove a value that they replace.
-    if matches!(id, Id::Rename | Id::RenameNx | Id::Copy | Id::Restore) {
+    if matches!(id, Id::Rename | Id::RenameNx | Id::Copy | Id::Move | Id::Restore) {
         for change in changes.iter_mut().filter(|change| matches!(change.what, Happened::Changed { .. })) {
             change.what = Happened::Changed { was_present: false };
         }
+    }
+    if id == Id::Move {
+        changes.reverse(); // the copy was made first
     }
     notices.report(alone, &changes, Some(client), |change, after| events_of(id, args, change, after));
 }
@@ -169,7 +172,12 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
         return [Some(event), (!after.is_present).then_some("del")];
     }
     if !after.is_present {
-        return [Some(if is_rename { "rename_from" } else { "del" }), None];
+        let event = match id {
+            Id::Rename | Id::RenameNx => "rename_from",
+            Id::Move => "move_from",
+            _ => "del",
+        };
+        return [Some(event), None];
     }
     let keeps = || args.from(3).any(|argument| argument.eq_ignore_ascii_case(b"keepttl"));
     let event = match id {
@@ -201,6 +209,7 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
         Id::ZInterStore => "zinterstore",
         Id::ZDiffStore => "zdiffstore",
         Id::Copy => "copy_to",
+        Id::Move => "move_to",
         Id::Restore => "restore",
         _ if is_rename && args.get(2) == Some(&change.key) => "rename_to",
         _ => "set",

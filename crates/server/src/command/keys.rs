@@ -64,6 +64,21 @@ pub(crate) fn copy(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
     Ok(())
 }
 
+/// MOVE key database
+pub(crate) fn move_to(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let (key, database) = (call.args.at(1), super::strings::database(call.args.at(2))?);
+    if database == call.database {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let done = alone.contains(call.database, key)? && !alone.contains(database, key)?;
+    if done {
+        alone.copy((call.database, key), (database, key))?;
+        alone.remove(call.database, key)?;
+    }
+    reply::integer(call.out, done.into());
+    Ok(())
+}
+
 /// RENAME key newkey; with `only_absent` RENAMENX.
 pub(crate) fn rename(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_absent: bool) -> Outcome {
     let (from, to) = (call.args.at(1), call.args.at(2));

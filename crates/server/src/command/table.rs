@@ -431,6 +431,9 @@ macro_rules! rows {
     Copy "copy" -3 [WRITE DENYOOM] (1 2 1) "generic" "6.2.0" "source destination [DB database] [REPLACE]"
         "Copies a value and its lifetime to another key."
         Change(keys::copy);
+    Move "move" 3 [WRITE FAST] (1 1 1) "generic" "1.0.0" "key database"
+        "Moves a key to another database that has no such key."
+        Change(keys::move_to);
     Rename "rename" 3 [WRITE] (1 2 1) "generic" "1.0.0" "key newkey" "Gives a key another name."
         Change(|alone, call| keys::rename(alone, call, false));
     RenameNx "renamenx" 3 [WRITE FAST] (1 2 1) "generic" "1.0.0" "key newkey"

@@ -13,9 +13,12 @@
 //! *allkeys-lru* is approximate in two ways. Times of use are in an array indexed by the key's hash, so keys that share
 //! an element share the latest time. And the victim is the least recently used of a few random keys.
 //!
+//! A write evicts a bounded number of keys, even if the limit was lowered far below what is in use; housekeeping evicts
+//! the rest.
+//!
 //! Cost: one hash and one store per access with a limit; one load without.
 
-use super::{Clock, DATABASE_COUNT, Exclusive, HEAD_BYTES_MAX, KeySpace, Result, SpaceError};
+use super::{Clock, DATABASE_COUNT, Exclusive, HEAD_BYTES_MAX, KeySpace, Patience, Result, SpaceError};
 use splitpoint::{HashKind, hash::HashFunction};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -171,6 +174,22 @@ impl KeySpace {
         self.memory.look(self);
     }
 
+    /// Evicts keys in steps while more memory is in use than the limit and `may_go_on` returns true.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::remove`].
+    pub(crate) fn evict_excess(&self, mut may_go_on: impl FnMut() -> bool) -> Result<()> {
+        while self.is_pressed() && self.memory.policy() != Eviction::None && may_go_on() {
+            let Some(mut alone) = self.close(Patience::MayWait) else { return Ok(()) };
+            match alone.evict(0) {
+                Ok(true) => {}
+                Ok(false) | Err(SpaceError::MemoryLimit) => return Ok(()), // nothing is left to evict or to merge
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// The memory limit, 0 for none, and the eviction policy.
     pub(crate) fn memory_limit(&self) -> (u64, Eviction) {
         (self.memory.max_bytes.load(Relaxed), self.memory.policy())
@@ -188,18 +207,19 @@ impl KeySpace {
 }
 
 impl Exclusive<'_> {
-    /// Removes keys until `bytes` more fit.
-    pub(super) fn evict(&mut self, bytes: u64) -> Result<()> {
+    /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets.
+    pub(super) fn evict(&mut self, bytes: u64) -> Result<bool> {
         let space = self.space();
         let memory = &space.memory;
         let limit = memory.max_bytes.load(Relaxed);
         let Some(max) = limit.checked_sub(bytes) else { return Err(SpaceError::MemoryLimit) };
         let merged = self.merge_slack(max);
-        let mut evicted = 0;
+        let (mut evicted, before) = (0, space.needed_bytes());
         loop {
             let needed = space.needed_bytes();
             // A large value may need more small ones to be evicted than one write usually may.
-            if needed <= max || evicted >= EVICTED_MAX && needed <= max + limit / 16 {
+            let is_enough = || needed <= max + limit / 16 || before.saturating_sub(needed) >= 2 * bytes;
+            if needed <= max || evicted >= EVICTED_MAX && is_enough() {
                 break;
             }
             // Segments of collections that are gone come first.
@@ -224,19 +244,19 @@ impl Exclusive<'_> {
             evicted += 1;
         }
         memory.look(space);
-        merged
+        Ok(merged? > 0 || evicted > 0)
     }
 
-    /// Merges buckets if memory including their slack exceeds `max`.
-    fn merge_slack(&self, max: u64) -> Result<()> {
-        let space = self.space();
+    /// Merges buckets if memory including their slack exceeds `max`. Returns how many.
+    fn merge_slack(&self, max: u64) -> Result<u32> {
+        let (space, mut merged) = (self.space(), 0);
         for table in space.tables() {
             if space.used_bytes() <= max {
                 break;
             }
-            table.merge_slack(MERGED_MAX)?;
+            merged += table.merge_slack(MERGED_MAX)?;
         }
-        Ok(())
+        Ok(merged)
     }
 
     /// The least recently used of a few random keys.

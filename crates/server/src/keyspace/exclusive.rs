@@ -156,7 +156,10 @@ impl<'k> Exclusive<'k> {
     /// [`SpaceError::MemoryLimit`].
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<()> {
         let memory = &self.space.memory;
-        if memory.is_pressed() || memory.is_much(bytes) { self.evict(bytes as u64) } else { Ok(()) }
+        if memory.is_pressed() || memory.is_much(bytes) {
+            self.evict(bytes as u64)?;
+        }
+        Ok(())
     }
 
     /// Copies the value of `key`. `false` if it is absent or has expired; then it is removed.
@@ -929,7 +932,7 @@ impl<'k> Exclusive<'k> {
     }
 
     /// Reports a change of `key` to those who watch it.
-    fn changed(&self, database: usize, key: &[u8]) {
+    pub(super) fn changed(&self, database: usize, key: &[u8]) {
         self.space.events.changes.fetch_add(1, Relaxed);
         self.space.watched.touch(database, key, || self.holds(database, key).unwrap_or(true));
     }

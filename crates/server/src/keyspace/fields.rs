@@ -225,7 +225,9 @@ pub(crate) struct FieldsMut<'e, 'k> {
     expires_at_ms: u64,
     fields: Fields,
     was_present: bool,
-    /// Whether a field changed, and whether the key's value did.
+    /// What the key of a large one has.
+    before: Option<Vec<u8>>,
+    /// Whether a field changed.
     changed: bool,
 }
 
@@ -246,14 +248,9 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         if let Form::Small(run) = &fields.form {
             for_fields(run, fields.width(), |_, _| {})?;
         }
-        Ok(FieldsMut {
-            alone,
-            key,
-            expires_at_ms: found.unwrap_or(0),
-            fields,
-            was_present: found.is_some(),
-            changed: false,
-        })
+        let before = matches!(fields.form, Form::Large(_)).then(|| fields.encode());
+        let (expires_at_ms, was_present) = (found.unwrap_or(0), found.is_some());
+        Ok(FieldsMut { alone, key, expires_at_ms, fields, was_present, before, changed: false })
     }
 
     /// As it is now.
@@ -395,7 +392,12 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         );
         if is_left {
             let value = self.fields.encode();
-            self.alone.put_collection(database, self.key, Some((attributes, &value)))?;
+            if self.before.as_ref() == Some(&value) {
+                // A value of the same length was replaced, within a segment.
+                self.alone.changed(database, self.key);
+            } else {
+                self.alone.put_collection(database, self.key, Some((attributes, &value)))?;
+            }
         } else if self.was_present {
             self.alone.put_collection(database, self.key, None)?;
         }

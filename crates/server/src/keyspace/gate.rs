@@ -1,8 +1,8 @@
 //! The gate of the key space: who may work on it at the same time.
 //!
 //! ```text
-//! shared      any number of threads: lookups, and plain writes, which change nothing but values
-//! exclusive   one thread: everything else, such as EXEC, INCR, SET with a lifetime, eviction, FLUSHDB
+//! shared      any number of threads: lookups, and writes of one string each, with its lifetime
+//! exclusive   one thread: everything else, such as EXEC, MSET, collections, eviction, FLUSHDB
 //! ```
 //!
 //! A thread enters once for all commands of one read, so the cost is one atomic addition per batch. Each thread counts
@@ -95,7 +95,8 @@ impl Gate {
         }
         self.closed.store(true, SeqCst);
         let entry = ExclusiveEntry(self);
-        wait_until(patience, || self.slots.iter().all(|slot| slot.0.load(SeqCst) == 0)).then_some(entry)
+        wait_until(patience, || self.slots[..slots_in_use()].iter().all(|slot| slot.0.load(SeqCst) == 0))
+            .then_some(entry)
     }
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
@@ -161,16 +162,26 @@ impl Drop for ExclusiveEntry<'_> {
     }
 }
 
+/// How many threads have asked for a slot.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
 #[inline]
 fn slot_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! { static SLOT: Cell<usize> = const { Cell::new(usize::MAX) } }
     SLOT.with(|slot| {
         if slot.get() == usize::MAX {
-            slot.set(NEXT.fetch_add(1, Relaxed) % SLOT_COUNT);
+            // Sequentially consistent, as is `closed`: either the thread that closes the gate sees this slot in use, or
+            // this thread then sees the gate closed.
+            slot.set(THREADS.fetch_add(1, SeqCst) % SLOT_COUNT);
         }
         slot.get()
     })
+}
+
+/// The slots from here on were never given to a thread.
+#[inline]
+fn slots_in_use() -> usize {
+    THREADS.load(SeqCst).min(SLOT_COUNT)
 }
 
 #[cfg(test)]
@@ -202,6 +213,33 @@ mod tests {
             }
         });
         assert_eq!(sum.load(Relaxed), 4 * 250);
+    }
+
+    #[test]
+    fn nobody_is_inside_with_the_thread_that_closed_the_gate() {
+        // More threads than cores, so that some lose theirs anywhere in between.
+        const SHARERS: usize = 6;
+        const CLOSES: u32 = 500_000;
+        let (gate, is_over, inside) = (Gate::new(), AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..SHARERS {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        let _entry = gate.share(Patience::MayWait, || false).unwrap();
+                        inside.fetch_add(1, SeqCst);
+                        inside.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
+            let mut met = 0;
+            for _ in 0..CLOSES {
+                let _alone = gate.close(Patience::MayWait, || false).unwrap();
+                // Long enough for a thread that passed the open gate and counted itself in too late.
+                met += (0..50).map(|_| inside.load(SeqCst)).sum::<u64>();
+            }
+            is_over.store(true, Relaxed);
+            assert_eq!(met, 0);
+        });
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl KeySpace {
     }
 
     /// Removes those of the stored keys that have expired.
-    fn remove_expired(&self, number: usize, mut keys: &[Vec<u8>]) -> Result<usize> {
+    pub(super) fn remove_expired(&self, number: usize, mut keys: &[Vec<u8>]) -> Result<usize> {
         let mut removed = 0;
         let Some(shared) = self.share(Patience::MayWait) else { return Ok(0) };
         if self.watched.is_empty() {

@@ -281,6 +281,37 @@ fn expired_keys_beside_many_that_stay_do_not_pile_up() {
 }
 
 #[test]
+fn a_key_is_swept_when_its_time_comes_however_many_passes_found_nothing_before() {
+    STOPPED_CLOCK.set(Some(START_MS));
+    let space = in_memory();
+    put(&space, b"later", b"", Attributes::expiring(START_MS + 1000));
+    let mut cursor = SweepCursor::default();
+    for _ in 0..5 {
+        assert_eq!(space.sweep(&mut cursor, 100, || true).unwrap().removed, 0);
+    }
+    STOPPED_CLOCK.set(Some(START_MS + 1000));
+    assert_eq!(space.sweep(&mut cursor, 100, || true).unwrap().removed, 1);
+}
+
+#[test]
+fn a_sweep_leaves_keys_that_were_renewed_after_it_found_them() {
+    STOPPED_CLOCK.set(Some(START_MS));
+    // While keys are watched it removes them with exclusive entry.
+    for is_observed in [false, true] {
+        let space = in_memory();
+        space.observe(is_observed);
+        put(&space, b"renewed", b"1", Attributes::expiring(START_MS + 1));
+        put(&space, b"kept", b"2", Attributes::NONE);
+        put(&space, b"over", b"3", Attributes::expiring(START_MS));
+        let found = [b"renewed".to_vec(), b"over".to_vec(), b"kept".to_vec()];
+        assert_eq!(space.remove_expired(0, &found).unwrap(), 1);
+        assert_eq!(get(&space, b"renewed"), Some((b"1".to_vec(), Attributes::expiring(START_MS + 1))));
+        assert_eq!(get(&space, b"kept"), Some((b"2".to_vec(), Attributes::NONE)));
+        assert_eq!(space.len(0), 2);
+    }
+}
+
+#[test]
 fn what_a_sweep_cannot_know_is_found_by_the_next() {
     // A lifetime that is set while a pass is under way, behind its cursor.
     STOPPED_CLOCK.set(Some(START_MS));
@@ -566,6 +597,57 @@ fn full_memory_evicts_collections_whole() {
         }
     }
     assert!((20..100).contains(&left), "{left}");
+}
+
+#[test]
+fn a_limit_below_what_is_in_use_evicts_a_bounded_number_of_keys_for_a_write_and_the_rest_without_one() {
+    let options =
+        SpaceOptions { max_memory_bytes: 64 << 20, eviction: Eviction::AllKeysLru, ..SpaceOptions::default() };
+    let space = KeySpace::open(options).unwrap();
+    (0..20_000u32).for_each(|number| put(&space, &number.to_le_bytes(), &[7; 200], Attributes::NONE));
+    let evicted = || space.events.evicted.load(Relaxed);
+    assert_eq!(evicted(), 0);
+    const LIMIT: u64 = 2 << 20;
+    space.limit_memory(LIMIT, Eviction::AllKeysLru);
+    space.close(Patience::MayWait).unwrap().make_room(100).unwrap();
+    assert!((1..=200).contains(&evicted()), "{}", evicted());
+    let mut steps = 0;
+    space
+        .evict_excess(|| {
+            steps += 1;
+            true
+        })
+        .unwrap();
+    assert!(steps > 10 && space.used_bytes() <= LIMIT + LIMIT / 8, "{} after {steps} steps", space.used_bytes());
+    // Where no key may be evicted, it ends.
+    space.limit_memory(1 << 10, Eviction::VolatileTtl);
+    space.evict_excess(|| true).unwrap();
+    assert!(space.is_pressed());
+}
+
+#[test]
+fn a_field_of_a_large_hash_that_gets_a_value_of_the_same_length_is_written_without_the_key() {
+    let space = in_memory();
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    let mut put = |field: u32, value: &[u8]| {
+        let mut hash = FieldsMut::open(&mut alone, 0, b"hash", Kind::Hash).unwrap();
+        hash.put(&field.to_le_bytes(), value).unwrap();
+        assert!(hash.finish().unwrap());
+    };
+    (0..1000).for_each(|field| put(field, b"1"));
+    let keys = space.databases[0].table.load_full().unwrap();
+    let writes = || keys.counters().puts;
+    let before = writes();
+    (0..1000).for_each(|field| put(field, b"2"));
+    assert_eq!(writes(), before);
+    put(7, b"22");
+    assert_eq!(writes(), before + 1);
+    let hash = Fields::open(&mut alone, 0, b"hash", Kind::Hash).unwrap().unwrap();
+    let mut value = Vec::new();
+    for (field, expected) in [(6u32, b"2".as_slice()), (7, b"22")] {
+        assert!(hash.get(&mut alone, &field.to_le_bytes(), &mut value).unwrap());
+        assert_eq!(value, expected);
+    }
 }
 
 #[test]

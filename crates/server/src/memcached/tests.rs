@@ -313,3 +313,35 @@ fn a_cas_number_matches_only_the_value_it_was_given_for() {
     }
     assert_eq!(text("cas k 0 0 1 7\r\nb\r\n"), "NOT_FOUND\r\n");
 }
+
+#[test]
+fn commands_that_compare_cas_numbers_accept_the_current_one_alone() {
+    let commands = [
+        ("cas k 0 0 1 {}\r\n7\r\n", "STORED\r\n", "EXISTS\r\n"),
+        ("ms k 1 C{}\r\n7\r\n", "HD\r\n", "EX\r\n"),
+        ("ms k 1 MA C{}\r\n7\r\n", "HD\r\n", "EX\r\n"),
+        ("ms k 1 MP C{}\r\n7\r\n", "HD\r\n", "EX\r\n"),
+        ("ma k C{}\r\n", "HD\r\n", "EX\r\n"),
+        ("md k C{}\r\n", "HD\r\n", "EX\r\n"),
+    ];
+    for (command, accepted, refused) in commands {
+        let mut session = session();
+        let mut ask = |text: &str| {
+            let mut out = Vec::new();
+            session.execute(text.as_bytes(), &mut out, Patience::MayWait);
+            String::from_utf8(out).unwrap()
+        };
+        let with = |number: u64| command.replace("{}", &number.to_string());
+        assert_eq!(ask("set k 0 0 1\r\n5\r\n"), "STORED\r\n");
+        // Nobody has asked for the number, so nobody can know it.
+        assert_eq!(ask(&with(1)), refused, "{command}");
+        let found = ask("gets k\r\n");
+        let number: u64 = found.split_ascii_whitespace().nth(4).unwrap().parse().unwrap();
+        for other in [1, number - 1, number + 1, number + (1 << 32), u64::MAX] {
+            assert_eq!(ask(&with(other)), refused, "{command} {other} instead of {number}");
+        }
+        assert_eq!(ask("gets k\r\n"), found);
+        assert_eq!(ask(&with(number)), accepted, "{command}");
+        assert_ne!(ask(&with(number)), accepted, "{command}: the value is another one now");
+    }
+}

@@ -6,7 +6,7 @@
 //!
 //! A function of Rust fails with an [`mlua::Error`], which scripts see as a string or, of `redis.call`, as a table.
 
-use super::json::{self, Encoder};
+use super::json::{self, Encoder, Settings};
 use super::replies::{Writer, to_lua};
 use super::values::{BYTES_MAX, SANDBOX, failure, kind_of, text_of};
 use super::{CallOut, Running, Script, bits, msgpack, sha1_of, structs, texts};
@@ -17,7 +17,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLi
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A state that takes more memory than this is not kept.
 const KEPT_BYTES: usize = 16 << 20;
@@ -39,6 +39,8 @@ pub(crate) struct Engine {
     run: Function,
     /// Whether the script chose RESP3 for the replies to it.
     is_resp3: Arc<AtomicBool>,
+    /// What the script set for cjson.
+    json: Arc<Mutex<Settings>>,
     compiled: RefCell<HashMap<String, Function>>,
     is_spoilt: Cell<bool>,
 }
@@ -97,7 +99,8 @@ impl Engine {
         )?;
         add_redis(&lua, &native, is_command)?;
         add_random(&lua, &native, &random)?;
-        add_json(&lua, &native, &running)?;
+        let json: Arc<Mutex<Settings>> = Arc::default();
+        add_json(&lua, &native, &running, &json)?;
         native.set("cmsgpack", msgpack_library(&lua)?)?;
         native.set("struct", struct_library(&lua)?)?;
         texts::add(&lua, &native, &running)?;
@@ -128,6 +131,7 @@ impl Engine {
             environment,
             run,
             is_resp3,
+            json,
             compiled: RefCell::default(),
             is_spoilt: Cell::new(false),
         })
@@ -173,6 +177,7 @@ impl Engine {
         (out, version, bytes_max): (&mut Vec<u8>, Version, usize),
     ) -> Result<(), Vec<u8>> {
         self.is_resp3.store(false, Relaxed);
+        *self.json.lock().unwrap_or_else(PoisonError::into_inner) = Settings::default();
         let call_out = RefCell::new(call_out);
         let reply_to = |words: &[Value]| match words_of(words) {
             Ok(words) => (*call_out.borrow_mut())(&words, self.is_resp3.load(Relaxed)),
@@ -279,21 +284,33 @@ fn add_redis(lua: &Lua, native: &Table, is_command: fn(&[u8]) -> bool) -> mlua::
     native.set("log", log)
 }
 
-fn add_json(lua: &Lua, native: &Table, running: &Arc<Running>) -> mlua::Result<()> {
+fn add_json(lua: &Lua, native: &Table, running: &Arc<Running>, settings: &Arc<Mutex<Settings>>) -> mlua::Result<()> {
+    fn of(settings: &Mutex<Settings>) -> Settings {
+        *settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    let of_option = settings.clone();
+    let option = lua.create_function(move |_, (name, value): (LuaString, Option<u32>)| {
+        Ok(of_option.lock().unwrap_or_else(PoisonError::into_inner).option(&name.as_bytes(), value))
+    })?;
+    native.set("json_option", option)?;
     let expected_one =
         |lua: &Lua, name: &str| failure(lua, &format!("bad argument #1 to '{name}' (expected 1 argument)"));
     let (flag, next) = (running.clone(), lua.globals().get::<Function>("next")?);
+    let (of_encode, of_decode) = (settings.clone(), settings.clone());
     let encode = lua.create_function(move |lua, values: MultiValue| {
         let (Some(value), 1) = (values.front(), values.len()) else { return Err(expected_one(lua, "encode")) };
         let is_killed = || flag.is_killed();
-        let mut encoder = Encoder { out: Vec::new(), bytes_max: BYTES_MAX, next: &next, is_killed: &is_killed };
+        let (settings, next) = (of(&of_encode), &next);
+        let mut encoder = Encoder { out: Vec::new(), bytes_max: BYTES_MAX, settings, next, is_killed: &is_killed };
         encoder.encode(value).map_err(|text| failure(lua, &text))?;
         lua.create_string(encoder.out)
     })?;
     let decode = lua.create_function(move |lua, values: MultiValue| {
         let (Some(value), 1) = (values.front(), values.len()) else { return Err(expected_one(lua, "decode")) };
         match value {
-            Value::String(text) => json::decode(lua, &text.as_bytes()).map_err(|text| failure(lua, &text)),
+            Value::String(text) => {
+                json::decode(lua, &text.as_bytes(), of(&of_decode)).map_err(|text| failure(lua, &text))
+            }
             Value::Integer(_) | Value::Number(_) => Ok(value.clone()),
             other => {
                 let text = format!("bad argument #1 to 'decode' (string expected, got {})", kind_of(other));

@@ -6,9 +6,61 @@ use super::values::{kind_of, number_of};
 use crate::command::double::format_number;
 use mlua::{Function, Lua, Table, Value};
 
-const DEPTH_MAX: usize = 1000;
-/// Arrays longer than this must have a value for every second index.
-const SPARSE_FREE: u64 = 10;
+/// What a script can set until it ends, by the names of lua-cjson's functions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) encode_max_depth: usize,
+    pub(super) decode_max_depth: usize,
+    /// Whether NaN and infinities are errors (0), text (1) or null (2).
+    pub(super) encode_invalid_numbers: u8,
+    /// Whether they are read.
+    pub(super) decode_invalid_numbers: bool,
+    /// Significant digits.
+    pub(super) encode_number_precision: usize,
+    /// An array is too sparse if it is longer than `safe` and has less than one value for `ratio` indices, unless
+    /// `ratio` is 0. Whether that is no error, and it is written as an object.
+    pub(super) sparse_convert: bool,
+    pub(super) sparse_ratio: u64,
+    pub(super) sparse_safe: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            encode_max_depth: 1000,
+            decode_max_depth: 1000,
+            encode_invalid_numbers: 0,
+            decode_invalid_numbers: true,
+            encode_number_precision: 14,
+            sparse_convert: false,
+            sparse_ratio: 2,
+            sparse_safe: 10,
+        }
+    }
+}
+
+impl Settings {
+    /// Sets the option of this name, whose value is in its range, and returns it; `None` if there is no such option.
+    pub(super) fn option(&mut self, name: &[u8], value: Option<u32>) -> Option<u32> {
+        fn set<T: Copy>(option: &mut T, value: Option<T>) -> T {
+            *option = value.unwrap_or(*option);
+            *option
+        }
+        let (size, flag, long) =
+            (value.map(|value| value as usize), value.map(|value| value != 0), value.map(u64::from));
+        Some(match name {
+            b"encode_max_depth" => set(&mut self.encode_max_depth, size) as u32,
+            b"decode_max_depth" => set(&mut self.decode_max_depth, size) as u32,
+            b"encode_number_precision" => set(&mut self.encode_number_precision, size) as u32,
+            b"encode_invalid_numbers" => set(&mut self.encode_invalid_numbers, value.map(|value| value as u8)).into(),
+            b"decode_invalid_numbers" => set(&mut self.decode_invalid_numbers, flag).into(),
+            b"sparse_convert" => set(&mut self.sparse_convert, flag).into(),
+            b"sparse_ratio" => set(&mut self.sparse_ratio, long) as u32,
+            b"sparse_safe" => set(&mut self.sparse_safe, long) as u32,
+            _ => return None,
+        })
+    }
+}
 
 /// A table whose beginning has been written.
 enum Open {
@@ -22,6 +74,7 @@ enum Open {
 pub(super) struct Encoder<'e> {
     pub(super) out: Vec<u8>,
     pub(super) bytes_max: usize,
+    pub(super) settings: Settings,
     /// Lua's `next`.
     pub(super) next: &'e Function,
     pub(super) is_killed: &'e dyn Fn() -> bool,
@@ -98,16 +151,19 @@ impl Encoder<'_> {
             Value::Boolean(is_true) => self.out.extend_from_slice(if *is_true { b"true" } else { b"false" }),
             Value::Integer(_) | Value::Number(_) => {
                 let number = number_of(value).unwrap_or_default();
-                if !number.is_finite() {
-                    return Err("Cannot serialise number: must not be NaN or Inf".into());
+                match self.settings.encode_invalid_numbers {
+                    _ if number.is_finite() => self.write_number(number),
+                    0 => return Err("Cannot serialise number: must not be NaN or Inf".into()),
+                    1 if number.is_nan() => self.out.extend_from_slice(b"nan"),
+                    1 => self.out.extend_from_slice(if number > 0.0 { b"inf" } else { b"-inf" }),
+                    _ => self.out.extend_from_slice(b"null"),
                 }
-                self.write_number(number);
             }
             Value::String(text) => write_string(&mut self.out, &text.as_bytes()),
-            Value::Table(_) if open.len() >= DEPTH_MAX => {
+            Value::Table(_) if open.len() >= self.settings.encode_max_depth => {
                 return Err(format!("Cannot serialise, excessive nesting ({})", open.len() + 1));
             }
-            Value::Table(table) => match array_len(table)? {
+            Value::Table(table) => match array_len(table, &self.settings)? {
                 Some(last) => {
                     self.out.push(b'[');
                     open.push(Open::Array(table.clone(), 1, last));
@@ -123,12 +179,12 @@ impl Encoder<'_> {
     }
 
     fn write_number(&mut self, number: f64) {
-        self.out.extend_from_slice(format_number(number, 14).as_bytes());
+        self.out.extend_from_slice(format_number(number, self.settings.encode_number_precision).as_bytes());
     }
 }
 
 /// The last index of a table that is an array; `None` if it is an object.
-fn array_len(table: &Table) -> Result<Option<u64>, String> {
+fn array_len(table: &Table, settings: &Settings) -> Result<Option<u64>, String> {
     const OBJECT: &str = "object";
     let (mut last, mut count) = (0u64, 0u64);
     let walked = table.for_each(|key: Value, _: Value| {
@@ -145,8 +201,10 @@ fn array_len(table: &Table) -> Result<Option<u64>, String> {
         Ok(()) if count == 0 => return Ok(None),
         Ok(()) => {}
     }
-    if last > SPARSE_FREE && last / 2 > count {
-        return Err("Cannot serialise table: excessively sparse array".into());
+    let Settings { sparse_convert, sparse_ratio: ratio, sparse_safe, .. } = *settings;
+    if ratio > 0 && last > sparse_safe && last > count.saturating_mul(ratio) {
+        let error = Err("Cannot serialise table: excessively sparse array".into());
+        return if sparse_convert { Ok(None) } else { error };
     }
     Ok(Some(last))
 }
@@ -172,8 +230,8 @@ fn write_string(out: &mut Vec<u8>, text: &[u8]) {
 ///
 /// # Errors
 /// The message of lua-cjson.
-pub(super) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
-    let mut reader = Reader { lua, text, at: 0 };
+pub(super) fn decode(lua: &Lua, text: &[u8], settings: Settings) -> Result<Value, String> {
+    let mut reader = Reader { lua, text, at: 0, settings };
     // lua-cjson recognizes UTF-16 and UTF-32 by the zero byte among the first two.
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err("JSON parser does not support UTF-16 or UTF-32".into());
@@ -186,6 +244,7 @@ struct Reader<'r> {
     lua: &'r Lua,
     text: &'r [u8],
     at: usize,
+    settings: Settings,
 }
 
 /// A table that is being read: where the next value belongs.
@@ -211,7 +270,7 @@ impl Reader<'_> {
     /// The message that another token is here than `what`.
     fn expected(&self, what: &str) -> String {
         let rest = &self.text[self.at.min(self.text.len())..];
-        let mut token = Reader { lua: self.lua, text: self.text, at: self.at };
+        let mut token = Reader { ..*self };
         if rest.first() == Some(&b'"')
             && let Err(message) = token.string(what)
         {
@@ -241,7 +300,7 @@ impl Reader<'_> {
         loop {
             let mut value = match self.next() {
                 Some(bracket @ (b'{' | b'[')) => {
-                    if open.len() >= DEPTH_MAX {
+                    if open.len() >= self.settings.decode_max_depth {
                         let depth = open.len() + 1;
                         return Err(format!(
                             "Found too many nested data structures ({depth}) at character {}",
@@ -319,7 +378,12 @@ impl Reader<'_> {
         if !is_named && !matches!(next, Some(b'-' | b'+' | b'0'..=b'9')) {
             return Err(self.expected("value"));
         }
-        let (number, len) = number_at(&self.text[self.at..]).ok_or_else(|| self.expected("value"))?;
+        let rest = &self.text[self.at..];
+        if !self.settings.decode_invalid_numbers && is_invalid(rest) {
+            let what = if matches!(next, Some(b'-' | b'0'..=b'9')) { "number" } else { "token" };
+            return Err(format!("Expected value but found invalid {what} at character {}", self.at + 1));
+        }
+        let (number, len) = number_at(rest).ok_or_else(|| self.expected("value"))?;
         self.at += len;
         Ok(Value::Number(number))
     }
@@ -377,6 +441,15 @@ impl Reader<'_> {
         let digits = self.text.get(self.at..self.at + 4)?;
         self.at += 4;
         digits.iter().try_fold(0, |sum, &digit| Some(sum << 4 | char::from(digit).to_digit(16)?))
+    }
+}
+
+/// Whether a number begins as only C writes it: with a plus, zeros or 0x, or that is not finite.
+fn is_invalid(text: &[u8]) -> bool {
+    match text.strip_prefix(b"-").unwrap_or(text) {
+        [b'0', b'x' | b'X' | b'0'..=b'9', ..] => true,
+        [b'0'..=b'9', ..] => false,
+        _ => true,
     }
 }
 

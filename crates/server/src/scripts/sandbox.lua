@@ -266,6 +266,30 @@ function redis.set_repl() end
 function redis.breakpoint() return false end
 function redis.debug() end
 
+-- Options of cjson. What a script sets holds until it ends; in Redis until the server does.
+local function json_number(name, value, least, most)
+    if value == nil then return native.json_option(name) end
+    local number = tonumber(value)
+    if not number then error('bad argument to ' .. name .. ' (number expected, got ' .. type(value) .. ')', 3) end
+    if number < least or number > most then
+        error('bad argument to ' .. name .. ' (expected integer between ' .. least .. ' and ' .. most .. ')', 3)
+    end
+    return native.json_option(name, math.floor(number))
+end
+local function json_choice(name, value, choices)
+    local number
+    if value ~= nil then
+        number = choices[value]
+        if not number then error('bad argument to ' .. name .. " (invalid option '" .. tostring(value) .. "')", 3) end
+    end
+    number = native.json_option(name, number)
+    if number > 1 then return 'null' end
+    return number == 1
+end
+local SWITCH = { [false] = 0, [true] = 1, off = 0, on = 1 }
+local INVALID = { [false] = 0, [true] = 1, off = 0, on = 1, null = 2 }
+local INTEGER_MAX = 2147483647
+
 local libraries = {
     redis = redis, string = string, table = table, math = math, coroutine = coroutine, bit = native.bit,
     cmsgpack = native.cmsgpack, struct = native.struct,
@@ -273,6 +297,17 @@ local libraries = {
         encode = native.json_encode, decode = native.json_decode, null = native.null, _NAME = 'cjson', _VERSION = '2.1.0',
         -- The buffer is never kept, which a script cannot see.
         encode_keep_buffer = function(keep) return keep ~= false end,
+        encode_max_depth = function(depth) return json_number('encode_max_depth', depth, 1, INTEGER_MAX) end,
+        decode_max_depth = function(depth) return json_number('decode_max_depth', depth, 1, INTEGER_MAX) end,
+        encode_number_precision = function(digits)
+            return json_number('encode_number_precision', digits, 1, 14)
+        end,
+        encode_invalid_numbers = function(how) return json_choice('encode_invalid_numbers', how, INVALID) end,
+        decode_invalid_numbers = function(how) return json_choice('decode_invalid_numbers', how, SWITCH) end,
+        encode_sparse_array = function(convert, ratio, safe)
+            return json_choice('sparse_convert', convert, SWITCH), json_number('sparse_ratio', ratio, 0, INTEGER_MAX),
+                json_number('sparse_safe', safe, 0, INTEGER_MAX)
+        end,
     },
 }
 for name, library in next, libraries do globals[name] = protect(library) end
