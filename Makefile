@@ -79,8 +79,9 @@ RUST_MIN = 1.89
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
+# The first time it compiles for minutes, and shows that.
 run: tools
-	$(CARGO) run --release --quiet --package splitpoint-cli -- tour
+	$(CARGO) run --release --locked --package splitpoint-cli -- tour
 
 test: tools
 	@CARGO='$(CARGO)' MAKE='$(MAKE)' .ci/stages fmt lint databases unit doc examples test-c test-python test-spark test-server \
@@ -354,8 +355,10 @@ DIST = $(BUILT)/dist
 # Of the static program: x86_64 or aarch64.
 ARCH = x86_64
 
-# A crate that is not on crates.io yet and that another one needs is found as if it were.
+# A crate that is not on crates.io yet and that another one needs is found as if it were. Cargo unpacks and compiles a package of
+# a registry once per version, so it would check a crate against an earlier package of another one: forget those.
 packages: tools
+	@rm -rf "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/-*/splitpoint*-$(VERSION) '$(BUILT)'/debug/.fingerprint/splitpoint*
 	$(CARGO) package --locked $(PUBLISHED)
 
 test-packages: packages

@@ -264,6 +264,7 @@ struct RealFile {
     /// The process that locked it; see `forks`.
     locked: AtomicU64,
     /// The process that locked bytes of it.
+    #[cfg(target_os = "linux")]
     byte_locked: AtomicU64,
     /// The process's limit on file length in bytes, as of the last time it was read.
     allowed: AtomicU64,
@@ -273,8 +274,13 @@ const UNLOCKED: u64 = u64::MAX;
 
 impl RealFile {
     fn new(file: fs::File) -> RealFile {
-        let [locked, byte_locked] = [const { AtomicU64::new(UNLOCKED) }; 2];
-        RealFile { file, locked, byte_locked, allowed: AtomicU64::new(0) }
+        RealFile {
+            file,
+            locked: AtomicU64::new(UNLOCKED),
+            #[cfg(target_os = "linux")]
+            byte_locked: AtomicU64::new(UNLOCKED),
+            allowed: AtomicU64::new(0),
+        }
     }
 
     /// Refuses to write up to `bytes` if the process may not. The limit takes a system call to read, so it is read only

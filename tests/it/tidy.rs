@@ -372,6 +372,60 @@ fn the_makefile_asks_for_the_rust_that_cargo_asks_for() {
     assert_eq!(quoted(&read("Makefile"), "RUST_MIN"), quoted(&read("Cargo.toml"), "rust-version"));
 }
 
+/// The targets of each `make` in a document's code or a workflow's steps, with the line.
+fn targets_named(file: &File) -> Vec<(usize, String)> {
+    let mut named = Vec::new();
+    let mut matrix = false;
+    for (number, line) in file.text().lines().enumerate() {
+        let words = line.trim();
+        matrix = words == "make:" || matrix && words.starts_with("- ");
+        let after: Vec<&str> = match file.is("yml") {
+            true if matrix => words.strip_prefix("- ").into_iter().collect(),
+            true if !words.contains("run: ") => Vec::new(),
+            true => line.split("make ").skip(1).collect(),
+            false => line.split("`make ").skip(1).chain(line.strip_prefix("make ")).collect(),
+        };
+        let is_target = |word: &&str| word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+        let code = after.iter().filter_map(|after| after.split('`').next());
+        let targets = code.flat_map(|code| code.split(' ').take_while(is_target));
+        named.extend(targets.filter(|t| !t.is_empty()).map(|t| (number + 1, t.to_owned())));
+    }
+    named
+}
+
+#[test]
+fn documents_and_workflows_name_targets_that_exist() {
+    let files = files();
+    let makefile = files.iter().find(|f| f.path == "Makefile").expect("the Makefile").text();
+    let exists = |target: &str| makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+    let (mut breaches, mut steps) = (Vec::new(), 0);
+    for file in files.iter().filter(|f| f.is("md") || f.path.starts_with(".github/workflows/")) {
+        for (number, target) in targets_named(file) {
+            steps += usize::from(file.is("yml"));
+            if !exists(&target) {
+                breaches.push(format!("{}:{number}: the Makefile has no target {target}", file.path));
+            }
+        }
+    }
+    assert!(steps > 8, "{steps} targets in workflows, too few to be all");
+    none(breaches);
+}
+
+/// `make bench` and `make report` name the package, and cargo refuses to choose among several programs.
+#[test]
+fn packages_of_several_programs_say_which_one_runs() {
+    let files = files();
+    let beside_others = |main: &&File| {
+        main.path.ends_with("src/main.rs")
+            && files.iter().any(|f| f.path.starts_with(&main.path.replace("main.rs", "bin/")))
+    };
+    let mains: Vec<&File> = files.iter().filter(beside_others).collect();
+    assert!(!mains.is_empty(), "the bench has several programs");
+    let manifest = |main: &File| main.path.replace("src/main.rs", "Cargo.toml");
+    let says = |name: &str| files.iter().any(|f| f.path == name && f.text().contains("\ndefault-run = "));
+    none(mains.iter().map(|m| manifest(m)).filter(|m| !says(m)).map(|m| format!("{m}: add `default-run`")).collect());
+}
+
 /// The Python package is a workspace of its own, which inherits nothing.
 #[test]
 fn the_python_package_has_the_version_and_address_of_the_crates() {

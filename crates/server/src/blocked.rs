@@ -1,12 +1,13 @@
-//! The clients that wait for elements of lists and sorted sets, in a queue for each key.
+//! The clients that wait for elements of lists and sorted sets, or entries of streams, in a queue for each key.
 //!
-//! Who pops for them: `command/blocking.rs`.
+//! Who serves them: `command/blocking.rs`.
 
 use crate::clients::Client;
 use crate::command::reply::{self, Version};
 use crate::command::sorted_sets::Extreme;
 use crate::keyspace::list::End;
 use crate::keyspace::sorted::Element;
+use crate::keyspace::stream::EntryId;
 use crate::keyspace::{KeySpace, Kind};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering::*;
@@ -42,14 +43,37 @@ pub(crate) enum Wanted {
     OneScored(Extreme),
     /// BZMPOP
     ManyScored(Extreme, u64),
+    /// XREAD, XREADGROUP
+    Entries(Reading),
+}
+
+/// What a client wants to read of streams.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// For each key: the ID after which it reads.
+    pub(crate) after: Vec<EntryId>,
+    /// At most so many entries.
+    pub(crate) count: u64,
+    /// Reads the entries that its group has not delivered instead.
+    pub(crate) reader: Option<Reader>,
+}
+
+/// A consumer that reads for its group.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) group: Vec<u8>,
+    pub(crate) consumer: Vec<u8>,
+    pub(crate) noack: bool,
 }
 
 impl Wanted {
-    /// The type of the value that it waits for.
-    pub(crate) fn kind(&self) -> Kind {
+    /// Whether it has to be looked at when its key has a value of this type now, or none.
+    pub(crate) fn concerns(&self, kind: Option<Kind>) -> bool {
         match self {
-            Wanted::One(_) | Wanted::Many(..) | Wanted::Moved { .. } => Kind::List,
-            Wanted::OneScored(_) | Wanted::ManyScored(..) => Kind::SortedSet,
+            Wanted::One(_) | Wanted::Many(..) | Wanted::Moved { .. } => kind == Some(Kind::List),
+            Wanted::OneScored(_) | Wanted::ManyScored(..) => kind == Some(Kind::SortedSet),
+            // A consumer ends its wait with an error when the stream goes.
+            Wanted::Entries(reading) => kind == Some(Kind::Stream) || reading.reader.is_some(),
         }
     }
 }
@@ -118,9 +142,14 @@ impl Blocked {
         space.wanted_keys.store(queues.len(), Relaxed);
     }
 
-    /// The client that has waited longest for a value of this type.
-    pub(crate) fn first(&self, place: &(usize, Vec<u8>), kind: Kind) -> Option<Arc<Waiter>> {
-        self.lock().get(place)?.iter().find(|waiter| waiter.wanted.kind() == kind).cloned()
+    /// The client that has waited longest and is concerned by a value of this type, after `passed` others.
+    pub(crate) fn concerned(&self, place: &(usize, Vec<u8>), kind: Option<Kind>, passed: usize) -> Option<Arc<Waiter>> {
+        self.lock().get(place)?.iter().filter(|waiter| waiter.wanted.concerns(kind)).nth(passed).cloned()
+    }
+
+    /// The keys for which clients wait.
+    pub(crate) fn places(&self) -> Vec<(usize, Vec<u8>)> {
+        self.lock().keys().cloned().collect()
     }
 
     /// The number of clients that wait.

@@ -1,7 +1,8 @@
 //! Periodic work on a thread of its own: it advances the coarse clock, sweeps expired keys, evicts what a lowered limit
 //! leaves no room for, closes idle connections and shrinks files.
 
-use crate::keyspace::SweepCursor;
+use crate::command::blocking;
+use crate::keyspace::{Patience, SweepCursor};
 use crate::server::Server;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::*;
@@ -41,8 +42,16 @@ pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
 
 fn sweep(server: &Server, cursor: &mut SweepCursor) {
     let since = Instant::now();
-    if let Err(error) = server.space.sweep(cursor, SWEPT_AT_ONCE, || since.elapsed() < SWEEP_TIME) {
-        tracing::warn!(%error, "sweep of expired keys");
+    match server.space.sweep(cursor, SWEPT_AT_ONCE, || since.elapsed() < SWEEP_TIME) {
+        Err(error) => tracing::warn!(%error, "sweep of expired keys"),
+        Ok(swept) if swept.removed > 0 && server.space.wanted_keys.load(Relaxed) > 0 => {
+            // Consumers that wait for a stream that is gone.
+            if let Some(mut alone) = server.space.close(Patience::MayWait) {
+                alone.note_all_wanted();
+                blocking::serve(server, &mut alone);
+            }
+        }
+        Ok(_) => {}
     }
     if let Err(error) = server.space.sweep_segments(|| since.elapsed() < SWEEP_TIME) {
         tracing::warn!(%error, "sweep of removed collections");

@@ -13,8 +13,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. Streams and modules are
-/// accepted; no command here changes one.
+/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. Modules are accepted; there
+/// are none.
 const LETTERS: &[u8] = b"g$lshzxetdnKEm";
 const GENERIC: u32 = 1;
 const STRING: u32 = 1 << 1;
@@ -24,6 +24,7 @@ const HASH: u32 = 1 << 4;
 const SORTED_SET: u32 = 1 << 5;
 const EXPIRED: u32 = 1 << 6;
 const EVICTED: u32 = 1 << 7;
+const STREAM: u32 = 1 << 8;
 const NEW: u32 = 1 << 10;
 const KEYSPACE: u32 = 1 << 11;
 const KEYEVENT: u32 = 1 << 12;
@@ -134,6 +135,7 @@ impl Notices {
                 Happened::Flushed => {}
                 Happened::Expired => self.publish(EXPIRED, "expired", database, key),
                 Happened::Evicted => self.publish(EVICTED, "evicted", database, key),
+                Happened::Event(event) => self.publish(STREAM, event, database, key),
                 Happened::Changed { was_present } => {
                     // The key counts as present if that cannot be read: the change was made.
                     let (is_present, expires) = alone.presence_of(database, key).unwrap_or((true, false));

@@ -147,7 +147,8 @@ impl Tracking {
             inner.keys.clear();
             inner.trackers.values_mut().for_each(|tracker| tracker.send(None, bytes_max));
         }
-        for change in changes.iter().filter(|change| change.what != Happened::Flushed) {
+        let is_of_key = |change: &&Change| !matches!(change.what, Happened::Flushed | Happened::Event(_));
+        for change in changes.iter().filter(is_of_key) {
             inner.invalidate_key(&change.key, writer, bytes_max);
             inner.broadcast(&change.key, writer, bytes_max);
         }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clients that wait for elements of lists and sorted sets: the same scenes with Debian's redis and this server, in memory and over a file.
+"""Clients that wait for elements of lists and sorted sets, or entries of streams: the same scenes with Debian's redis and this server, in memory and over a file.
 
 Each scene returns the replies of its clients in a fixed order. They have to be those expected here, and equal to redis's.
 """
@@ -160,6 +160,62 @@ def a_client_that_is_gone_takes_nothing_of_a_sorted_set(scene):
     gone.close()
     servers.eventually("it is gone", lambda: scene.blocked() == 1)
     return [scene.control.call("ZADD", "zset", "1", "a", "2", "b"), stays.reply(), scene.control.call("ZRANGE", "zset", "0", "-1")]
+
+
+def every_client_that_waits_for_a_stream_gets_the_entry(scene):
+    waiting = [scene.waiting("XREAD", "BLOCK", "0", "STREAMS", "s", "$"), scene.waiting("XREAD", "COUNT", "1", "BLOCK", "0", "STREAMS", "other", "s", "0", "0", hello=("3",)), scene.waiting("XREAD", "BLOCK", "0", "STREAMS", "s", "5-5"), scene.waiting("XREAD", "BLOCK", "0", "STREAMS", "s", "s", "3", "0")]
+    replies = scene.control.pipeline([("XADD", "s", "1-1", "a", "b"), ("XADD", "s", "5-5", "c", "d"), ("XADD", "s", "6-0", "e", "f")])
+    return replies + [client.reply() for client in waiting]
+
+
+def an_entry_goes_to_one_consumer_of_a_group(scene):
+    replies = [scene.control.call("XGROUP", "CREATE", "s", group, "$", "MKSTREAM") for group in ("g", "h")]
+    waiting = [scene.waiting("XREADGROUP", "GROUP", "g", name, "BLOCK", "0", "STREAMS", "s", ">", hello=("3",)) for name in ("alice", "bob")]
+    waiting += [scene.waiting("XREADGROUP", "GROUP", "h", "carol", "NOACK", "COUNT", "1", "BLOCK", "0", "STREAMS", "other", "s", ">", ">") if scene.control.call("XGROUP", "CREATE", "other", "h", "0", "MKSTREAM") else None]
+    replies += scene.control.pipeline([("XADD", "s", "1-0", "a", "b"), ("XADD", "s", "2-0", "c", "d"), ("XPENDING", "s", "g"), ("XPENDING", "s", "h")])
+    return replies + [client.reply() for client in waiting] + [scene.control.call("XINFO", "GROUPS", "s")]
+
+
+def a_consumer_whose_stream_or_group_goes_is_told(scene):
+    replies = []
+    for command in [("DEL", "s"), ("SET", "s", "x"), ("XGROUP", "DESTROY", "s", "g"), ("FLUSHALL",), ("FLUSHDB",), ("RENAME", "s", "t"), ("PEXPIREAT", "s", "1"), ("UNLINK", "s"), ("GETDEL", "no"), ("MSET", "s", "1", "t", "2")]:
+        scene.control.call("DEL", "s")
+        scene.control.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+        reader = scene.waiting("XREAD", "BLOCK", "0", "STREAMS", "s", "0")
+        consumer = scene.waiting("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">")
+        replies += [scene.control.call(*command)]
+        if command[0] == "GETDEL":
+            scene.control.call("DEL", "s")
+        replies += [consumer.reply(), scene.blocked()]
+        scene.control.call("DEL", "s")
+        scene.control.call("XADD", "s", "1-0", "a", "b")
+        replies += [reader.reply()]
+    return replies
+
+
+def a_stream_that_comes_from_elsewhere_serves(scene):
+    replies = []
+    for command in [("RENAME", "from", "s"), ("COPY", "from", "s")]:
+        scene.control.pipeline([("DEL", "s", "from"), ("XADD", "from", "7-0", "a", "b")])
+        client = scene.waiting("XREAD", "BLOCK", "0", "STREAMS", "s", "0")
+        replies += [scene.control.call(*command), client.reply()]
+    return replies
+
+
+def an_entry_that_is_gone_at_once_is_not_shown(scene):
+    client = scene.waiting("XREAD", "BLOCK", "0", "STREAMS", "s", "0")
+    return [*scene.control.pipeline([("MULTI",), ("XADD", "s", "1-0", "a", "b"), ("XADD", "s", "2-0", "c", "d"), ("XDEL", "s", "1-0"), ("EXEC",)]), client.reply()]
+
+
+def in_a_transaction_or_script_nothing_waits_for_a_stream(scene):
+    script = "return redis.pcall('XREAD', 'BLOCK', '1', 'STREAMS', 's', '0')"
+    return scene.control.pipeline([("MULTI",), ("XREAD", "BLOCK", "0", "STREAMS", "s", "$"), ("XADD", "s", "1-0", "a", "b"), ("XREAD", "BLOCK", "0", "STREAMS", "s", "0"), ("EXEC",), ("EVAL", script, "0"), ("EVAL", "return redis.call('XREAD', 'STREAMS', 's', '0')", "0")])
+
+
+def time_is_limited_for_a_stream(scene):
+    commands = [("XREAD", "BLOCK", "1", "STREAMS", "s", "$"), ("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"), ("XREADGROUP", "GROUP", "g", "c", "BLOCK", "1", "STREAMS", "s", ">"), ("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", "0"), ("PING",)]
+    wrong = [("XREAD", "BLOCK", "x", "STREAMS", "s", "0"), ("XREAD", "BLOCK", "-1", "STREAMS", "s", "0"), ("XREAD", "BLOCK", "1.5", "STREAMS", "s", "0"), ("XREAD", "BLOCK", "0", "STREAMS", "s", "s", "0")]
+    return scene.control.pipeline([*commands, *wrong])
 
 
 EXPECTED = {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The same random commands on hashes, sets, lists and sorted sets to Debian's redis and to this server: replies have to be equal.
+"""The same random commands on hashes, sets, lists, sorted sets and streams to Debian's redis and to this server: replies have to be equal.
 
-    collections_differential.py [--file] [--survey] [SECONDS] [SEED]
+    KINDS=streams,lists collections_differential.py [--file] [--survey] [SECONDS] [SEED]
 
 --survey goes on after a difference, and shows each kind of them once.
 
 Keys change their types, collections go from one element to thousands and back, with transactions, copies, lifetimes and
 commands of other types. Fields and members have no order in either server, so replies without one are compared sorted.
-Of what is chosen at random, the number is compared, and that it is there.
+Of what is chosen at random, the number is compared, and that it is there. Times of streams are compared by whether they are
+long ago. IDs are given, as those that the servers choose differ.
 """
 
 import atexit
@@ -25,7 +26,8 @@ from resp import Connection
 NUMBERS = [word for word in sys.argv[1:] if not word.startswith("--")]
 SECONDS = float(NUMBERS[0]) if NUMBERS else 10
 SEED = int(NUMBERS[1]) if len(NUMBERS) > 1 else random.randrange(1 << 32)
-KEYS = [b"a", b"b", b"c", b"d", b"\x00sp\xffs12345678", b"\x00sp\xffm"]
+ONLY = [word for word in os.environ.get("KINDS", "").split(",") if word]
+KEYS = [b"a", b"b", b"c", b"d", b"s", b"\x00sp\xffs12345678", b"\x00sp\xffm"]
 LONG = 10**6
 # Replies without an order, by what belongs together.
 # SPOP is asked for all members.
@@ -227,6 +229,84 @@ def sorted_sets(r):
     ])()
 
 
+# Grows, so that most IDs are greater than those before.
+now = [1]
+
+
+def new_id(r):
+    now[0] += r.choice([0, 0, 1, 1, 2])
+    return f"{now[0]}-{r.choice(['*', '*', '*', '0', '1', '2', '5'])}"
+
+
+def id(r):
+    if r.random() < 0.04:
+        return r.choice(["0", "-", "+", "x", "", "1-x", "5-", "(5", "$", ">", "18446744073709551615-18446744073709551615", "18446744073709551616", "05", "+3", " 4", "-1", "1--1", "0-0"])
+    ms = max(0, now[0] - r.choice([r.randrange(30), r.randrange(300)]))
+    return r.choice([str(ms), f"{ms}-{r.randrange(3)}", f"{ms}-0"])
+
+
+def interval(r):
+    return r.choice(["-", "+", id(r), id(r), "(" + id(r)])
+
+
+def ids(r, most=20):
+    return [id(r) for _ in range(r.choice([1, 1, 2, 5, most]))]
+
+
+def streams(r):
+    k = lambda: r.choice(["s", "s", "s", "t", key(r)])
+    g = lambda: r.choice(["g", "g", "g", "h", "h\0\0i", ""])
+    c = lambda: r.choice(["alice", "alice", "bob", "c\0d", ""])
+    fields = lambda: [word for _ in range(r.choice([1, 1, 1, 2, 5])) for word in (element(r), element(r))]
+    # Where Redis's nodes end decides what about as much is.
+    trim = lambda: r.choice([("MAXLEN", str(r.choice([0, 1, 5, 30, 200]))), ("MAXLEN", "=", "100"), ("MINID", id(r)), ("MINID", "=", id(r)), ("MAXLEN", "~", "1000000"), ("MINID", "~", "0"), ("MAXLEN", "-1"), ("MAXLEN", "x"), ("MINID", "x"), ("MAXLEN", "~", "1000000", "LIMIT", "5"), ("MAXLEN", "3", "LIMIT", "5"), ("MAXLEN", "~", "1000000", "LIMIT", "-1"), ("MAXLEN", "1", "MINID", "1"), ("LIMIT", "1"), ("LIMIT", "0"), ("MAXLEN",)])
+    count = lambda: r.choice([(), (), ("COUNT", str(r.choice([1, 2, 10, 100]))), ("COUNT", r.choice(["0", "-1", "x"]))])
+    idle = lambda: r.choice(["0", "0", "0", "500000", "-1", "x"])
+    several = lambda make: r.choice([lambda: (k(), make()), lambda: (k(), make()), lambda: ("s", "t", make(), make())])()
+    return r.choice([
+        *[lambda: ["XADD", k(), new_id(r), *fields()]] * 6,
+        lambda: ["XADD", k(), *r.choice([(), ("NOMKSTREAM",)]), *r.choice([(), trim()]), r.choice([new_id(r), id(r), "0-0", "0-*", "x"]), *fields()],
+        lambda: ["XADD", "s", *trim(), new_id(r), *fields()],
+        lambda: ["XADD", k(), r.choice([new_id(r), "*"]), "x"],
+        lambda: ["XLEN", k()],
+        lambda: ["XRANGE", k(), interval(r), interval(r), *count()],
+        lambda: ["XREVRANGE", k(), interval(r), interval(r), *count()],
+        lambda: ["XRANGE", k(), "-", "+"],
+        lambda: ["XREVRANGE", k(), "+", "-"],
+        lambda: ["XDEL", k(), *ids(r)],
+        lambda: ["XDEL", k(), *(f"{n}-0" for n in range(max(0, now[0] - r.choice([100, 1000])), now[0]))],
+        lambda: ["XTRIM", k(), *trim()],
+        lambda: ["XSETID", k(), r.choice([new_id(r), id(r)]), *r.choice([(), (), ("ENTRIESADDED", number(r)), ("MAXDELETEDID", id(r)), ("ENTRIESADDED", "1000", "MAXDELETEDID", id(r)), ("x",)])],
+        lambda: ["XREAD", *count(), "STREAMS", *several(lambda: r.choice([id(r), id(r), "$"]))],
+        lambda: ["XREAD", *r.choice([("COUNT",), ("NOACK",), ("GROUP", "g", "c"), ("BLOCK", "x"), ("x",)]), "STREAMS", k(), "0"],
+        lambda: ["XREAD", "STREAMS", k(), "0", "0"],
+        lambda: ["XGROUP", "CREATE", k(), g(), r.choice(["0", "$", id(r)]), *r.choice([(), ("MKSTREAM",), ("MKSTREAM",), ("ENTRIESREAD", number(r)), ("MKSTREAM", "ENTRIESREAD", "3"), ("x",)])],
+        lambda: ["XGROUP", "CREATE", k(), g(), "0", "MKSTREAM"],
+        lambda: ["XGROUP", "SETID", k(), g(), r.choice(["0", "$", id(r), "-", "+"]), *r.choice([(), (), ("ENTRIESREAD", number(r)), ("MKSTREAM",)])],
+        lambda: ["XGROUP", "DESTROY", k(), g()] if r.random() < 0.5 else ["XLEN", k()],
+        lambda: ["XGROUP", "CREATECONSUMER", k(), g(), c()],
+        lambda: ["XGROUP", "DELCONSUMER", k(), g(), c()] if r.random() < 0.5 else ["XLEN", k()],
+        lambda: ["XGROUP", r.choice(["CREATE", "x", "DESTROY", "HELP"]), *r.choice([(), (k(),), (k(), g(), "0", "1", "2")])],
+        *[lambda: ["XREADGROUP", "GROUP", g(), c(), *count(), *r.choice([(), (), ("NOACK",)]), "STREAMS", *several(lambda: ">")]] * 3,
+        lambda: ["XREADGROUP", "GROUP", g(), c(), *count(), "STREAMS", *several(lambda: r.choice([id(r), "0", "$", ">"]))],
+        lambda: ["XREADGROUP", "GROUP", g(), c(), "STREAMS", "s", "0", *r.choice([(), ("1",)])],
+        lambda: ["XREADGROUP", r.choice(["GROUP", "GROUPS", "COUNT"]), g(), c(), "STREAMS", "s", ">"],
+        lambda: ["XACK", k(), g(), *ids(r, 200)],
+        lambda: ["XACK", k(), g(), *(f"{n}-0" for n in range(max(0, now[0] - 50), now[0]))],
+        lambda: ["XPENDING", k(), g()],
+        lambda: ["XPENDING", k(), g(), *r.choice([(), (), ("IDLE", idle())]), interval(r), interval(r), r.choice(["10", "1000", "0", "-1", "x"]), *r.choice([(), (c(),)])],
+        lambda: ["XPENDING", k(), g(), "-", "+", "1000"],
+        lambda: ["XPENDING", k(), g(), *r.choice([("-",), ("-", "+"), ("IDLE", "1", "-", "+"), ("IDLE", "0", "-", "+", "5", "alice", "x")])],
+        lambda: ["XCLAIM", k(), g(), c(), idle(), *ids(r), *(word for option in r.sample([("FORCE",), ("JUSTID",), ("IDLE", "1000000"), ("TIME", "1000"), ("RETRYCOUNT", number(r)), ("LASTID", id(r)), ("TIME", "x"), ("IDLE", "-5"), ("x",)], r.choice([0, 1, 1, 2])) for word in option)],
+        lambda: ["XAUTOCLAIM", k(), g(), c(), idle(), r.choice(["0", "-", "+", interval(r)]), *count(), *r.choice([(), ("JUSTID",), ("x",)])],
+        lambda: ["XINFO", "STREAM", k(), *r.choice([(), (), ("FULL",), ("FULL",), ("FULL", "COUNT", number(r)), ("FULL", "x"), ("COUNT", "1", "2")])],
+        lambda: ["XINFO", "GROUPS", k()],
+        lambda: ["XINFO", "CONSUMERS", k(), g()],
+        lambda: ["XINFO", r.choice(["HELP", "x", "STREAM", "GROUPS"]), *r.choice([(), (k(), "x", "y")])],
+        lambda: ["TYPE", "s"] if r.random() < 0.9 else ["DEL", "s"],
+    ])()
+
+
 def generic(r):
     k = key
     return r.choice([
@@ -256,7 +336,7 @@ def generic(r):
         lambda: ["DBSIZE"],
         lambda: ["KEYS", "*"],
         # A transaction's SCAN sees the keys of a file as they were before it.
-        lambda: ["PING"] if "--file" in sys.argv else ["SCAN", "0", "COUNT", "10000", *r.choice([(), ("TYPE", r.choice(["string", "hash", "set", "list", "HASH", "zset"]))])],
+        lambda: ["PING"] if "--file" in sys.argv else ["SCAN", "0", "COUNT", "10000", *r.choice([(), ("TYPE", r.choice(["string", "hash", "set", "list", "HASH", "zset", "stream"]))])],
         lambda: ["SELECT", r.choice(["0", "0", "0", "1"])],
         lambda: ["FLUSHALL"] if r.random() < 0.05 else ["FLUSHDB"] if r.random() < 0.05 else ["PING"],
         lambda: ["MULTI"],
@@ -267,7 +347,8 @@ def generic(r):
     ])()
 
 
-KINDS = [hashes, sets, lists, sorted_sets, sorted_sets]
+KINDS = [hashes, sets, lists, sorted_sets, sorted_sets, streams, streams]
+KINDS = [kind for kind in KINDS if not ONLY or kind.__name__ in ONLY]
 
 
 def command(r):
@@ -282,8 +363,37 @@ def sorted_by(reply, size):
     return sorted(tuple(reply[at : at + size]) for at in range(0, len(reply), size))
 
 
+def pairs_in(reply):
+    return reply["map"] if isinstance(reply, dict) else list(zip(reply[::2], reply[1::2]))
+
+
+def is_old(time_ms):
+    return isinstance(time_ms, int) and time_ms < (time.time() - 1000) * 1000
+
+
+def without_times(info):
+    """What XINFO says but for the times, and what is of Redis's trees."""
+    found = []
+    for name, value in pairs_in(info):
+        if name in (b"groups", b"consumers") and isinstance(value, list):
+            value = [without_times(part) for part in value]
+        elif name == b"pending" and isinstance(value, list):
+            value = [[*entry[:-2], is_old(entry[-2]), entry[-1]] for entry in value]
+        elif name in (b"idle", b"seen-time"):
+            value = "a time"
+        if not name.startswith(b"radix-tree"):
+            found.append((name, value))
+    return found
+
+
 def comparable(words, reply):
     name = words[0].upper()
+    if name == "XPENDING" and isinstance(reply, list) and len(words) > 3:
+        return [[entry[0], entry[1], entry[2] > 10**6 - 10, entry[3]] for entry in reply]
+    if name == "XINFO" and words[1] == "STREAM" and isinstance(reply, (list, dict)):
+        return without_times(reply)
+    if name == "XINFO" and words[1] != "HELP" and isinstance(reply, list):
+        return [without_times(part) for part in reply]
     if name in UNORDERED:
         return type(reply).__name__, sorted_by(reply, UNORDERED[name])
     if name in ("HSCAN", "SSCAN", "ZSCAN", "SCAN") and isinstance(reply, list):
@@ -335,6 +445,8 @@ def main():
             else:
                 ok = equal(words, got, expected)
             if not ok and "--survey" in sys.argv:
+                if name == "EXEC" and isinstance(got, list) and isinstance(expected, list) and len(got) == len(expected):
+                    words, got, expected = next(entry for entry in zip(queues[which], got, expected) if not equal(*entry))
                 kind = (name, len(words), re.sub(r"[0-9]+", "#", f"{got!r:.40} {expected!r:.40}"))
                 if kind not in kinds:
                     print(f"  {words!r:.200}\n    splitpoint {got!r:.150}\n    redis      {expected!r:.150}", flush=True)

@@ -4,7 +4,7 @@
     crash.py [ROUNDS] [SEED]
 
 Several connections append numbered records to their own keys, in pipelines; set pairs of keys in transactions; set
-keys with lifetimes; and change hashes, lists, sets and sorted sets of thousands of elements. After the kill each key has at least what
+keys with lifetimes; and change hashes, lists, sets, sorted sets and streams of thousands of elements. After the kill each key has at least what
 was acknowledged and at most what was sent, in order; both keys of a transaction have the same number; a key with a
 lifetime still has it; a command on a collection is there as a whole.
 """
@@ -91,6 +91,17 @@ class Writer(threading.Thread):
                 n = state["zset"][0] = state["zset"][0] + 1
                 commands.append(("ZADD", b"zset%d" % self.number, n, "a", -n, b"member:%d" % (n % 3000), n, "b"))
                 effects.append(("zset", n))
+            elif kind == 8:
+                n = state["stream"][0] = state["stream"][0] + 1
+                name = b"stream%d" % self.number
+                commands.append(("XADD", name, "MAXLEN", 2000, b"%d-0" % n, "n", n, b"field%d" % (n % 3), b"%01000d" % n if n % 7 == 0 else n))
+                effects.append(("stream", n))
+                if n == 1:
+                    commands.append(("XGROUP", "CREATE", name, "g", 0))
+                    effects.append(None)
+                if n % 3 == 0:
+                    commands += [("XREADGROUP", "GROUP", "g", b"c%d" % (n % 2), "COUNT", 4, "STREAMS", name, ">"), ("XACK", name, "g", *(b"%d-0" % at for at in range(n - 5, n - 3)))]
+                    effects += [None, None]
             else:
                 sent = state["sent"].get(key, 0) + 1
                 state["sent"][key] = sent
@@ -99,7 +110,8 @@ class Writer(threading.Thread):
         connection.send(*commands)
         for effect in effects:
             reply = connection.reply()
-            if isinstance(reply, str) and reply.startswith("-"):
+            # The kill came between the two: the stream has no group.
+            if isinstance(reply, str) and reply.startswith("-") and not reply.startswith("-NOGROUP"):
                 raise SystemExit(f"unexpected {reply}")
             if effect and effect[0] == "append":
                 assert reply == effect[2] * RECORD, (effect, reply)
@@ -147,8 +159,9 @@ def check(port, states):
         state["list"] = check_list(connection, b"list%d" % number, *state["list"])
         state["set"] = check_set(connection, b"set%d" % number, *state["set"])
         state["zset"] = check_sorted_set(connection, b"zset%d" % number, *state["zset"])
+        state["stream"] = check_stream(connection, b"stream%d" % number, *state["stream"])
     expected = sum(1 for s in states for n in s["sent"].values() if n)
-    expected += sum(2 * bool(s["pair"][0]) + 2 * bool(s["script"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set", "zset")) for s in states)
+    expected += sum(2 * bool(s["pair"][0]) + 2 * bool(s["script"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set", "zset", "stream")) for s in states)
     assert connection.call("DBSIZE") == expected, (connection.call("DBSIZE"), expected)
     return records
 
@@ -196,11 +209,30 @@ def check_sorted_set(connection, key, sent, acknowledged):
     return [n, n]
 
 
+def check_stream(connection, key, sent, acknowledged):
+    entries = connection.call("XRANGE", key, "-", "+")
+    n = int(entries[-1][0].split(b"-")[0]) if entries else 0
+    assert acknowledged <= n <= sent, f"stream {sent}, {acknowledged}: {n}"
+    assert len(entries) == connection.call("XLEN", key) == min(n, 2000)
+    for at, (id, fields) in zip(range(n - len(entries) + 1, n + 1), entries):
+        assert id == b"%d-0" % at and fields[:3] == [b"n", b"%d" % at, b"field%d" % (at % 3)] and int(fields[3]) == at, (at, id)
+    groups = connection.call("XINFO", "GROUPS", key) if n else []
+    if groups:
+        # Both ways to find a pending entry have the same ones.
+        pending = connection.call("XPENDING", key, "g", "-", "+", 10**6)
+        by_consumer = [entry for name in (b"c0", b"c1") for entry in connection.call("XPENDING", key, "g", "-", "+", 10**6, name)]
+        assert sorted(entry[:2] for entry in pending) == sorted(entry[:2] for entry in by_consumer)
+        assert len(pending) == connection.call("XPENDING", key, "g")[0]
+        delivered = int(groups[0][7].split(b"-")[0])
+        assert all(int(entry[0].split(b"-")[0]) <= delivered <= n for entry in pending)
+    return [n, n]
+
+
 def main():
     for durability in ["os", "sync"]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "crash.spt")
-            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "script": [0, 0], "flush": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0], "zset": [0, 0]} for _ in range(WRITERS)]
+            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "script": [0, 0], "flush": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0], "zset": [0, 0], "stream": [0, 0]} for _ in range(WRITERS)]
             r = random.Random(SEED)
             for _ in range(ROUNDS):
                 server = servers.splitpoint("--file", path, "--durability", durability, "--threads", 2)

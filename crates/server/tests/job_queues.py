@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Job queues as their users run them: Celery, Dramatiq, Huey and channels_redis over a file of this server.
+"""Job queues as their users run them: Celery, Dramatiq, Huey, channels_redis, RQ and BullMQ over a file of this server.
 
-Each does what its documentation shows first, and what needs sorted sets: delays, retries, priorities, full queues. What is
-not installed is skipped. Celery's worker is another process, which imports this file.
+Each does what its documentation shows first, and what needs sorted sets or streams: delays, retries, priorities, full queues,
+results. What is not installed is skipped. Celery's worker is another process, which imports this file, as RQ's does.
+BULLMQ is the folder in which npm has installed BullMQ.
 """
 
 import asyncio
@@ -149,6 +150,80 @@ def channels_redis():
     asyncio.run(talk())
 
 
+FAILED = []
+
+
+def double(n):
+    return 2 * n
+
+
+def fail_once():
+    FAILED.append(1)
+    if len(FAILED) < 2:
+        raise ValueError("once")
+    return "done"
+
+
+def rq():
+    import logging
+
+    import redis
+    import rq
+
+    logging.getLogger("rq").setLevel(logging.CRITICAL)
+    connection = redis.Redis.from_url(URL + "/6")
+    urgent, queue = rq.Queue("urgent", connection=connection), rq.Queue(connection=connection)
+    jobs = [queue.enqueue("job_queues.double", n) for n in range(20)]
+    after = queue.enqueue("job_queues.double", 21, depends_on=jobs)
+    retried = urgent.enqueue("job_queues.fail_once", retry=rq.Retry(max=2))
+    failed = queue.enqueue("job_queues.double")
+    rq.SimpleWorker([urgent, queue], connection=connection).work(burst=True, logging_level="CRITICAL")
+    assert [job.latest_result().return_value for job in jobs] == [2 * n for n in range(20)]
+    assert after.latest_result().return_value == 42 and retried.latest_result().return_value == "done"
+    assert failed.latest_result().type == rq.results.Result.Type.FAILED and failed.id in queue.failed_job_registry
+    assert queue.enqueue("job_queues.double", 1).get_position() == 0
+
+
+BULLMQ_EXAMPLE = """
+const { FlowProducer, Queue, QueueEvents, Worker } = require('bullmq');
+const options = { connection: { host: '127.0.0.1', port: +process.argv[1], db: 7 } };
+const equal = require('assert').deepStrictEqual;
+async function main() {
+  const queue = new Queue('paint', options), events = new QueueEvents('paint', options);
+  await events.waitUntilReady();
+  const seen = [];
+  events.on('completed', ({ jobId }) => seen.push(jobId));
+  let failures = 0;
+  const worker = new Worker('paint', async job => {
+    if (job.name === 'fails once' && failures++ === 0) throw new Error('once');
+    if (job.name === 'always fails') throw new Error('always');
+    await job.updateProgress(50);
+    return 2 * job.data.n;
+  }, { ...options, concurrency: 5 });
+  const done = async (name, n, how) => (await queue.add(name, { n }, how)).waitUntilFinished(events);
+  equal(await done('cars', 4), 8);
+  equal(await Promise.all([...Array(50).keys()].map(n => done('many', n, { priority: 1 + n % 3 }))), [...Array(50).keys()].map(n => 2 * n));
+  equal(await done('later', 5, { delay: 300 }), 10);
+  equal(await done('fails once', 6, { attempts: 3, backoff: 100 }), 12);
+  equal(await done('always fails', 7).catch(error => error.message), 'always');
+  equal(await queue.getJobCounts('completed', 'failed', 'waiting', 'delayed'), { completed: 53, failed: 1, waiting: 0, delayed: 0 });
+  const flow = new FlowProducer(options);
+  const tree = await flow.add({ name: 'parent', queueName: 'paint', data: { n: 8 }, children: [{ name: 'child', queueName: 'paint', data: { n: 9 } }] });
+  equal(await tree.job.waitUntilFinished(events), 16);
+  await queue.trimEvents(10);
+  equal(seen.length >= 54, true);
+  await worker.close();
+  await queue.obliterate();
+  await Promise.all([queue, events, flow].map(each => each.close()));
+}
+main().then(() => process.exit(0), error => { console.error(error); process.exit(1); });
+"""
+
+
+def bullmq(folder, port):
+    subprocess.run(["node", "-e", BULLMQ_EXAMPLE, str(port)], cwd=folder, env={**os.environ, "NODE_PATH": os.path.join(folder, "node_modules")}, check=True)
+
+
 def main():
     global URL
     import servers
@@ -156,12 +231,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         server = servers.splitpoint("--file", os.path.join(folder, "t.spt"))
         URL = f"redis://127.0.0.1:{server.port}"
-        for queue in (celery, dramatiq, huey, channels_redis):
+        for queue in (celery, dramatiq, huey, channels_redis, rq):
             if importlib.util.find_spec(queue.__name__) is None:
                 print(f"SKIPPED: {queue.__name__}, which is not installed (pip install {queue.__name__})")
                 continue
             queue()
             print(f"job queues: {queue.__name__} runs")
+        if os.environ.get("BULLMQ"):
+            bullmq(os.environ["BULLMQ"], server.port)
+            print("job queues: bullmq runs")
+        else:
+            print("SKIPPED: BullMQ, which could not be installed (npm install bullmq ioredis)")
         assert server.stop() == 0
 
 

@@ -24,7 +24,12 @@ KEYS = ["a", "b", "ab", "c", "x:1"]
 FAR, PAST = int(time.time()) + 10**6, 1000
 
 
+# Of entries: their IDs grow.
+count = [20]
+
+
 def command(r):
+    count[0] += 1
     k = lambda: r.choice(KEYS)
     n = lambda: r.choice(["1", "5", "-3"])
     choices = [
@@ -85,6 +90,20 @@ def command(r):
         lambda: ["ZRANGESTORE", k(), k(), "0", r.choice(["1", "-5"])],
         lambda: [r.choice(["ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"]), k(), "2", k(), k()],
         lambda: [r.choice(["BZPOPMIN", "BZPOPMAX"]), k(), k()],
+        lambda: ["XADD", k(), *r.choice([(), ("MAXLEN", "2"), ("MINID", "5"), ("NOMKSTREAM",)]), r.choice([f"{r.randrange(20)}-*", "1-*"]), n(), n()],
+        lambda: ["XADD", r.choice(["a", "b"]), f"{count[0]}-0", n(), n()],
+        lambda: ["XDEL", k(), *(f"{count[0] - at}-0" for at in range(5))],
+        lambda: ["XTRIM", k(), "MAXLEN", r.choice(["0", "1"])],
+        lambda: ["XSETID", k(), "99999-0"] if r.random() < 0.1 else ["XLEN", k()],
+        lambda: ["XGROUP", "CREATE", k(), r.choice(["g", "h"]), r.choice(["0", "$"]), *r.choice([(), ("MKSTREAM",)])],
+        lambda: ["XGROUP", r.choice(["SETID", "CREATE"]), k(), "g", "0"],
+        lambda: ["XGROUP", "DESTROY", k(), "g"],
+        lambda: ["XGROUP", r.choice(["CREATECONSUMER", "DELCONSUMER"]), k(), "g", r.choice(["c", "d"])],
+        lambda: ["XREADGROUP", "GROUP", "g", r.choice(["c", "d"]), *r.choice([(), ("NOACK",), ("COUNT", "1")]), "STREAMS", k(), r.choice([">", ">", "0"])],
+        lambda: ["XREAD", "STREAMS", k(), "0"],
+        lambda: ["XACK", k(), "g", *(f"{count[0] - at}-0" for at in range(5))],
+        lambda: ["XCLAIM", k(), "g", r.choice(["c", "d"]), "0", *(f"{count[0] - at}-0" for at in range(3)), "FORCE"],
+        lambda: ["XAUTOCLAIM", k(), "g", r.choice(["c", "d"]), "0", "0"],
         lambda: ["MULTI"],
         lambda: ["EXEC"],
         lambda: ["EXEC"],

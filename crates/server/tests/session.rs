@@ -805,6 +805,16 @@ const LISTS: &str = "LRANGE k 0 -1|LRANGE k 5 10|LRANGE k -5 -1|LINDEX k 0|LINDE
          RPOP k|LPOP k 100|RPOP k 100|LMOVE k other LEFT RIGHT|LMOVE k k LEFT RIGHT|RPOPLPUSH k k|
          LMPOP 1 k RIGHT COUNT 3|BLPOP k 0|BLMPOP 0 1 k LEFT COUNT 2|LTRIM k 1 -2|LTRIM k 50 -1|LPOP k 100000";
 
+const STREAMS: &str =
+    "XLEN k|XRANGE k - +|XREVRANGE k + -|XRANGE k 7 100|XREVRANGE k 400 300 COUNT 5|XREAD STREAMS k 0|
+         XREAD COUNT 3 STREAMS k 490|XINFO STREAM k|XINFO STREAM k FULL COUNT 0|XINFO GROUPS k|XINFO CONSUMERS k g|
+         XPENDING k g|XPENDING k g - + 1000|XPENDING k g - + 10 c|OBJECT ENCODING k|MEMORY USAGE k|COPY k copy|
+         XRANGE copy - +|XADD k 600-0 a b|XADD k MAXLEN 450 601-0 a b|XDEL k 7-0 450-0 499-0 600-0|XSETID k 700-0|
+         XREADGROUP GROUP g c COUNT 200 STREAMS k >|XREADGROUP GROUP g d STREAMS k >|XREADGROUP GROUP g c STREAMS k 0|
+         XACK k g 60-0 61-0 300-0|XCLAIM k g d 0 62-0 63-0 1-0 FORCE|XAUTOCLAIM k g e 0 0 COUNT 50|
+         XGROUP CREATE k h 0|XGROUP SETID k g 0|XGROUP CREATECONSUMER k g f|XGROUP DELCONSUMER k g c|XTRIM k MINID 100|
+         XTRIM k MAXLEN ~ 200|XGROUP DESTROY k g|DUMP k|RENAME k k2|RENAME k2 k|XTRIM k MAXLEN 0|XADD k 800-0 a b";
+
 /// A table file in which `k` is a large collection.
 fn file_with_collection(folder: &std::path::Path, family: &str) -> std::path::PathBuf {
     let file = folder.join(family);
@@ -812,10 +822,14 @@ fn file_with_collection(folder: &std::path::Path, family: &str) -> std::path::Pa
     let words = |n: usize| match family {
         "hash" => format!("HSET k {n} value{n}"),
         "set" => format!("SADD k {n}"),
+        "stream" if n == 0 => "XGROUP CREATE k g 0 MKSTREAM".into(),
+        "stream" if n % 100 == 0 => format!("XREADGROUP GROUP g c{n} STREAMS k >"),
+        "stream" => format!("XADD k {n}-0 field value{n}"),
         _ => format!("RPUSH k {n}"),
     };
     let all: String = (0..500).map(|n| words(n) + "\r\n").chain(["SADD small 7 x\r\n".into()]).collect();
-    assert!(!replies(&mut session, all.as_bytes(), usize::MAX).contains(&b'-'));
+    let replies = replies(&mut session, all.as_bytes(), usize::MAX);
+    assert!(!replies.windows(2).any(|bytes| bytes == b"\n-"));
     drop(session);
     file
 }
@@ -937,6 +951,106 @@ fn a_damaged_set_is_an_error_in_every_command() {
 #[test]
 fn a_damaged_list_is_an_error_in_every_command() {
     answers_when_damaged("list", LISTS);
+}
+
+#[test]
+fn a_damaged_stream_is_an_error_in_every_command() {
+    const NUMBERS: usize = 14;
+    const HEAD_BYTES: usize = 9; // the mark, the tag, the kind, the flags
+    let folder = tempfile::tempdir().unwrap();
+    let original = file_with_collection(folder.path(), "stream");
+    let path = folder.path().join("damaged");
+    let try_with = |what: &str, damage: &dyn Fn(&splitpoint::Table)| {
+        std::fs::copy(&original, &path).unwrap();
+        answers_all(&path, STREAMS, &format!("stream: {what}"), damage);
+    };
+    let change = |table: &splitpoint::Table, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut value = table.get(b"k").unwrap().unwrap();
+        change(&mut value);
+        table.put(b"k", &value).unwrap();
+    };
+    let segments = |table: &splitpoint::Table| -> Vec<Vec<u8>> {
+        let keys = table.scan().map(|pair| pair.unwrap().0);
+        keys.filter(|key| key.starts_with(b"\0sp\xffs")).collect()
+    };
+    try_with("nothing", &|_| {});
+    for number in [0, 1, 200, 2000, 1 << 31, 1 << 60, (1 << 63) - 1, 1 << 63, u64::MAX] {
+        for place in 0..NUMBERS {
+            try_with(&format!("number {place} is {number}"), &|table| {
+                change(table, &|value| {
+                    value[HEAD_BYTES + 8 * place..][..8].copy_from_slice(&u64::to_le_bytes(number));
+                });
+            });
+        }
+    }
+    for len in [HEAD_BYTES, HEAD_BYTES + 8, HEAD_BYTES + 8 * NUMBERS, HEAD_BYTES + 8 * NUMBERS + 5] {
+        try_with(&format!("cut to {len} bytes"), &|table| change(table, &|value| value.truncate(len)));
+    }
+    for tail in [&b"x"[..], &[0; 2000], &[1, 5], b"\x11\x05aaaaaaaabbbbbbbb"] {
+        try_with(&format!("newest entries of {} bytes", tail.len()), &|table| {
+            change(table, &|value| {
+                value.truncate(HEAD_BYTES + 8 * NUMBERS);
+                value.extend_from_slice(tail);
+            });
+        });
+    }
+    for step in [1, 2, 5] {
+        try_with(&format!("one of {step} segments is missing"), &|table| {
+            segments(table).iter().step_by(step).for_each(|key| assert!(table.remove(key).unwrap()));
+        });
+        try_with(&format!("one byte of one of {step} segments is another"), &|table| {
+            for (number, key) in segments(table).iter().enumerate().step_by(step) {
+                let mut value = table.get(key).unwrap().unwrap();
+                let at = (number * 37 + step) % value.len();
+                value[at] ^= 0x15;
+                table.put(key, &value).unwrap();
+            }
+        });
+    }
+    for tag in 0..=6u8 {
+        try_with(&format!("records of kind {tag}"), &|table| {
+            for key in segments(table) {
+                let mut value = table.get(&key).unwrap().unwrap();
+                // After the score and the length of a leaf's first record.
+                if value[0] == 0 && value.len() > 10 {
+                    value[10] = tag;
+                    table.put(&key, &value).unwrap();
+                }
+            }
+        });
+    }
+    try_with("segments in each other's place", &|table| {
+        let keys = segments(table);
+        let values: Vec<_> = keys.iter().map(|key| table.get(key).unwrap().unwrap()).collect();
+        (0..keys.len()).for_each(|n| table.put(&keys[n], &values[(n + 1) % keys.len()]).unwrap());
+    });
+    try_with("one number for two", &|table| {
+        let value = table.get(b"k").unwrap().unwrap();
+        ["copy", "k2"].iter().for_each(|key| table.put(key.as_bytes(), &value).unwrap());
+    });
+}
+
+/// Redis 7.0.15 trims these to the same lengths.
+#[test]
+fn trimming_a_stream_to_about_a_length_removes_hundreds_of_short_entries() {
+    let mut session = session(SpaceOptions::default());
+    let all: String = (1..=355).map(|n| format!("XADD s {n}-0 f v\r\n")).collect();
+    replies(&mut session, all.as_bytes(), usize::MAX);
+    for (command, removed) in [
+        ("MAXLEN ~ 300", 0),
+        ("MAXLEN ~ 200 LIMIT 99", 0),
+        ("MAXLEN ~ 200", 100),
+        ("MINID ~ 200-0", 0),
+        ("MINID ~ 301-0", 200),
+        ("MAXLEN ~ 50", 0),
+        ("MAXLEN 45", 10),
+        ("MAXLEN ~ 20", 0),
+        ("MAXLEN ~ 0 LIMIT 44", 0),
+        ("MAXLEN ~ 0", 45),
+    ] {
+        let reply = replies(&mut session, format!("XTRIM s {command}\r\n").as_bytes(), usize::MAX);
+        assert_eq!(String::from_utf8_lossy(&reply), format!(":{removed}\r\n"), "{command}");
+    }
 }
 
 #[test]

@@ -53,6 +53,7 @@ struct Countdown(AtomicU64);
 
 impl Countdown {
     /// Counts `pages`. Returns whether they are the last.
+    #[allow(deprecated, reason = "the new name, `try_update`, is newer than the oldest Rust that is supported")]
     fn ends_with(&self, pages: u64) -> bool {
         let less = |left: u64| (left != 0).then(|| left.saturating_sub(pages));
         self.0.fetch_update(Relaxed, Relaxed, less).is_ok_and(|left| left <= pages)

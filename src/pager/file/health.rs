@@ -61,6 +61,7 @@ impl Health {
     }
 
     /// Counts one write. Returns true if more writes must come before the next attempt.
+    #[allow(deprecated, reason = "the new name, `try_update`, is newer than the oldest Rust that is supported")]
     pub(in crate::pager) fn counts_down(&self) -> bool {
         self.countdown.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }

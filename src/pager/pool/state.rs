@@ -463,6 +463,7 @@ impl FrameState {
 
     /// Makes the transition to [`Word::copied`]. The caller holds a shared latch, which keeps writers out; other
     /// readers may come and go.
+    #[allow(deprecated, reason = "the new name, `try_update`, is newer than the oldest Rust that is supported")]
     pub(super) fn set_copied(&self, now: Parity) {
         let _ = self.0.fetch_update(Relaxed, Relaxed, |word| Some(Word(word).copied(now).0));
     }

@@ -34,7 +34,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Shorter values are written through only if a window is mapped: writing them to the log costs less than a system call
-/// (docs/benchmarks.md, "Values that go to the file at once").
+/// (docs/architecture.md, "Values that go to the file at once").
 const CALL_BYTES_MIN: u64 = if cfg!(test) { 600 } else { 16 << 10 };
 
 /// Whether values are written through, and what is not yet safe.

@@ -22,6 +22,7 @@
 //! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint/`), a segment's file
 //! (`segment.rs`).
 
+mod combine;
 mod preallocate;
 mod replay;
 mod segment;
@@ -35,6 +36,7 @@ use crate::own_line::OwnLine;
 use crate::pager::file::names::refuse_if_moved;
 use crate::pager::file::random::random_u64;
 use crate::pager::interleave::{step, task, until_free, wait_on};
+use combine::Combiner;
 use preallocate::Preallocator;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Reader, RecordBody};
@@ -90,6 +92,7 @@ pub(crate) struct Log {
     /// Bytes of the current segment that can be written without checking `ahead`.
     ready: AtomicU64,
     tail: OwnLine<Mutex<Tail>>,
+    combiner: Combiner,
     /// The thread that makes bytes ready. Its lock is taken before `tail`.
     ahead: Preallocator,
     durable: Mutex<Durable>,
@@ -152,6 +155,18 @@ fn segment_bytes_for(table_bytes: u64) -> u64 {
 const GROWN_BYTES_MAX: u64 = 16 << 30;
 
 impl Tail {
+    /// Places a short record at the end. Returns the position of its end.
+    #[inline]
+    fn place(&mut self, Short { record, len, own }: &mut Short) -> Result<Lsn> {
+        let segment = self.segment.as_ref().expect("there is a segment before there is room in it");
+        let chain = chained(self.chain, *own);
+        record[..4].copy_from_slice(&chain.to_le_bytes());
+        segment.store_one(&record[..*len], self.offset)?;
+        self.chain = chain;
+        self.offset += *len as u64;
+        Ok(segment.start + self.offset)
+    }
+
     fn free_slots(&self) -> impl Iterator<Item = u8> + use<> {
         let needed: Vec<u8> = self.needed.iter().map(|segment| segment.slot).collect();
         (0..SLOT_COUNT).filter(move |slot| !needed.contains(slot))
@@ -225,17 +240,14 @@ impl Room<'_> {
     /// [`append`](Self::append) for an assembled record: one store.
     #[inline]
     pub(crate) fn append_short(&mut self, short: &mut Short) -> Result<Lsn> {
-        let Short { record, len, own } = short;
-        self.take(*len);
-        let mut tail = self.log.tail();
-        let tail = &mut *tail;
-        let segment = tail.segment.as_ref().expect("there is a segment before there is room in it");
-        let chain = chained(tail.chain, *own);
-        record[..4].copy_from_slice(&chain.to_le_bytes());
-        segment.store_one(&record[..*len], tail.offset)?;
-        tail.chain = chain;
-        tail.offset += *len as u64;
-        Ok(segment.start + tail.offset)
+        self.take(short.len);
+        if self.log.combiner.is_idle()
+            && let Ok(mut tail) = self.log.tail.try_lock()
+        {
+            step(); // others find the end in use
+            return tail.place(short);
+        }
+        self.log.place_beside_others(short)
     }
 
     /// Appends a long record: other records may come between its pieces, and no thread waits for more than one piece.
@@ -391,6 +403,7 @@ impl Log {
                 pieces: 0,
                 closing: false,
             })),
+            combiner: Combiner::default(),
             ahead: Preallocator::new(),
             durable: Mutex::new(Durable {
                 waiting: 0,

@@ -8,9 +8,12 @@ use crate::checksum::crc32c_of_short;
 /// Longest body of a record that is assembled on the stack. Most are shorter; the buffer is filled with zeros first.
 pub(super) const SHORT_BODY_BYTES: usize = 120;
 
+/// Longest record that is assembled on the stack.
+pub(super) const RECORD_BYTES: usize = RECORD_HEADER_BYTES + SHORT_BODY_BYTES;
+
 /// A short record, assembled except for its checksum.
 pub(crate) struct Short {
-    pub(super) record: [u8; RECORD_HEADER_BYTES + SHORT_BODY_BYTES],
+    pub(super) record: [u8; RECORD_BYTES],
     pub(super) len: usize,
     /// The checksum of what does not depend on the record before.
     pub(super) own: u32,

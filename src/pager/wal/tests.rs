@@ -85,3 +85,48 @@ fn a_sync_does_not_write_over_the_hole_that_another_program_cut_into_a_full_segm
     let error = log.sync().unwrap_err();
     assert!(error.message().contains("another program cut it"), "{error}");
 }
+
+/// All records of the log: thread and number of each.
+fn read_numbers(log: &Log) -> Vec<(u8, u32)> {
+    let (mut reader, mut block, mut numbers) = (log.reader().unwrap(), Block::default(), Vec::new());
+    let limits = BlockLimits { bytes: 1 << 20, records: usize::MAX };
+    while reader.read(&mut block, limits, |_, _| 0).unwrap() {
+        for (_, body) in (0..block.len()).map(|index| block.record(index)) {
+            let [thread, number @ .., last] = block.bytes(body) else { panic!("an empty record") };
+            assert_eq!(thread, last);
+            numbers.push((*thread, u32::from_le_bytes(number.try_into().unwrap())));
+        }
+    }
+    numbers
+}
+
+#[test]
+fn records_that_threads_leave_for_another_to_place_are_in_the_log_once_and_in_the_order_of_their_ends() {
+    const THREADS: u8 = 20; // more than there are slots
+    const COUNT: u32 = 300;
+    let disk = Arc::new(Simulated::new(State::default()));
+    let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
+    let shared = log(&disk, &file, None);
+    let body = |thread: u8, number: u32| [&[thread][..], &number.to_le_bytes(), &[thread]].concat();
+    let append = |thread, number| {
+        let body = body(thread, number);
+        shared.reserve(record_bytes(body.len())).unwrap().unwrap().append(1, &[&body]).unwrap()
+    };
+    append(THREADS, 0); // so that there is a segment
+    // While the end of the log is in use, every thread leaves its first record or waits for the lock.
+    let in_use = shared.tail();
+    let mut ends = std::thread::scope(|scope| {
+        let append = &append;
+        let threads = (0..THREADS).map(|thread| {
+            scope.spawn(move || (0..COUNT).map(|number| (append(thread, number), (thread, number))).collect::<Vec<_>>())
+        });
+        let threads: Vec<_> = threads.collect();
+        std::thread::yield_now();
+        drop(in_use);
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    ends.sort_unstable();
+    drop(shared);
+    let expected = std::iter::once((THREADS, 0)).chain(ends.into_iter().map(|(_, of)| of));
+    assert_eq!(read_numbers(&log(&disk, &file, None)), expected.collect::<Vec<_>>());
+}

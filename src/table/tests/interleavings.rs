@@ -413,6 +413,19 @@ fn long_records_beside_each_other() -> bool {
     after.replayed() == 6
 }
 
+/// Writers leave short records to each other to place: each is in the log once.
+fn writers_place_records_of_each_other() -> bool {
+    let disk = Simulated::new(State::default());
+    let table = logged(&disk, 4 << 20);
+    put(&table, 0..4);
+    let put_again = |key: u8| put(&table, [key; 4]);
+    together(&[&|| put_again(0), &|| put_again(1), &|| put_again(2), &|| put_again(3)]);
+    let after = logged(&survivors(&disk, Crash::Kill), 1);
+    check_present(&after, &[0, 1, 2, 3]);
+    assert_eq!(after.replayed(), 4 + 4 * 4);
+    table.pager.log().is_some_and(|log| log.has_combined())
+}
+
 /// A sync of several replayed segments runs while a checkpoint frees their files.
 fn a_sync_of_what_was_replayed_beside_a_checkpoint() -> bool {
     static KILLED: LazyLock<State> = LazyLock::new(|| {
@@ -492,6 +505,7 @@ const SCENARIOS: &[Scenario] = &[
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
     ("writers_extend_the_log_beside_a_backup", 20, writers_extend_the_log_beside_a_backup),
     ("long_records_beside_each_other", 20, long_records_beside_each_other),
+    ("writers_place_records_of_each_other", 200, writers_place_records_of_each_other),
     ("a_sync_of_what_was_replayed_beside_a_checkpoint", 20, a_sync_of_what_was_replayed_beside_a_checkpoint),
     ("bytes_made_ready_beside_writers_and_checkpoints", 50, bytes_made_ready_beside_writers_and_checkpoints),
 ];

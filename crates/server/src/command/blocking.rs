@@ -1,4 +1,4 @@
-//! Commands that wait for elements of lists and sorted sets, and the clients that do.
+//! Commands that wait for elements of lists and sorted sets, and the clients that do or wait for entries of streams.
 //!
 //! ```text
 //! BLPOP finds nothing  -> a waiter in the queue of each key; the connection waits, without a thread
@@ -16,10 +16,11 @@ use super::number::Decimal;
 use super::reply;
 use super::sorted_sets;
 use super::state::SessionState;
+use super::stream_reads;
 use crate::blocked::{Elements, Popped, State, Waiter, Wanted};
 use crate::keyspace::list::{End, ListMut};
 use crate::keyspace::sorted::SortedSetMut;
-use crate::keyspace::{Attributes, Exclusive, Patience};
+use crate::keyspace::{Exclusive, Patience};
 use crate::server::Server;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
@@ -66,6 +67,10 @@ fn pop(waiter: &Waiter, alone: &mut Exclusive<'_>, key: &[u8]) -> Result<Option<
             reply::bulk(&mut out, &element);
             Ok(Some((out, None)))
         }
+        Wanted::Entries(reading) => {
+            let read = stream_reads::read_for(waiter, reading, alone, key)?;
+            Ok(read.map(|out| (out, None)))
+        }
     }
 }
 
@@ -80,9 +85,15 @@ pub(crate) fn serve(server: &Server, alone: &mut Exclusive<'_>) {
 #[cold]
 fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
     let mut ready: VecDeque<_> = alone.take_pushed().into();
+    if alone.take_flushed() {
+        ready.extend(server.blocked.places());
+    }
     while let Some(place) = ready.pop_front() {
-        while let Ok(Some(Attributes { kind, .. })) = alone.attributes_of(place.0, &place.1)
-            && let Some(waiter) = server.blocked.first(&place, kind)
+        // Clients that were looked at in vain: readers of a stream each wait for another entry.
+        let mut passed = 0;
+        while let Ok(attributes) = alone.attributes_of(place.0, &place.1)
+            && let kind = attributes.map(|attributes| attributes.kind)
+            && let Some(waiter) = server.blocked.concerned(&place, kind, passed)
         {
             {
                 let mut state = waiter.state();
@@ -103,7 +114,8 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
                 Ok(None) => {
                     alone.roll_back();
                     *waiter.state() = State::Waits;
-                    break;
+                    passed += 1;
+                    continue;
                 }
                 Err(refusal) => {
                     alone.roll_back();
@@ -215,15 +227,7 @@ fn pop_or_wait(
     time: Option<Duration>,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    let waiter = Arc::new(Waiter {
-        client: session.client.clone(),
-        version: session.version,
-        database: session.database,
-        keys,
-        wanted,
-        reply_bytes_max: session.server.settings.request_bytes.load(Relaxed),
-        state: Mutex::new(State::Waits),
-    });
+    let waiter = waiter_of(session, keys, wanted);
     // EXEC commits for all of its commands.
     let is_own = !session.executing;
     if is_own {
@@ -255,10 +259,26 @@ fn pop_or_wait(
         return Ok(());
     }
     alone.roll_back();
+    begin_wait(session, waiter, time);
+    Ok(())
+}
+
+fn begin_wait(session: &mut SessionState, waiter: Arc<Waiter>, time: Option<Duration>) {
     session.server.blocked.add(&waiter, &session.server.space);
     session.waiter = Some(waiter);
     session.wait = Some(time);
-    Ok(())
+}
+
+fn waiter_of(session: &SessionState, keys: Vec<Vec<u8>>, wanted: Wanted) -> Arc<Waiter> {
+    Arc::new(Waiter {
+        client: session.client.clone(),
+        version: session.version,
+        database: session.database,
+        keys,
+        wanted,
+        reply_bytes_max: session.server.settings.request_bytes.load(Relaxed),
+        state: Mutex::new(State::Waits),
+    })
 }
 
 /// BLPOP, BRPOP, BZPOPMIN, BZPOPMAX key ... timeout
@@ -324,4 +344,19 @@ pub(crate) fn brpoplpush(
     let time = timeout(args.at(3))?;
     let wanted = Wanted::Moved { from: End::Right, to: End::Left, destination: args.at(2).to_vec() };
     pop_or_wait(session, alone, vec![args.at(1).to_vec()], wanted, time, out)
+}
+
+/// XREAD [COUNT count] [BLOCK ms] STREAMS key ... id ...; XREADGROUP GROUP group consumer \[NOACK\] ...
+pub(crate) fn xread(
+    session: &mut SessionState,
+    alone: &mut Exclusive<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    of_group: bool,
+) -> Outcome {
+    if let Some((keys, reading, time)) = stream_reads::read(session, alone, args, out, of_group)? {
+        let waiter = waiter_of(session, keys, Wanted::Entries(reading));
+        begin_wait(session, waiter, time);
+    }
+    Ok(())
 }

@@ -11,7 +11,8 @@ use super::state::SessionState;
 use super::table::rows;
 use super::{
     bits, blocking, client, cluster, config, connection, dump, edit, events, hashes, hyperloglog, info, introspect,
-    keys, lifetime, lists, pubsub, script, sets, sorted_operations, sorted_sets, stats, strings,
+    keys, lifetime, lists, pubsub, script, sets, sorted_operations, sorted_sets, stats, stream_groups, stream_info,
+    streams, strings,
 };
 use crate::blocked::Wanted;
 use crate::clients::Subscription;

@@ -28,6 +28,7 @@ pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, wanted
                 Wanted::One(end) | Wanted::Many(end, _) => popped_at(*end),
                 Wanted::OneScored(Extreme::Min) | Wanted::ManyScored(Extreme::Min, _) => "zpopmin",
                 Wanted::OneScored(Extreme::Max) | Wanted::ManyScored(Extreme::Max, _) => "zpopmax",
+                Wanted::Entries(_) => return [None, None],
                 Wanted::Moved { from, to, destination } => {
                     return events_of_move(Move { from: *from, to: *to }, key, destination, change, after);
                 }
@@ -161,6 +162,10 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
     };
     if let Some(ends) = ends {
         return events_of_move(ends, args.at(1), args.at(2), change, after);
+    }
+    // Commands on streams name their events themselves.
+    if matches!(id, Id::XAdd | Id::XTrim | Id::XDel | Id::XGroup) {
+        return [None, None];
     }
     let is_rename = matches!(id, Id::Rename | Id::RenameNx);
     if let Some(event) = event_of_collection(id, args, change) {

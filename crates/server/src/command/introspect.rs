@@ -11,6 +11,7 @@ use crate::keyspace::Kind;
 use crate::keyspace::fields::Fields;
 use crate::keyspace::list::List;
 use crate::keyspace::sorted::SortedSet;
+use crate::keyspace::stream::Stream;
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -357,6 +358,7 @@ fn collection_bytes(turn: &mut Turn<'_, '_>, database: usize, key: &[u8], kind: 
         Kind::List => List::open(turn, database, key)?.map_or(0, |list| list.bytes()),
         Kind::Hash | Kind::Set => Fields::open(turn, database, key, kind)?.map_or(0, |fields| fields.bytes()),
         Kind::SortedSet => SortedSet::open(turn, database, key)?.map_or(0, |set| set.bytes()),
+        Kind::Stream => Stream::open(turn, database, key)?.map_or(0, |stream| stream.bytes()),
     };
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }

@@ -228,6 +228,7 @@ fn collection_encoding(
 ) -> Result<&'static str, Refusal> {
     match kind {
         Kind::List => return Ok("quicklist"),
+        Kind::Stream => return Ok("stream"),
         Kind::SortedSet => {
             return Ok(SortedSet::open(turn, database, key)?.map_or("skiplist", |set| set.encoding()));
         }

@@ -63,6 +63,7 @@ pub(super) fn eval(
     let (database, version) = (session.database, session.version);
     // As in EXEC, no command waits.
     let executing = std::mem::replace(&mut session.executing, true);
+    session.in_script = true;
     let nested = alone.has_begun();
     alone.begin_many();
     let bytes_max = session.server.settings.request_bytes.load(Relaxed);
@@ -82,6 +83,7 @@ pub(super) fn eval(
     }
     drop(slot);
     (session.database, session.version, session.executing) = (database, version, executing);
+    session.in_script = false;
     session.client.database.store(database as u8, Relaxed); // below 16
     session.sleep = None;
     if server.scripts.running.stops() {

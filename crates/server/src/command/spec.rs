@@ -118,7 +118,7 @@ rows!(specs);
 /// Subcommands, and the number of arguments of each as in [`Spec::arity`].
 type Subcommands = &'static [(&'static str, i32)];
 
-const SUBCOMMANDS: [(Id, Subcommands); 10] = [
+const SUBCOMMANDS: [(Id, Subcommands); 12] = [
     (Id::Acl, &[("cat", -2), ("help", 2), ("list", 2), ("users", 2), ("whoami", 2)]),
     (
         Id::Client,
@@ -154,6 +154,11 @@ const SUBCOMMANDS: [(Id, Subcommands); 10] = [
     ),
     (Id::Script, &[("exists", -3), ("flush", -2), ("help", 2), ("kill", 2), ("load", 3)]),
     (Id::SlowLog, &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
+    (
+        Id::XGroup,
+        &[("create", -5), ("createconsumer", 5), ("delconsumer", 5), ("destroy", 4), ("help", 2), ("setid", -5)],
+    ),
+    (Id::XInfo, &[("consumers", 4), ("groups", 3), ("help", 2), ("stream", -3)]),
 ];
 
 /// Whether `count` arguments, the names included, satisfy `arity`.
@@ -180,6 +185,7 @@ impl Spec {
             Id::Dump | Id::Ttl | Id::PTtl | Id::Time | Id::LastSave | Id::ZRandMember | Id::ZScan => {
                 &["nondeterministic_output"]
             }
+            Id::XAdd | Id::XTrim | Id::XPending | Id::XClaim | Id::XAutoClaim => &["nondeterministic_output"],
             Id::Command => &["nondeterministic_output_order"],
             _ => &[],
         }
@@ -232,11 +238,25 @@ impl Spec {
         matches!(self.id, Id::ZUnionStore | Id::ZInterStore | Id::ZDiffStore)
     }
 
+    /// The keys of XREAD and XREADGROUP: the first half of the arguments after STREAMS, which is not before `from`.
+    fn keys_of_streams(args: &Args<'_>, from: usize) -> Keys {
+        let first = (from..args.len()).find(|&index| args.is(index, "streams")).map_or(0, |index| index + 1);
+        let count = if first == 0 { 0 } else { (args.len() - first) / 2 };
+        let is_there = count > 0 && first + 2 * count == args.len();
+        let index = |index: usize| if is_there { i32::try_from(index).unwrap_or(0) } else { 0 };
+        Keys { first: index(first), last: index(first + count - usize::from(is_there)), step: 1 }
+    }
+
     /// Indices of the keys in a request. None if it states an impossible number of keys.
     pub(crate) fn key_indices(&self, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let destination = self.counts_more_keys().then_some(1);
-        let Keys { first, last, step } =
-            if destination.is_some() { Keys { first: 3, last: 0, step: 1 } } else { self.keys };
+        let Keys { first, last, step } = match self.id {
+            _ if destination.is_some() => Keys { first: 3, last: 0, step: 1 },
+            Id::XRead => Self::keys_of_streams(args, 1),
+            // After GROUP, the group and the consumer.
+            Id::XReadGroup => Self::keys_of_streams(args, 4),
+            _ => self.keys,
+        };
         let (count, first) = (args.len() as i64, i64::from(first));
         let last = match last {
             0 => {
@@ -318,7 +338,7 @@ mod tests {
             assert_eq!(Names::get().find(spec.name.as_bytes()).unwrap().id, spec.id);
             assert_eq!(Names::get().find(spec.name.to_uppercase().as_bytes()).unwrap().id, spec.id);
         }
-        assert!(Names::get().find(b"xadd").is_none());
+        assert!(Names::get().find(b"xnack").is_none());
         assert!(Names::get().find(b"").is_none());
         assert!(Names::get().find(&[b'x'; 4000]).is_none());
     }
@@ -385,6 +405,11 @@ mod tests {
         assert_eq!(keys("zmpop 2 a b min"), [2, 3]);
         assert_eq!(keys("bzmpop 0 1 a min"), [3]);
         assert_eq!(keys("msetex 2 a 1 b 2 nx"), [2, 4]);
+        assert_eq!(keys("xread count 2 streams a b 0 0"), [4, 5]);
+        assert_eq!(keys("xreadgroup group streams streams streams a >"), [5]);
+        assert_eq!(keys("xreadgroup group g c block 0 streams a >"), [7]);
+        assert_eq!(keys("xread streams a b c"), [0usize; 0]);
+        assert_eq!(keys("xgroup create a g 0"), [2]);
         for impossible in ["msetex 0 a 1", "msetex -1 a 1", "msetex 9223372036854775807 a 1", "msetex 4 a 1 b 2 nx"] {
             assert_eq!(keys(impossible), [0usize; 0]);
         }

@@ -36,6 +36,8 @@ pub(crate) struct SessionState {
     pub(crate) unsettled: bool,
     /// Whether a transaction is being executed.
     pub(crate) executing: bool,
+    /// Whether a script is.
+    pub(crate) in_script: bool,
     /// What the client waits for, and the time for which a command has just begun to wait.
     pub(crate) waiter: Option<Arc<Waiter>>,
     pub(crate) wait: Option<Option<Duration>>,
@@ -73,6 +75,7 @@ impl SessionState {
             caching: None,
             unsettled: false,
             executing: false,
+            in_script: false,
             waiter: None,
             wait: None,
             is_tls: false,

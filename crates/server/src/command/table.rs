@@ -365,6 +365,57 @@ macro_rules! rows {
         "Stores the members that only the first set has."
         Change(|alone, call| sorted_operations::operate_and_store(alone, call, Operation::Diff));
 
+    XAdd "xadd" -5 [WRITE DENYOOM FAST] (1 1 1) "stream" "5.0.0"
+        "key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value [field value ...]"
+        "Adds an entry; returns its ID."
+        Change(streams::xadd);
+    XLen "xlen" 2 [READONLY FAST] (1 1 1) "stream" "5.0.0" "key" "The number of entries."
+        Lookup(streams::xlen);
+    XRange "xrange" -4 [READONLY] (1 1 1) "stream" "5.0.0" "key start end [COUNT count]"
+        "The entries in a range of IDs."
+        Lookup(|turn, call| streams::xrange(turn, call, false));
+    XRevRange "xrevrange" -4 [READONLY] (1 1 1) "stream" "5.0.0" "key end start [COUNT count]"
+        "The entries in a range of IDs, the last one first."
+        Lookup(|turn, call| streams::xrange(turn, call, true));
+    XDel "xdel" -3 [WRITE FAST] (1 1 1) "stream" "5.0.0" "key id [id ...]" "Removes entries."
+        Change(streams::xdel);
+    XTrim "xtrim" -4 [WRITE] (1 1 1) "stream" "5.0.0" "key MAXLEN | MINID [= | ~] threshold [LIMIT count]"
+        "Removes the first entries."
+        Change(streams::xtrim);
+    XRead "xread" -4 [READONLY BLOCKING] (4 0 1) "stream" "5.0.0"
+        "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]" "Entries after an ID, or waits for some."
+        Transaction(|session, alone, args, out| blocking::xread(session, alone, args, out, false));
+    XReadGroup "xreadgroup" -7 [WRITE BLOCKING] (7 0 1) "stream" "5.0.0"
+        "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]"
+        "Entries that no consumer of a group has read, or one's own pending ones."
+        Transaction(|session, alone, args, out| blocking::xread(session, alone, args, out, true));
+    XGroup "xgroup" -2 [WRITE DENYOOM] (2 2 1) "stream" "5.0.0"
+        "CREATE | SETID | DESTROY | CREATECONSUMER | DELCONSUMER | HELP [...]" "Makes and removes consumer groups."
+        Change(stream_groups::xgroup);
+    XAck "xack" -4 [WRITE FAST] (1 1 1) "stream" "5.0.0" "key group id [id ...]"
+        "Acknowledges entries, which are no longer pending."
+        Change(stream_groups::xack);
+    XPending "xpending" -3 [READONLY] (1 1 1) "stream" "5.0.0"
+        "key group [[IDLE min-idle-time] start end count [consumer]]"
+        "The entries that were read and not acknowledged."
+        Lookup(stream_groups::xpending);
+    XClaim "xclaim" -6 [WRITE FAST] (1 1 1) "stream" "5.0.0"
+        "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-ms] [RETRYCOUNT count] [FORCE] \
+         [JUSTID] [LASTID id]"
+        "Gives pending entries to a consumer."
+        Change(stream_groups::xclaim);
+    XAutoClaim "xautoclaim" -6 [WRITE FAST] (1 1 1) "stream" "6.2.0"
+        "key group consumer min-idle-time start [COUNT count] [JUSTID]"
+        "Gives the next pending entries that were idle for long to a consumer."
+        Change(stream_groups::xautoclaim);
+    XInfo "xinfo" -2 [READONLY] (2 2 1) "stream" "5.0.0" "STREAM | GROUPS | CONSUMERS | HELP [...]"
+        "What a stream, its groups and their consumers are."
+        Lookup(stream_info::xinfo);
+    XSetId "xsetid" -3 [WRITE DENYOOM FAST] (1 1 1) "stream" "5.0.0"
+        "key last-id [ENTRIESADDED count] [MAXDELETEDID id]"
+        "Sets the last ID of a stream."
+        Change(streams::xsetid);
+
     Del "del" -2 [WRITE RUN] (1 -1 1) "generic" "1.0.0" "key [key ...]" "Removes keys."
         Change(keys::del);
     Unlink "unlink" -2 [WRITE FAST RUN] (1 -1 1) "generic" "4.0.0" "key [key ...]" "Removes keys; the same as DEL here."

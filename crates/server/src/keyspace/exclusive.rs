@@ -12,7 +12,7 @@
 use super::counts::Counts;
 use super::gate::ExclusiveEntry;
 use super::shape::{Gap, segments_of, set_id};
-use super::watched::{Change, Watch};
+use super::watched::{Change, Happened, Watch};
 use super::{
     Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old,
     Place, Record, Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
@@ -30,8 +30,10 @@ pub struct Exclusive<'k> {
     clock: Clock,
     /// The changes between `begin` and `commit`, if the databases are in files.
     transaction: Option<Transaction>,
-    /// Keys that got a list or a sorted set while somebody waits for one.
+    /// Keys of lists, sorted sets and streams that changed while somebody waits.
     pushed: Vec<(usize, Vec<u8>)>,
+    /// Whether any key may have changed while somebody waits.
+    flushed: bool,
 }
 
 /// What happens to a key's attributes when its value is set.
@@ -71,7 +73,14 @@ struct Presence {
 
 impl<'k> Exclusive<'k> {
     pub(super) fn new(space: &'k KeySpace, entry: ExclusiveEntry<'k>) -> Self {
-        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None, pushed: Vec::new() }
+        Exclusive {
+            space,
+            _entry: entry,
+            clock: Clock::default(),
+            transaction: None,
+            pushed: Vec::new(),
+            flushed: false,
+        }
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
@@ -360,13 +369,18 @@ impl<'k> Exclusive<'k> {
         })
     }
 
-    /// Whether keys got lists or sorted sets for which somebody waits.
+    /// Whether keys changed for which somebody may wait.
     #[inline]
     pub(crate) fn has_pushed(&self) -> bool {
-        !self.pushed.is_empty()
+        !self.pushed.is_empty() || self.flushed
     }
 
-    /// The keys that got lists or sorted sets for which somebody waits, since the last call.
+    /// Whether any key may have changed for which somebody waits, since the last call.
+    pub(crate) fn take_flushed(&mut self) -> bool {
+        std::mem::take(&mut self.flushed)
+    }
+
+    /// The keys that changed and for which somebody may wait, since the last call.
     pub(crate) fn take_pushed(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.pushed)
     }
@@ -379,14 +393,41 @@ impl<'k> Exclusive<'k> {
         value: Option<(Attributes, &[u8])>,
     ) -> Result<()> {
         self.changed(database, key);
-        if self.space.wanted_keys.load(Relaxed) > 0
-            && value.is_some_and(|(attributes, _)| matches!(attributes.kind, Kind::List | Kind::SortedSet))
-        {
-            self.pushed.push((database, key.to_vec()));
+        if value.is_none_or(|(attributes, _)| !matches!(attributes.kind, Kind::Hash | Kind::Set)) {
+            self.note_wanted(database, key);
         }
         match value {
             Some((attributes, value)) => self.stage_record(database, key, attributes, value),
             None => self.stage(database, key, None),
+        }
+    }
+
+    /// Stores what a collection's key has, which WATCH and CLIENT TRACKING do not count as a change.
+    pub(super) fn put_unseen(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        attributes: Attributes,
+        value: &[u8],
+    ) -> Result<()> {
+        self.space.events.changes.fetch_add(1, Relaxed);
+        self.stage_record(database, key, attributes, value)
+    }
+
+    /// Records a keyspace event that the command names itself.
+    pub(super) fn note_event(&mut self, database: usize, key: &[u8], event: &'static str) {
+        self.space.watched.record(database, key, Happened::Event(event));
+    }
+
+    /// Notes that clients may wait for what has become of any key.
+    pub(crate) fn note_all_wanted(&mut self) {
+        self.flushed |= self.space.wanted_keys.load(Relaxed) > 0;
+    }
+
+    /// Notes that clients may wait for what has become of this key.
+    pub(crate) fn note_wanted(&mut self, database: usize, key: &[u8]) {
+        if self.space.wanted_keys.load(Relaxed) > 0 {
+            self.pushed.push((database, key.to_vec()));
         }
     }
 
@@ -428,6 +469,7 @@ impl<'k> Exclusive<'k> {
     /// has are released.
     fn replacing(&mut self, database: usize, key: &[u8], change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let Some((id, numbers)) = self.segments_under(database, key)? else { return change(self) };
+        self.note_wanted(database, key);
         let is_within = self.transaction.is_some();
         self.begin();
         let changed = self.release(database, id, numbers).and_then(|()| change(self));
@@ -737,6 +779,7 @@ impl<'k> Exclusive<'k> {
         self.space.refuse_dictionary()?;
         let space = self.space;
         space.watched.touch_all(database, |key| self.holds(database, key).unwrap_or(true));
+        self.note_all_wanted();
         let database = self.database(database);
         space.events.changes.fetch_add(space.len_of(database), Relaxed);
         if space.in_file() {

@@ -41,6 +41,7 @@ mod segments;
 mod served_file;
 mod shape;
 pub(crate) mod sorted;
+pub(crate) mod stream;
 mod sweep;
 mod tree;
 mod watched;

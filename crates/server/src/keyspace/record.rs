@@ -5,7 +5,7 @@
 //! with a head  mark | tag | time of expiry, u64 | CAS number, u64 | flags, u32, and marks, u8 | the client's value
 //!                     1111 1fce: which of the fields follow
 //! collection   mark | F5, or F6 with a lifetime | kind | time of expiry, u64 | elements, or where they are
-//!                     the elements as in elements.rs, fields.rs, list.rs, sorted.rs
+//!                     the elements as in elements.rs, fields.rs, list.rs, sorted.rs, stream.rs
 //! ```
 //!
 //! The tag decides: no byte of UTF-8 is F5 or more, so text never begins like one. A value that does gets a head
@@ -29,9 +29,12 @@ pub(crate) enum Kind {
     Set = 2,       // on disk
     List = 3,      // on disk
     SortedSet = 4, // on disk
+    Stream = 5,    // on disk
 }
 
 impl Kind {
+    const COLLECTIONS: [Kind; 5] = [Kind::Hash, Kind::Set, Kind::List, Kind::SortedSet, Kind::Stream];
+
     /// Redis's name for the type.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -40,11 +43,12 @@ impl Kind {
             Kind::Set => "set",
             Kind::List => "list",
             Kind::SortedSet => "zset",
+            Kind::Stream => "stream",
         }
     }
 
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Hash, Kind::Set, Kind::List, Kind::SortedSet].into_iter().find(|kind| *kind as u8 == byte)
+        Kind::COLLECTIONS.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -274,7 +278,7 @@ mod tests {
     #[test]
     fn a_collection_keeps_its_type_and_lifetime() {
         for coding in CODINGS {
-            for kind in [Kind::Hash, Kind::Set, Kind::List, Kind::SortedSet] {
+            for kind in Kind::COLLECTIONS {
                 for expires_at_ms in [0, u64::MAX] {
                     let attributes = Attributes { expires_at_ms, kind, ..Attributes::NONE };
                     let mut stored = Vec::new();

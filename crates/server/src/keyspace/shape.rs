@@ -4,6 +4,7 @@
 //! flags, u8 | id | seed | count | bytes | segments, u64 each       a hash or a set (fields.rs)
 //! flags, u8 | id | start | count | per segment | bytes, u64 each   a list (list.rs)
 //! flags, u8 | as of a hash | root | height | nodes | free, u64 each a sorted set (sorted.rs, tree.rs)
+//! flags, u8 | id | root | height | nodes | free | ..., u64 each   a stream (stream.rs)
 //! ```
 //!
 //! All bytes here are on disk. A file may come from anywhere, so what contradicts itself is an error, and what cannot
@@ -97,7 +98,7 @@ pub(super) struct LargeSorted {
     pub(super) tree: Tree,
 }
 
-/// The tree of a sorted set. Its nodes are segments, numbered from [`NODES`] on.
+/// The tree of a sorted set or a stream. Its nodes are segments, numbered from [`NODES`] on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     pub(super) root: u64,
@@ -112,6 +113,12 @@ pub(super) struct Tree {
 impl Tree {
     /// More levels than a tree with at least 3 children to every two nodes can have.
     pub(super) const HEIGHT_MAX: u64 = 64;
+
+    /// Whether a tree that has nodes can be so.
+    pub(super) fn is_possible(&self) -> bool {
+        let Tree { root, height, nodes, free } = *self;
+        root < nodes && nodes < NODES && free <= nodes && (1..=Tree::HEIGHT_MAX).contains(&height)
+    }
 }
 
 /// The segment of a tree's node 0: a hash has fewer.
@@ -127,8 +134,9 @@ impl LargeSorted {
             return Ok(None);
         };
         let scores = LargeFields { id, seed, count, bytes, segments }.checked()?;
-        if root < nodes && nodes <= NODES && free <= nodes && (1..=Tree::HEIGHT_MAX).contains(&height) {
-            return Ok(Some(LargeSorted { scores, tree: Tree { root, height, nodes, free } }));
+        let tree = Tree { root, height, nodes, free };
+        if tree.is_possible() {
+            return Ok(Some(LargeSorted { scores, tree }));
         }
         Err(damaged(format_args!("a tree of {nodes} nodes and {height} levels with the root {root}")))
     }
@@ -195,6 +203,7 @@ pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Rang
             (id, [start / per..(start + count).div_ceil(per), 0..0])
         })),
         Kind::SortedSet => Ok(LargeSorted::decode(value)?.map(|large| (large.scores.id, large.segments()))),
+        Kind::Stream => Ok(super::stream::segments(value)?.map(|(id, nodes)| (id, [nodes, 0..0]))),
     }
 }
 

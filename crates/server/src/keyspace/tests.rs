@@ -377,14 +377,14 @@ fn parts_and_tails_of_any_bytes_leave_the_value_and_its_lifetime() {
     }
 }
 
-fn collection_spaces() -> Vec<(KeySpace, Option<tempfile::TempDir>)> {
+pub(crate) fn collection_spaces() -> Vec<(KeySpace, Option<tempfile::TempDir>)> {
     let folder = tempfile::tempdir().unwrap();
     let options = SpaceOptions { file: Some(folder.path().join("t")), ..SpaceOptions::default() };
     vec![(KeySpace::open(SpaceOptions::default()).unwrap(), None), (KeySpace::open(options).unwrap(), Some(folder))]
 }
 
 /// Pairs of a database that belong to no key.
-fn hidden_pairs(space: &KeySpace) -> u64 {
+pub(crate) fn hidden_pairs(space: &KeySpace) -> u64 {
     let segments = space.databases[0].segments.load_full().map_or(0, |table| table.len());
     segments + space.databases[0].hidden.load(Relaxed).saturating_sub(1)
 }

@@ -23,6 +23,8 @@ struct Watcher {
 pub(crate) enum Happened {
     /// It was stored, removed, or got another lifetime. `was_present`: whether it had a value before.
     Changed { was_present: bool },
+    /// This event of a stream, beside the change if there is one.
+    Event(&'static str),
     /// It was removed because it had expired.
     Expired,
     /// It was removed because of the memory limit.
@@ -126,7 +128,7 @@ impl Watched {
         std::mem::take(&mut self.log.lock().unwrap_or_else(|e| e.into_inner()))
     }
 
-    fn record(&self, database: usize, key: &[u8], what: Happened) {
+    pub(super) fn record(&self, database: usize, key: &[u8], what: Happened) {
         if self.observed.load(Relaxed) {
             let change = Change { database, key: key.to_vec(), what };
             self.log.lock().unwrap_or_else(|e| e.into_inner()).push(change);

@@ -303,11 +303,13 @@ impl RespSession {
                             break Some((index, Flow::Wait));
                         };
                         let args = requests[index..index + count].iter().map(args_of);
-                        match id {
+                        let done = match id {
                             Id::Append => self.append_run(Turn::Alone(&mut alone), args, out),
                             _ if self.edits(id, request) => self.store_run_alone(&mut alone, id, args, out),
                             _ => self.set_run_alone(&mut alone, args, out).then_some(count),
-                        }
+                        };
+                        blocking::serve(&server, &mut alone);
+                        done
                     }
                     done => done,
                 };
