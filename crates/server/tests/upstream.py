@@ -20,14 +20,9 @@ import xml.etree.ElementTree
 
 from servers import BUILT, PROGRAM, Server, free_port
 
-<<<<<<< HEAD
-UNITS = """type/string type/incr type/hash type/set type/list type/list-2 type/list-3 type/stream type/stream-cgroups expire keyspace scan bitops bitfield
-    hyperloglog multi pubsub pubsubshard scripting tracking introspection introspection-2 info-command protocol quit
-=======
-UNITS = """type/string type/incr type/hash type/set type/list type/list-2 type/list-3 type/zset expire keyspace scan bitops
-    bitfield hyperloglog multi pubsub pubsubshard scripting tracking introspection introspection-2 info-command protocol quit
->>>>>>> w-speed
-    other""".split()
+UNITS = """type/string type/incr type/hash type/set type/list type/list-2 type/list-3 type/zset type/stream type/stream-cgroups
+    expire keyspace scan bitops bitfield hyperloglog multi pubsub pubsubshard scripting tracking introspection introspection-2
+    info-command protocol quit other""".split()
 FOLDER = os.path.abspath(f"{BUILT}/server-upstream")
 SKIP = f"{os.path.dirname(os.path.abspath(__file__))}/upstream.skip"
 # A test that waits for what does not come ends its unit.

@@ -78,7 +78,7 @@ impl Slot {
         self.len.store(*len as u32, Relaxed); // at most RECORD_BYTES
         self.own.store(*own, Relaxed);
         for (to, word) in self.record.iter().zip(record[..].chunks_exact(WORD_BYTES)).take(len.div_ceil(WORD_BYTES)) {
-            to.store(u64::from_ne_bytes(word.try_into().expect("a whole word")), Relaxed);
+            to.store(u64::from_le_bytes(word.try_into().expect("a whole word")), Relaxed);
         }
         self.state.store(WAITING, Release);
         true
@@ -100,7 +100,7 @@ impl Slot {
         let words = short.record.chunks_exact_mut(WORD_BYTES).zip(&self.record);
         words
             .take(len.div_ceil(WORD_BYTES))
-            .for_each(|(to, word)| to.copy_from_slice(&word.load(Relaxed).to_ne_bytes()));
+            .for_each(|(to, word)| to.copy_from_slice(&word.load(Relaxed).to_le_bytes()));
         self.end.store(tail.place(&mut short)?, Relaxed);
         self.state.store(PLACED, Release);
         Ok(())
