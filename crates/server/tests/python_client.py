@@ -69,9 +69,11 @@ def check(protocol):
         assert pipe.execute() == [2, 5] and r.script_exists(add.sha) == [True]
     assert r.zadd("sorted", {"a": 1.5, "b": -1}) == 2 and r.zincrby("sorted", 2, "b") == 1.0
     assert r.zrange("sorted", 0, -1, withscores=True) and r.zscore("sorted", "a") == 1.5 and r.delete("sorted") == 1
+    r.xadd("stream", {"a": 1}, id="1-0")
+    assert r.xrange("stream") == [(b"1-0", {b"a": b"1"})] and r.delete("stream") == 1
     try:
-        r.xadd("stream", {"a": 1})
-        raise SystemExit("XADD was accepted")
+        r.geoadd("places", (13.36, 38.12, "a"))
+        raise SystemExit("GEOADD was accepted")
     except redis.ResponseError as error:
         assert "unknown command" in str(error)
     try:
