@@ -52,7 +52,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Reading {
     /// For each key: the ID after which it reads.
     pub(crate) after: Vec<EntryId>,
-    /// At most so many entries.
+    /// The maximum number of entries of each stream.
     pub(crate) count: u64,
     /// Reads the entries that its group has not delivered instead.
     pub(crate) reader: Option<Reader>,

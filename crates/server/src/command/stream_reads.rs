@@ -389,7 +389,7 @@ pub(super) fn read(
         return Ok(None);
     };
     let keys = args.from(read.keys).take(read.key_count).map(<[u8]>::to_vec).collect();
-    // As in Redis, a client that gets what has come meanwhile gets no more than this.
+    // A client that waited gets at most this many entries, as in Redis.
     const ENTRIES: u64 = 1000;
     let reading = Reading { after, count: read.count.unwrap_or(ENTRIES), reader: read.reader };
     Ok(Some(Wait { keys, reading, time }))

@@ -248,7 +248,7 @@ impl Options {
         };
         if self.is_about {
             let per = (NODE_BYTES / now.entry_bytes().max(1)).clamp(1, NODE_ENTRIES);
-            // Nodes end where so many entries were added.
+            // A node ends after `per` entries, counted from the first that was ever added.
             let before = now.added.wrapping_sub(now.len());
             let whole = |count: u64| count.saturating_sub(before.wrapping_add(count) % per);
             if count < now.len() {

@@ -541,26 +541,9 @@ fn remove_small(run: &mut Vec<u8>, member: &[u8]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::{KeySpace, Lifetime, Patience, SpaceOptions};
+    use crate::keyspace::tests::{Random, collection_spaces};
+    use crate::keyspace::{Lifetime, Patience};
     use std::collections::HashMap;
-
-    /// xorshift64, so that a failure can be repeated.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0 % end
-        }
-    }
-
-    fn spaces() -> Vec<(KeySpace, Option<tempfile::TempDir>)> {
-        let folder = tempfile::tempdir().unwrap();
-        let options = SpaceOptions { file: Some(folder.path().join("t")), ..SpaceOptions::default() };
-        vec![(KeySpace::open(SpaceOptions::default()).unwrap(), None), (KeySpace::open(options).unwrap(), Some(folder))]
-    }
 
     /// The elements as the tree has them, and checks that scores and ranks agree with it.
     fn checked(alone: &mut Exclusive<'_>, key: &[u8]) -> Vec<Element> {
@@ -607,7 +590,7 @@ mod tests {
     fn a_sorted_set_is_a_sorted_map_whatever_is_done_to_it() {
         for seed in 1..=6 {
             let mut random = Random(0x9e37_79b9_7f4a_7c15 >> seed);
-            let (space, _folder) = spaces().swap_remove((seed % 2) as usize);
+            let (space, _folder) = collection_spaces().swap_remove((seed % 2) as usize);
             let mut alone = space.close(Patience::MayWait).unwrap();
             let mut model: HashMap<Vec<u8>, f64> = HashMap::new();
             // Some long members, some with long beginnings that are the same.
@@ -668,7 +651,7 @@ mod tests {
 
     #[test]
     fn a_sorted_set_of_a_million_members_is_one_key_and_its_removal_leaves_nothing() {
-        for ((space, _folder), members) in spaces().into_iter().zip([1_000_000_u64, 100_000]) {
+        for ((space, _folder), members) in collection_spaces().into_iter().zip([1_000_000_u64, 100_000]) {
             let mut alone = space.close(Patience::MayWait).unwrap();
             // In an order that is neither that of the scores nor its reverse.
             for first in (0..members).step_by(10_000) {
@@ -707,7 +690,7 @@ mod tests {
 
     #[test]
     fn a_sorted_set_goes_with_its_key_and_is_copied_with_it() {
-        for (space, _folder) in spaces() {
+        for (space, _folder) in collection_spaces() {
             let mut alone = space.close(Patience::MayWait).unwrap();
             alone.begin();
             let mut set = SortedSetMut::open(&mut alone, 0, b"set").unwrap();
@@ -734,7 +717,7 @@ mod tests {
     #[test]
     fn a_damaged_sorted_set_gives_values_or_errors() {
         let mut random = Random(0x1234_5678_9abc_def1);
-        let (space, _folder) = spaces().swap_remove(0);
+        let (space, _folder) = collection_spaces().swap_remove(0);
         let mut errors = 0;
         for round in 0..3000u64 {
             let mut alone = space.close(Patience::MayWait).unwrap();

@@ -251,7 +251,7 @@ pub(crate) struct Stream {
     database: usize,
     /// The number of the collection, if there is a tree.
     id: u64,
-    /// Without nodes: there is none.
+    /// The tree; without nodes if all entries are in the key's value.
     tree: Tree,
     /// Records of the tree.
     records: u64,
@@ -963,21 +963,9 @@ impl<'e, 'k> StreamMut<'e, 'k> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::tests::{collection_spaces, hidden_pairs};
+    use crate::keyspace::tests::{Random, collection_spaces, hidden_pairs};
     use crate::keyspace::{KeySpace, Patience};
     use std::collections::{BTreeMap, BTreeSet};
-
-    /// xorshift64, so that a failure can be repeated.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0 % end
-        }
-    }
 
     fn value_of(id: EntryId) -> Vec<u8> {
         vec![id.seq as u8; (id.ms % 7 * id.ms % 90) as usize + if id.ms.is_multiple_of(50) { 3000 } else { 0 }]

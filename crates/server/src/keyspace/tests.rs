@@ -377,6 +377,19 @@ fn parts_and_tails_of_any_bytes_leave_the_value_and_its_lifetime() {
     }
 }
 
+/// xorshift64, so that a failure can be repeated.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// A key space in memory, and one over a file.
 pub(crate) fn collection_spaces() -> Vec<(KeySpace, Option<tempfile::TempDir>)> {
     let folder = tempfile::tempdir().unwrap();
     let options = SpaceOptions { file: Some(folder.path().join("t")), ..SpaceOptions::default() };
