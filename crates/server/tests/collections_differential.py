@@ -286,7 +286,7 @@ def streams(r):
         lambda: ["XGROUP", "DESTROY", k(), g()] if r.random() < 0.5 else ["XLEN", k()],
         lambda: ["XGROUP", "CREATECONSUMER", k(), g(), c()],
         lambda: ["XGROUP", "DELCONSUMER", k(), g(), c()] if r.random() < 0.5 else ["XLEN", k()],
-        lambda: ["XGROUP", r.choice(["CREATE", "x", "DESTROY", "HELP"]), *r.choice([(), (k(),), (k(), g(), "0", "1", "2")])],
+        lambda: ["XGROUP", r.choice(["CREATE", "x", "DESTROY"]), *r.choice([(), (k(),), (k(), g(), "0", "1", "2")])],
         *[lambda: ["XREADGROUP", "GROUP", g(), c(), *count(), *r.choice([(), (), ("NOACK",)]), "STREAMS", *several(lambda: ">")]] * 3,
         lambda: ["XREADGROUP", "GROUP", g(), c(), *count(), "STREAMS", *several(lambda: r.choice([id(r), "0", "$", ">"]))],
         lambda: ["XREADGROUP", "GROUP", g(), c(), "STREAMS", "s", "0", *r.choice([(), ("1",)])],
@@ -302,7 +302,7 @@ def streams(r):
         lambda: ["XINFO", "STREAM", k(), *r.choice([(), (), ("FULL",), ("FULL",), ("FULL", "COUNT", number(r)), ("FULL", "x"), ("COUNT", "1", "2")])],
         lambda: ["XINFO", "GROUPS", k()],
         lambda: ["XINFO", "CONSUMERS", k(), g()],
-        lambda: ["XINFO", r.choice(["HELP", "x", "STREAM", "GROUPS"]), *r.choice([(), (k(), "x", "y")])],
+        lambda: ["XINFO", r.choice(["x", "STREAM", "GROUPS"]), *r.choice([(), (k(), "x", "y")])],
         lambda: ["TYPE", "s"] if r.random() < 0.9 else ["DEL", "s"],
     ])()
 
@@ -392,7 +392,7 @@ def comparable(words, reply):
         return [[entry[0], entry[1], entry[2] > 10**6 - 10, entry[3]] for entry in reply]
     if name == "XINFO" and words[1] == "STREAM" and isinstance(reply, (list, dict)):
         return without_times(reply)
-    if name == "XINFO" and words[1] != "HELP" and isinstance(reply, list):
+    if name == "XINFO" and isinstance(reply, list):
         return [without_times(part) for part in reply]
     if name in UNORDERED:
         return type(reply).__name__, sorted_by(reply, UNORDERED[name])

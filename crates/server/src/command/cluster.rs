@@ -110,22 +110,22 @@ pub(super) fn cluster(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         (b"help", 2) => {
             let lines = [
                 "COUNTKEYSINSLOT <slot>",
-                "    Return the number of keys in <slot>, where it is known.",
+                "    How many keys a slot has, where that is known.",
                 "INFO",
-                "    Return information about the cluster.",
+                "    State and sizes of the cluster.",
                 "KEYSLOT <key>",
-                "    Return the hash slot for <key>.",
+                "    The slot of a key.",
                 "MYID",
-                "    Return the node id.",
+                "    The ID of this node.",
                 "NODES",
-                "    Return cluster configuration seen by node. Output format:",
+                "    A line for each node:",
                 "    <id> <ip:port@bus-port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",
                 "REPLICAS <node-id>",
-                "    Return <node-id> replicas.",
+                "    The replicas of a node.",
                 "SHARDS",
-                "    Return information about slot range mappings and the nodes associated with them.",
+                "    Ranges of slots, each with its nodes.",
                 "SLOTS",
-                "    Return information about slots range mappings.",
+                "    The nodes, each with its ranges of slots.",
             ];
             reply::help(out, "CLUSTER", &lines);
         }

@@ -167,11 +167,11 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         (b"help", 2) => {
             let lines = [
                 "GET <pattern>",
-                "    Return parameters matching the glob-like <pattern> and their values.",
+                "    Parameters whose names match, with their values.",
                 "SET <directive> <value>",
-                "    Set the configuration <directive> to <value>.",
+                "    Changes parameters, all or none.",
                 "RESETSTAT",
-                "    Reset statistics reported by the INFO command.",
+                "    Sets the counters of INFO to 0.",
             ];
             reply::help(out, "CONFIG", &lines);
         }

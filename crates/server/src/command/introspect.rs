@@ -107,13 +107,13 @@ pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
         (b"help", 2) => {
             let lines = [
                 "CAT [<category>]",
-                "    List all commands that belong to <category>, or all command categories.",
+                "    The categories, or the commands of one.",
                 "LIST",
-                "    Show users details in config file format.",
+                "    The rules of each user.",
                 "USERS",
-                "    List all the registered usernames.",
+                "    The names of the users.",
                 "WHOAMI",
-                "    Return the current connection username.",
+                "    The user of this connection.",
             ];
             reply::help(out, "ACL", &lines);
         }
@@ -159,17 +159,17 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         (b"help", 2) => {
             let lines = [
                 "(no subcommand)",
-                "    Return details about all commands.",
+                "    Without a subcommand: facts about every command.",
                 "COUNT",
-                "    Return the total number of commands in this server.",
+                "    How many commands there are.",
                 "DOCS [<command-name> ...]",
-                "    Return documentation details about commands.",
+                "    What commands are for.",
                 "GETKEYS <full-command>",
-                "    Return the keys from a full command.",
+                "    Which arguments of a command are keys.",
                 "INFO [<command-name> ...]",
-                "    Return details about commands.",
+                "    Facts about these commands.",
                 "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <group>)]",
-                "    Return names of commands.",
+                "    The names of the commands.",
             ];
             reply::help(out, "COMMAND", &lines);
         }
@@ -344,7 +344,7 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         return Ok(());
     }
     if args.is(1, "help") && args.len() == 2 {
-        let lines = ["USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value."];
+        let lines = ["USAGE <key> [SAMPLES <count>]", "    The bytes of a key and its value."];
         reply::help(call.out, "MEMORY", &lines);
         return Ok(());
     }
@@ -397,11 +397,11 @@ pub(super) fn slow_log(session: &mut SessionState, args: Args<'_>, out: &mut Vec
         (b"help", 2) => {
             let lines = [
                 "GET [<count>]",
-                "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+                "    The slowest commands, newest first; 10 if not given, -1 for all.",
                 "LEN",
-                "    Return the length of the slowlog.",
+                "    How many commands are listed.",
                 "RESET",
-                "    Reset the slowlog.",
+                "    Forgets the listed commands.",
             ];
             reply::help(out, "SLOWLOG", &lines);
         }
@@ -433,7 +433,7 @@ pub(super) fn latency(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         (b"help", 2) => {
             let lines = [
                 "HISTOGRAM [COMMAND ...]",
-                "    Return a cumulative distribution of commands latency in histogram format.",
+                "    How many calls of each command took up to which time.",
                 "RESET",
                 "    Forget the histograms.",
             ];

@@ -179,13 +179,7 @@ pub(crate) fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
 pub(crate) fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     if args.is(1, "help") {
-        let lines = [
-            "ENCODING <key>",
-            "    Return the kind of internal representation used in order to store the value",
-            "    associated with a <key>.",
-            "REFCOUNT <key>",
-            "    Return 1.",
-        ];
+        let lines = ["ENCODING <key>", "    How the value of a key is kept.", "REFCOUNT <key>", "    Always 1."];
         reply::help(call.out, "OBJECT", &lines);
         return Ok(());
     }

@@ -94,11 +94,11 @@ pub(super) fn ask(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
         (b"help", 2) => {
             let lines = [
                 "CHANNELS [<pattern>]",
-                "    Return the currently active channels matching a <pattern> (default: '*').",
+                "    Channels with subscribers, all or those that match.",
                 "NUMPAT",
-                "    Return number of subscriptions to patterns.",
+                "    How many patterns have subscribers.",
                 "NUMSUB [<channel> ...]",
-                "    Return the number of subscribers for the specified channels.",
+                "    How many subscribers each channel has.",
                 "SHARDCHANNELS [<pattern>], SHARDNUMSUB [<shardchannel> ...]",
                 "    The same for shard channels.",
             ];

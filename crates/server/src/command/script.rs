@@ -241,13 +241,13 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         (b"help", 2) => {
             let lines = [
                 "EXISTS <sha1> [<sha1> ...]",
-                "    Return information about the existence of the scripts in the script cache.",
+                "    Which of these scripts are kept.",
                 "FLUSH [ASYNC|SYNC]",
-                "    Flush the Lua scripts cache.",
+                "    Forgets all scripts.",
                 "KILL",
-                "    Kill the currently executing Lua script.",
+                "    Stops the running script, if it has changed nothing.",
                 "LOAD <script>",
-                "    Load a script into the scripts cache without executing it.",
+                "    Keeps a script, to be run by EVALSHA.",
             ];
             reply::help(out, "SCRIPT", &lines);
         }

@@ -41,19 +41,19 @@ pub(crate) fn xgroup(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     if args.is(1, "help") && args.len() == 2 {
         let lines = [
             "CREATE <key> <groupname> <id|$> [option]",
-            "    Create a new consumer group. Options are:",
+            "    Adds a group that has read up to an ID. Options:",
             "    * MKSTREAM",
-            "      Create the empty stream if it does not exist.",
+            "      Makes an empty stream where there is none.",
             "    * ENTRIESREAD entries_read",
-            "      Set the group's entries_read counter (internal use).",
+            "      How many entries the group counts as read.",
             "CREATECONSUMER <key> <groupname> <consumer>",
-            "    Create a new consumer in the specified group.",
+            "    Adds a consumer to a group.",
             "DELCONSUMER <key> <groupname> <consumer>",
-            "    Remove the specified consumer.",
+            "    Removes a consumer and what is pending for it.",
             "DESTROY <key> <groupname>",
-            "    Remove the specified group.",
+            "    Removes a group.",
             "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
-            "    Set the current group ID and entries_read counter.",
+            "    Sets up to which ID a group has read.",
         ];
         reply::help(call.out, "XGROUP", &lines);
         return Ok(());

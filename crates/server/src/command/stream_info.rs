@@ -51,11 +51,11 @@ pub(crate) fn xinfo(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome
     if args.is(1, "help") && args.len() == 2 {
         let lines = [
             "CONSUMERS <key> <groupname>",
-            "    Show consumers of <groupname>.",
+            "    The consumers of a group.",
             "GROUPS <key>",
-            "    Show the stream consumer groups.",
-            "STREAM <key> [FULL [COUNT <count>]",
-            "    Show information about the stream.",
+            "    The groups of a stream.",
+            "STREAM <key> [FULL [COUNT <count>]]",
+            "    Sizes and IDs of a stream; FULL: groups and entries too.",
         ];
         reply::help(call.out, "XINFO", &lines);
         return Ok(());
