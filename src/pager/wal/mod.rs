@@ -20,7 +20,7 @@
 //! Source: Mohan et al. 1992 for the write-ahead log, without its page-wise redo; group commit after DeWitt et al.
 //! 1984.
 //! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint/`), a segment's file
-//! (`segment.rs`).
+//! (`segment.rs`), how one thread places the records of many (`combine.rs`).
 
 mod combine;
 mod preallocate;
