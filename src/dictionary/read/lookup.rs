@@ -1,7 +1,7 @@
 //! A lookup in one file.
 //!
 //! ```text
-//! find(key)   hash -> position -> filter -> index (pages, or ranks and from them pages)
+//! find(key)   hash -> position -> filter, index (pages, or ranks and from them pages)
 //!             pages are mapped and checked   search them in place
 //!             a few pages                    one read, search
 //!             many pages                     from cell to cell (cells.rs)
