@@ -66,7 +66,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "src/salvage/",
         &["table", "buckets", "pager", "io", "hash", "linear", "little_endian", "error", "fault", "random", "varint"],
     ),
-    ("src/dictionary/", &["checksum", "io", "hash", "linear", "little_endian", "error", "fault", "random", "varint"]),
+    (
+        "src/dictionary/",
+        &["checksum", "io", "racing", "hash", "linear", "little_endian", "error", "fault", "random", "varint"],
+    ),
     (
         "src/table/",
         &[

@@ -269,6 +269,15 @@ struct OpenSegment {
     before: usize,
 }
 
+/// Where the answer for a position is.
+#[derive(Clone, Copy)]
+pub(crate) enum Probe {
+    /// In the directory.
+    Known(bool),
+    /// In these slots, whose XOR is compared with the fingerprint.
+    Slots([usize; 3], u16),
+}
+
 /// Segments scanned from the expected one on, before a search of all.
 const STEPS_MAX: usize = 4;
 
@@ -308,35 +317,49 @@ impl Filter {
         Ok(Filter { bits, keys, segments })
     }
 
-    /// Whether a key may be at `position`: always true if there is one, rarely if not.
-    #[inline]
+    #[cfg(test)]
     pub fn may_have(&self, words: &[u64], position: u64) -> bool {
-        let Some(segment) = self.segment_of(position) else { return false };
+        self.answer(words, self.probe(position))
+    }
+
+    /// Computes where the answer for `position` is, without reading it.
+    #[inline]
+    pub fn probe(&self, position: u64) -> Probe {
+        let Some(segment) = self.segment_of(position) else { return Probe::Known(false) };
         if segment.slots.firsts == 0 {
-            return true;
+            return Probe::Known(true);
         }
         let hash = segment.slots.hash(position);
         let slots = segment.slots.of(hash).map(|slot| segment.before + slot);
-        // Each arm separately, as this is the whole cost of a lookup.
+        Probe::Slots(slots, fingerprint(hash))
+    }
+
+    /// Calls `touch` with the indices of the words that [`answer`](Self::answer) will read.
+    #[inline]
+    pub fn places(&self, probe: Probe, touch: impl FnMut(usize)) {
+        let Probe::Slots(slots, _) = probe else { return };
+        let slots_per_word = 64 / self.bits.count() as usize;
+        slots.map(|slot| slot / slots_per_word).into_iter().for_each(touch);
+    }
+
+    /// Reads the answer: whether a key may be at the position, always true if there is one, rarely if not.
+    #[inline]
+    pub fn answer(&self, words: &[u64], probe: Probe) -> bool {
+        let (slots, fingerprint) = match probe {
+            Probe::Known(answer) => return answer,
+            Probe::Slots(slots, fingerprint) => (slots, fingerprint),
+        };
+        // Each arm separately, as this is most of the cost of an absent key.
         match self.bits {
             FilterBits::Eight => {
                 let [a, b, c] = slots.map(|slot| get(FilterBits::Eight, words, slot));
-                (fingerprint(hash) ^ a ^ b ^ c) as u8 == 0
+                (fingerprint ^ a ^ b ^ c) as u8 == 0
             }
             FilterBits::Sixteen => {
                 let [a, b, c] = slots.map(|slot| get(FilterBits::Sixteen, words, slot));
-                fingerprint(hash) ^ a ^ b ^ c == 0
+                fingerprint ^ a ^ b ^ c == 0
             }
         }
-    }
-
-    /// Calls `touch` with the indices of the words that [`may_have`](Self::may_have) will read.
-    #[inline]
-    pub fn places(&self, position: u64, mut touch: impl FnMut(usize)) {
-        let Some(segment) = self.segment_of(position).filter(|segment| segment.slots.firsts > 0) else { return };
-        let slots_per_word = 64 / self.bits.count() as usize;
-        let slots = segment.slots.of(segment.slots.hash(position));
-        slots.into_iter().for_each(|slot| touch((segment.before + slot) / slots_per_word));
     }
 
     /// The segment whose range contains `position`. Positions are uniform, so it is near the proportional index.

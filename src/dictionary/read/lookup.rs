@@ -1,7 +1,7 @@
 //! A lookup in one file.
 //!
 //! ```text
-//! find(key)   hash -> position -> filter -> index (pages, or ranks and from them pages)
+//! find(key)   hash -> position -> filter, index (pages, or ranks and from them pages)
 //!             pages are mapped and checked   search them in place
 //!             a few pages                    one read, search
 //!             many pages                     from cell to cell (cells.rs)
@@ -16,9 +16,11 @@ use super::pages::Scratch;
 use super::search::{self, At, Outcome, Query, Sought};
 use super::wanted::Wanted;
 use crate::dictionary::format::layout::{Compression, Layout};
-use crate::dictionary::index::Candidates;
+use crate::dictionary::index::filter::Probe;
+use crate::dictionary::index::{Candidates, LoadedIndex};
 use crate::error::Result;
-use std::cell::RefCell;
+use crate::racing;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// A lookup that would read more pages than this examines their cells one by one instead.
@@ -27,8 +29,13 @@ const PAGES_AT_ONCE_MAX: u64 = 64;
 /// Longer values are prefetched before they are copied; shorter ones are usually in the cache line of the key.
 const NEAR_VALUE_BYTES: u32 = 64;
 
+/// The highest [`ABSENT`]. Above half of it the next key is probably absent.
+const ABSENT_MAX: u8 = 15;
+
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// Rises with each lookup whose key a filter rejects, falls with each other one.
+    static ABSENT: Cell<u8> = const { Cell::new(0) };
 }
 
 impl DictionaryFile {
@@ -38,17 +45,38 @@ impl DictionaryFile {
             return Ok(false);
         }
         let query = Query::of(key, &self.hash);
-        if !self.may_have(query.position) {
-            return Ok(false);
+        if self.filter.is_none() {
+            return self.find_at(query, None, wanted);
         }
-        self.find_at(query, wanted)
+        let probe = self.ask_filter(query.position);
+        // Other indexes take longer than the filter.
+        if ABSENT.get() <= ABSENT_MAX / 2 && matches!(self.index, LoadedIndex::Page(..)) {
+            return self.find_at(query, Some(probe), wanted);
+        }
+        if self.passes(probe) { self.find_at(query, None, wanted) } else { Ok(false) }
     }
 
-    /// [`find`](Self::find) after the filter. A separate function, as most absent keys do not get here.
+    /// [`find`](Self::find) from the index on. A separate function, as most absent keys do not get here. With a
+    /// `probe`, the page is prefetched before the filter is read, so that both arrive at the same time.
     #[inline(never)]
-    fn find_at(&self, query: Query<'_>, wanted: &mut Wanted<'_>) -> Result<bool> {
+    fn find_at(&self, query: Query<'_>, probe: Option<Probe>, wanted: &mut Wanted<'_>) -> Result<bool> {
         let sought = self.sought(self.index.candidates(query.position), query)?;
+        if let Some(probe) = probe {
+            self.touch(&sought);
+            if !self.passes(probe) {
+                return Ok(false);
+            }
+        }
         self.give(&sought, self.find_in_place(&sought), wanted)
+    }
+
+    /// [`may_have`](Self::may_have), remembered in [`ABSENT`].
+    #[inline]
+    fn passes(&self, probe: Probe) -> bool {
+        let passes = self.may_have(probe);
+        let absent = ABSENT.get();
+        ABSENT.set(if passes { absent.saturating_sub(1) } else { (absent + 1).min(ABSENT_MAX) });
+        passes
     }
 
     /// Whether no key has this length. Then nothing needs to be read.
@@ -58,10 +86,22 @@ impl DictionaryFile {
         len < shortest as usize || len > longest as usize
     }
 
-    /// Whether the filter allows that `position` is present; always true without a filter.
+    /// Prefetches what [`may_have`](Self::may_have) will read for `position` into the processor's cache.
     #[inline]
-    pub fn may_have(&self, position: u64) -> bool {
-        self.filter.as_ref().is_none_or(|(filter, words)| filter.may_have(words.get(), position))
+    pub fn ask_filter(&self, position: u64) -> Probe {
+        let Some((filter, words)) = &self.filter else { return Probe::Known(true) };
+        let (probe, words) = (filter.probe(position), words.get());
+        filter.places(probe, |place| racing::prefetch(words.as_ptr().wrapping_add(place).cast()));
+        probe
+    }
+
+    /// Whether the filter allows that a position is present; always true without a filter.
+    #[inline]
+    pub fn may_have(&self, probe: Probe) -> bool {
+        match (&self.filter, probe) {
+            (Some((filter, words)), probe) => filter.answer(words.get(), probe),
+            (None, _) => true,
+        }
     }
 
     /// The pages and bytes in which to search, according to the index.
@@ -259,15 +299,5 @@ impl DictionaryFile {
     pub(super) fn stream_of(&self, pages: &Range<u64>) -> Range<u64> {
         let body = self.pages.body_bytes();
         pages.start * body..(pages.end * body).min(self.pages.stream_bytes())
-    }
-
-    /// Prefetches what [`may_have`](Self::may_have) will read into the processor's cache.
-    #[inline]
-    pub fn touch_filter(&self, position: u64) {
-        let Some((filter, words)) = &self.filter else { return };
-        let words = words.get();
-        let mut sum = 0;
-        filter.places(position, |place| sum |= words.get(place).copied().unwrap_or_default());
-        std::hint::black_box(sum);
     }
 }

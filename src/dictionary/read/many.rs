@@ -12,6 +12,7 @@
 use super::file::DictionaryFile;
 use super::search::{Outcome, Query, Sought};
 use super::wanted::Wanted;
+use crate::dictionary::index::filter::Probe;
 use crate::error::Result;
 use crate::io::has_waited;
 use std::collections::VecDeque;
@@ -44,6 +45,7 @@ struct Asked {
     number: usize,
     file: usize,
     position: u64,
+    probe: Probe,
 }
 
 /// A receiver of values.
@@ -303,11 +305,11 @@ impl<'b> LookupBatch<'b> {
                 continue;
             }
             let position = files[file].position(key);
-            files[file].touch_filter(position);
-            self.asked.push(Asked { number, file, position });
+            let probe = files[file].ask_filter(position);
+            self.asked.push(Asked { number, file, position, probe });
         }
         if files.iter().any(|file| file.filter().is_some()) {
-            self.asked.retain(|asked| files[asked.file].may_have(asked.position));
+            self.asked.retain(|asked| files[asked.file].may_have(asked.probe));
         }
     }
 

@@ -243,7 +243,7 @@ impl<'d> Check<'d> {
                         format!("its key {} is another shard's", quote(run.key(index))),
                     );
                 }
-                if !self.file.may_have(run.positions[index]) {
+                if !self.file.may_have(self.file.ask_filter(run.positions[index])) {
                     let key = quote(run.key(index));
                     self.fault(format!("record {rank}"), format!("the filter excludes its key {key}"));
                 }

@@ -182,7 +182,7 @@ pub(super) fn check_records(
             }
             let position = run.positions[index];
             is_well &= shard.is_none_or(|(manifest, shard)| manifest.shard_of(run.key(index)) == shard);
-            is_well &= file.may_have(position);
+            is_well &= file.may_have(file.ask_filter(position));
             let rank = i128::from(sums.counted.records() + index as u64);
             let ranks = file.ranks_led_to(position, cell);
             let before = i128::from(ranks.start) - rank..i128::from(ranks.end) - rank;
