@@ -98,10 +98,7 @@ impl DictionaryFile {
     /// Whether the filter allows that a position is present; always true without a filter.
     #[inline]
     pub fn may_have(&self, probe: Probe) -> bool {
-        match (&self.filter, probe) {
-            (Some((filter, words)), probe) => filter.answer(words.get(), probe),
-            (None, _) => true,
-        }
+        self.filter.as_ref().is_none_or(|(filter, words)| filter.answer(words.get(), probe))
     }
 
     /// The pages and bytes in which to search, according to the index.
