@@ -21,7 +21,7 @@
 # make bench-full  the long form: hours, 12 GB of memory, 11 GB of disk; BENCH='--form eighth --workload append' lies between
 # make report   the tables and figures of the five seed documents, measured anew, into results/report.md and .html: half an hour;
 #               two quiet cores
-# make budget   counts the instructions of put, get, append, remove and scan, and fails where one exceeds its budget
+# make budget   counts bytes of loads, and instructions of put, get, append, remove and scan; fails above a budget
 # make test-compat  the old interfaces (ndbm, dbm, gdbm, hsearch, dbopen) beside the system's, and under Perl and Python
 # make c-library  builds the C library into target/c: lib/libsplitpoint.so and .a, include/splitpoint.h and .hpp, manual pages
 # make install  the program with shell completions, the C library, manual pages of both, systemd units: PREFIX=/usr/local DESTDIR=;

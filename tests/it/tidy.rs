@@ -97,6 +97,7 @@ const PASSED_ON: &[(&str, &str)] =
 const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/engines/foreign.rs",
     "crates/bench/src/transactions/lmdb.rs",
+    "crates/bench/src/transactions/rocksdb.rs",
     "crates/capi/src/lib.rs",
     "crates/cli/src/cmd/lab/foreign.rs",
     "crates/lab/src/machine.rs",

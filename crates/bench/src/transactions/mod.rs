@@ -14,6 +14,8 @@ mod fjall;
 mod lmdb;
 #[cfg(feature = "stores")]
 mod redb;
+#[cfg(feature = "peers")]
+mod rocksdb;
 mod splitpoint;
 
 use crate::engine::Outcome;
@@ -63,6 +65,8 @@ const STORES: &[(&str, Open)] = &[
     ("lmdb", lmdb::open),
     #[cfg(feature = "stores")]
     ("fjall", fjall::open),
+    #[cfg(feature = "peers")]
+    ("rocksdb", rocksdb::open),
 ];
 
 pub(crate) fn key(number: u64) -> Key {

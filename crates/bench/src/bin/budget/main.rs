@@ -1,4 +1,5 @@
-//! The operations of a table whose instructions `make budget` counts: `budget OPERATION`.
+//! What `make budget` counts of a table: instructions and cache lines of `budget OPERATION`, and bytes of
+//! `budget bytes LOAD` (`bytes.rs`).
 //!
 //! Fixed inputs, so that the counts are the same on every machine: 200,000 pairs of 8 + 16 bytes, keys in a fixed
 //! scrambled order, the table growing from empty; in memory, but for `logged` in a file with a log. Each operation is a
@@ -8,6 +9,8 @@
 //! Not here: callgrind, and the budgets (`crates/bench/budget`).
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where a write fails
+
+mod bytes;
 
 use splitpoint::{Durability, Result, Table, TableOptions};
 use std::hint::black_box;
@@ -103,6 +106,11 @@ fn count_scan(table: &Table) -> Result<u64> {
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let operation = std::env::args().nth(1).unwrap_or_default();
+    if operation == "bytes" {
+        let [written, fresh, log] = bytes::count(&std::env::args().nth(2).unwrap_or_default())?;
+        writeln!(std::io::stdout(), "{written} {fresh} {log}")?;
+        return Ok(());
+    }
     if operation == "logged" {
         assert_eq!(logged()?, PAIRS, "{operation}: not every pair was there");
         writeln!(std::io::stdout(), "{PAIRS}")?;
@@ -123,7 +131,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             let _ = writeln!(
                 std::io::stderr(),
                 "budget: no operation '{other}'; there are put, logged, overwrite, hit, typed, miss, append, remove, \
-                 scan"
+                 scan, and bytes LOAD"
             );
             std::process::exit(2);
         }
