@@ -252,6 +252,15 @@ impl Space {
         self.runs.remove(frames);
     }
 
+    /// Whether `len` units are free outside open windows.
+    pub(super) fn has_room(&self, len: u32) -> bool {
+        let frames = len.div_ceil(FRAME_UNITS);
+        let in_hole =
+            || len < FRAME_UNITS && [ANY_USE, SEALED].iter().any(|&list| self.lists[list].find(len).is_some());
+        let in_run = || [&self.runs, &self.windows.sealed_runs].iter().any(|runs| runs.shortest(frames).is_some());
+        in_hole() || in_run()
+    }
+
     /// Takes the first `len` frames of the shortest run with at least `len`.
     pub(super) fn take_run(&mut self, len: u32) -> Option<FrameNo> {
         let first = if self.compacting { self.runs.first_of(len)? } else { self.runs.shortest(len)? };

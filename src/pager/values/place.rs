@@ -35,7 +35,7 @@ impl Values<'_> {
         let mut found = space.windows.take(frames);
         if found.is_none() {
             let step = if ahead { self.window_frames() } else { 0 };
-            if self.has_free_room(&mut space)? || !self.begin_window(&mut space, frames, step)? && must {
+            if self.has_free_room(&mut space, len)? || !self.begin_window(&mut space, frames, step)? && must {
                 return Ok(None);
             }
             found = space.windows.take(frames);
@@ -53,13 +53,13 @@ impl Values<'_> {
         self.allocator.large_page_frames() * (bytes / 32 / LARGE_PAGE_BYTES as u64).clamp(1, LARGE_PAGES_MAX) as u32
     }
 
-    /// Whether more than a 16th of the table is free, or may be. After an open, all zones are scanned for free room
-    /// before there are windows; otherwise the file would grow after each open.
-    fn has_free_room(&self, space: &mut Space) -> Result<bool> {
+    /// Whether `len` units are free, and more than a 16th of the table, or may be. After an open, all zones are scanned
+    /// for free room before there are windows; otherwise the file would grow after each open.
+    fn has_free_room(&self, space: &mut Space, len: u32) -> Result<bool> {
         const ZONES_AT_ONCE: usize = 2;
         for _ in 0..ZONES_AT_ONCE {
             if !self.allocator.learn_zone(space)? {
-                return Ok(self.allocator.much_is_free(space));
+                return Ok(self.allocator.much_is_free(space) && space.has_room(len));
             }
         }
         Ok(true)

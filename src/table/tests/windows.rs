@@ -132,6 +132,28 @@ fn values_in_windows_are_in_the_file_before_any_checkpoint_and_are_no_frames_of_
 }
 
 #[test]
+fn holes_too_short_for_a_value_do_not_keep_it_from_a_window() {
+    let directory = tempfile::tempdir().unwrap();
+    let put = |table: &Table, keys: std::ops::Range<u32>| {
+        keys.for_each(|key| table.put(&key.to_le_bytes(), &[key as u8; 2500]).unwrap());
+    };
+    let fresh = open(&directory.path().join("fresh.spt"));
+    put(&fresh, 0..100);
+    if !has_windows(&fresh) {
+        return;
+    }
+    // Without a log there are no windows. Each value leaves the end of its frame free.
+    let path = directory.path().join("t.spt");
+    let table = TableOptions::new().page_bytes(512).durability(Durability::None).open(&path).unwrap();
+    put(&table, 0..100);
+    table.close().unwrap();
+    let table = open(&path);
+    put(&table, 100..300);
+    let frames: usize = frames_in_windows(&table).iter().sum();
+    assert!(frames >= 150, "{frames} frames in windows for 200 values");
+}
+
+#[test]
 fn pages_of_buckets_stay_out_of_sealed_windows_whose_room_serves_once_much_is_free() {
     let directory = tempfile::tempdir().unwrap();
     let table = open(&directory.path().join("t.spt"));
