@@ -5,7 +5,7 @@ use super::number::parse_integer;
 use super::reply;
 use super::stream_reads::{events_of_new, see_consumer};
 use super::streams::{
-    about_two, any_id, ids_from, interval_end, interval_start, open, open_mut, reply_entry_at, reply_id,
+    about_two, any_id, ids_from, interval_end, interval_start, open, open_mut, reply_id, reply_known_entry,
     reply_unsigned, strict_id,
 };
 use super::strings::integer;
@@ -347,7 +347,7 @@ impl<'a> Claim<'a> {
             reply_id(&mut self.found, id);
         } else {
             let (now, pairs) = stream.read()?;
-            reply_entry_at(&mut self.found, now, pairs, id)?;
+            reply_known_entry(&mut self.found, now, pairs, id)?;
         }
         Ok(true)
     }

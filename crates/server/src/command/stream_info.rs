@@ -3,7 +3,7 @@
 use super::call::{Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, Turn};
 use super::reply::{self, Version};
 use super::stream_groups::{names_of, no_group_at};
-use super::streams::{open, reply_entry_at, reply_id, reply_range, reply_unsigned};
+use super::streams::{open, reply_id, reply_known_entry, reply_range, reply_unsigned};
 use super::strings::integer;
 use crate::keyspace;
 use crate::keyspace::stream::{EntryId, Group, Stream};
@@ -141,7 +141,7 @@ fn summary(stream: &Stream, turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) ->
     for (name, is_last) in [("first-entry", false), ("last-entry", true)] {
         parts.name(name);
         match stream.edge(turn, is_last)? {
-            Some(id) => drop(reply_entry_at(parts.out, stream, turn, id)?),
+            Some(id) => reply_known_entry(parts.out, stream, turn, id)?,
             None => reply::null(parts.out, parts.version),
         }
     }

@@ -138,6 +138,19 @@ pub(super) fn reply_entry_at(
     Ok(out.len() > before)
 }
 
+/// [`reply_entry_at`] of an entry that was found before: its absence is damage.
+pub(super) fn reply_known_entry(
+    out: &mut Vec<u8>,
+    stream: &Stream,
+    pairs: &mut impl Pairs,
+    id: EntryId,
+) -> keyspace::Result<()> {
+    if reply_entry_at(out, stream, pairs, id)? {
+        return Ok(());
+    }
+    Err(keyspace::damaged(format_args!("entry {id} of a stream is not where its ID leads")))
+}
+
 /// Entries of a range, at most `most`, as an array. Returns their IDs.
 pub(super) fn reply_range(
     out: &mut Vec<u8>,
