@@ -17,12 +17,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "adapter.hh"
+#include "rocksdb.hh"
 
 namespace {
-
-using rocksdb::Slice;
-using rocksdb::Status;
 
 class AppendOperator final : public rocksdb::AssociativeMergeOperator {
     bool Merge(const Slice &, const Slice *existing, const Slice &tail, std::string *joined,
@@ -45,12 +42,6 @@ struct Store {
 };
 
 Store &store_of(void *opened) { return *static_cast<Store *>(opened); }
-
-Slice slice(const void *bytes, size_t len) { return {static_cast<const char *>(bytes), len}; }
-
-int outcome(const char *what, const Status &status) {
-    return status.ok() ? 0 : peer_fail("RocksDB: %s: %s", what, status.ToString().c_str());
-}
 
 const char *version() {
     static const std::string text = rocksdb::GetRocksVersionAsString();

@@ -13,18 +13,9 @@
 #include <cstring>
 #include <memory>
 
-#include "adapter.hh"
+#include "rocksdb.hh"
 
 namespace {
-
-using rocksdb::Slice;
-using rocksdb::Status;
-
-Slice slice(const void *bytes, size_t len) { return {static_cast<const char *>(bytes), len}; }
-
-int outcome(const char *what, const Status &status) {
-    return status.ok() ? 0 : peer_fail("RocksDB: %s: %s", what, status.ToString().c_str());
-}
 
 const char *version() {
     static const std::string text = rocksdb::GetRocksVersionAsString();

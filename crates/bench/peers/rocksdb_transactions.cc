@@ -16,12 +16,9 @@
 #include <cstring>
 #include <memory>
 
-#include "adapter.hh"
+#include "rocksdb.hh"
 
 namespace {
-
-using rocksdb::Slice;
-using rocksdb::Status;
 
 struct Store {
     std::unique_ptr<rocksdb::DB> db;
@@ -29,12 +26,6 @@ struct Store {
 };
 
 Store &store_of(void *opened) { return *static_cast<Store *>(opened); }
-
-Slice slice(const void *bytes, size_t len) { return {static_cast<const char *>(bytes), len}; }
-
-int outcome(const char *what, const Status &status) {
-    return status.ok() ? 0 : peer_fail("RocksDB: %s: %s", what, status.ToString().c_str());
-}
 
 }  // namespace
 

@@ -1004,7 +1004,7 @@ fn a_damaged_stream_is_an_error_in_every_command() {
         });
         // The IDs of a node's first entries among them.
         for byte in 0..40 {
-            try_with(&format!("byte {byte} or a later one of one of {step} segments is another"), &|table| {
+            try_with(&format!("one of {step} segments has another byte, from {byte} on"), &|table| {
                 for (number, key) in segments(table).iter().enumerate().step_by(step) {
                     let mut value = table.get(key).unwrap().unwrap();
                     let at = (number * 37 + byte) % value.len();

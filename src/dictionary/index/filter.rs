@@ -317,11 +317,6 @@ impl Filter {
         Ok(Filter { bits, keys, segments })
     }
 
-    #[cfg(test)]
-    pub fn may_have(&self, words: &[u64], position: u64) -> bool {
-        self.answer(words, self.probe(position))
-    }
-
     /// Computes where the answer for `position` is, without reading it.
     #[inline]
     pub fn probe(&self, position: u64) -> Probe {

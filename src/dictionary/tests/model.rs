@@ -225,7 +225,7 @@ fn a_filter_spares_absent_keys_the_read() {
             assert!(dictionary.reads() < reads_max, "{bits} bits: {} reads", dictionary.reads());
             assert!(dictionary.get_many(&absent).unwrap().iter().all(Option::is_none));
             assert!(dictionary.reads() < 2 * reads_max, "{bits} bits: {} reads", dictionary.reads());
-            // After so many absent keys the filter is read first; after these, the index.
+            // Lookups read the filter first after many absent keys, and the index first after many present ones.
             model.iter().for_each(|(key, value)| assert_eq!(dictionary.get(key).unwrap().as_ref(), Some(value)));
             let reads = dictionary.reads();
             absent[..5].iter().for_each(|key| assert_eq!(dictionary.get(key).unwrap(), None));
