@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! no reader       nothing, and the undo files that earlier ones needed are removed
-//! some readers    the frames of the last checkpoint that will change, or will no longer be part of the file, except
-//!                 those that were saved since the newest reader came
+//! some readers    the frames of the last checkpoint that will change, or that were or will be cut off the file,
+//!                 except those that were saved since the newest reader came
 //! ```
 //!
 //! So a reader costs the disk at most one copy of the file, however long it stays. If there is no room for it, the
@@ -78,9 +78,10 @@ impl UndoFiles {
         if state.newest != newest || none_begins.is_none() {
             (state.newest, state.saved) = (newest, HashSet::new());
         }
-        let (end, new_end) = (table.checkpoint_frames.load(Acquire), frozen.frame_count);
-        let mut frames: Vec<FrameNo> =
-            journalled.filter(|&frame| frame < end.min(new_end)).chain(new_end.min(end)..end).collect();
+        let end = table.checkpoint_frames.load(Acquire);
+        // The file may be cut and grow again between two checkpoints: new frames that nobody wrote are zeros then.
+        let kept_end = frozen.cut.min(frozen.frame_count).min(end);
+        let mut frames: Vec<FrameNo> = journalled.filter(|&frame| frame < kept_end).chain(kept_end..end).collect();
         frames.retain(|frame| !state.saved.contains(frame));
         frames.sort_unstable();
         let id = UndoId { table_id: table.table_id, base, next: frozen.sequence, frame_bytes: table.frame_bytes };

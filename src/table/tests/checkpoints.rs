@@ -3,6 +3,7 @@
 
 use crate::error::ErrorKind;
 use crate::io::{Disk, File, Mode, Storage};
+use crate::pager::FRAME_UNITS;
 use crate::table::{Backup, Durability, Table, TableOptions};
 use std::io::{Error, Result};
 use std::ops::ControlFlow;
@@ -265,4 +266,30 @@ fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() 
         u64::from(table.pager.frames().looked_at() - looked_at)
     });
     assert!((1..=100 * LOADED).contains(&looked_at), "looked at {looked_at} frames to load {LOADED}");
+}
+
+#[test]
+fn a_reader_has_what_was_cut_off_even_if_the_file_grew_again_before_the_next_checkpoint() {
+    const VALUES: u32 = 40;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    // Without a log, removed extents are free at once.
+    let writer = TableOptions::new().durability(Durability::None).open(&path).unwrap();
+    (0..VALUES).for_each(|n| writer.put(&key(n), &[n as u8; 10_000]).unwrap());
+    writer.checkpoint().unwrap();
+    let (pager, frames) = (&writer.pager, writer.pager.frame_count());
+    let reader = TableOptions::new().read_only(true).open(&path).unwrap();
+    (0..VALUES).for_each(|n| drop(writer.remove(&key(n)).unwrap()));
+    {
+        let _no_checkpoint = pager.checkpoint_lock().acquire().unwrap();
+        let _alone = writer.gate.close().unwrap();
+        pager.allocator().trim().unwrap();
+        assert!(pager.frame_count() < frames);
+        pager.allocator().allocate(frames * FRAME_UNITS).unwrap();
+    }
+    writer.checkpoint().unwrap();
+    for n in 0..VALUES {
+        assert_eq!(reader.get(&key(n)).unwrap(), Some(vec![n as u8; 10_000]), "pair {n}");
+    }
+    assert_eq!(reader.verify().unwrap(), []);
 }
