@@ -719,9 +719,24 @@ impl Log {
         Ok(number)
     }
 
-    /// Frees the segments before checkpoint `number`, which is complete.
+    /// Frees the segments before checkpoint `number`, which is complete. Called by one thread at a time.
     pub(super) fn release(&self, number: u64) -> Result<()> {
-        // A thread that is syncing may be about to write to a segment that this call frees.
+        let free = self.forget_before(number);
+        // Without the lock, since removing a long file takes as long as thousands of writes. And before the slots are
+        // free: a free slot may be written to at once.
+        for segment in free {
+            if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes() {
+                self.remove(segment.slot)?;
+            }
+        }
+        self.tail().needed.retain(|segment| segment.number >= number);
+        Ok(())
+    }
+
+    /// Notes that checkpoint `number` contains the records of the segments before it. Returns these segments, whose
+    /// slots are not free yet.
+    fn forget_before(&self, number: u64) -> Vec<NeededSegment> {
+        // A thread that is syncing may be about to write to one of them.
         let mut durable = self.durable();
         while durable.leading {
             durable = wait_on(&self.synced, &self.durable, durable);
@@ -729,18 +744,10 @@ impl Log {
         let mut tail = self.tail();
         tail.base = number;
         tail.next = tail.next.filter(|&next| next > number);
-        let (free, needed): (Vec<NeededSegment>, Vec<_>) = tail.needed.iter().partition(|s| s.number < number);
-        // The checkpoint contains their records.
         tail.unsynced.retain(|(segment, ..)| segment.header.number >= number);
+        let (free, needed): (Vec<NeededSegment>, Vec<_>) = tail.needed.iter().partition(|s| s.number < number);
         tail.replayed.retain(|(slot, _)| needed.iter().any(|s| s.slot == *slot));
-        // Files are removed first: a free slot may be written to at once.
-        for segment in &free {
-            if segment.slot >= KEPT_SLOTS || segment.capacity > self.segment_bytes() {
-                self.remove(segment.slot)?;
-            }
-        }
-        tail.needed = needed;
-        Ok(())
+        free
     }
 
     fn refuse_if_moved(&self) -> Result<()> {
