@@ -164,6 +164,11 @@ pub(crate) trait File: Send + Sync {
     /// Starts writing the `bytes` bytes from `offset` on to disk without waiting, so that a later [`sync`](Self::sync)
     /// takes less time. It makes nothing durable.
     fn begin_sync(&self, _offset: u64, _bytes: u64) {}
+    /// Waits until bytes are written whose sync has begun. It makes nothing durable. An error that it returns may not
+    /// be returned again by [`sync`](Self::sync).
+    fn await_sync(&self, _offset: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
     /// Takes the writer's lock, which is held until the file is closed. `false` if another handle holds it.
     fn lock(&self) -> Result<bool>;
     /// Whether `path` names this file now. It may have been renamed or removed since it was opened.

@@ -365,6 +365,22 @@ impl File for RealFile {
         unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "std has no sync_file_range")]
+    fn await_sync(&self, offset: u64, bytes: u64) -> Result<()> {
+        let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) else { return Ok(()) };
+        // SAFETY: as above, but that a failed write is reported here.
+        match unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WAIT_BEFORE) }
+        {
+            0 => Ok(()),
+            _ => match Error::last_os_error() {
+                // The file system or the sandbox has no such call: the sync at the end does all the work.
+                e if is_lacking(&e) => Ok(()),
+                e => Err(e),
+            },
+        }
+    }
+
     fn lock(&self) -> Result<bool> {
         match self.file.try_lock() {
             Ok(()) => {

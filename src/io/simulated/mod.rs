@@ -563,6 +563,9 @@ struct Inner {
     trace: Vec<Event>,
     plan: Option<Plan>,
     tally: Tally,
+    /// The files of the ranges whose sync has begun and was not waited for, and the most there were at a time.
+    begun: Vec<InodeNo>,
+    begun_max: usize,
     locks: Vec<InodeNo>,
     byte_locks: Vec<ByteLock>,
     handle_count: u64,
@@ -636,6 +639,11 @@ impl Simulated {
     pub(crate) fn tally(&self) -> Tally {
         self.inner().tally.clone()
     }
+
+    /// The most ranges whose sync had begun at a time.
+    pub(crate) fn begun_max(&self) -> usize {
+        self.inner().begun_max
+    }
 }
 
 impl Inner {
@@ -649,6 +657,8 @@ impl Inner {
             trace,
             plan,
             tally,
+            begun: Vec::new(),
+            begun_max: 0,
             locks,
             byte_locks,
             handle_count,
@@ -869,7 +879,23 @@ impl File for Open {
     }
 
     fn sync(&self) -> Result<()> {
-        self.disk.inner().call(Event::Sync(self.inode))
+        let mut inner = self.disk.inner();
+        inner.begun.retain(|&inode| inode != self.inode);
+        inner.call(Event::Sync(self.inode))
+    }
+
+    fn begin_sync(&self, _offset: u64, _bytes: u64) {
+        let mut inner = self.disk.inner();
+        inner.begun.push(self.inode);
+        inner.begun_max = inner.begun_max.max(inner.begun.len());
+    }
+
+    fn await_sync(&self, _offset: u64, _bytes: u64) -> Result<()> {
+        let mut inner = self.disk.inner();
+        if let Some(index) = inner.begun.iter().position(|&inode| inode == self.inode) {
+            inner.begun.remove(index);
+        }
+        inner.call(Event::Look)
     }
 
     fn lock(&self) -> Result<bool> {

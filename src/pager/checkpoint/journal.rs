@@ -8,6 +8,7 @@
 //! A journal is complete if the checksums of its header, its index and every frame match. Format: docs/format.md,
 //! "Checkpoint journal". Not here: which frames (`mod.rs`), room for it (`reserve.rs`).
 
+use super::pace::Pace;
 use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
@@ -42,6 +43,7 @@ impl From<std::io::Error> for JournalError {
 /// Writes frames to the journal, many with one call.
 pub(super) struct JournalWriter<'a> {
     journal: &'a dyn File,
+    pace: Pace<'a>,
     frame_bytes: usize,
     buffer: Vec<u8>,
     filled: usize,
@@ -58,6 +60,7 @@ impl<'a> JournalWriter<'a> {
         const BUFFER_BYTES: usize = 1 << 20;
         JournalWriter {
             journal,
+            pace: Pace::new(journal),
             frame_bytes,
             buffer: vec![0; BUFFER_BYTES.max(frame_bytes)],
             filled: 0,
@@ -70,7 +73,7 @@ impl<'a> JournalWriter<'a> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.journal.write_at(&self.buffer[..self.filled], self.written)?;
-        self.journal.begin_sync(self.written, self.filled as u64);
+        self.pace.follow(self.written, self.filled as u64)?;
         self.written += self.filled as u64;
         self.filled = 0;
         Ok(())
@@ -152,6 +155,7 @@ impl JournalWriter<'_> {
 /// Writes new frames to their locations in the file, adjacent ones with one call.
 pub(super) struct DirectWriter<'a> {
     file: &'a dyn File,
+    pace: Pace<'a>,
     frame_bytes: usize,
     /// Frames from here on are new.
     from: FrameNo,
@@ -168,7 +172,8 @@ const BEGIN_SYNC_BYTES: usize = 256 << 10;
 
 impl<'a> DirectWriter<'a> {
     pub(super) fn new(file: &'a dyn File, frame_bytes: usize, from: FrameNo) -> Self {
-        DirectWriter { file, frame_bytes, from, run: Vec::new(), filled: 0, next: 0, wrote: false }
+        let pace = Pace::new(file);
+        DirectWriter { file, pace, frame_bytes, from, run: Vec::new(), filled: 0, next: 0, wrote: false }
     }
 
     /// The part of the buffer for the bytes of `frame`.
@@ -210,7 +215,7 @@ impl<'a> DirectWriter<'a> {
         let run = &self.run[..std::mem::take(&mut self.filled)];
         self.file.write_at(run, start)?;
         if run.len() >= BEGIN_SYNC_BYTES {
-            self.file.begin_sync(start, run.len() as u64);
+            self.pace.follow(start, run.len() as u64)?;
         }
         self.wrote = true;
         Ok(())
@@ -255,6 +260,7 @@ pub(super) fn install_frames(
     const FRAMES_AT_ONCE: usize = 256;
     let mut buffer = vec![0; FRAMES_AT_ONCE * frame_bytes];
     let mut at = JOURNAL_HEADER_BYTES;
+    let mut pace = Pace::new(file);
     for chunk in index.chunks(FRAMES_AT_ONCE) {
         let bytes = &mut buffer[..chunk.len() * frame_bytes];
         journal.read_at(bytes, at)?;
@@ -270,6 +276,9 @@ pub(super) fn install_frames(
             file.write_at(run, u64::from(chunk[start].0) * frame_bytes as u64)?;
             start = end;
         }
+        let frames = || chunk.iter().map(|&(frame, _)| u64::from(frame));
+        let (first, last) = (frames().min().unwrap_or(0), frames().max().unwrap_or(0));
+        pace.follow(first * frame_bytes as u64, (last + 1 - first) * frame_bytes as u64)?;
     }
     file.sync().map(|()| cuts)
 }

@@ -25,6 +25,7 @@ pub(crate) mod copy;
 pub(super) mod hold;
 pub(crate) mod journal;
 pub(super) mod lock;
+mod pace;
 pub(super) mod reserve;
 pub(super) mod save_undo;
 

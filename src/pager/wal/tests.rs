@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::simulated::{Simulated, State};
+use std::sync::{OnceLock, Weak};
 
 /// Reads all records, which must be those of `record`, in order. Returns their number.
 fn read_all(log: &Log) -> u32 {
@@ -129,4 +130,49 @@ fn records_that_threads_leave_for_another_to_place_are_in_the_log_once_and_in_th
     drop(shared);
     let expected = std::iter::once((THREADS, 0)).chain(ends.into_iter().map(|(_, of)| of));
     assert_eq!(read_numbers(&log(&disk, &file, None)), expected.collect::<Vec<_>>());
+}
+
+/// A disk that says which files are removed, and lets a test look at the log then.
+struct Watched {
+    disk: Arc<Simulated>,
+    log: OnceLock<Weak<Log>>,
+    /// Whether other threads could have used the log during each removal of a file.
+    free: Mutex<Vec<bool>>,
+}
+
+impl Storage for Watched {
+    fn open(&self, path: &Path, mode: Mode) -> std::io::Result<Box<dyn File>> {
+        self.disk.open(path, mode)
+    }
+
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        let log = self.log.get().and_then(Weak::upgrade).expect("there is a log");
+        let is_free = log.tail.try_lock().is_ok() && log.durable.try_lock().is_ok();
+        self.free.lock().unwrap().push(is_free);
+        self.disk.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn sync_names(&self, path: &Path) -> std::io::Result<()> {
+        self.disk.sync_names(path)
+    }
+}
+
+#[test]
+fn writers_go_on_while_a_long_segment_is_removed() {
+    let disk = Arc::new(Simulated::new(State::default()));
+    let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
+    let watched = Arc::new(Watched { disk, log: OnceLock::new(), free: Mutex::default() });
+    let log = Arc::new(Log::new(watched.clone(), Path::new("table"), file, 7, 1, Some(Safety::Process), Some(1 << 18)));
+    watched.log.set(Arc::downgrade(&log)).unwrap();
+    // A record that is longer than a segment: its segment is not used again.
+    let long = vec![1; 1 << 20];
+    log.switch(record_bytes(long.len())).unwrap();
+    log.reserve(record_bytes(long.len())).unwrap().unwrap().append(1, &[&long]).unwrap();
+    let number = log.switch(0).unwrap();
+    log.release(number).unwrap();
+    assert_eq!(*watched.free.lock().unwrap(), [true]);
 }
