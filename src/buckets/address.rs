@@ -139,9 +139,10 @@ impl Buckets {
         self.pager.refuse_if_forked()?;
         loop {
             let BucketAddress { view, bucket, number, frame, start } = self.address(hash);
-            let frame = self.pager.read_at(number, frame)?;
+            let frame = self.pager.read_at(number, frame);
+            // If the bucket has moved, not even an error counts: its old frame may have been cut off the file.
             if self.still_holds(view, hash, bucket) {
-                return Ok((frame, start..start + self.page_bytes));
+                return Ok((frame?, start..start + self.page_bytes));
             }
         }
     }

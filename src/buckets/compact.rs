@@ -39,8 +39,10 @@ pub(crate) struct Movable {
 /// What is in these units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// An overflow page or an extent of this bucket.
-    OfBucket(linear::Bucket),
+    /// An overflow page of this bucket.
+    Page(linear::Bucket),
+    /// An extent of this bucket.
+    Extent(linear::Bucket),
     /// A group of buckets.
     Group(usize),
     /// A group of map frames.
@@ -162,13 +164,8 @@ impl Buckets {
                 continue;
             }
             self.replace_reference(bucket, from, found, form, Extent { capacity, ..extent })?;
-            let (rest, end) = (extent.unit + u64::from(capacity), extent.unit + u64::from(extent.capacity));
-            // Units before the first frame boundary are freed separately.
-            let frame_end = rest.next_multiple_of(u64::from(FRAME_UNITS)).min(end);
-            for part in [rest..frame_end, frame_end..end].iter().filter(|part| !part.is_empty()) {
-                // An error loses their space until the next compaction, but no pair.
-                let _ = self.pager.free(part.start, (part.end - part.start) as u32);
-            }
+            // An error loses their space until the next compaction, but no pair.
+            let _ = self.pager.free(extent.unit + u64::from(capacity), extent.capacity - capacity);
         }
         Ok(())
     }
@@ -229,7 +226,11 @@ impl Buckets {
         }
         for reference in self.references(&frame[range])? {
             let (first, units) = reference.place();
-            visit(Movable { first, units, what: What::OfBucket(number) });
+            let what = match reference {
+                Reference::ToPage { .. } => What::Page(number),
+                Reference::ToExtent { .. } => What::Extent(number),
+            };
+            visit(Movable { first, units, what });
         }
         Ok(())
     }
@@ -265,17 +266,19 @@ impl Buckets {
             Some(Reference::ToPage { from, page }) => {
                 let moved = self.move_overflow(&mut bucket, from, page, room)?;
                 self.note_expected(number, bucket.page());
-                Ok(moved.map(|page| Movable { first: page.unit, units: page.len, what: What::OfBucket(number) }))
+                Ok(moved.map(|page| Movable { first: page.unit, units: page.len, what: What::Page(number) }))
             }
             Some(Reference::ToExtent { from, found, form, extent }) => {
                 let capacity = self.units_for(extent.content_bytes());
-                let Some(unit) = self.pager.allocator().allocate_in_room(capacity, room)? else { return Ok(None) };
+                let Some(unit) = self.pager.allocator().allocate_extent_in_room(capacity, room)? else {
+                    return Ok(None);
+                };
                 let new = Extent { unit, capacity, ..extent };
                 let moved = self
                     .copy_extent(&extent, &new)
                     .and_then(|()| self.replace_reference(&mut bucket, from, found, form, new));
                 self.free_extent(if moved.is_ok() { &extent } else { &new });
-                moved.map(|()| Some(Movable { first: unit, units: capacity, what: What::OfBucket(number) }))
+                moved.map(|()| Some(Movable { first: unit, units: capacity, what: What::Extent(number) }))
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Extents: values, and keys, too large for a page.
 //!
-//! An extent is a run of units (`pager/allocate/`): small ones share a frame with others, large ones start with a frame
-//! and share their last one. A record refers to it with an [`Extent`]. Its content is the key, unless the record has
+//! An extent is a run of units (`pager/allocate/`), from any unit on; it may cross the ends of frames. A record refers to it with an [`Extent`]. Its content is the key, unless the record has
 //! the key, then the value. The capacity grows geometrically when a value is appended to, so most appends write only
 //! the tail.
 //!
@@ -99,7 +98,7 @@ impl Buckets {
         let value_bytes = value[0].len() + value[1].len();
         let capacity = self.units_for(room_bytes.max((key.len() + value_bytes) as u64));
         let extent = Extent {
-            unit: self.pager.allocate(capacity)?,
+            unit: self.pager.allocate_extent(capacity)?,
             capacity,
             key_bytes: key.len() as u32, // lengths are checked against KEY_LEN_MAX and VALUE_LEN_MAX on entry
             value_bytes: value_bytes as u32,
@@ -245,7 +244,7 @@ impl Buckets {
             return Ok(new);
         }
         let grown = Extent { capacity: self.units_for(grown_bytes(new.content_bytes())), ..new };
-        let grown = Extent { unit: self.pager.allocate(grown.capacity)?, ..grown };
+        let grown = Extent { unit: self.pager.allocate_extent(grown.capacity)?, ..grown };
         let copied =
             self.copy_extent(extent, &grown).and_then(|()| self.write_extent(&grown, extent.content_bytes(), tail));
         if let Err(e) = copied {

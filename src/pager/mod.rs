@@ -249,6 +249,11 @@ impl Pager {
         self.allocator().allocate(len)
     }
 
+    /// Allocates `len` units for an extent, at any unit. Returns the first unit's number.
+    pub(crate) fn allocate_extent(&self, len: u32) -> Result<u64> {
+        self.allocator().allocate_extent(len)
+    }
+
     /// Frees `len` units from `unit` on, see [`Allocator::free`].
     pub(crate) fn free(&self, unit: u64, len: u32) -> Result<()> {
         self.allocator().free(unit, len)

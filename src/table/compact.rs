@@ -272,11 +272,13 @@ impl Table {
             }
         }
         let Some(longest) = stay.first().filter(|_| frame < pass.aside_before) else { return Ok(()) };
-        let is_worth = if longest.units < FRAME_UNITS {
-            self.pager.allocator().scattered_units(frame) > SCATTERED_MAX
-        } else {
-            // A long extent is not moved twice for a gap of less than a 32nd of its length.
-            self.pager.allocator().free_frames_before(frame) > longest.units / FRAME_UNITS / 32
+        let is_worth = match longest.what {
+            // An extent fits anywhere, but it is not moved twice for a gap of less than a 32nd of its length.
+            What::Extent(_) => {
+                self.pager.allocator().free_units_before(longest.first) > SCATTERED_MAX.max(longest.units / 32)
+            }
+            _ if longest.units < FRAME_UNITS => self.pager.allocator().scattered_units(frame) > SCATTERED_MAX,
+            _ => self.pager.allocator().free_frames_before(frame) > longest.units / FRAME_UNITS / 32,
         };
         let mut room = Destination::AtEnd;
         for movable in stay.into_iter().filter(|_| is_worth) {
@@ -290,7 +292,7 @@ impl Table {
     /// Moves something to `room`. Returns its new location, or `None` if there is no room or it no longer exists.
     fn move_to(&self, movable: Movable, room: Destination) -> Result<Option<Movable>> {
         let moved = match movable.what {
-            What::OfBucket(number) => {
+            What::Page(number) | What::Extent(number) => {
                 let _inside = self.enter()?;
                 self.buckets.move_of_bucket(number, movable.first, room)?
             }

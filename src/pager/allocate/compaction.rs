@@ -72,10 +72,15 @@ impl<'p> Allocator<'p> {
 
     /// Allocates `len` units like [`allocate`](Self::allocate), but in `room`. Returns `None` if there is no such room.
     pub(crate) fn allocate_in_room(self, len: u32, room: Destination) -> Result<Option<u64>> {
-        self.allocate_in(&mut self.frames.space(), len, room)
+        self.allocate_in(&mut self.frames.space(), len, room, false)
     }
 
-    fn allocate_in(self, space: &mut Space, len: u32, room: Destination) -> Result<Option<u64>> {
+    /// [`allocate_in_room`](Self::allocate_in_room) for an extent, at any unit.
+    pub(crate) fn allocate_extent_in_room(self, len: u32, room: Destination) -> Result<Option<u64>> {
+        self.allocate_in(&mut self.frames.space(), len, room, true)
+    }
+
+    fn allocate_in(self, space: &mut Space, len: u32, room: Destination, extent: bool) -> Result<Option<u64>> {
         let frames = len.div_ceil(FRAME_UNITS);
         let first = match room {
             Destination::In(frame) => {
@@ -89,6 +94,9 @@ impl<'p> Allocator<'p> {
                     return self.take_hole(space, frame, len).map(Some);
                 }
                 let passed = space.passed;
+                if extent && let Some(unit) = self.allocate_in_span(space, len, PASSED, passed)? {
+                    return Ok(Some(unit));
+                }
                 let Some(first) = space.runs.first_of(frames).filter(|&first| first + frames <= passed) else {
                     return Ok(None);
                 };
@@ -107,6 +115,27 @@ impl<'p> Allocator<'p> {
     pub(crate) fn free_frames_before(self, frame: FrameNo) -> u32 {
         let run = frame.checked_sub(1).and_then(|before| self.frames.space().runs.around(before));
         run.map_or(0, |run| frame - run.start)
+    }
+
+    /// The number of free units directly before `unit`, which is in use.
+    pub(crate) fn free_units_before(self, unit: u64) -> u32 {
+        let units = u64::from(FRAME_UNITS);
+        let (frame, start) = ((unit / units) as FrameNo, (unit % units) as u32); // in the file
+        let space = self.frames.space();
+        let free_before = |frame: FrameNo, end: u32| {
+            // A frame is in no list if all or nothing of it is free.
+            let link = space.link_of(frame);
+            let free = if link.list == 0 || end == 0 { 0 } else { !link.used << (FRAME_UNITS - end) };
+            free.leading_ones()
+        };
+        let here = free_before(frame, start);
+        if here < start {
+            return here;
+        }
+        let run = frame.checked_sub(1).and_then(|before| space.runs.around(before));
+        let first = run.map_or(frame, |run| run.start);
+        let tail = first.checked_sub(1).map_or(0, |before| free_before(before, FRAME_UNITS));
+        (frame - first).saturating_mul(FRAME_UNITS).saturating_add(here + tail)
     }
 
     /// The number of free units of `frame` outside its longest hole.
@@ -134,7 +163,7 @@ impl<'p> Allocator<'p> {
         if self.frames.file.maps.group(group) != old {
             return Ok(None);
         }
-        let Some(unit) = self.allocate_in(&mut space, count * FRAME_UNITS, room)? else { return Ok(None) };
+        let Some(unit) = self.allocate_in(&mut space, count * FRAME_UNITS, room, false)? else { return Ok(None) };
         let new = (unit / u64::from(FRAME_UNITS)) as FrameNo;
         for i in 0..count {
             let mut bytes = self.frames.read(old + i)?.to_vec();

@@ -6,6 +6,7 @@
 //! Not here: the lists of what is free (`space/`), room for values that go to the file at once (`values/`).
 
 pub(crate) mod compaction;
+mod extents;
 mod kept;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -28,6 +29,11 @@ impl Allocator<'_> {
     /// Allocates `len` units: within one frame if fewer than [`FRAME_UNITS`], else from the start of a frame on.
     /// Returns the first unit's number.
     pub(crate) fn allocate(self, len: u32) -> Result<u64> {
+        self.allocate_anywhere(len, false)
+    }
+
+    /// [`allocate`](Self::allocate), for an `extent` at any unit.
+    fn allocate_anywhere(self, len: u32, extent: bool) -> Result<u64> {
         assert!(len > 0);
         if len < FRAME_UNITS
             && let Some(unit) = self.take_kept(len)
@@ -43,6 +49,9 @@ impl Allocator<'_> {
             {
                 return Ok(unit);
             }
+            if extent && let Some(unit) = self.allocate_in_any_span(&mut space, len)? {
+                return Ok(unit);
+            }
             if let Some(first) = space.take_run(frames) {
                 return self.use_run(&mut space, first, len);
             }
@@ -50,14 +59,18 @@ impl Allocator<'_> {
                 break;
             }
         }
+        if extent && let Some(unit) = self.allocate_at_end(&mut space, len)? {
+            return Ok(unit);
+        }
         let first = self.extend(&mut space, frames)?;
         self.use_run(&mut space, first, len)
     }
 
     /// Marks `len` units from frame `first` on as used; returns the number of the first one.
-    fn use_run(self, space: &mut Space, first: FrameNo, len: u32) -> Result<u64> {
+    pub(in crate::pager) fn use_run(self, space: &mut Space, first: FrameNo, len: u32) -> Result<u64> {
         let frames = len.div_ceil(FRAME_UNITS);
         self.set_run_used(space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
+        space.note_end(first + frames - 1);
         Ok(u64::from(first) * u64::from(FRAME_UNITS))
     }
 
@@ -184,7 +197,7 @@ impl Allocator<'_> {
     }
 
     /// Marks the units of `count` frames from `first` on as used; of the last frame only the first `last_units`.
-    pub(super) fn set_run_used(self, space: &mut Space, first: FrameNo, count: u32, last_units: u32) -> Result<()> {
+    fn set_run_used(self, space: &mut Space, first: FrameNo, count: u32, last_units: u32) -> Result<()> {
         self.fill_used_bits(first, count - 1, 0xFF)?;
         let last = first + count - 1;
         self.set_used_bits(last, bits(0, last_units))?;
@@ -256,7 +269,6 @@ impl Allocator<'_> {
     }
 
     fn free_in(self, space: &mut Space, unit: u64, len: u32) -> Result<()> {
-        let frames = len / FRAME_UNITS;
         let first = unit / u64::from(FRAME_UNITS);
         let end = unit + u64::from(len);
         if end > u64::from(self.frames.frame_count()) * u64::from(FRAME_UNITS) {
@@ -269,31 +281,39 @@ impl Allocator<'_> {
                 .file
                 .corrupt(format!("units {unit} to {end} are freed but are primary pages or a map")));
         }
-        if frames > 0 {
-            for frame in first..first + frames {
-                if self.used_bits(frame)? != u64::MAX {
-                    return Err(self
-                        .frames
-                        .file
-                        .corrupt(format!("frame {frame} is freed but not all of it is in use")));
-                }
+
+        let units = u64::from(FRAME_UNITS);
+        let whole = unit.div_ceil(units)..end / units;
+        // The parts before and after the whole frames, or the only one.
+        let edges = if whole.start > whole.end {
+            [unit..end, end..end]
+        } else {
+            [unit..whole.start * units, whole.end * units..end]
+        };
+        let whole = whole.start as FrameNo..whole.end as FrameNo; // of the file
+        for frame in whole.clone() {
+            if self.used_bits(frame)? != u64::MAX {
+                return Err(self.frames.file.corrupt(format!("frame {frame} is freed but not all of it is in use")));
             }
-            self.fill_used_bits(first, frames, 0)?;
-            space.add_run(first, frames);
         }
-        let left = len % FRAME_UNITS;
-        if left > 0 {
-            // A length below FRAME_UNITS is within one frame, at any unit; a longer one starts with a frame.
-            let start = if frames > 0 { 0 } else { (unit % u64::from(FRAME_UNITS)) as u32 };
-            self.free_within(space, first + frames, start, left)?;
+        if !whole.is_empty() {
+            self.fill_used_bits(whole.start, whole.len() as u32, 0)?;
+            space.add_run(whole.start, whole.len() as u32);
+        }
+        for edge in edges.iter().filter(|edge| !edge.is_empty()) {
+            let (frame, start) = ((edge.start / units) as FrameNo, (edge.start % units) as u32);
+            self.free_within(space, frame, start, (edge.end - edge.start) as u32)?;
+        }
+        if unit / units != (end - 1) / units {
+            space.note_freed_span(first);
         }
         Ok(())
     }
 
     fn free_within(self, space: &mut Space, frame: FrameNo, start: u32, len: u32) -> Result<()> {
-        let mask = if start + len <= FRAME_UNITS { bits(start, len) } else { 0 };
+        let mask = bits(start, len);
         let used = self.used_bits(frame)?;
-        if mask == 0 || used & mask != mask {
+        if used & mask != mask {
             return Err(self
                 .frames
                 .file

@@ -1,8 +1,8 @@
 //! What is free in the file, as lists in memory.
 //!
-//! The allocator gives out **units**, a 64th of a frame. Groups of buckets take whole frames, overflow pages and small
-//! extents take a few units within one frame, large extents take frames and share the last one. One allocator serves
-//! them all: a freed hole can be reused for any of them.
+//! The allocator gives out **units**, a 64th of a frame. Groups of buckets take whole frames, overflow pages a few units
+//! within one frame, extents any units one after the other. One allocator serves them all: a freed hole can be reused
+//! for any of them.
 //!
 //! The lists have frames with a hole, by the length of the longest, and runs of free frames, by length. They are not in
 //! the file. After an open, allocations fill them zone by zone, so an open costs the same whatever the file's size.
@@ -12,6 +12,7 @@
 
 mod passed;
 mod runs;
+mod spans;
 pub(super) mod windows;
 
 use crate::pager::file::map_frames::ZONE_FRAMES;
@@ -38,6 +39,7 @@ pub(crate) struct Space {
     /// Units in the known holes and runs, except those of open windows.
     pub(super) free_units: u64,
     pub(super) windows: windows::ValueWindows,
+    pub(super) spans: spans::Spans,
     /// Zones below this one are in the lists.
     pub(super) zones_known: u32,
     /// Frames for which disk space is reserved.
@@ -114,6 +116,7 @@ impl Space {
             runs: Runs::default(),
             free_units: 0,
             windows: windows::ValueWindows::default(),
+            spans: spans::Spans::default(),
             zones_known,
             reserved_frames: 0,
             ready_frames: 0,

@@ -49,11 +49,20 @@ pub(in crate::pager) struct ValueWindow {
 
 impl ValueWindows {
     pub(in crate::pager) fn around(&self, frame: FrameNo) -> Option<&ValueWindow> {
+        self.first_and_window(frame).map(|(_, window)| window)
+    }
+
+    /// The end of the open window around `frame`; 0 if there is none.
+    pub(in crate::pager) fn end_of_open(&self, frame: FrameNo) -> FrameNo {
+        self.first_and_window(frame).map_or(0, |(first, window)| first + window.count)
+    }
+
+    fn first_and_window(&self, frame: FrameNo) -> Option<(FrameNo, &ValueWindow)> {
         if self.open.is_empty() {
             return None;
         }
-        let (first, window) = self.open.range(..=frame).next_back()?;
-        (frame - first < window.count).then_some(window)
+        let (&first, window) = self.open.range(..=frame).next_back()?;
+        (frame - first < window.count).then_some((first, window))
     }
 
     pub(in crate::pager) fn has_open(&self) -> bool {
@@ -99,6 +108,23 @@ impl ValueWindows {
             self.free.insert(first + count, len - count);
         }
         Some(first)
+    }
+
+    /// The free frames around `frame` that were added together.
+    pub(in crate::pager) fn free_around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
+        let (&first, &len) = self.free.range(..=frame).next_back()?;
+        (frame - first < len).then_some(first..first + len)
+    }
+
+    /// Takes these free frames, which were added together.
+    pub(in crate::pager) fn remove_free(&mut self, frames: &Range<FrameNo>) {
+        let Some(free) = self.free_around(frames.start) else { return };
+        self.free.remove(&free.start);
+        for part in [free.start..frames.start, frames.end..free.end] {
+            if !part.is_empty() {
+                self.free.insert(part.start, part.len() as u32);
+            }
+        }
     }
 
     pub(in crate::pager) fn add_free(&mut self, first: FrameNo, count: u32) {

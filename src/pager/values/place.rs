@@ -31,6 +31,11 @@ impl Values<'_> {
             let unit = self.allocator.take_hole(&mut space, frame, len)?;
             return Ok(Some(space.windows.room(unit)));
         }
+        // A window ends where its neighbour, which may not be the file's own pages, begins.
+        let end = space.windows.end_of_open(space.spans.ends[OPEN]);
+        if let Some(unit) = self.allocator.allocate_in_span(&mut space, len, OPEN, end)? {
+            return Ok(Some(space.windows.room(unit)));
+        }
         let frames = len.div_ceil(FRAME_UNITS);
         let mut found = space.windows.take(frames);
         if found.is_none() {
@@ -42,8 +47,8 @@ impl Values<'_> {
         }
         // The next window may be too short.
         let Some(first) = found else { return Ok(None) };
-        self.allocator.set_run_used(&mut space, first, frames, len - (frames - 1) * FRAME_UNITS)?;
-        Ok(Some(space.windows.room(u64::from(first) * u64::from(FRAME_UNITS))))
+        let unit = self.allocator.use_run(&mut space, first, len)?;
+        Ok(Some(space.windows.room(unit)))
     }
 
     /// The length of the next window in frames: a 32nd of the table, in large pages.
