@@ -142,15 +142,17 @@ fn holes_too_short_for_a_value_do_not_keep_it_from_a_window() {
     if !has_windows(&fresh) {
         return;
     }
-    // Without a log there are no windows. Each value leaves the end of its frame free.
+    // Without a log there are no windows. Shorter values leave parts of the holes that they fill.
     let path = directory.path().join("t.spt");
     let table = TableOptions::new().page_bytes(512).durability(Durability::None).open(&path).unwrap();
-    put(&table, 0..100);
+    put(&table, 0..400);
+    (0..400u32).step_by(2).for_each(|key| assert!(table.remove(&key.to_le_bytes()).unwrap()));
+    (0..400u32).step_by(2).for_each(|key| table.put(&key.to_le_bytes(), &[1; 1500]).unwrap());
     table.close().unwrap();
     let table = open(&path);
-    put(&table, 100..300);
+    put(&table, 400..600);
     let frames: usize = frames_in_windows(&table).iter().sum();
-    assert!(frames >= 150, "{frames} frames in windows for 200 values");
+    assert!(frames >= 120, "{frames} frames in windows for 200 values of 40 units");
 }
 
 #[test]
@@ -206,11 +208,12 @@ fn frames_of_windows_that_were_cut_off_and_used_again_are_plain_memory() {
     table.checkpoint().unwrap();
     // Much is free: these go there, by the log, and more ranges are changed than are replaced in tests.
     let mut key = 1000;
-    while frames_in_windows(&table)[1] > 0 && key < 2000 {
+    while frames_in_windows(&table)[0] == 0 && key < 2000 {
         put(&table, key, 2500);
         key += 1;
     }
-    assert_eq!(frames_in_windows(&table), [0, 0], "of {sealed} frames");
+    let [_, left] = frames_in_windows(&table);
+    assert!(left < sealed / 8, "{left} of {sealed} frames");
     (0..2000u32).for_each(|key| assert!(table.remove(&key.to_le_bytes()).is_ok()));
     let frames = table.pager.frame_count();
     table.compact().unwrap();
