@@ -108,3 +108,78 @@ impl Space {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::io::Disk;
+    use crate::pager::Pager;
+    use crate::pager::space::FRAME_UNITS;
+    use crate::random::Random;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    fn pager() -> Pager {
+        Pager::in_memory(4096, Arc::new(Disk)).unwrap()
+    }
+
+    #[test]
+    fn extents_of_any_length_leave_no_gap_in_a_load() {
+        let pager = pager();
+        let frames = pager.frame_count();
+        let lens = [40, 40, 63, 64, 65, 1, 200, 40, 130];
+        for n in 0..900 {
+            pager.allocate_extent(lens[n % lens.len()]).unwrap();
+        }
+        let units = 100 * lens.iter().sum::<u32>();
+        assert!(pager.frame_count() - frames <= units.div_ceil(FRAME_UNITS) + 1);
+    }
+
+    #[test]
+    fn the_span_of_a_freed_extent_serves_the_next_one_of_its_length() {
+        let pager = pager();
+        let units: Vec<u64> = (0..400).map(|_| pager.allocate_extent(40).unwrap()).collect();
+        let frames = pager.frame_count();
+        let crosses = |unit: &u64| unit % u64::from(FRAME_UNITS) > u64::from(FRAME_UNITS) - 40;
+        let mut freed: Vec<u64> = units.into_iter().filter(crosses).step_by(2).collect();
+        assert!(freed.len() > 100);
+        freed.iter().for_each(|&unit| pager.free(unit, 40).unwrap());
+        let mut again: Vec<u64> = freed.iter().map(|_| pager.allocate_extent(40).unwrap()).collect();
+        freed.sort_unstable();
+        again.sort_unstable();
+        assert_eq!((again, pager.frame_count()), (freed, frames));
+    }
+
+    /// Overflow pages and extents that come and go: no unit has two owners, and none is lost.
+    #[test]
+    fn no_unit_is_given_out_twice_and_all_come_back() {
+        for seed in 0..20 {
+            let (pager, mut random) = (pager(), Random::new(&[seed]));
+            let mut owned: BTreeMap<u64, u32> = BTreeMap::new();
+            for _ in 0..4000 {
+                if owned.len() > 10 && random.percent(48) {
+                    let index = random.below(owned.len());
+                    let (&unit, &len) = owned.iter().nth(index).unwrap();
+                    owned.remove(&unit);
+                    pager.free(unit, len).unwrap();
+                    continue;
+                }
+                let len =
+                    [1 + random.below(16), 1 + random.below(100), 64, 1 + random.below(400)][random.below(4)] as u32;
+                let is_extent = random.percent(60);
+                let len = if is_extent { len } else { len.min(FRAME_UNITS) };
+                let unit = if is_extent { pager.allocate_extent(len) } else { pager.allocate(len) }.unwrap();
+                let end = unit + u64::from(len);
+                assert!(is_extent || unit / u64::from(FRAME_UNITS) == (end - 1) / u64::from(FRAME_UNITS));
+                let before = owned.range(..end).next_back();
+                assert!(before.is_none_or(|(unit_before, len)| unit_before + u64::from(*len) <= unit), "seed {seed}");
+                owned.insert(unit, len);
+            }
+            let (all, used) = (u64::from(pager.frame_count()) * u64::from(FRAME_UNITS), owned.values().sum::<u32>());
+            let fixed: u32 = pager.fixed_frames().map(|(_, count)| count).sum();
+            let free = pager.allocator().free_units().unwrap();
+            assert_eq!(all - free, u64::from(used + fixed * FRAME_UNITS), "seed {seed}");
+            pager.allocator().free_kept().unwrap();
+            assert_eq!(pager.allocator().free_bytes_known(), free * 64, "seed {seed}");
+        }
+    }
+}
