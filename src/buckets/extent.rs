@@ -1,8 +1,8 @@
 //! Extents: values, and keys, too large for a page.
 //!
-//! An extent is a run of units (`pager/allocate/`), from any unit on; it may cross the ends of frames. A record refers to it with an [`Extent`]. Its content is the key, unless the record has
-//! the key, then the value. The capacity grows geometrically when a value is appended to, so most appends write only
-//! the tail.
+//! An extent is a run of units (`pager/allocate/`), from any unit on; it may cross the ends of frames. A record refers
+//! to it with an [`Extent`]. Its content is the key, unless the record has the key, then the value. The capacity grows
+//! geometrically when a value is appended to, so most appends write only the tail.
 //!
 //! Source: replaces the paper's big pairs on chained overflow pages. Size classes as in Kim & Lomet were not needed:
 //! units of a 64th of a frame waste 1.3 % of a 2.5-kB value. Format: docs/format.md, "Extent".

@@ -114,7 +114,6 @@ mod tests {
     use crate::io::Disk;
     use crate::pager::Pager;
     use crate::pager::space::FRAME_UNITS;
-    use crate::random::Random;
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
@@ -131,7 +130,8 @@ mod tests {
             pager.allocate_extent(lens[n % lens.len()]).unwrap();
         }
         let units = 100 * lens.iter().sum::<u32>();
-        assert!(pager.frame_count() - frames <= units.div_ceil(FRAME_UNITS) + 1);
+        // And the map frames of a second zone.
+        assert!(pager.frame_count() - frames <= units.div_ceil(FRAME_UNITS) + 4);
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         let frames = pager.frame_count();
         let crosses = |unit: &u64| unit % u64::from(FRAME_UNITS) > u64::from(FRAME_UNITS) - 40;
         let mut freed: Vec<u64> = units.into_iter().filter(crosses).step_by(2).collect();
-        assert!(freed.len() > 100);
+        assert!(freed.len() >= 90);
         freed.iter().for_each(|&unit| pager.free(unit, 40).unwrap());
         let mut again: Vec<u64> = freed.iter().map(|_| pager.allocate_extent(40).unwrap()).collect();
         freed.sort_unstable();
@@ -152,20 +152,23 @@ mod tests {
     /// Overflow pages and extents that come and go: no unit has two owners, and none is lost.
     #[test]
     fn no_unit_is_given_out_twice_and_all_come_back() {
-        for seed in 0..20 {
-            let (pager, mut random) = (pager(), Random::new(&[seed]));
+        for seed in 0..20u64 {
+            let (pager, mut state) = (pager(), seed);
+            let mut below = |limit: usize| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 33) as usize % limit
+            };
             let mut owned: BTreeMap<u64, u32> = BTreeMap::new();
             for _ in 0..4000 {
-                if owned.len() > 10 && random.percent(48) {
-                    let index = random.below(owned.len());
+                if owned.len() > 10 && below(100) < 48 {
+                    let index = below(owned.len());
                     let (&unit, &len) = owned.iter().nth(index).unwrap();
                     owned.remove(&unit);
                     pager.free(unit, len).unwrap();
                     continue;
                 }
-                let len =
-                    [1 + random.below(16), 1 + random.below(100), 64, 1 + random.below(400)][random.below(4)] as u32;
-                let is_extent = random.percent(60);
+                let len = [1 + below(16), 1 + below(100), 64, 1 + below(400)][below(4)] as u32;
+                let is_extent = below(100) < 60;
                 let len = if is_extent { len } else { len.min(FRAME_UNITS) };
                 let unit = if is_extent { pager.allocate_extent(len) } else { pager.allocate(len) }.unwrap();
                 let end = unit + u64::from(len);
