@@ -31,18 +31,25 @@ impl Allocator<'_> {
         self.allocate_in_span(space, len, lists, end)
     }
 
-    /// Allocates `len` units behind the last extent, if it is the last thing in the file, which then grows.
+    /// Allocates `len` units behind the last extent, if that is the last thing in the file, which grows for it.
     pub(super) fn allocate_at_end(self, space: &mut Space, len: u32) -> Result<Option<u64>> {
         let last = space.spans.ends[ANY_USE];
-        let (units, at) = space.span(last, len, ANY_USE, FrameNo::MAX);
-        if units == 0 || at != self.frames.frame_count() || space.compacting {
+        let tail = space.tail(last, ANY_USE);
+        if tail == 0 || last + 1 != self.frames.frame_count() || space.compacting {
             return Ok(None);
         }
-        let missing = len.saturating_sub(units).div_ceil(FRAME_UNITS);
-        let first = self.extend(space, missing)?;
-        space.add_run(first, missing);
-        // Map frames may have come first.
-        if first == at { self.use_span(space, last, len, ANY_USE).map(Some) } else { Ok(None) }
+        let left = len - tail; // otherwise it would have fitted in the tail
+        let count = left.div_ceil(FRAME_UNITS);
+        let first = self.extend(space, count)?;
+        if first != last + 1 {
+            space.add_run(first, count); // behind map frames
+            return Ok(None);
+        }
+        let start = FRAME_UNITS - tail;
+        self.use_part(space, last, bits(start, tail), ANY_USE)?;
+        self.set_run_used(space, first, count, left - (count - 1) * FRAME_UNITS)?;
+        space.spans.ends[ANY_USE] = first + count - 1;
+        Ok(Some(u64::from(last) * u64::from(FRAME_UNITS) + u64::from(start)))
     }
 
     /// Marks the first `len` units of the span that begins in `frame` as used.
