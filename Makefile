@@ -275,7 +275,7 @@ lint: tools
 
 unit: tools
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked --features log,serde --test events --test json
+	$(CARGO) test --workspace --locked --features splitpoint/log,splitpoint/serde --test events --test json
 
 # Programs to start from; each checks its own results.
 examples: tools

@@ -279,7 +279,7 @@ fn a_reader_has_what_was_cut_off_even_if_the_file_grew_again_before_the_next_che
     writer.checkpoint().unwrap();
     let (pager, frames) = (&writer.pager, writer.pager.frame_count());
     let reader = TableOptions::new().read_only(true).open(&path).unwrap();
-    (0..VALUES).for_each(|n| drop(writer.remove(&key(n)).unwrap()));
+    (0..VALUES).for_each(|n| assert!(writer.remove(&key(n)).unwrap()));
     {
         let _no_checkpoint = pager.checkpoint_lock().acquire().unwrap();
         let _alone = writer.gate.close().unwrap();
