@@ -108,11 +108,11 @@ mutants: tools
 
 # Installs the clients where it may (crates/server/tests/run); what is missing is skipped, and that is said.
 test-server: tools
-	@program=$$(CARGO='$(CARGO)' .ci/built --locked --package splitpoint-cli) && seconds='$(SECONDS)' && \
+	@program=$$(CARGO='$(CARGO)' .ci/tested splitpoint) && seconds='$(SECONDS)' && \
 	    SECONDS="$${seconds:-10}" SEED='$(SEED)' SPLITPOINT="$$program" SPLITPOINT_SERVE="$$program serve" crates/server/tests/run
 
 test-server-programs: tools
-	@program=$$(CARGO='$(CARGO)' .ci/built --locked --package splitpoint-cli) && \
+	@program=$$(CARGO='$(CARGO)' .ci/tested splitpoint) && \
 	    SPLITPOINT_SERVE="$$program serve" python3 crates/server/tests/upstream.py $(SUITE)
 
 # Two cores, quiet; each side has one of its own.
@@ -275,13 +275,13 @@ lint: tools
 
 unit: tools
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked --features log,serde --test events --test json
+	$(CARGO) test --workspace --locked --features splitpoint/log,splitpoint/serde --test events --test json
 
 # Programs to start from; each checks its own results.
 examples: tools
 	@for example in session_store word_count resumable_scan batch_update; do \
-	    echo "cargo run --example $$example"; \
-	    $(CARGO) run --quiet --locked --example $$example || exit 1; \
+	    echo "example $$example"; \
+	    program=$$(CARGO='$(CARGO)' .ci/tested "examples/$$example") && "$$program" || exit 1; \
 	done
 
 # What `make install` copies, as it lies below PREFIX: bin/, include/, lib/, share/man/. Programs can be compiled with it as it
@@ -322,12 +322,12 @@ DESTDIR =
 PREFIX = /usr/local
 INSTALLED = share/splitpoint/installed
 UNITS = lib/systemd/system
-# How the program is built. The tests take `dev`, which they have anyway.
-PROFILE = release
+# What builds the program and prints where it is. The tests take the one that they have anyway.
+PROGRAM = .ci/built --release --quiet --locked --package splitpoint-cli
 
 install: $(STAGE)
 	@mkdir -p '$(C_OUT)/bin' '$(C_OUT)/$(UNITS)'
-	@program=$$(CARGO='$(CARGO)' .ci/built --profile $(PROFILE) --quiet --locked --package splitpoint-cli) && \
+	@program=$$(CARGO='$(CARGO)' $(PROGRAM)) && \
 	    cp "$$program" '$(C_OUT)/bin/splitpoint'
 	@cp crates/server/systemd/splitpoint.socket '$(C_OUT)/$(UNITS)/'
 	@sed 's|@PREFIX@|$(PREFIX)|' crates/server/systemd/splitpoint.service >'$(C_OUT)/$(UNITS)/splitpoint.service'

@@ -18,7 +18,9 @@ pub(in crate::pager) fn hold_last_checkpoint(storage: &dyn Storage, path: &Path,
     const WAITS_MAX: usize = 6000;
     /// A header that is being written looks corrupt, or is not there yet.
     const UNREADABLE_MAX: usize = 100;
-    let (mut waits, mut unreadable) = (0, 0);
+    /// A writer that ended between `begin` and `is_locked` is gone at the next look.
+    const UNWRITTEN_MAX: usize = 3;
+    let (mut waits, mut unreadable, mut unwritten) = (0, 0, 0);
     loop {
         let error = match Held::begin(storage, path, file) {
             Ok(Some(begun)) => return Ok(begun),
@@ -35,9 +37,11 @@ pub(in crate::pager) fn hold_last_checkpoint(storage: &dyn Storage, path: &Path,
             None => {
                 // Nobody writes, or for too long. An incomplete journal means nothing.
                 half_installed()?;
-                if waits > 3 {
+                if is_written || unwritten == UNWRITTEN_MAX {
                     return Header::read(path, file).map(|(header, root)| (None, header, root));
                 }
+                unwritten += 1;
+                continue;
             }
         }
         waits += 1;
