@@ -102,9 +102,13 @@ impl Space {
     /// Remembers the span that begins in `frame`, where an extent that crossed its end was freed.
     pub(in crate::pager) fn note_freed_span(&mut self, frame: FrameNo) {
         const LEN_MAX: u32 = 4 * FRAME_UNITS;
-        if self.spans.freed.len() < FREED_MAX && self.tail(frame, ANY_USE) > 0 {
-            let (units, _) = self.span(frame, LEN_MAX, ANY_USE, FrameNo::MAX);
-            self.spans.freed.insert((units, frame));
+        if self.tail(frame, ANY_USE) == 0 {
+            return;
+        }
+        let (units, _) = self.span(frame, LEN_MAX, ANY_USE, FrameNo::MAX);
+        self.spans.freed.insert((units, frame));
+        if self.spans.freed.len() > FREED_MAX {
+            self.spans.freed.pop_first();
         }
     }
 }
