@@ -230,13 +230,17 @@ fn a_damaged_value_costs_one_pair_and_names_its_key() {
     let reader = Reader::new(&sound.file).unwrap();
     let pages = reader.pages().unwrap();
     let records = || pages.iter().flat_map(|page| &page.page.records).filter(|record| record.form == 1);
-    // One that has frames of its own, so that the damage is its alone.
-    let (record, at) = records()
-        .map(|record| (record, spt::Extent::parse(&record.value).unwrap().unit as usize * 64))
-        .find(|(record, at)| spt::Extent::parse(&record.value).unwrap().value_bytes > 4096 && at % 4096 == 0)
+    // A frame that one value fills, so that the damage is its alone.
+    let (record, frame) = records()
+        .find_map(|record| {
+            let extent = spt::Extent::parse(&record.value).unwrap();
+            let at = extent.unit as usize * 64;
+            let frame = at.next_multiple_of(4096);
+            (frame + 4096 <= at + extent.value_bytes as usize).then_some((record, frame))
+        })
         .unwrap();
     let mut file = sound.file.clone();
-    file[at + 9] ^= 4;
+    file[frame + 9] ^= 4;
     let (found, report) = salvaged_bytes(&file).unwrap();
     assert_eq!((report.missing(), report.losses, report.lost_buckets), (Some(1), 1, 0));
     assert!(!found.verified.contains_key(&record.key));
