@@ -272,13 +272,14 @@ impl Table {
             }
         }
         let Some(longest) = stay.first().filter(|_| frame < pass.aside_before) else { return Ok(()) };
+        let allocator = self.pager.allocator();
         let is_worth = match longest.what {
-            // An extent fits anywhere, but it is not moved twice for a gap of less than a 32nd of its length.
-            What::Extent(_) => {
-                self.pager.allocator().free_units_before(longest.first) > SCATTERED_MAX.max(longest.units / 32)
+            // It fits anywhere, but is not moved twice for a gap of less than a 32nd of its length.
+            What::Extent(_) if allocator.packs_extents() => {
+                allocator.free_units_before(longest.first) > SCATTERED_MAX.max(longest.units / 32)
             }
-            _ if longest.units < FRAME_UNITS => self.pager.allocator().scattered_units(frame) > SCATTERED_MAX,
-            _ => self.pager.allocator().free_frames_before(frame) > longest.units / FRAME_UNITS / 32,
+            _ if longest.units < FRAME_UNITS => allocator.scattered_units(frame) > SCATTERED_MAX,
+            _ => allocator.free_frames_before(frame) > longest.units / FRAME_UNITS / 32,
         };
         let mut room = Destination::AtEnd;
         for movable in stay.into_iter().filter(|_| is_worth) {

@@ -75,12 +75,12 @@ impl<'p> Allocator<'p> {
         self.allocate_in(&mut self.frames.space(), len, room, false)
     }
 
-    /// [`allocate_in_room`](Self::allocate_in_room) for an extent, at any unit.
+    /// [`allocate_in_room`](Self::allocate_in_room) for an extent.
     pub(crate) fn allocate_extent_in_room(self, len: u32, room: Destination) -> Result<Option<u64>> {
-        self.allocate_in(&mut self.frames.space(), len, room, true)
+        self.allocate_in(&mut self.frames.space(), len, room, self.packs_extents())
     }
 
-    fn allocate_in(self, space: &mut Space, len: u32, room: Destination, extent: bool) -> Result<Option<u64>> {
+    fn allocate_in(self, space: &mut Space, len: u32, room: Destination, packs: bool) -> Result<Option<u64>> {
         let frames = len.div_ceil(FRAME_UNITS);
         let first = match room {
             Destination::In(frame) => {
@@ -94,7 +94,7 @@ impl<'p> Allocator<'p> {
                     return self.take_hole(space, frame, len).map(Some);
                 }
                 let passed = space.passed;
-                if extent && let Some(unit) = self.allocate_in_span(space, len, PASSED, passed)? {
+                if packs && let Some(unit) = self.allocate_in_span(space, len, PASSED, passed)? {
                     return Ok(Some(unit));
                 }
                 let Some(first) = space.runs.first_of(frames).filter(|&first| first + frames <= passed) else {

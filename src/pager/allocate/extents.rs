@@ -8,9 +8,15 @@ use crate::pager::pool::FrameNo;
 use crate::pager::space::{ANY_USE, FRAME_UNITS, PASSED, Space, bits};
 
 impl Allocator<'_> {
-    /// Allocates `len` units for an extent, anywhere. Returns the first unit's number.
+    /// Allocates `len` units for an extent. Returns the first unit's number.
     pub(crate) fn allocate_extent(self, len: u32) -> Result<u64> {
-        self.allocate_anywhere(len, true)
+        self.allocate_anywhere(len, self.packs_extents())
+    }
+
+    /// Whether an extent may cross the ends of frames more often than it must. In a table that is larger than its cache
+    /// each frame is one more read from the disk.
+    pub(crate) fn packs_extents(self) -> bool {
+        self.frames.has_cache_for(self.frames.frame_count())
     }
 
     /// Allocates `len` units in a span of `lists` that ends before frame `end`.

@@ -32,8 +32,8 @@ impl Allocator<'_> {
         self.allocate_anywhere(len, false)
     }
 
-    /// [`allocate`](Self::allocate), for an `extent` at any unit.
-    fn allocate_anywhere(self, len: u32, extent: bool) -> Result<u64> {
+    /// [`allocate`](Self::allocate); if it `packs`, at any unit.
+    fn allocate_anywhere(self, len: u32, packs: bool) -> Result<u64> {
         assert!(len > 0);
         if len < FRAME_UNITS
             && let Some(unit) = self.take_kept(len)
@@ -49,7 +49,7 @@ impl Allocator<'_> {
             {
                 return Ok(unit);
             }
-            if extent && let Some(unit) = self.allocate_in_any_span(&mut space, len)? {
+            if packs && let Some(unit) = self.allocate_in_any_span(&mut space, len)? {
                 return Ok(unit);
             }
             if let Some(first) = space.take_run(frames) {
@@ -59,7 +59,7 @@ impl Allocator<'_> {
                 break;
             }
         }
-        if extent && let Some(unit) = self.allocate_at_end(&mut space, len)? {
+        if packs && let Some(unit) = self.allocate_at_end(&mut space, len)? {
             return Ok(unit);
         }
         let first = self.extend(&mut space, frames)?;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Extents are read and written frame by frame, so they may cross the end of a frame. Overflow pages lie within one:
-//! its latch guards them. The next extent is tried where the last one ended, so a load packs its values. The spans of
+//! its latch guards them. (In a table larger than its cache extents do not cross more often than they must:
+//! `allocate/extents.rs`.) The next extent is tried where the last one ended, so a load packs its values. The spans of
 //! freed extents are remembered by length, as hints: each is compared with the lists before it is used.
 //!
 //! Not here: marking the units as used (`allocate/extents.rs`).

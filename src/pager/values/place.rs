@@ -33,7 +33,9 @@ impl Values<'_> {
         }
         // A window ends where its neighbour, which may not be the file's own pages, begins.
         let end = space.windows.end_of_open(space.spans.ends[OPEN]);
-        if let Some(unit) = self.allocator.allocate_in_span(&mut space, len, OPEN, end)? {
+        if self.allocator.packs_extents()
+            && let Some(unit) = self.allocator.allocate_in_span(&mut space, len, OPEN, end)?
+        {
             return Ok(Some(space.windows.room(unit)));
         }
         let frames = len.div_ceil(FRAME_UNITS);
