@@ -279,6 +279,6 @@ fn lookups_of_some_pages_let_all_others_be_checked_and_damage_stays_an_error_of_
         }
         assert_eq!(pages.checked_count(), pages.count() - 1);
         // Those of the damaged page, and of pages that the system has dropped from its cache meanwhile.
-        assert!(dictionary.reads() - before <= pages.count() as u64 / 10, "{} reads", dictionary.reads() - before);
+        assert!(dictionary.reads() - before <= pages.count() / 10, "{} reads", dictionary.reads() - before);
     });
 }
