@@ -249,7 +249,7 @@ impl Pager {
         self.allocator().allocate(len)
     }
 
-    /// Allocates `len` units for an extent, at any unit. Returns the first unit's number.
+    /// Allocates `len` units for an extent, see [`Allocator::allocate_extent`].
     pub(crate) fn allocate_extent(&self, len: u32) -> Result<u64> {
         self.allocator().allocate_extent(len)
     }

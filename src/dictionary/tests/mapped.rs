@@ -278,7 +278,7 @@ fn lookups_of_some_pages_let_all_others_be_checked_and_damage_stays_an_error_of_
             assert!((1..=6).contains(&model.keys().filter(|key| is_error(key)).count()));
         }
         assert_eq!(pages.checked_count(), pages.count() - 1);
-        // Those of the damaged page, and of pages that the system has dropped from its cache meanwhile.
+        // The damaged page is read, and so is each page that the system has dropped from its cache.
         assert!(dictionary.reads() - before <= pages.count() / 10, "{} reads", dictionary.reads() - before);
     });
 }

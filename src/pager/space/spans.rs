@@ -30,12 +30,12 @@ pub(in crate::pager) struct Spans {
 }
 
 impl Space {
-    /// Free units at the end of `frame`, which is in `lists`; 0 if all of it is free.
+    /// Free units at the end of `frame`; 0 if all of it is free or it is in other lists.
     pub(in crate::pager) fn tail(&self, frame: FrameNo, lists: usize) -> u32 {
         self.used_in(frame, lists).map_or(0, u64::leading_zeros)
     }
 
-    /// Free units at the start of `frame`, which is in `lists`; 0 if all of it is free.
+    /// Free units at the start of `frame`; 0 if all of it is free or it is in other lists.
     fn head(&self, frame: FrameNo, lists: usize) -> u32 {
         self.used_in(frame, lists).map_or(0, u64::trailing_zeros)
     }
@@ -63,21 +63,20 @@ impl Space {
         }
     }
 
-    /// The units of the span that begins in `frame`, counted until there are `len`, and the frame in which it ends or
-    /// that ends it. It must end before frame `end`.
-    pub(in crate::pager) fn span(&self, frame: FrameNo, len: u32, lists: usize, end: FrameNo) -> (u32, FrameNo) {
+    /// The units of the span that begins in `frame` and ends before frame `end`, counted until there are `len`.
+    fn span(&self, frame: FrameNo, len: u32, lists: usize, end: FrameNo) -> u32 {
         let (mut units, mut at) = (self.tail(frame, lists), frame.saturating_add(1));
         if units == 0 {
-            return (0, at);
+            return 0;
         }
         while units < len && at < end {
             let Some(free_end) = self.free_end(at, lists) else {
-                return (units + self.head(at, lists), at);
+                return units + self.head(at, lists);
             };
             let free = free_end.min(end) - at;
             (units, at) = (units.saturating_add(free.saturating_mul(FRAME_UNITS)), at + free);
         }
-        (units, at)
+        units
     }
 
     /// A frame in which a span of `len` units begins that ends before frame `end`.
@@ -86,12 +85,12 @@ impl Space {
         for _ in 0..HINTS_TRIED {
             let Some(&hint) = self.spans.freed.range((len, 0)..).next().filter(|_| lists == ANY_USE) else { break };
             self.spans.freed.remove(&hint);
-            if self.span(hint.1, len, lists, end).0 >= len {
+            if self.span(hint.1, len, lists, end) >= len {
                 return Some(hint.1);
             }
         }
         let last = self.spans.ends[lists];
-        (self.span(last, len, lists, end).0 >= len).then_some(last)
+        (self.span(last, len, lists, end) >= len).then_some(last)
     }
 
     /// Notes that an extent may end in `frame`: the next one is tried behind it.
@@ -106,7 +105,7 @@ impl Space {
         if self.tail(frame, ANY_USE) == 0 {
             return;
         }
-        let (units, _) = self.span(frame, LEN_MAX, ANY_USE, FrameNo::MAX);
+        let units = self.span(frame, LEN_MAX, ANY_USE, FrameNo::MAX);
         self.spans.freed.insert((units, frame));
         if self.spans.freed.len() > FREED_MAX {
             self.spans.freed.pop_first();

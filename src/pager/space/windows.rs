@@ -52,7 +52,7 @@ impl ValueWindows {
         self.first_and_window(frame).map(|(_, window)| window)
     }
 
-    /// The end of the open window around `frame`; 0 if there is none.
+    /// The first frame after the open window that `frame` is in; 0 if it is in none.
     pub(in crate::pager) fn end_of_open(&self, frame: FrameNo) -> FrameNo {
         self.first_and_window(frame).map_or(0, |(first, window)| first + window.count)
     }
@@ -110,7 +110,7 @@ impl ValueWindows {
         Some(first)
     }
 
-    /// The free frames around `frame` that were added together.
+    /// The free frames that were added together with `frame`; `None` if it is not free.
     pub(in crate::pager) fn free_around(&self, frame: FrameNo) -> Option<Range<FrameNo>> {
         let (&first, &len) = self.free.range(..=frame).next_back()?;
         (frame - first < len).then_some(first..first + len)
