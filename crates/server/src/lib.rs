@@ -45,6 +45,7 @@ mod systemd;
 mod threads;
 mod tls;
 mod tracking;
+mod unix_socket;
 mod watcher;
 
 pub use health::ask as check_health;

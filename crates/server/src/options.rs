@@ -60,6 +60,10 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_UNIX", value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
 
+    /// With --unix: who may connect, as an octal mode of the socket, such as 770 [default: by the umask]
+    #[arg(long, env = "SPLITPOINT_UNIX_MODE", value_name = "MODE")]
+    pub(crate) unix_mode: Option<String>,
+
     /// With --file: what answered writes survive: `none` a normal shutdown only, `os` a kill, `sync` a power loss
     /// [default: os]
     #[arg(long, env = "SPLITPOINT_DURABILITY", value_enum)]
@@ -233,6 +237,7 @@ impl Options {
             http: self.http.or(file.http),
             http_tls: self.http_tls.or(file.http_tls),
             unix: self.unix.or(file.unix),
+            unix_mode: self.unix_mode.or(file.unix_mode),
             durability: self.durability.or(file.durability),
             max_memory: self.max_memory.or(file.max_memory),
             eviction: self.eviction.or(file.eviction),
@@ -259,6 +264,9 @@ impl Options {
     /// Names the options and the contradiction.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         let refuse = |option: &str, why: &str| Err(ServeError::usage(format!("{option}: {why}")));
+        if self.unix_mode.is_some() && self.unix.is_none() {
+            return refuse("--unix-mode", "needs --unix");
+        }
         if self.dict.is_none() {
             let needs_dict =
                 [("--cluster-topology", self.cluster_topology.is_some()), ("--announce", self.announce.is_some())];

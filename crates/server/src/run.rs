@@ -23,6 +23,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::systemd;
 use crate::tls::{Security, Tls};
+use crate::unix_socket::{self, SocketFile};
 use crate::watcher;
 use splitpoint::{Dictionary, TableOptions};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -36,7 +37,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// Connections that the system queues until they are accepted.
-const BACKLOG: u32 = 511;
+const BACKLOG: u16 = 511;
 /// How long a shutdown waits for connections to end.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The default address for Redis clients.
@@ -100,7 +101,8 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let (tcp, unix) = listen(&options, needs_password, &server, &security)?;
+        // The socket of --unix is there until its listener is closed.
+        let (tcp, unix, _socket_file) = listen(&options, needs_password, &server, &security)?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let pages = listen_for_pages(&options, needs_password, &security)?;
         if !pages.is_empty() {
@@ -300,15 +302,14 @@ fn runtime() -> Result<Runtime, ServeError> {
     runtime.map_err(|error| ServeError::io("the event loop", &error))
 }
 
-/// The listeners for clients.
-type Listeners = (Vec<(TcpListener, Protocol)>, Vec<UnixListener>);
+type TcpListeners = Vec<(TcpListener, Protocol)>;
 
 fn listen(
     options: &Options,
     needs_password: bool,
     server: &Server,
     security: &Security,
-) -> Result<Listeners, ServeError> {
+) -> Result<(TcpListeners, Vec<UnixListener>, Option<SocketFile>), ServeError> {
     let (mut tcp, mut unix) = inherited(options, needs_password, server)?;
     let default = if tcp.is_empty() && unix.is_empty() { RESP_DEFAULT } else { "none" };
     let plain = (Some(options.resp.as_deref().unwrap_or(default)), "--resp", None);
@@ -333,14 +334,13 @@ fn listen(
             tcp.push((listener, Protocol::Memcached(security.clone())));
         }
     }
+    let mut socket_file = None;
     if let Some(path) = &options.unix {
-        // A socket file left by a killed server refuses connections and can be removed.
-        if std::os::unix::net::UnixStream::connect(path)
-            .is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-        {
-            let _ = std::fs::remove_file(path); // then binding fails, and says why
-        }
-        unix.push(UnixListener::bind(path).map_err(|error| ServeError::io(path.display(), &error))?);
+        let mode = options.unix_mode.as_deref().map(unix_socket::parse_mode).transpose()?;
+        let (listener, file) = unix_socket::listen_at(path, mode, BACKLOG)?;
+        let listener = UnixListener::from_std(listener);
+        unix.push(listener.map_err(|error| ServeError::io(path.display(), &error))?);
+        socket_file = Some(file);
         tracing::info!(path = %path.display(), "listening for Redis clients");
     }
     if tcp.is_empty() && unix.is_empty() {
@@ -348,7 +348,7 @@ fn listen(
             "nothing to listen on: --resp none, and none of --resp-tls, --unix, --memcached and --memcached-tls",
         ));
     }
-    Ok((tcp, unix))
+    Ok((tcp, unix, socket_file))
 }
 
 /// Opens the listeners of the status page.
@@ -371,7 +371,7 @@ fn listen_for_pages(
 }
 
 /// The sockets that systemd passed: for memcached clients if named `memcached`, else for Redis clients.
-fn inherited(options: &Options, needs_password: bool, server: &Server) -> Result<Listeners, ServeError> {
+fn inherited(options: &Options, needs_password: bool, server: &Server) -> Result<(TcpListeners, Vec<UnixListener>), ServeError> {
     let failed = |error: std::io::Error| ServeError::io("an inherited socket", &error);
     let (mut tcp, mut unix) = (Vec::new(), Vec::new());
     let names = systemd::socket_names();
@@ -436,7 +436,7 @@ fn listen_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(BACKLOG.into())
 }
 
 /// Starts the threads of the event loop; each serves the connections sent to it. With `count` 1 no thread is started:

@@ -211,6 +211,124 @@ fn errors_say_where_the_script_failed() {
     }
 }
 
+/// Numbers at the borders of what C's integers hold, as Lua has them and as text.
+const BORDERS: [&str; 19] = [
+    "0/0", "1/0", "-1/0", "2^31 - 1", "2^31", "-2^31", "-2^31 - 1", "2^31 * 3", "2^32", "-2^32", "2^53", "2^63", "-2^63",
+    "1e300", "-0.5", "'2147483648'", "'-4294967296'", "'0x80000000'", "'nan'",
+];
+
+/// Calls of all functions that take integers; N is one of [`BORDERS`].
+const TAKE_INTEGERS: [&str; 55] = [
+    "unpack({}, N)", "unpack({}, N, N)", "unpack({}, -2147483648, N)", "unpack({}, N, -4294967296)", "unpack({}, 1, N)",
+    "select(N, 1, 2)", "tonumber('10', N)", "string.rep('x', N)", "string.rep('', N)", "string.rep(12, N)",
+    "string.sub('abc', N)", "string.sub('abc', 1, N)", "('abc'):sub(N, N)", "string.byte('abc', N)",
+    "string.byte('abc', N, N)", "string.byte('abc', 1, N)", "string.char(N)", "string.char(65, N)",
+    "string.format('%c', N)", "string.format('%d', N)", "string.format('%i%%%s%5.2x', 1, 'a', N)",
+    "string.format('%o', N)", "string.format('%u', N)", "string.format('%X', N)", "string.format('%99.99f', N)",
+    "string.find('abc', 'b', N)", "string.find('abc', 'b', N, true)", "string.match('abc', 'b', N)",
+    "string.gsub('abc', 'b', 'c', N)", "string.gsub('abc', 'b', {}, N)", "table.insert({}, N, 1)",
+    "table.insert({1, 2, 3}, N, 1)", "table.remove({1, 2, 3}, N)", "table.concat({1, 2, 3}, '', N)",
+    "table.concat({1, 2, 3}, '', 1, N)", "table.concat({}, '', N, N)", "math.ldexp(1, N)", "math.random(N)",
+    "math.random(1, N)", "math.random(N, N)", "math.randomseed(N)", "redis.log(N, 'x')", "redis.setresp(N)",
+    "bit.tohex(1, N)", "bit.tohex(N, 2)", "bit.lshift(1, N)", "bit.bswap(N)", "cmsgpack.unpack_one('\\1\\2', N)",
+    "cmsgpack.unpack_limit('\\1\\2', N, N)", "struct.pack('i4', N)", "struct.unpack('b', 'abc', N)",
+    "cjson.encode_max_depth(N)", "cjson.encode({[N] = 1})", "({ipairs({1})})[1]({1}, N)",
+    "select('#', pcall(error, 'x', N), collectgarbage('count', N))",
+];
+
+#[test]
+fn functions_that_take_an_integer_refuse_what_none_holds() {
+    let mut session = session();
+    for call in TAKE_INTEGERS {
+        for border in BORDERS {
+            let expression = call.replace('N', border);
+            eval(&mut session, &format!("return {{{expression}}}"), &[], &[]);
+            assert_eq!(eval(&mut session, "return ('ok'):format()", &[], &[]), "$2 ok", "{expression}");
+        }
+    }
+    // What a C function would cut to 32 bits.
+    for call in TAKE_INTEGERS.iter().filter(|call| !["bit.", "cmsgpack.", "struct.", "cjson."].iter().any(|name| call.starts_with(name))) {
+        if ["%d", "%i", "%o", "%u", "%X", "%99", "randomseed", "setresp", "redis.log", "ipairs", "pcall"].iter().any(|part| call.contains(part)) {
+            continue;
+        }
+        for border in ["0/0", "1/0", "-1/0", "2^31", "-2^31 - 1", "2^31 * 3", "2^53", "'2147483648'", "'nan'"] {
+            let expression = call.replace('N', border);
+            let reply = eval(&mut session, &format!("return {{{expression}}}"), &[], &[]);
+            assert!(reply.contains("(not an integer of 32 bits)"), "{expression}: {reply}");
+        }
+    }
+    for (script, expected) in [
+        // What Redis answers.
+        ("string.sub('abc', 1.9)", "$3 abc"),
+        ("string.sub('abc', -0.5)", "$3 abc"),
+        ("string.sub('abc', '2', '2')", "$1 b"),
+        ("string.sub('abc', -2147483648, 2147483647)", "$3 abc"),
+        ("string.byte('abc', -1)", ":99"),
+        ("string.rep(12, '2')", "$4 1212"),
+        ("string.rep('x', 2.9)", "$2 xx"),
+        ("string.rep('x', -2147483648)", "$0"),
+        ("string.char(65.9, '66')", "$2 AB"),
+        ("string.format('%d %d', 2^53, -2^63)", "$37 9007199254740992 -9223372036854775808"),
+        ("string.format('%x %u', 2^63, 2^31)", "$27 8000000000000000 2147483648"),
+        ("string.format('%.0f %g', 2^63, 1/0)", "$23 9223372036854775808 inf"),
+        ("string.format('%%%d', 1700000000000)", "$14 %1700000000000"),
+        ("select(-1, 1, 2)", ":2"),
+        ("select('#', 1, 2)", ":2"),
+        ("tonumber('ff', 16)", ":255"),
+        ("unpack({1, 2}, 2, 2.5)", ":2"),
+        ("#{unpack({}, 2147483647, 2147483647)}", ":0"),
+        ("table.concat({1, 2, 3}, '-', '2')", "$3 2-3"),
+        ("table.remove({1, 2, 3}, 1.5)", ":1"),
+        ("math.ldexp(1, 10.5)", ":1024"),
+        ("string.gsub('aaa', 'a', 'b', 2.5)", "$3 bba"),
+    ] {
+        let reply = eval(&mut session, &format!("return ({script})"), &[], &[]);
+        assert_eq!(reply.trim(), expected, "{script}");
+    }
+    for (script, expected) in [
+        ("string.format('%d', 0/0)", "bad argument #2 to 'format' (not an integer of 64 bits)"),
+        ("string.format('%s %d', 'a', 2^63)", "bad argument #3 to 'format' (not an integer of 64 bits)"),
+        ("string.format('%%%5.2x', 2^64)", "bad argument #2 to 'format' (not an integer of 64 bits)"),
+        ("string.format('%c', 2^31)", "bad argument #2 to 'format' (not an integer of 32 bits)"),
+        ("string.format('%d')", "bad argument #2 to 'format' (no value)"),
+        ("string.sub('abc', {})", "bad argument #2 to 'sub' (number expected, got table)"),
+        ("string.byte()", "bad argument #1 to 'byte' (string expected, got no value)"),
+        ("redis.log(0/0, 'x')", "Invalid debug level."),
+        ("struct.unpack('b', 'abc', 0/0)", "bad argument #3 to 'unpack' (offset must be 1 or greater)"),
+        ("cjson.encode_max_depth(0/0)", "expected integer between 1 and 2147483647"),
+        ("unpack({}, 1, 8001)", "too many results to unpack"),
+    ] {
+        let reply = eval(&mut session, &format!("local x = {script}"), &[], &[]);
+        assert!(reply.contains(expected), "{script}: {reply}");
+    }
+}
+
+/// Every table that a script can reach, whichever way, refuses what would reach the next script (CVE-2022-24735,
+/// CVE-2025-46818).
+#[test]
+fn a_script_leaves_no_mark_for_the_next() {
+    let walk = "local seen, marks = {}, {} local function visit(t, name) \
+         if type(t) ~= 'table' or seen[t] or t == KEYS or t == ARGV then return end seen[t] = true marks[#marks + 1] = name \
+         local _, mark2 = pcall(function() return t.mark2 == 1 end) \
+         if rawget(t, 'mark') or mark2 == true then error('marked: ' .. name) end MARK(t) \
+         for key, value in pairs(t) do visit(value, name .. '.' .. tostring(key)) end \
+         for key, value in next, t do visit(value, name .. '.' .. tostring(key)) end \
+         visit(getmetatable(t), name .. ' meta') end \
+         visit(_G, '_G') for _, value in ipairs({'', 0, true, function() end, cjson.null, coroutine.create(function() end)}) do \
+         visit(getmetatable(value), type(value) .. ' meta') end visit(getmetatable(nil), 'nil meta') return #marks";
+    let mark = "pcall(rawset, t, 'mark', 1) pcall(function() t.mark = 1 end) pcall(function() t.mark2 = 1 end) \
+         pcall(setmetatable, t, {__index = {mark2 = 1}}) pcall(table.insert, t, 1) pcall(table.insert, t, 1, 1) \
+         pcall(function() getmetatable(t).__index = {mark2 = 1} end) pcall(rawset, getmetatable(t), 'mark', 1) \
+         pcall(rawset, getmetatable(t), '__index', {mark2 = 1}) pcall(table.sort, t) pcall(table.remove, t) \
+         pcall(table.setn, t, 5) pcall(next, t) if rawget(t, 1) ~= nil then error('changed: ' .. name) end";
+    let mut session = session();
+    let count = eval(&mut session, &walk.replace("MARK(t)", mark), &[], &[]);
+    assert!(number(&count) > 8, "{count}");
+    assert_eq!(eval(&mut session, &walk.replace("MARK(t)", ""), &[], &[]), count);
+    assert!(eval(&mut session, "rawset(getmetatable(redis), 'x', 1)", &[], &[]).contains("readonly table"));
+    assert_eq!(eval(&mut session, "return tostring(rawget(getmetatable(redis), 'x'))", &[], &[]), "$3 nil");
+}
+
 #[test]
 fn hostile_scripts_are_stopped_and_leave_nothing_behind() {
     let mut session = session();

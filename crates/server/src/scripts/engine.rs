@@ -97,12 +97,12 @@ impl Engine {
                 Ok(())
             })?,
         )?;
-        add_redis(&lua, &native, is_command)?;
+        add_redis(&lua, &native, &running, is_command)?;
         add_random(&lua, &native, &random)?;
         let json: Arc<Mutex<Settings>> = Arc::default();
         add_json(&lua, &native, &running, &json)?;
-        native.set("cmsgpack", msgpack_library(&lua)?)?;
-        native.set("struct", struct_library(&lua)?)?;
+        native.set("cmsgpack", msgpack_library(&lua, &running)?)?;
+        native.set("struct", struct_library(&lua, &running)?)?;
         texts::add(&lua, &native, &running)?;
         let place: Arc<OnceLock<Table>> = Arc::default();
         let environment = place.clone();
@@ -123,7 +123,7 @@ impl Engine {
         lua.set_memory_limit(BYTES_MAX)?;
         let flag = running.clone();
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
-            if flag.is_killed() { Err(mlua::Error::runtime("script killed")) } else { Ok(VmState::Continue) }
+            check(&flag).map(|()| VmState::Continue)
         })?;
         Ok(Engine {
             lua,
@@ -192,6 +192,7 @@ impl Engine {
                 Ok::<Table, mlua::Error>(list)
             };
             let call = scope.create_function(|lua, words: Variadic<Value>| {
+                check(&self.running)?;
                 let reply = reply_to(&words);
                 match reply.strip_prefix(b"-") {
                     Some(text) => {
@@ -225,6 +226,11 @@ impl Engine {
         }
         Err(text)
     }
+}
+
+/// Fails once the script is killed. Functions that may take long call it: the hook counts each as one instruction.
+pub(super) fn check(running: &Running) -> mlua::Result<()> {
+    if running.is_killed() { Err(mlua::Error::runtime("script killed")) } else { Ok(()) }
 }
 
 /// Compiles source text. Bytecode is refused: it can do anything.
@@ -261,9 +267,16 @@ fn error_of(lua: &Lua, problem: Value) -> mlua::Result<(LuaString, bool)> {
     }
 }
 
-fn add_redis(lua: &Lua, native: &Table, is_command: fn(&[u8]) -> bool) -> mlua::Result<()> {
-    let sha1hex = lua.create_function(|lua, values: MultiValue| match values.front() {
+fn add_redis(
+    lua: &Lua,
+    native: &Table,
+    running: &Arc<Running>,
+    is_command: fn(&[u8]) -> bool,
+) -> mlua::Result<()> {
+    let flag = running.clone();
+    let sha1hex = lua.create_function(move |lua, values: MultiValue| match values.front() {
         Some(value) if values.len() == 1 => {
+            check(&flag)?;
             let text = lua.coerce_string(value.clone())?;
             Ok(sha1_of(&text.map_or(Vec::new(), |text| text.as_bytes().to_vec())))
         }
@@ -299,13 +312,16 @@ fn add_json(lua: &Lua, native: &Table, running: &Arc<Running>, settings: &Arc<Mu
     let (of_encode, of_decode) = (settings.clone(), settings.clone());
     let encode = lua.create_function(move |lua, values: MultiValue| {
         let (Some(value), 1) = (values.front(), values.len()) else { return Err(expected_one(lua, "encode")) };
+        check(&flag)?;
         let is_killed = || flag.is_killed();
         let (settings, next) = (of(&of_encode), &next);
         let mut encoder = Encoder { out: Vec::new(), bytes_max: BYTES_MAX, settings, next, is_killed: &is_killed };
         encoder.encode(value).map_err(|text| failure(lua, &text))?;
         lua.create_string(encoder.out)
     })?;
+    let flag = running.clone();
     let decode = lua.create_function(move |lua, values: MultiValue| {
+        check(&flag)?;
         let (Some(value), 1) = (values.front(), values.len()) else { return Err(expected_one(lua, "decode")) };
         match value {
             Value::String(text) => {
@@ -322,10 +338,12 @@ fn add_json(lua: &Lua, native: &Table, running: &Arc<Running>, settings: &Arc<Mu
     native.set("json_decode", decode)
 }
 
-fn msgpack_library(lua: &Lua) -> mlua::Result<Table> {
+fn msgpack_library(lua: &Lua, running: &Arc<Running>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let located = |lua: &Lua, error: mlua::Error| failure(lua, &text_of(&error));
+    let flag = running.clone();
     let pack = lua.create_function(move |lua, values: MultiValue| {
+        check(&flag)?;
         if values.is_empty() {
             return Err(failure(lua, "bad argument #0 to 'pack' (MessagePack pack needs input.)"));
         }
@@ -336,7 +354,9 @@ fn msgpack_library(lua: &Lua) -> mlua::Result<Table> {
     })?;
     library.set("pack", pack)?;
     // The values of a text; with a limit, after the offset of the next one, -1 at the end.
+    let flag = running.clone();
     let unpack = move |lua: &Lua, text: LuaString, limit: Option<i64>, offset: i64| {
+        check(&flag)?;
         let text = text.as_bytes();
         let (Ok(at), Ok(most)) = (usize::try_from(offset), usize::try_from(limit.unwrap_or(i64::MAX))) else {
             let limit = limit.unwrap_or_default();
@@ -353,9 +373,12 @@ fn msgpack_library(lua: &Lua) -> mlua::Result<Table> {
         }
         Ok(values)
     };
-    library.set("unpack", lua.create_function(move |lua, text: LuaString| unpack(lua, text, None, 0))?)?;
+    let unpack = Arc::new(unpack);
+    let all = unpack.clone();
+    library.set("unpack", lua.create_function(move |lua, text: LuaString| all(lua, text, None, 0))?)?;
+    let unpack_one = unpack.clone();
     let one = lua.create_function(move |lua, (text, offset): (LuaString, Option<i64>)| {
-        unpack(lua, text, Some(1), offset.unwrap_or(0))
+        unpack_one(lua, text, Some(1), offset.unwrap_or(0))
     })?;
     library.set("unpack_one", one)?;
     let some = lua.create_function(move |lua, (text, limit, offset): (LuaString, i64, Option<i64>)| {
@@ -367,14 +390,18 @@ fn msgpack_library(lua: &Lua) -> mlua::Result<Table> {
     Ok(library)
 }
 
-fn struct_library(lua: &Lua) -> mlua::Result<Table> {
+fn struct_library(lua: &Lua, running: &Arc<Running>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
-    let pack = lua.create_function(|lua, values: Variadic<Value>| {
+    let flag = running.clone();
+    let pack = lua.create_function(move |lua, values: Variadic<Value>| {
+        check(&flag)?;
         let bytes = structs::pack(lua, &values, BYTES_MAX).map_err(|text| failure(lua, &text))?;
         lua.create_string(bytes)
     })?;
     library.set("pack", pack)?;
-    let unpack = lua.create_function(|lua, values: Variadic<Value>| {
+    let flag = running.clone();
+    let unpack = lua.create_function(move |lua, values: Variadic<Value>| {
+        check(&flag)?;
         structs::unpack(lua, &values).map_err(|text| failure(lua, &text))
     })?;
     library.set("unpack", unpack)?;

@@ -4,7 +4,8 @@
 -- Scripts see libraries only through proxies that cannot be written, so a script leaves nothing behind for the next.
 -- An error of a function of Rust is a userdata value, which scripts get as a string or a table.
 local native = ...
-local error, type, tostring, select, next, setmetatable = error, type, tostring, select, next, setmetatable
+local error, type, tostring, tonumber, select, next = error, type, tostring, tonumber, select, next
+local setmetatable = setmetatable
 local raw_pcall, raw_xpcall, raw_resume, raw_rawset, raw_rawget = pcall, xpcall, coroutine.resume, rawset, rawget
 local raw_getmetatable = getmetatable
 local READONLY = 'Attempt to modify a readonly table'
@@ -13,7 +14,9 @@ local READONLY = 'Attempt to modify a readonly table'
 local behind = setmetatable({}, { __mode = 'k' })
 
 -- What getmetatable returns instead of the metatables here.
-local no_metatable = setmetatable({}, { __newindex = function() error(READONLY, 2) end, __metatable = false })
+local no_metatable = {}
+behind[no_metatable] = {}
+setmetatable(no_metatable, { __newindex = function() error(READONLY, 2) end, __metatable = false })
 
 local function protect(original)
     local proxy = {}
@@ -43,11 +46,36 @@ end
 local function check_killed()
     if native.is_killed() then error('script killed', 0) end
 end
+local LONG = 65536
+local function check_long(value)
+    local kind = type(value)
+    if (kind == 'string' or kind == 'table') and #value > LONG then check_killed() end
+end
+
+-- Lua's functions in C cut every number to an int, which made `unpack` write outside the stack (CVE-2025-46817). So an
+-- argument that they take as an int is checked first. A fraction is cut, as in Redis. Not checked: the level of `error`
+-- and what the iterator of `ipairs` gets; C only compares these.
+local function whole(value, index, name)
+    local number = tonumber(value)
+    if number and not (number > -2147483649 and number < 2147483648) then
+        error('bad argument #' .. index .. " to '" .. name .. "' (not an integer of 32 bits)", 3)
+    end
+    return value
+end
 
 local globals = {
     _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, next = next, rawequal = rawequal,
-    select = select, tonumber = tonumber, tostring = tostring, type = type, gcinfo = gcinfo,
+    tostring = tostring, type = type, gcinfo = gcinfo,
 }
+function globals.select(...)
+    whole((...), 1, 'select')
+    return select(...)
+end
+function globals.tonumber(...)
+    local _, base = ...
+    if base ~= nil then whole(base, 2, 'tonumber') end
+    return tonumber(...)
+end
 function globals.pcall(...) return caught(raw_pcall(...)) end
 function globals.xpcall(call, handler)
     local function raised(ok, ...)
@@ -85,15 +113,16 @@ function globals.pairs(t)
     return next, copy, nil
 end
 -- Scripts share the collector, so they may not stop it.
-function globals.collectgarbage(what, ...)
+function globals.collectgarbage(what)
     if what ~= nil and what ~= 'collect' and what ~= 'count' then return 0 end
     check_killed()
-    return collectgarbage(what, ...)
+    return collectgarbage(what)
 end
 
 -- Only text is compiled: bytecode can do anything.
 local function compile(source, name)
     if type(source) ~= 'string' then error("bad argument #1 to 'loadstring' (string expected)", 3) end
+    check_long(source)
     return native.compile(source, type(name) == 'string' and name or source)
 end
 function globals.loadstring(source, name) return compile(source, name) end
@@ -108,17 +137,65 @@ function globals.load(pieces, name)
     return compile(table.concat(source), name or '=(load)')
 end
 
--- One call of these in Lua's own libraries could take hours, or more memory than there is.
+-- One call of these in Lua's own libraries could take hours, or more memory than there is, or writes outside of it.
 -- Lua names them in errors as they are called here.
-local rep, insert, remove, sort, unpack, concat = string.rep, table.insert, table.remove, table.sort, unpack, table.concat
+local rep, sub, byte, char, format = string.rep, string.sub, string.byte, string.char, string.format
+local upper, lower, reverse = string.upper, string.lower, string.reverse
+local insert, remove, sort, concat, maxn = table.insert, table.remove, table.sort, table.concat, table.maxn
+local foreach, foreachi, ldexp, unpack = table.foreach, table.foreachi, math.ldexp, unpack
 function string.rep(...)
     local s, count = ...
-    if type(s) == 'string' and type(count) == 'number' then
-        if s == '' or count < 1 then return '' end
-        if #s * count > native.bytes_max then error('not enough memory', 2) end
+    local kind, times = type(s), tonumber(whole(count, 2, 'rep'))
+    if times and (kind == 'string' or kind == 'number') then
+        local len = #(s .. '')
+        if len == 0 or times < 1 then return '' end
+        if len * times > native.bytes_max then error('not enough memory', 2) end
         check_killed()
     end
     return rep(...)
+end
+function string.sub(...)
+    local s, first, last = ...
+    whole(first, 2, 'sub')
+    whole(last, 3, 'sub')
+    check_long(s)
+    return sub(...)
+end
+function string.byte(...)
+    local _, first, last = ...
+    whole(first, 2, 'byte')
+    whole(last, 3, 'byte')
+    return byte(...)
+end
+function string.char(...)
+    local codes = { ... }
+    for index = 1, select('#', ...) do whole(codes[index], index, 'char') end
+    return char(...)
+end
+function string.format(...)
+    local values = { ... }
+    for index = 1, select('#', ...) do
+        check_long(values[index])
+        local number = tonumber(values[index])
+        if number and not (number > -2147483649 and number < 2147483648) then
+            -- Whether it is the argument of an item that takes an integer.
+            native.check_format(...)
+            break
+        end
+    end
+    return format(...)
+end
+function string.upper(...)
+    check_long((...))
+    return upper(...)
+end
+function string.lower(...)
+    check_long((...))
+    return lower(...)
+end
+function string.reverse(...)
+    check_long((...))
+    return reverse(...)
 end
 string.find, string.match = native.find, native.match
 local function as_text(value, index, name)
@@ -142,6 +219,7 @@ end
 string.gfind = string.gmatch
 function string.gsub(s, pattern, by, most)
     local kind = type(by)
+    whole(most, 4, 'gsub')
     if type(s) ~= 'string' or type(pattern) ~= 'string' then
         s, pattern = as_text(s, 1, 'gsub'), as_text(pattern, 2, 'gsub')
     end
@@ -179,19 +257,36 @@ function string.gsub(s, pattern, by, most)
 end
 function table.insert(t, ...)
     if behind[t] then error(READONLY, 2) end
-    local position = ...
-    if select('#', ...) == 2 and type(position) == 'number' and position < 1 then
-        error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    if select('#', ...) == 2 then
+        local position = tonumber(whole((...), 2, 'insert'))
+        if position and position < 1 then error("bad argument #2 to 'insert' (position out of bounds)", 2) end
+        check_long(t)
     end
     return insert(t, ...)
 end
 function table.remove(t, ...)
     if behind[t] then error(READONLY, 2) end
+    whole((...), 2, 'remove')
+    check_long(t)
     return remove(t, ...)
+end
+function table.concat(...)
+    local _, _, first, last = ...
+    whole(first, 3, 'concat')
+    whole(last, 4, 'concat')
+    check_killed()
+    return concat(...)
+end
+local function has_long_string(t)
+    for index = 1, #t do
+        local value = raw_rawget(t, index)
+        if type(value) == 'string' and #value > 1000 then return true end
+    end
+    return false
 end
 function table.sort(t, less)
     if behind[t] then error(READONLY, 2) end
-    if type(t) == 'table' and #t > 10000 then
+    if type(t) == 'table' and (#t > 10000 or has_long_string(t)) then
         -- Quadratic for some orders, so every comparison must be counted as an instruction.
         local given = less
         if given == nil then
@@ -200,17 +295,42 @@ function table.sort(t, less)
             less = function(a, b) return (given(a, b)) end
         end
     end
+    check_killed()
     return sort(t, less)
+end
+function table.maxn(...)
+    check_killed()
+    return maxn(...)
+end
+function table.foreach(...)
+    check_killed()
+    return foreach(...)
+end
+function table.foreachi(...)
+    check_killed()
+    return foreachi(...)
 end
 function globals.unpack(...)
     local t, first, last = ...
-    local from, to = tonumber(first) or 1, tonumber(last) or type(t) == 'table' and #t or 0
+    local from = tonumber(whole(first, 2, 'unpack')) or 1
+    local to = tonumber(whole(last, 3, 'unpack')) or type(t) == 'table' and #t or 0
     if to - from >= 8000 then error('too many results to unpack', 2) end
     return unpack(...)
 end
 function coroutine.resume(...) return caught(raw_resume(...)) end
 
-math.random, math.randomseed = native.random, native.seed
+function math.ldexp(...)
+    local _, exponent = ...
+    whole(exponent, 2, 'ldexp')
+    return ldexp(...)
+end
+function math.random(...)
+    local low, high = ...
+    whole(low, 1, 'random')
+    whole(high, 2, 'random')
+    return native.random(...)
+end
+math.randomseed = native.seed
 
 local redis = {
     LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
@@ -243,7 +363,7 @@ redis.sha1hex = native.sha1hex
 function redis.log(level, ...)
     if select('#', ...) == 0 then error('redis.log() requires two arguments or more.', 0) end
     if type(level) ~= 'number' then error('First argument must be a number (log level).', 0) end
-    if level < 0 or level > 3 then error('Invalid debug level.', 0) end
+    if not (level >= 0 and level < 4) then error('Invalid debug level.', 0) end
     local words = {}
     for index = 1, select('#', ...) do words[index] = tostring((select(index, ...))) end
     native.log(level, table.concat(words, ' '))
@@ -271,7 +391,7 @@ local function json_number(name, value, least, most)
     if value == nil then return native.json_option(name) end
     local number = tonumber(value)
     if not number then error('bad argument to ' .. name .. ' (number expected, got ' .. type(value) .. ')', 3) end
-    if number < least or number > most then
+    if not (number >= least and number <= most) then
         error('bad argument to ' .. name .. ' (expected integer between ' .. least .. ' and ' .. most .. ')', 3)
     end
     return native.json_option(name, math.floor(number))

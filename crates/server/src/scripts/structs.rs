@@ -164,10 +164,10 @@ pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> 
         None | Some(Value::Nil) => 0,
         Some(_) => {
             let position = number(lua, values, 2, "unpack")?;
-            if position < 1.0 {
+            // Not a number is less than nothing.
+            if position >= 1.0 { position as usize - 1 } else {
                 return Err("bad argument #3 to 'unpack' (offset must be 1 or greater)".into());
             }
-            position as usize - 1
         }
     };
     let mut found = MultiValue::new();

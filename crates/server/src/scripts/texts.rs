@@ -1,6 +1,7 @@
 //! The functions of Lua's `string` that search: `find`, `match`, and what `gmatch` and `gsub` are made of.
 
 use super::Running;
+use super::engine::check;
 use super::patterns::{Capture, Search, is_plain, replace};
 use super::values::{BYTES_MAX, failure, kind_of};
 use mlua::{Lua, LuaString, MultiValue, Table, Value, Variadic};
@@ -29,7 +30,11 @@ fn number(lua: &Lua, values: &[Value], index: usize, function: &str, default: i6
     match values.get(index) {
         None | Some(Value::Nil) => Ok(default),
         Some(value) => match lua.coerce_number(value.clone())? {
-            Some(number) => Ok(number as i64),
+            Some(number) if (-2_147_483_648.0..2_147_483_648.0).contains(&number.trunc()) => Ok(number as i64),
+            Some(_) => {
+                let text = format!("bad argument #{} to '{function}' (not an integer of 32 bits)", index + 1);
+                Err(failure(lua, &text))
+            }
             None => {
                 let found = kind_of(value);
                 let text = format!("bad argument #{} to '{function}' (number expected, got {found})", index + 1);
@@ -82,17 +87,52 @@ fn find(lua: &Lua, values: &Values, is_find: bool, is_killed: &dyn Fn() -> bool)
     Ok(found)
 }
 
+/// Refuses numbers that `string.format` would convert to integers that they do not fit.
+fn check_format(lua: &Lua, values: &Values) -> mlua::Result<()> {
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    let format = text(lua, values, 0, "format")?;
+    let format = format.as_bytes();
+    let mut items = format.split(|&byte| byte == b'%').skip(1);
+    let mut index = 0;
+    while let Some(item) = items.next() {
+        // `%%`
+        if item.is_empty() {
+            items.next();
+            continue;
+        }
+        index += 1;
+        let code = item.iter().find(|byte| !b"-+ #0123456789.".contains(byte));
+        let range = match code {
+            Some(b'c') => -2_147_483_648.0..2_147_483_648.0,
+            Some(b'd' | b'i') => -TWO_TO_63..TWO_TO_63,
+            Some(b'o' | b'u' | b'x' | b'X') => -TWO_TO_63..2.0 * TWO_TO_63,
+            _ => continue,
+        };
+        let number = values.get(index).map(|value| lua.coerce_number(value.clone())).transpose()?.flatten();
+        if number.is_some_and(|number| !range.contains(&number.trunc())) {
+            let bits = if code == Some(&b'c') { 32 } else { 64 };
+            let text = format!("bad argument #{} to 'format' (not an integer of {bits} bits)", index + 1);
+            return Err(failure(lua, &text));
+        }
+    }
+    Ok(())
+}
+
 /// Puts the functions into `native`. `search` and `replace` are for the sandbox: the first match at an offset or later
 /// as its beginning, its end and its captures; and `gsub` with a text.
 pub(super) fn add(lua: &Lua, native: &Table, running: &Arc<Running>) -> mlua::Result<()> {
     for (name, is_find) in [("find", true), ("match", false)] {
         let running = running.clone();
-        let function =
-            lua.create_function(move |lua, values: Values| find(lua, &values, is_find, &|| running.is_killed()))?;
+        let function = lua.create_function(move |lua, values: Values| {
+            check(&running)?;
+            find(lua, &values, is_find, &|| running.is_killed())
+        })?;
         native.set(name, function)?;
     }
+    native.set("check_format", lua.create_function(|lua, values: Values| check_format(lua, &values))?)?;
     let flag = running.clone();
     let search = lua.create_function(move |lua, values: (LuaString, LuaString, usize, bool)| {
+        check(&flag)?;
         let (subject, pattern, from, anchored) = values;
         let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
         let is_killed = || flag.is_killed();
@@ -110,6 +150,7 @@ pub(super) fn add(lua: &Lua, native: &Table, running: &Arc<Running>) -> mlua::Re
     native.set("search", search)?;
     let flag = running.clone();
     let replace = lua.create_function(move |lua, values: Values| {
+        check(&flag)?;
         let (subject, pattern) = (text(lua, &values, 0, "gsub")?, text(lua, &values, 1, "gsub")?);
         let by = text(lua, &values, 2, "gsub")?;
         let (subject, pattern, by) = (subject.as_bytes(), pattern.as_bytes(), by.as_bytes());
