@@ -15,6 +15,7 @@
 #               BENCH=latency one part (crates/server/benchmarks/measure.py)
 # make fuzz     SECONDS=60 for each fuzz target, or TARGET=open alone; RUNS=20000 inputs exactly, always the same; INPUT=file
 #               runs one input again
+# make sanitize-scripts  the server's scripts, with Lua under AddressSanitizer; any Rust
 # make sanitize the tests of threads and of unsafe code under ThreadSanitizer and AddressSanitizer, with a nightly Rust
 # make platforms  compiles what is published for aarch64 Linux and macOS, and runs tests of the library on an emulated aarch64
 # make bench    the short form of every workload, by us and our peers, into results/: 7.5 minutes; BENCH='--workload pairs' is one
@@ -192,6 +193,13 @@ sanitize: tools
 	    echo 'SKIPPED: ThreadSanitizer and AddressSanitizer, which need a nightly Rust (rustup toolchain install nightly)'; \
 	    test -z "$$CI"; \
 	fi
+
+# The server's scripts with Lua, which is C, under gcc's AddressSanitizer. The tests, then a fixed run of the fuzz target.
+sanitize-scripts: tools
+	CFLAGS='-fsanitize=address -g' RUSTFLAGS='-Clink-arg=-fsanitize=address' ASAN_OPTIONS=detect_leaks=0 \
+	    CARGO_TARGET_DIR='$(BUILT)/scripts-sanitizer' \
+	    $(CARGO) test --target "$$(rustc -vV | sed -n 's/^host: //p')" --locked --package splitpoint-server --no-default-features --features scripts --test scripts
+	SANITIZE=1 CARGO="$(CARGO)" fuzz/run runs=20000 scripts
 
 # Rust's libraries for the other platforms come by rustup. The emulator is Debian's qemu-user, with gcc-aarch64-linux-gnu to link;
 # it ignores the advice that populates a mapping, which the skipped test of io expects to fail. The other skipped tests repeat
@@ -471,7 +479,7 @@ tools:
 	    if (have[1] < need[1] || have[1] == need[1] && have[2] + 0 < need[2] + 0) { \
 	        print "This is Rust " $$2 ", Splitpoint needs $(RUST_MIN) or later: rustup update stable"; exit 1 } }' >&2
 
-.PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize platforms bench bench-full report budget peers fmt lint unit examples doc \
+.PHONY: help run test test-fuzz slow mutants power faults disks fuzz sanitize sanitize-scripts platforms bench bench-full report budget peers fmt lint unit examples doc \
     tools c-library compat-libraries test-compat install uninstall test-c test-python test-spark databases \
     test-compat-upstream bench-compat bench-server test-server test-server-programs packages test-packages \
     static test-static deb test-deb container test-container wheel test-wheel deny api oldest site uplot

@@ -371,7 +371,11 @@ fn listen_for_pages(
 }
 
 /// The sockets that systemd passed: for memcached clients if named `memcached`, else for Redis clients.
-fn inherited(options: &Options, needs_password: bool, server: &Server) -> Result<(TcpListeners, Vec<UnixListener>), ServeError> {
+fn inherited(
+    options: &Options,
+    needs_password: bool,
+    server: &Server,
+) -> Result<(TcpListeners, Vec<UnixListener>), ServeError> {
     let failed = |error: std::io::Error| ServeError::io("an inherited socket", &error);
     let (mut tcp, mut unix) = (Vec::new(), Vec::new());
     let names = systemd::socket_names();

@@ -213,26 +213,83 @@ fn errors_say_where_the_script_failed() {
 
 /// Numbers at the borders of what C's integers hold, as Lua has them and as text.
 const BORDERS: [&str; 19] = [
-    "0/0", "1/0", "-1/0", "2^31 - 1", "2^31", "-2^31", "-2^31 - 1", "2^31 * 3", "2^32", "-2^32", "2^53", "2^63", "-2^63",
-    "1e300", "-0.5", "'2147483648'", "'-4294967296'", "'0x80000000'", "'nan'",
+    "0/0",
+    "1/0",
+    "-1/0",
+    "2^31 - 1",
+    "2^31",
+    "-2^31",
+    "-2^31 - 1",
+    "2^31 * 3",
+    "2^32",
+    "-2^32",
+    "2^53",
+    "2^63",
+    "-2^63",
+    "1e300",
+    "-0.5",
+    "'2147483648'",
+    "'-4294967296'",
+    "'0x80000000'",
+    "'nan'",
 ];
 
 /// Calls of all functions that take integers; N is one of [`BORDERS`].
 const TAKE_INTEGERS: [&str; 55] = [
-    "unpack({}, N)", "unpack({}, N, N)", "unpack({}, -2147483648, N)", "unpack({}, N, -4294967296)", "unpack({}, 1, N)",
-    "select(N, 1, 2)", "tonumber('10', N)", "string.rep('x', N)", "string.rep('', N)", "string.rep(12, N)",
-    "string.sub('abc', N)", "string.sub('abc', 1, N)", "('abc'):sub(N, N)", "string.byte('abc', N)",
-    "string.byte('abc', N, N)", "string.byte('abc', 1, N)", "string.char(N)", "string.char(65, N)",
-    "string.format('%c', N)", "string.format('%d', N)", "string.format('%i%%%s%5.2x', 1, 'a', N)",
-    "string.format('%o', N)", "string.format('%u', N)", "string.format('%X', N)", "string.format('%99.99f', N)",
-    "string.find('abc', 'b', N)", "string.find('abc', 'b', N, true)", "string.match('abc', 'b', N)",
-    "string.gsub('abc', 'b', 'c', N)", "string.gsub('abc', 'b', {}, N)", "table.insert({}, N, 1)",
-    "table.insert({1, 2, 3}, N, 1)", "table.remove({1, 2, 3}, N)", "table.concat({1, 2, 3}, '', N)",
-    "table.concat({1, 2, 3}, '', 1, N)", "table.concat({}, '', N, N)", "math.ldexp(1, N)", "math.random(N)",
-    "math.random(1, N)", "math.random(N, N)", "math.randomseed(N)", "redis.log(N, 'x')", "redis.setresp(N)",
-    "bit.tohex(1, N)", "bit.tohex(N, 2)", "bit.lshift(1, N)", "bit.bswap(N)", "cmsgpack.unpack_one('\\1\\2', N)",
-    "cmsgpack.unpack_limit('\\1\\2', N, N)", "struct.pack('i4', N)", "struct.unpack('b', 'abc', N)",
-    "cjson.encode_max_depth(N)", "cjson.encode({[N] = 1})", "({ipairs({1})})[1]({1}, N)",
+    "unpack({}, N)",
+    "unpack({}, N, N)",
+    "unpack({}, -2147483648, N)",
+    "unpack({}, N, -4294967296)",
+    "unpack({}, 1, N)",
+    "select(N, 1, 2)",
+    "tonumber('10', N)",
+    "string.rep('x', N)",
+    "string.rep('', N)",
+    "string.rep(12, N)",
+    "string.sub('abc', N)",
+    "string.sub('abc', 1, N)",
+    "('abc'):sub(N, N)",
+    "string.byte('abc', N)",
+    "string.byte('abc', N, N)",
+    "string.byte('abc', 1, N)",
+    "string.char(N)",
+    "string.char(65, N)",
+    "string.format('%c', N)",
+    "string.format('%d', N)",
+    "string.format('%i%%%s%5.2x', 1, 'a', N)",
+    "string.format('%o', N)",
+    "string.format('%u', N)",
+    "string.format('%X', N)",
+    "string.format('%99.99f', N)",
+    "string.find('abc', 'b', N)",
+    "string.find('abc', 'b', N, true)",
+    "string.match('abc', 'b', N)",
+    "string.gsub('abc', 'b', 'c', N)",
+    "string.gsub('abc', 'b', {}, N)",
+    "table.insert({}, N, 1)",
+    "table.insert({1, 2, 3}, N, 1)",
+    "table.remove({1, 2, 3}, N)",
+    "table.concat({1, 2, 3}, '', N)",
+    "table.concat({1, 2, 3}, '', 1, N)",
+    "table.concat({}, '', N, N)",
+    "math.ldexp(1, N)",
+    "math.random(N)",
+    "math.random(1, N)",
+    "math.random(N, N)",
+    "math.randomseed(N)",
+    "redis.log(N, 'x')",
+    "redis.setresp(N)",
+    "bit.tohex(1, N)",
+    "bit.tohex(N, 2)",
+    "bit.lshift(1, N)",
+    "bit.bswap(N)",
+    "cmsgpack.unpack_one('\\1\\2', N)",
+    "cmsgpack.unpack_limit('\\1\\2', N, N)",
+    "struct.pack('i4', N)",
+    "struct.unpack('b', 'abc', N)",
+    "cjson.encode_max_depth(N)",
+    "cjson.encode({[N] = 1})",
+    "({ipairs({1})})[1]({1}, N)",
     "select('#', pcall(error, 'x', N), collectgarbage('count', N))",
 ];
 
@@ -247,8 +304,14 @@ fn functions_that_take_an_integer_refuse_what_none_holds() {
         }
     }
     // What a C function would cut to 32 bits.
-    for call in TAKE_INTEGERS.iter().filter(|call| !["bit.", "cmsgpack.", "struct.", "cjson."].iter().any(|name| call.starts_with(name))) {
-        if ["%d", "%i", "%o", "%u", "%X", "%99", "randomseed", "setresp", "redis.log", "ipairs", "pcall"].iter().any(|part| call.contains(part)) {
+    for call in TAKE_INTEGERS
+        .iter()
+        .filter(|call| !["bit.", "cmsgpack.", "struct.", "cjson."].iter().any(|name| call.starts_with(name)))
+    {
+        if ["%d", "%i", "%o", "%u", "%X", "%99", "randomseed", "setresp", "redis.log", "ipairs", "pcall"]
+            .iter()
+            .any(|part| call.contains(part))
+        {
             continue;
         }
         for border in ["0/0", "1/0", "-1/0", "2^31", "-2^31 - 1", "2^31 * 3", "2^53", "'2147483648'", "'nan'"] {
@@ -423,6 +486,20 @@ fn a_script_that_has_not_written_can_be_killed() {
         "return ('x'):gsub('x', function() while true do end end)",
         "setmetatable({}, {__index = function() while true do end end}).x = nil local y = \
          setmetatable({}, {__index = function() while true do end end}).x",
+        // One call, or one instruction, that takes long.
+        "local s = ('x'):rep(10000000) while true do s:upper() end",
+        "local s = ('x'):rep(10000000) while true do s:sub(2) end",
+        "local s = ('x'):rep(10000000) while true do string.format('%s', s) end",
+        "local s = ('x'):rep(10000000) while true do local is_less = s < s end",
+        "local s = ('x'):rep(10000000) while true do local t = s .. 'y' end",
+        "local s, t = ('x'):rep(1000000), {} for i = 1, 9000 do t[i] = s end table.sort(t) while true do end",
+        "local t = {} for i = 1, 1000000 do t[i] = 1 end while true do table.insert(t, 1, 1) table.remove(t, 1) end",
+        "local t = {} for i = 1, 1000000 do t[i] = 1 end while true do table.foreachi(t, type) end",
+        "local t = {} for i = 1, 1000000 do t[i] = 'x' end while true do table.concat(t) end",
+        "local s = ('x'):rep(10000000) while true do cjson.decode('\"' .. s .. '\"') end",
+        "local s = ('x'):rep(10000000) while true do cmsgpack.unpack(cmsgpack.pack(s)) end",
+        "local s = ('x'):rep(10000000) while true do redis.sha1hex(s) end",
+        "while true do pcall(table.insert, {}, 2^31, 1) end",
         "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
     ] {
         assert!(call(&mut other, &["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
@@ -496,6 +573,30 @@ fn scripts_that_are_known_are_counted() {
     eval(&mut session, "return cjson.encode_keep_buffer(false)", &[], &[]);
     assert_eq!(count(&mut session), "2");
     assert_eq!(eval(&mut session, "return cjson.encode_keep_buffer()", &[], &[]), ":1");
+}
+
+#[test]
+fn long_scripts_that_were_evaluated_are_forgotten_before_they_take_much_memory() {
+    let mut session = session();
+    let script = |number: usize| format!("return {number} --{}", "x".repeat(5 << 20));
+    let bytes = |session: &mut RespSession| {
+        let info = call(session, &["INFO", "memory"]);
+        info.split("used_memory_scripts:").nth(1).unwrap().split(' ').next().unwrap().parse::<usize>().unwrap()
+    };
+    for number in 0..10 {
+        assert_eq!(eval(&mut session, &script(number), &[], &[]), format!(":{number}"));
+        assert!(bytes(&mut session) <= 16 << 20);
+    }
+    assert!(bytes(&mut session) > 10 << 20, "the last ones are kept");
+    // One that is longer than that is kept alone, and what is loaded stays.
+    call(&mut session, &["SCRIPT", "LOAD", &script(0)]);
+    let longest = "return 7 --".to_owned() + &"x".repeat(20 << 20);
+    assert_eq!(eval(&mut session, &longest, &[], &[]), ":7");
+    assert!((25 << 20..26 << 20).contains(&bytes(&mut session)));
+    call(&mut session, &["SCRIPT", "LOAD", &longest]);
+    assert!((25 << 20..26 << 20).contains(&bytes(&mut session)));
+    call(&mut session, &["SCRIPT", "FLUSH"]);
+    assert_eq!(bytes(&mut session), 0);
 }
 
 #[test]

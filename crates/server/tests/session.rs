@@ -543,6 +543,16 @@ fn bits_are_counted_found_and_combined_as_in_redis() {
         ("BITPOS s 1 7 -1 BIT", ":9"),
         ("BITPOS absent 0", ":0"),
         ("BITPOS absent 1", ":-1"),
+        // Both ends before the value: its first byte or bit.
+        ("BITPOS s 0 -100 -50", ":0"),
+        ("BITPOS s 1 -50 -100", ":1"),
+        ("BITPOS s 1 -100 -50 BIT", ":-1"),
+        ("BITPOS s 0 -50 -100 BIT", ":0"),
+        ("BITPOS s 0 -9223372036854775808 -9223372036854775808", ":0"),
+        ("BITPOS s 1 -1 -100", ":-1"),
+        ("BITCOUNT s -50 -100", ":0"),
+        ("BITCOUNT s -100 -50", ":4"),
+        ("GETRANGE s -50 -100", "$0"),
         ("SET f \u{7f}", "+OK"),
         ("BITPOS f 0 0 -1", ":0"),
         ("BITPOS f 2", "-ERR The bit argument must be 1 or 0."),
@@ -554,6 +564,14 @@ fn bits_are_counted_found_and_combined_as_in_redis() {
         ("EXISTS d", ":0"),
         ("BITFIELD n SET u8 0 255 GET i8 0 INCRBY u2 100 1", "*3 :0 :-1 :1"),
         ("BITFIELD n OVERFLOW SAT INCRBY u8 0 10 OVERFLOW FAIL INCRBY u8 0 1", "*2 :255 $-1"),
+        ("BITFIELD sat OVERFLOW SAT SET u8 0 -1 GET u8 0 SET i8 8 -300 GET i8 8", "*4 :0 :255 :0 :-128"),
+        ("BITFIELD sat SET u8 0 -2 GET u8 0 OVERFLOW FAIL SET u8 0 -1 SET u63 #1 -1", "*4 :255 :254 $-1 $-1"),
+        (
+            "BITFIELD sat OVERFLOW SAT SET i64 0 -9223372036854775808 SET u63 64 -9223372036854775808",
+            "*2 :-108086391056891904 :0",
+        ),
+        ("BITFIELD sat GET u63 64", "*1 :9223372036854775807"),
+        ("DEL sat", ":1"),
         ("BITFIELD n INCRBY u8 0 1 SET i64 #1 -5 GET i64 #1", "*3 :0 :67108864 :-5"),
         (
             "BITFIELD n GET u64 0",
@@ -1068,6 +1086,51 @@ fn a_count_of_deliveries_beyond_the_greatest_number_is_negative_as_in_redis() {
     replies(&mut session, commands.as_bytes(), usize::MAX);
     let pending = replies(&mut session, b"XPENDING s g - + 1\r\n", usize::MAX);
     assert!(pending.ends_with(b":-9223372036854775808\r\n"), "{}", String::from_utf8_lossy(&pending));
+}
+
+/// What Redis 7.0.15 answers.
+#[test]
+fn numbers_at_the_borders_are_answered_as_in_redis() {
+    let mut session = session(SpaceOptions::default());
+    let lines = [
+        ("SET k v", "+OK"),
+        ("PEXPIREAT k 9223372036854775807", ":1"),
+        ("PEXPIRETIME k", ":9223372036854775807"),
+        ("EXPIRETIME k", ":9223372036854776"),
+        ("PEXPIREAT k 9223372036854775499", ":1"),
+        ("EXPIRETIME k", ":9223372036854775"),
+        ("PEXPIREAT k 4102444800500", ":1"),
+        ("EXPIRETIME k", ":4102444801"),
+        ("RPUSH l a b a c a", ":5"),
+        ("LPOS l a RANK -9223372036854775808", ":4"),
+        ("LPOS l a RANK -9223372036854775808 COUNT 1", "*3 :4 :2 :0"),
+        ("LPOS l a RANK -9223372036854775807", "$-1"),
+        ("LPOS l a RANK 9223372036854775807", "$-1"),
+        ("LREM l -9223372036854775808 a", ":3"),
+        ("LRANGE l 0 -1", "*2 $1 b $1 c"),
+    ];
+    let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+    for ((command, expected), reply) in lines.iter().zip(replies_to(&mut session, &commands)) {
+        assert_eq!(reply, *expected, "{command}");
+    }
+    let ttl = replies_to(&mut session, &["PEXPIREAT k 9223372036854775807", "TTL k"]).remove(1);
+    assert!(ttl.trim_start_matches(':').parse::<u64>().unwrap() > 9_223_000_000_000_000, "{ttl}");
+    assert!(replies_to(&mut session, &["INFO cpu"])[0].contains("# CPU "));
+}
+
+#[test]
+fn a_transaction_longer_than_a_request_is_refused_where_it_is_too_long() {
+    let mut session = session(SpaceOptions::default());
+    let long = "x".repeat(600 << 10);
+    let lines = ["CONFIG SET client-query-buffer-limit 1048576", "MULTI"];
+    assert_eq!(replies_to(&mut session, &lines), ["+OK", "+OK"]);
+    let set = format!("SET k {long}");
+    let replies = replies_to(&mut session, &[&set, &set, "GET k", "EXEC", "EXISTS k"]);
+    assert_eq!(replies[0], "+QUEUED");
+    assert!(replies[1].starts_with("-ERR the transaction is longer than 1048576 bytes"), "{}", replies[1]);
+    assert_eq!(replies[2], "+QUEUED");
+    assert!(replies[3].starts_with("-EXECABORT"), "{}", replies[3]);
+    assert_eq!(replies[4], ":0");
 }
 
 #[test]

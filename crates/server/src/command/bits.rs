@@ -60,8 +60,9 @@ struct BitRange {
 }
 
 impl BitRange {
-    /// Reads the range given by the arguments from index `start` on: `[start [end [BYTE | BIT]]]`.
-    fn read(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>, start: usize) -> Result<BitRange, Refusal> {
+    /// Reads the range given by the arguments from index `start` on: `[start [end [BYTE | BIT]]]`. `is_nearest`: a range
+    /// before the value is its first byte or bit.
+    fn read(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>, start: usize, is_nearest: bool) -> Result<BitRange, Refusal> {
         let args = call.args;
         let in_bits = match args.len() {
             len if len <= start + 2 => false,
@@ -73,12 +74,11 @@ impl BitRange {
         let to = args.get(start + 1).map_or(Ok(-1), integer)?;
         let (mut bits, mut first_byte, mut bytes) = (0..0, 0, Vec::new());
         let choose = |len: usize| {
-            if in_bits {
-                bits = range_of(8 * len, from, to);
-            } else {
-                let range = range_of(len, from, to);
-                bits = 8 * range.start..8 * range.end;
-            }
+            let (len, unit) = if in_bits { (8 * len, 1) } else { (len, 8) };
+            let before = (len as i64).saturating_neg(); // a value is shorter than 2^32
+            let least = if is_nearest { before } else { i64::MIN };
+            let range = range_of(len, from.max(least), to.max(least));
+            bits = unit * range.start..unit * range.end;
             first_byte = bits.start / 8;
             first_byte..bits.end.div_ceil(8)
         };
@@ -109,7 +109,7 @@ pub(super) fn bitcount(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
     if call.args.len() == 3 {
         return Err(SYNTAX.into());
     }
-    let range = BitRange::read(turn, call, 2)?;
+    let range = BitRange::read(turn, call, 2, false)?;
     let count: u64 = range.byte_indices().map(|at| u64::from(range.byte(at, 0).count_ones())).sum();
     reply::count(call.out, count);
     Ok(())
@@ -122,7 +122,8 @@ pub(super) fn bitpos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         1 => 1,
         _ => return Err("ERR The bit argument must be 1 or 0.".into()),
     };
-    let range = BitRange::read(turn, call, 3)?;
+    // As in Redis, whose BITCOUNT counts nothing there.
+    let range = BitRange::read(turn, call, 3, true)?;
     let skip = if bit == 1 { 0 } else { 0xff };
     let found = range.byte_indices().find(|&at| range.byte(at, skip) != skip);
     let position = match found {
@@ -323,7 +324,9 @@ pub(super) fn bitfield(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Ou
                 reply::integer(call.out, old as i64); // at most 64 bits
                 continue;
             }
-            Change::Set(number) => field.fit(number.into()),
+            Change::Set(number) if field.signed => field.fit(number.into()),
+            // As in Redis, a negative number is a large one.
+            Change::Set(number) => field.fit((number as u64).into()),
             Change::Add(number) => field.fit(old + i128::from(number)),
         };
         match new {

@@ -46,7 +46,9 @@ pub(super) fn info(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>
 
 fn write_section(server: &Server, section: &str, text: &mut String) {
     let mut title = section.to_owned();
-    title[..1].make_ascii_uppercase();
+    // Redis's only abbreviation.
+    let capitals = if section == "cpu" { 3 } else { 1 };
+    title[..capitals].make_ascii_uppercase();
     line(text, format_args!("# {title}"));
     match section {
         "server" => {
@@ -298,7 +300,7 @@ pub(crate) fn resident_bytes() -> u64 {
 }
 
 /// Memory of the machine; 0 if the system does not report it.
-fn system_memory_bytes() -> u64 {
+pub(crate) fn system_memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     total.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kilobytes| kilobytes << 10)

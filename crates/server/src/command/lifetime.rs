@@ -50,6 +50,11 @@ fn conditions(call: &Call<'_, '_>) -> Result<Conditions, Refusal> {
     Ok(conditions)
 }
 
+/// Milliseconds in whole units.
+fn rounded(ms: i64, unit: Unit) -> i64 {
+    ms / unit.ms + i64::from(unit.ms > 1 && ms % unit.ms >= unit.ms / 2)
+}
+
 /// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -2 for an absent key, -1 for one that never expires.
 pub(crate) fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) -> Outcome {
     let key = call.args.at(1);
@@ -57,8 +62,8 @@ pub(crate) fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) 
     let left = match known.map(|attributes| attributes.expires_at_ms as i64) {
         None => -2,
         Some(0) => -1,
-        Some(at_ms) if unit.absolute => (at_ms + if unit.ms == 1 { 0 } else { 500 }) / unit.ms,
-        Some(at_ms) => ((at_ms - turn.now_ms() as i64).max(0) + unit.ms / 2) / unit.ms,
+        Some(at_ms) if unit.absolute => rounded(at_ms, unit),
+        Some(at_ms) => rounded((at_ms - turn.now_ms() as i64).max(0), unit),
     };
     reply::integer(call.out, left);
     Ok(())

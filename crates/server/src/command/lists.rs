@@ -146,9 +146,6 @@ pub(crate) fn lset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
 /// LREM key count element
 pub(crate) fn lrem(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let count = integer(call.args.at(2))?;
-    if count == i64::MIN {
-        return Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807".into());
-    }
     let mut list = open_mut(alone, call)?;
     let end = if count < 0 { End::Right } else { End::Left };
     let most = if count == 0 { u64::MAX } else { count.unsigned_abs() };
@@ -216,11 +213,6 @@ pub(crate) fn lpos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome 
                             use negative to start from the end of the list"
                     .into());
             }
-            if rank == i64::MIN {
-                return Err("ERR value is out of range, value must between -9223372036854775807 and \
-                            9223372036854775807"
-                    .into());
-            }
         } else if args.is(index, "count") {
             count = Some(not_negative().ok_or("ERR COUNT can't be negative")?);
         } else if args.is(index, "maxlen") {
@@ -231,6 +223,11 @@ pub(crate) fn lpos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome 
     }
     let element = args.at(2);
     let (mut skipped, mut looked_at, mut found) = (rank.unsigned_abs() - 1, 0, Vec::new());
+    // The opposite of this number is itself, so Redis 7.0 skips none, and no number of them is enough.
+    if rank == i64::MIN {
+        skipped = 0;
+        count = count.and(Some(0));
+    }
     let most = match count {
         None => 1,
         Some(0) => usize::MAX,

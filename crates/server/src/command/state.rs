@@ -162,13 +162,22 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Queues a command, whose keys have this slot. The queue is limited to the size of the longest request; beyond it
-    /// EXEC is refused.
-    pub(crate) fn queue(&mut self, spec: &'static Spec, args: &Args<'_>, slot: Option<u16>, bytes_max: usize) {
+    /// Queues a command, whose keys have this slot.
+    ///
+    /// # Errors
+    /// With this command, the queue is longer than `bytes_max`, the length of the longest request.
+    pub(crate) fn queue(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'_>,
+        slot: Option<u16>,
+        bytes_max: usize,
+    ) -> Result<(), Refusal> {
         let bytes: usize = args.from(0).map(<[u8]>::len).sum();
         if self.bytes.len() + bytes > bytes_max || self.spans.len() + args.len() > bytes_max / 8 {
-            self.refused = true;
-            return;
+            return Err(Refusal::from(format!(
+                "ERR the transaction is longer than {bytes_max} bytes, as --max-request allows. Send it in parts"
+            )));
         }
         self.is_across_slots |= slot.is_some() && self.slot.is_some_and(|other| Some(other) != slot);
         self.slot = self.slot.or(slot);
@@ -178,6 +187,7 @@ impl Transaction {
             self.spans.push(Span::of(start..self.bytes.len()));
         }
         self.commands.push((spec, args.len()));
+        Ok(())
     }
 
     /// The number of queued commands.

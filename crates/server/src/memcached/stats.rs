@@ -121,7 +121,8 @@ fn general(server: &Server) -> String {
     stat(&mut text, "auth_errors", misses.load(Relaxed));
     stat(&mut text, "bytes_read", server.total(|f| &f.bytes_in));
     stat(&mut text, "bytes_written", server.total(|f| &f.bytes_out));
-    stat(&mut text, "limit_maxbytes", limit);
+    // Clients divide by it.
+    stat(&mut text, "limit_maxbytes", if limit == 0 { info::system_memory_bytes() } else { limit });
     constants(&mut text, "accepting_conns=1 listen_disabled_num time_in_listen_disabled_us");
     stat(&mut text, "threads", server.figures().len());
     constants(

@@ -45,8 +45,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most scripts of EVAL that are kept, and the most bytes of scripts that SCRIPT LOAD keeps.
+/// The most scripts of EVAL that are kept, and the most bytes of these and of scripts that SCRIPT LOAD keeps.
 const EVALUATED_MAX: usize = 500;
+const EVALUATED_BYTES_MAX: usize = 16 << 20;
 const LOADED_BYTES_MAX: usize = 64 << 20;
 
 /// A script.
@@ -61,6 +62,7 @@ struct Known {
     scripts: HashMap<String, Arc<Script>>,
     /// Those that EVAL brought, the oldest first.
     evaluated: VecDeque<String>,
+    evaluated_bytes: usize,
     loaded_bytes: usize,
 }
 
@@ -153,13 +155,17 @@ impl Scripts {
             known.loaded_bytes += script.body.len();
             if let Some(index) = evaluated_before {
                 known.evaluated.remove(index);
+                known.evaluated_bytes -= script.body.len();
             }
         } else if !loaded {
             known.evaluated.push_back(script.name.clone());
-            if known.evaluated.len() > EVALUATED_MAX
-                && let Some(oldest) = known.evaluated.pop_front()
+            known.evaluated_bytes += script.body.len();
+            // The newest stays, whatever its length.
+            while known.evaluated.len() > EVALUATED_MAX
+                || known.evaluated_bytes > EVALUATED_BYTES_MAX && known.evaluated.len() > 1
             {
-                known.scripts.remove(&oldest);
+                let oldest = known.evaluated.pop_front().and_then(|oldest| known.scripts.remove(&oldest));
+                known.evaluated_bytes -= oldest.map_or(0, |oldest| oldest.body.len());
             }
         }
         known.scripts.entry(script.name.clone()).or_insert_with(|| script.clone());
@@ -169,6 +175,12 @@ impl Scripts {
     /// The number of scripts that are known.
     pub(crate) fn count(&self) -> usize {
         self.lock().scripts.len()
+    }
+
+    /// The bytes of these scripts.
+    pub(crate) fn bytes(&self) -> usize {
+        let known = self.lock();
+        known.evaluated_bytes + known.loaded_bytes
     }
 
     /// Forgets all scripts.

@@ -165,7 +165,9 @@ pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> 
         Some(_) => {
             let position = number(lua, values, 2, "unpack")?;
             // Not a number is less than nothing.
-            if position >= 1.0 { position as usize - 1 } else {
+            if position >= 1.0 {
+                position as usize - 1
+            } else {
                 return Err("bad argument #3 to 'unpack' (offset must be 1 or greater)".into());
             }
         }

@@ -215,6 +215,10 @@ impl Binary<'_> {
     }
 
     fn refuse(&self, out: &mut Vec<u8>, status: Status) {
+        // Absent keys of many gets are told apart by the key, if it was asked for.
+        if self.with_key && status == Status::NotFound {
+            return self.answer(out, status, 0, b"", self.key, b"");
+        }
         self.answer(out, status, 0, b"", b"", status.text().as_bytes());
     }
 

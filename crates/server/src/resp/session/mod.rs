@@ -412,12 +412,9 @@ impl RespSession {
                 let Some(mut alone) = server.close(patience) else { return Step::Wait };
                 room = alone.make_room(bytes_of(spec, &args));
             }
-            match room {
-                Ok(()) => {
-                    self.queue(spec, &args);
-                    out.extend_from_slice(b"+QUEUED\r\n");
-                }
-                Err(error) => self.refuse_known(spec.id, out, error.into()),
+            match room.map_err(Refusal::from).and_then(|()| self.queue(spec, &args)) {
+                Ok(()) => out.extend_from_slice(b"+QUEUED\r\n"),
+                Err(refusal) => self.refuse_known(spec.id, out, refusal),
             }
         } else {
             if let Some(time) = server.clients.pause(spec.flags.has(Flags::WRITE) || spec.id == Id::Exec) {
@@ -591,13 +588,11 @@ impl RespSession {
         self.state.transaction.is_some() && !spec.flags.has(Flags::NOW)
     }
 
-    fn queue(&mut self, spec: &'static Spec, args: &Args<'_>) {
+    fn queue(&mut self, spec: &'static Spec, args: &Args<'_>) -> Result<(), Refusal> {
         let most = self.state.server.settings.request_bytes.load(Relaxed);
         let has_topology = self.state.server.space.dictionary().is_some_and(|dictionary| dictionary.has_topology());
         let slot = if has_topology { cluster::slot_of(spec, args).unwrap_or_default() } else { None };
-        if let Some(transaction) = &mut self.state.transaction {
-            transaction.queue(spec, args, slot, most);
-        }
+        self.state.transaction.as_mut().map_or(Ok(()), |transaction| transaction.queue(spec, args, slot, most))
     }
 
     /// Answers a request that is refused before execution; a transaction that it belongs to will be refused too.
