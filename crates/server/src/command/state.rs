@@ -144,6 +144,7 @@ impl SessionState {
     /// Replies with an error, and counts it.
     pub(crate) fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
         self.figures.errors.fetch_add(1, Relaxed);
+        refusal.note(&self.server.space);
         reply::error(out, refusal.text());
     }
 }

@@ -864,6 +864,9 @@ impl MemcachedSession {
                 out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n");
             }
             error => {
+                if let SpaceError::Table(error) = error {
+                    self.server.space.note_failure(error);
+                }
                 let text = error.to_string().replace(['\r', '\n'], " ");
                 out.extend_from_slice(format!("SERVER_ERROR {text}\r\n").as_bytes());
             }
