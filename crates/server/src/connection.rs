@@ -140,6 +140,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
                     flow
                 }
                 Event::More if self.kept.len() < need => {
+                    // A client that sends a long request is not idle.
+                    self.client.active_s.store(self.server.clock_s.load(Relaxed), Relaxed);
                     OUTPUT.set(out);
                     continue;
                 }
@@ -417,4 +419,39 @@ fn read_more(
 
 fn session_lost() -> io::Error {
     io::Error::other("a request could not be executed to its end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{KeySpace, SpaceOptions};
+    use crate::resp::session::RespSession;
+    use crate::settings::Settings;
+    use tokio::io::AsyncReadExt;
+
+    #[test]
+    fn a_client_that_sends_a_long_request_is_active() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+        let server = Arc::new(Server::new(space, Settings::default(), false));
+        let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        let session = RespSession::new(server.clone(), client.clone(), server.add_figures());
+        // The server has read all but the last 64 bytes of what was sent.
+        let (mut theirs, ours) = tokio::io::duplex(64);
+        let serving = serve(ours, session, server.clone(), client.clone(), server.add_figures());
+        let sending = async {
+            theirs.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n").await.unwrap();
+            for second in 1..=20 {
+                server.clock_s.store(second, Relaxed);
+                theirs.write_all(&[b'x'; 5000]).await.unwrap();
+                assert_eq!(client.active_s.load(Relaxed), second);
+            }
+            theirs.write_all(b"\r\n").await.unwrap();
+            let mut reply = [0; 5];
+            theirs.read_exact(&mut reply).await.unwrap();
+            assert_eq!(&reply, b"+OK\r\n");
+            drop(theirs);
+        };
+        runtime.block_on(async { tokio::join!(serving, sending) });
+    }
 }

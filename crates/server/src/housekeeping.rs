@@ -35,6 +35,9 @@ pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
             if ticks.is_multiple_of(10) {
                 each_second(&server);
             }
+            if ticks.is_multiple_of(50) {
+                server.space.retry_full_disk();
+            }
         }
     };
     std::thread::Builder::new().name("housekeeping".into()).spawn(run).map(drop)

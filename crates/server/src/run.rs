@@ -7,6 +7,7 @@
 //! ```
 
 use crate::clients::Client;
+use crate::command::info::resident_bytes;
 use crate::connection::serve;
 use crate::dictionary::slots::text_of;
 use crate::dictionary::topology::Address;
@@ -93,6 +94,7 @@ pub fn run(options: Options) -> Result<(), ServeError> {
         watcher::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("a thread", &error))?;
     }
     server.clients.descriptors_max.store(clients_max, Relaxed);
+    server.startup_bytes.store(resident_bytes().saturating_sub(space.used_bytes()), Relaxed);
     let wanted = server.settings.clients.load(Relaxed);
     if wanted > clients_max {
         tracing::warn!(

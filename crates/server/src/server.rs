@@ -65,6 +65,8 @@ pub struct Server {
     pub(crate) saving: AtomicBool,
     /// Whether the last checkpoint failed.
     pub(crate) save_failed: AtomicBool,
+    /// Resident memory at the start, less that of the tables.
+    pub(crate) startup_bytes: AtomicU64,
     /// Checkpoints of SAVE and BGSAVE since the start.
     pub(crate) saves: AtomicU64,
     /// The most memory in use that was recorded.
@@ -107,6 +109,7 @@ impl Server {
             port: AtomicU64::new(0),
             saving: AtomicBool::new(false),
             save_failed: AtomicBool::new(false),
+            startup_bytes: AtomicU64::new(0),
             saves: AtomicU64::new(0),
             memory_peak: AtomicU64::new(0),
             saved_at_s: AtomicU64::new(now_ms() / 1000),
@@ -176,6 +179,9 @@ impl Server {
         }
         let saved = self.space.checkpoint();
         self.save_failed.store(saved.is_err(), Relaxed);
+        if let Err(error) = &saved {
+            self.space.note_failure(error);
+        }
         if saved.is_ok() {
             self.saved_at_s.store(now_ms() / 1000, Relaxed);
             self.saves.fetch_add(1, Relaxed);

@@ -41,10 +41,11 @@ impl Syncer {
 fn run(space: &KeySpace, waiters: &Receiver<Waiter>) {
     while let Ok(first) = waiters.recv() {
         let all: Vec<Waiter> = std::iter::once(first).chain(waiters.try_iter()).collect();
-        let synced = space.sync().map_err(|error| error.to_string());
-        if let Err(error) = &synced {
+        let synced = space.sync().map_err(|error| {
             tracing::error!(%error, "sync failed");
-        }
+            space.note_failure(&error);
+            error.to_string()
+        });
         for waiter in all {
             let _ = waiter.send(synced.clone()); // a connection may have ended
         }

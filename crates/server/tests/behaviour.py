@@ -562,7 +562,11 @@ def full_disk_of(place, durability):
         expect(connection.call("GET", "before7") == b"7", f"{durability}: {what}: a key from before")
 
     compare("read on a full disk")
+    status = lambda: connection.call("INFO", "persistence")
+    # With a log, a checkpoint found room for what it holds, or none.
+    expect(b"writes_refused:1" in status() and b"aof_last_write_status:err" in status(), f"{durability}: INFO of a full disk")
     os.remove(ballast)
+    servers.eventually("room is found without a write", lambda: b"writes_refused:0" in status())
     reply = connection.call("SET", "again", 1)
     expect(reply == "+OK", f"{durability}: a write with room again: {reply}")
     if durability == "none":

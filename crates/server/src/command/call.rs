@@ -113,6 +113,13 @@ impl From<String> for Refusal {
 }
 
 impl Refusal {
+    /// Notes a failed write, for INFO and `/health`.
+    pub(crate) fn note(&self, space: &KeySpace) {
+        if let Refusal::Space(SpaceError::Table(error)) = self {
+            space.note_failure(error);
+        }
+    }
+
     /// A text that quotes `part` of the request, up to its first zero byte as Redis does.
     pub(crate) fn about(before: &str, part: &[u8], after: &str) -> Refusal {
         let part = part.split(|&b| b == 0).next().unwrap_or_default();

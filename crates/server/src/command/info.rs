@@ -110,23 +110,29 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("used_memory_overhead:{overhead}"));
             line(text, format_args!("used_memory_dataset:{dataset}"));
             line(text, format_args!("used_memory_dataset_perc:{}%", share(dataset, used)));
-            let fragmentation = resident as f64 / used.max(1) as f64;
+            let clients = server.clients.all();
+            let buffers = clients.iter().map(|c| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed));
+            let (buffers, startup) = (buffers.sum::<usize>() as u64, server.startup_bytes.load(Relaxed));
+            // Of all memory that is accounted for: also what the process took before the first key.
+            let accounted = used + startup + buffers + server.scripts.bytes() as u64;
+            let fragmentation = resident as f64 / accounted.max(1) as f64;
+            line(text, format_args!("used_memory_startup:{startup}"));
             line(text, format_args!("mem_fragmentation_ratio:{fragmentation:.2}"));
-            line(text, format_args!("mem_fragmentation_bytes:{}", resident.saturating_sub(used)));
+            line(text, format_args!("mem_fragmentation_bytes:{}", resident as i64 - accounted as i64)); // below 2^63
             line(text, format_args!("allocator_allocated:{used}"));
             line(text, format_args!("allocator_active:{}", server.space.table_bytes()));
             line(text, format_args!("allocator_resident:{resident}"));
-            let clients = server.clients.all();
-            let buffers = clients.iter().map(|c| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed));
-            line(text, format_args!("mem_clients_normal:{}", buffers.sum::<usize>()));
+            line(text, format_args!("mem_clients_normal:{buffers}"));
             line(text, format_args!("number_of_cached_scripts:{}", server.scripts.count()));
+            let script_bytes = server.scripts.bytes() as u64;
+            line(text, format_args!("used_memory_scripts:{script_bytes}"));
+            line(text, format_args!("used_memory_scripts_human:{}", human(script_bytes)));
             constants(
                 text,
-                "used_memory_startup used_memory_lua used_memory_vm_eval used_memory_lua_human=0B
+                "used_memory_lua used_memory_vm_eval used_memory_lua_human=0B
                 used_memory_scripts_eval number_of_functions number_of_libraries
                 used_memory_vm_functions used_memory_vm_total used_memory_vm_total_human=0B
-                used_memory_functions used_memory_scripts
-                used_memory_scripts_human=0B allocator_frag_ratio=1.00 allocator_frag_bytes allocator_rss_ratio=1.00
+                used_memory_functions allocator_frag_ratio=1.00 allocator_frag_bytes allocator_rss_ratio=1.00
                 allocator_rss_bytes rss_overhead_ratio=1.00 rss_overhead_bytes mem_not_counted_for_evict
                 mem_replication_backlog mem_total_replication_buffers mem_clients_slaves mem_cluster_links
                 mem_aof_buffer mem_allocator=splitpoint active_defrag_running lazyfree_pending_objects
@@ -137,6 +143,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
         "persistence" => {
             let events = &server.space.events;
             let status = if server.save_failed.load(Relaxed) { "err" } else { "ok" };
+            let failure = server.space.write_failure();
             let unsaved = events.changes.load(Relaxed).saturating_sub(events.saved.load(Relaxed));
             line(text, format_args!("loading:0"));
             line(text, format_args!("rdb_changes_since_last_save:{unsaved}"));
@@ -144,6 +151,10 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("rdb_last_save_time:{}", server.saved_at_s.load(Relaxed)));
             line(text, format_args!("rdb_last_bgsave_status:{status}"));
             line(text, format_args!("aof_enabled:{}", u8::from(server.space.in_file())));
+            line(text, format_args!("aof_last_write_status:{}", if failure.is_some() { "err" } else { "ok" }));
+            line(text, format_args!("writes_refused:{}", u8::from(failure.is_some())));
+            let failure = failure.unwrap_or_default().replace(['\r', '\n'], " ");
+            line(text, format_args!("write_error:{failure}"));
             constants(
                 text,
                 "async_loading current_cow_peak current_cow_size current_cow_size_age current_fork_perc=0.00
@@ -151,7 +162,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
                 rdb_current_bgsave_time_sec=-1 rdb_last_cow_size rdb_last_load_keys_expired rdb_last_load_keys_loaded
                 aof_rewrite_in_progress aof_rewrite_scheduled aof_last_rewrite_time_sec=-1
                 aof_current_rewrite_time_sec=-1 aof_last_bgrewrite_status=ok aof_rewrites
-                aof_rewrites_consecutive_failures aof_last_write_status=ok aof_last_cow_size module_fork_in_progress
+                aof_rewrites_consecutive_failures aof_last_cow_size module_fork_in_progress
                 module_fork_last_cow_size",
             );
             line(text, format_args!("rdb_saves:{}", server.saves.load(Relaxed)));

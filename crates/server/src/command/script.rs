@@ -72,6 +72,7 @@ pub(super) fn eval(
         let mut reply = Vec::new();
         if let Err(refusal) = call_command(session, alone, words, &mut reply, (read_only, execute)) {
             reply.clear();
+            refusal.note(&session.server.space);
             reply::error(&mut reply, refusal.text());
         }
         reply

@@ -38,6 +38,8 @@ pub(super) fn text(server: &Server) -> String {
     text.counter("evicted_total", "Keys removed to keep the limit of memory.", space.events.evicted.load(Relaxed));
     text.counter("changes_total", "Changes of keys.", space.events.changes.load(Relaxed));
     text.gauge("saving", "Whether a checkpoint is under way.", u8::from(server.saving.load(Relaxed)));
+    let is_refused = u8::from(server.space.write_failure().is_some());
+    text.gauge("writes_refused", "Whether the last write failed on a full or broken disk.", is_refused);
     text.gauge("save_failed", "Whether the last checkpoint failed.", u8::from(server.save_failed.load(Relaxed)));
     text.gauge("saved_timestamp_seconds", "When the last checkpoint ended.", server.saved_at_s.load(Relaxed));
     databases(server, &mut text);

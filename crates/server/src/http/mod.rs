@@ -4,7 +4,7 @@
 //! /             one page with its styles and script inside, so it works without the internet
 //! /status.json  what the page polls: figures now, and a sample for each second of the last ten minutes
 //! /metrics      the text format of Prometheus (metrics.rs)
-//! /health       200 while the server serves
+//! /health       200 while the server serves, 503 while writes fail
 //! ```
 //!
 //! A thread of its own serves all of it, so nothing here delays the clients of the protocols. Only GET and HEAD are
@@ -157,7 +157,11 @@ impl Site {
         };
         let path = request.uri().path();
         if path == "/health" {
-            return text(StatusCode::OK, "ok\n");
+            return match server.space.write_failure() {
+                None => text(StatusCode::OK, "ok\n"),
+                // Without the message, which names files: no password is needed here.
+                Some(_) => text(StatusCode::SERVICE_UNAVAILABLE, "writes are refused; INFO persistence says why\n"),
+            };
         }
         if server.settings.needs_password() && !is_authorized(&server, request) {
             let mut refused = text(StatusCode::UNAUTHORIZED, "a password is needed\n");
@@ -223,8 +227,11 @@ fn of_type(kind: &'static str, body: String) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::{KeySpace, SpaceOptions};
+    use crate::keyspace::{KeySpace, Patience, SpaceOptions};
+    use crate::resp::session::RespSession;
+    use crate::session::Session;
     use crate::settings::Settings;
+    use splitpoint::ErrorKind;
 
     fn server(password: &str) -> Arc<Server> {
         let settings = Settings::default();
@@ -262,5 +269,46 @@ mod tests {
         assert_eq!(ask(&server, "GET", "/", &[HOST, ("authorization", &given("u:wrong"))]).status(), 401);
         assert_eq!(ask(&server, "GET", "/", &[HOST, ("authorization", &given("u:se:cret"))]).status(), 200);
         assert_eq!(ask(&server, "GET", "/health", &[HOST]).status(), 200);
+    }
+
+    #[test]
+    fn health_and_info_say_that_writes_fail_until_one_succeeds() {
+        let server = server("");
+        let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        let mut session = RespSession::new(server.clone(), client, server.add_figures());
+        let mut reply = |request: &[u8]| {
+            let mut out = Vec::new();
+            session.execute(request, &mut out, Patience::MayWait);
+            String::from_utf8(out).unwrap()
+        };
+        let mut says = |expected: (u16, &str, &str)| {
+            let info = reply(b"INFO persistence\r\n");
+            assert_eq!(ask(&server, "GET", "/health", &[HOST]).status(), expected.0);
+            for line in [expected.1, expected.2] {
+                assert!(info.contains(&format!("\r\n{line}\r\n")), "{line}: {info}");
+            }
+            let metrics = super::metrics::text(&server);
+            assert!(metrics.contains(&format!("splitpoint_writes_refused {}\n", u8::from(expected.0 != 200))));
+        };
+        let (fine, failed) = ("aof_last_write_status:ok", "aof_last_write_status:err");
+        let error = |kind, text: &str| splitpoint::Error::new(kind, text);
+        says((200, fine, "writes_refused:0"));
+        server.space.note_failure(&error(ErrorKind::Corrupt, "of a read"));
+        says((200, fine, "writes_refused:0"));
+        // A checkpoint that succeeds shows that there is room again.
+        server.space.note_failure(&error(ErrorKind::DiskFull, "no room\r\nat all"));
+        says((503, failed, "write_error:no room  at all"));
+        server.space.retry_full_disk();
+        says((200, fine, "write_error:"));
+        // A poisoned handle stays so.
+        server.space.note_failure(&error(ErrorKind::Poisoned, "a sync failed"));
+        server.space.retry_full_disk();
+        says((503, failed, "writes_refused:1"));
+        let mut set = Vec::new();
+        let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        let mut other = RespSession::new(server.clone(), client, server.add_figures());
+        other.execute(b"SET k v\r\n", &mut set, Patience::MayWait);
+        assert_eq!(set, b"+OK\r\n");
+        says((200, fine, "writes_refused:0"));
     }
 }

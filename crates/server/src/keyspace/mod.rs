@@ -30,6 +30,7 @@ mod edit;
 pub(crate) mod elements;
 mod eviction;
 mod exclusive;
+mod failures;
 pub(crate) mod fields;
 mod gate;
 mod hashed;
@@ -151,6 +152,7 @@ pub struct KeySpace {
     pub(crate) wanted_keys: AtomicUsize,
     /// Counters for INFO and metrics.
     pub(crate) events: Events,
+    failures: failures::Failures,
 }
 
 /// Counters of the key space since its start.

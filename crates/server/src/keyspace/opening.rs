@@ -90,6 +90,7 @@ impl KeySpace {
             next_cas: AtomicU64::new(now_ms() << 20),
             wanted_keys: AtomicUsize::new(0),
             events: super::Events::default(),
+            failures: super::failures::Failures::default(),
         }
     }
 
