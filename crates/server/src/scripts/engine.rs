@@ -1,6 +1,6 @@
 //! A Lua state that runs scripts.
 //!
-//! The state's allocator limits memory. Every hundred instructions a hook is called, which fails once the script is
+//! The state's allocator limits memory. Every two hundred instructions a hook is called, which fails once the script is
 //! killed. Library functions of Lua that could run without end in one call are replaced (`sandbox.lua`, `texts.rs`).
 //! The state is kept for the next script unless it has grown or its script was killed.
 //!
@@ -24,7 +24,7 @@ const KEPT_BYTES: usize = 16 << 20;
 /// The most compiled scripts that are kept.
 const COMPILED_MAX: usize = 500;
 /// Instructions between two checks whether the script is killed.
-const INSTRUCTIONS: u32 = 100;
+const INSTRUCTIONS: u32 = 200;
 const CHUNK: &str = "@user_script";
 const KILLED: &[u8] = b"ERR Script killed by user with SCRIPT KILL...";
 
