@@ -1088,6 +1088,40 @@ fn a_count_of_deliveries_beyond_the_greatest_number_is_negative_as_in_redis() {
     assert!(pending.ends_with(b":-9223372036854775808\r\n"), "{}", String::from_utf8_lossy(&pending));
 }
 
+#[test]
+fn long_values_are_copied_by_a_thread_that_may_wait() {
+    let mut session = session(SpaceOptions::default());
+    let long = vec![b'x'; 1 << 20];
+    let [set, set_short] = [request(&[b"SET", b"long", &long]), request(&[b"SET", b"short", b"1"])];
+    let [get, get_short] = [request(&[b"GET", b"long"]), request(&[b"GET", b"short"])];
+    let both = request(&[b"MGET", b"short", b"long"]);
+    let mut on_loop = |input: &[u8]| {
+        let mut out = Vec::new();
+        let (used, flow) = session.execute(input, &mut out, Patience::EventLoop);
+        if flow == Flow::Wait {
+            let rest = replies(&mut session, &input[used..], input.len());
+            return (out, rest);
+        }
+        assert_eq!(used, input.len());
+        (out, Vec::new())
+    };
+    assert_eq!(on_loop(&set_short), (b"+OK\r\n".to_vec(), Vec::new()));
+    assert_eq!(on_loop(&set), (Vec::new(), b"+OK\r\n".to_vec()));
+    let bulk = [b"$1048576\r\n".as_slice(), &long, b"\r\n"].concat();
+    assert_eq!(on_loop(&get), (Vec::new(), bulk.clone()));
+    let short = b"$1\r\n1\r\n".as_slice();
+    // What comes before is answered at once.
+    let input = [&*get_short, &get_short, &get, &get_short].concat();
+    assert_eq!(on_loop(&input), ([short, short].concat(), [&bulk, short].concat()));
+    assert_eq!(on_loop(&both), (Vec::new(), [b"*2\r\n", short, &bulk].concat()));
+    assert_eq!(on_loop(&[&*set_short, &set].concat()), (b"+OK\r\n".to_vec(), b"+OK\r\n".to_vec()));
+    assert_eq!(on_loop(&request(&[b"STRLEN", b"long"])), (b":1048576\r\n".to_vec(), Vec::new()));
+    // One that grew.
+    let (_, rest) = on_loop(&request(&[b"SETRANGE", b"grown", b"1048575", b"x"]));
+    assert_eq!(rest, b":1048576\r\n");
+    assert!(on_loop(&request(&[b"GET", b"grown"])).0.is_empty());
+}
+
 /// What Redis 7.0.15 answers.
 #[test]
 fn numbers_at_the_borders_are_answered_as_in_redis() {

@@ -170,6 +170,7 @@ impl KeySpace {
             let mut changes = 0;
             let appended = table.append_many_within(pairs, len_max, |index, len| {
                 changes += u64::from(len.is_some());
+                self.note_len(len.unwrap_or(0));
                 take(index, len);
             });
             self.events.changes.fetch_add(changes, Relaxed);
@@ -184,6 +185,7 @@ impl KeySpace {
                 let tail = pairs[index].1;
                 let len = old.map_or(0, |old| old.len) + tail.len();
                 lens[index] = (len <= len_max(first + index)).then_some(len);
+                self.note_len(len);
                 if lens[index].is_some() { new.append(old.as_ref(), tail) } else { Edit::Keep }
             };
             let (done, outcome) = self.edit_many(table, database, &keys, bytes_max, clock, append);

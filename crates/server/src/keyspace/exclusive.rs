@@ -313,6 +313,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::put`].
     pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
         let end = at + part.len();
+        self.space.note_len(end);
         let known = self.known_now(database, key)?;
         known.map_or(Ok(()), |known| known.refuse_collection())?;
         let coding = self.space.coding(self.database(database));
@@ -1002,6 +1003,7 @@ impl<'k> Exclusive<'k> {
         }
         match stored {
             Some(stored) => {
+                self.space.note_len(stored.len());
                 self.table(database)?.put(&self.stored(key), stored)?;
                 self.space.memory.note_writes(self.space, &[(key, stored)], &self.clock);
             }

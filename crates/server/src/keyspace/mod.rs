@@ -153,7 +153,12 @@ pub struct KeySpace {
     /// Counters for INFO and metrics.
     pub(crate) events: Events,
     failures: failures::Failures,
+    /// Whether a value of at least [`LONG_VALUE_BYTES`] was stored or read since the start.
+    has_long_values: AtomicBool,
 }
+
+/// Copying a value of this length takes so long that the event loop leaves it to another thread.
+pub(crate) const LONG_VALUE_BYTES: usize = 1 << 20;
 
 /// Counters of the key space since its start.
 #[derive(Default)]
@@ -322,6 +327,20 @@ impl KeySpace {
     /// Whether the values are in a file.
     pub(crate) fn in_file(&self) -> bool {
         matches!(self.place, Place::File(..))
+    }
+
+    /// Whether a value of at least [`LONG_VALUE_BYTES`] was stored or read since the start.
+    #[inline]
+    pub(crate) fn has_long_values(&self) -> bool {
+        self.has_long_values.load(Relaxed)
+    }
+
+    /// Notes the length of a value that is stored or read, or a longer one.
+    #[inline]
+    pub(crate) fn note_len(&self, len: usize) {
+        if len >= LONG_VALUE_BYTES {
+            self.has_long_values.store(true, Relaxed);
+        }
     }
 
     /// The file of database 0, or the dictionary's.

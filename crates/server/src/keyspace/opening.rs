@@ -12,7 +12,7 @@ use crate::dictionary::Served;
 use splitpoint::{Durability, Error, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 /// How to open a [`KeySpace`].
@@ -91,6 +91,7 @@ impl KeySpace {
             wanted_keys: AtomicUsize::new(0),
             events: super::Events::default(),
             failures: super::failures::Failures::default(),
+            has_long_values: AtomicBool::new(false),
         }
     }
 

@@ -95,6 +95,7 @@ impl Session for MemcachedSession {
         if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) {
             return (0, Flow::Wait);
         }
+        server.space.note_len(input.len());
         let mut batch = Batch { server: &server, patience, entry: Entry::Outside, clock: Instant::now() };
         let is_binary = match (self.is_binary, input.first()) {
             (None, Some(&byte)) => {

@@ -32,7 +32,7 @@ use crate::command::script::BUSY;
 use crate::command::spec::{self, Flags, Id, Names, Spec};
 use crate::command::state::{Replies, SessionState};
 use crate::figures::Figures;
-use crate::keyspace::{Exclusive, Patience, Shared};
+use crate::keyspace::{Exclusive, LONG_VALUE_BYTES, Patience, Shared};
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use std::sync::Arc;
@@ -247,6 +247,8 @@ impl RespSession {
         if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) && !requests.iter().all(ends_script) {
             return Some((0, Flow::Wait));
         }
+        server.space.note_len(input.len());
+        let may_be_long = patience == Patience::EventLoop && server.space.has_long_values();
         let words = std::mem::take(&mut self.parser.words);
         let args_of = |request: &Request| Args {
             request: if request.words { &words } else { &input[request.start..] },
@@ -264,7 +266,7 @@ impl RespSession {
                 break Some((index, Flow::Close));
             }
             let run = self.run_at(&requests[index..]);
-            if let Some((id, count)) = run {
+            if let Some((id, mut count)) = run {
                 if shared.is_none() {
                     shared = server.share(patience);
                 }
@@ -275,6 +277,19 @@ impl RespSession {
                     }
                     break Some((index, Flow::Wait));
                 };
+                if may_be_long {
+                    let (database, is_read) = (self.state.database, matches!(id, Id::Get | Id::MGet));
+                    let is_long = |word: &[u8]| {
+                        let len = || entry.value_len(database, word).ok().flatten().unwrap_or(0);
+                        word.len().max(if is_read { len() } else { 0 }) >= LONG_VALUE_BYTES
+                    };
+                    let mut those = requests[index..index + count].iter();
+                    match those.position(|request| args_of(request).from(1).any(is_long)) {
+                        Some(0) => break Some((index, Flow::Wait)),
+                        Some(first_long) => count = first_long,
+                        None => {}
+                    }
+                }
                 if self.state.tracking.is_some()
                     && let Some(spec) = request.spec
                 {

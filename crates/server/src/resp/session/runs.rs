@@ -47,6 +47,7 @@ impl RespSession {
             count = firsts[..key_count].iter().filter(|&&keys| keys > 0).count();
         }
         let (before, version) = (out.len(), self.state.version);
+        let space = &self.state.server.space;
         let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
         // Keys of the request not looked up yet, and those found present.
         let (mut left, mut present, mut refused) = (0, 0, 0);
@@ -72,6 +73,7 @@ impl RespSession {
                 Found::Len(len) => len,
                 Found::WrongType => None,
             };
+            space.note_len(len.unwrap_or(0));
             hits += u64::from(len.is_some() || matches!(value, Found::WrongType));
             match (id, value) {
                 (Id::Get | Id::StrLen, Found::WrongType) => {
