@@ -3,7 +3,7 @@
 use super::linear_hash::Buckets;
 use super::page::{self, INLINE, KIND_BUCKET, KIND_EMPTY, PAIR_IN_EXTENT};
 use super::sizes::Totals;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fault::{Fault, Proceed, go_on};
 use crate::linear;
 use crate::pager::FRAME_UNITS;
@@ -36,10 +36,10 @@ impl Buckets {
         for number in 0..=self.view().max_bucket() {
             go_on(proceed)?;
             if let Err(e) = check.bucket(number) {
-                check.fault(format!("bucket {number}"), e.message().to_owned());
+                check.damage(format!("bucket {number}"), e)?;
             }
         }
-        check.space();
+        check.space()?;
         check.counts(totals);
         Ok(check.faults)
     }
@@ -48,6 +48,15 @@ impl Buckets {
 impl Check<'_> {
     fn fault(&mut self, place: String, what: String) {
         self.faults.push(Fault { place, what });
+    }
+
+    /// Records what was read and is wrong. Returns any other error: what could not be read may be whole.
+    fn damage(&mut self, place: String, error: Error) -> Result<()> {
+        if error.kind() != ErrorKind::Corrupt {
+            return Err(error);
+        }
+        self.fault(place, error.message().to_owned());
+        Ok(())
     }
 
     /// Records that something uses these units; two users of one unit are a fault.
@@ -164,7 +173,7 @@ impl Check<'_> {
     }
 
     /// Compares the units that references use with those marked as used.
-    fn space(&mut self) {
+    fn space(&mut self) -> Result<()> {
         let (mut lost, mut unmarked) = (0u64, 0u64);
         for frame in 0..self.referred.len() {
             match self.buckets.pager.allocator().used_bits(frame as u32) {
@@ -172,7 +181,7 @@ impl Check<'_> {
                     lost += u64::from((used & !self.referred[frame]).count_ones());
                     unmarked += u64::from((self.referred[frame] & !used).count_ones());
                 }
-                Err(e) => return self.fault("map".into(), e.message().to_owned()),
+                Err(e) => return self.damage("map".into(), e),
             }
         }
         if unmarked > 0 {
@@ -182,6 +191,7 @@ impl Check<'_> {
             let what = "units marked used belong to nothing; they only take space, and a dump loaded anew lacks them";
             self.fault("map".into(), format!("{lost} {what}"));
         }
+        Ok(())
     }
 
     fn counts(&mut self, kept: Totals) {

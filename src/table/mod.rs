@@ -676,7 +676,8 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Only errors that end the walk; faults are in the result.
+    /// What ends the walk: [`ErrorKind::Io`] if something cannot be read, and [`ErrorKind::Stale`] as for
+    /// [`get`](Self::get). A fault is what was read and is wrong: it is in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         self.verify_while(|| ControlFlow::Continue(()))
     }
@@ -693,6 +694,14 @@ impl Table {
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         let _alone = self.gate.close()?;
         self.buckets.verify(self.gate.totals(), &proceed)
+    }
+
+    /// The number of the last checkpoint: of the one that this handle reads, or wrote last. 0 for a table in memory.
+    ///
+    /// Together with [`replayed`](Self::replayed) it says which state a read-only handle has.
+    #[doc(hidden)] // the program's and the C library's
+    pub fn checkpoint_number(&self) -> u64 {
+        self.pager.file().last_checkpoint()
     }
 
     /// The table's activity since it was opened, and its current size.

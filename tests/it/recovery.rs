@@ -472,6 +472,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::is_empty", Answers, |t, _| (!t.is_empty()).then_some(Answers)),
     ("Table::hash_function", Answers, |t, _| (!t.hash_function().name().is_empty()).then_some(Answers)),
     ("Table::replayed", Answers, |t, _| (t.replayed() == 0).then_some(Answers)),
+    ("Table::checkpoint_number", Answers, |t, _| (t.checkpoint_number() > 0).then_some(Answers)),
     ("Table::counters", Answers, |t, _| (t.counters().pairs == 1001).then_some(Answers)),
     ("Table::iter", Answers, |t, _| Some(t.iter()).map(|_| Answers)),
     ("Table::keys", Refuses, |t, _| outcome(t.keys().next()?)),

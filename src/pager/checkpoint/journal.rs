@@ -13,10 +13,11 @@ use crate::checksum::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
+use crate::pager::file::create::take_lock;
 use crate::pager::file::header::{FORMAT_VERSION, HEADER_BYTES, Header, MAGIC, TABLE_ID, header_sum, version_error};
 use crate::pager::file::length::set_frame_count;
 use crate::pager::file::names::journal_path;
-use crate::pager::file::stale::JOURNAL_MAGIC;
+use crate::pager::file::stale::{JOURNAL_MAGIC, has_magic, is_void};
 use crate::pager::file::sums::frame_sum;
 use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameNo};
 use std::path::Path;
@@ -289,11 +290,16 @@ pub(crate) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         return Ok(());
     }
     let journal_path = journal_path(path);
-    let journal = match storage.open(&journal_path, Mode::Read) {
+    // For writing, since NFS locks no other files.
+    let journal = match storage.open(&journal_path, Mode::Write) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
     };
-    if journal.is_locked().map_err(|e| Error::io(&journal_path, "ask for the lock of", e))? {
+    // Kept until it is removed: so a reader knows that the checkpoint will be complete.
+    if let Err(e) = take_lock(journal.as_ref(), &journal_path) {
+        if e.kind() != ErrorKind::Locked {
+            return Err(e);
+        }
         let shown = journal_path.display();
         let what = "another process or handle is writing this journal, for a table that was renamed while it was open";
         return Err(Error::new(ErrorKind::Locked, format!("{shown}: {what}"))
@@ -309,25 +315,45 @@ pub(crate) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
         install_frames(journal.as_ref(), file, size, &index)
             .map_err(|e| Error::io(path, "install a checkpoint in", e))?;
     }
-    drop(journal);
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
 }
 
-/// Returns an error if a complete journal exists: the table's frames may then be from two checkpoints.
-pub(super) fn refuse_half_installed(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<()> {
+/// The journal beside a table, as a reader finds it.
+pub(super) enum Found {
+    /// None whose header is written, so the file has a whole checkpoint.
+    Nothing,
+    /// A process is writing this journal, or its frames to the file.
+    InUse,
+    /// A complete one that no process uses: its checkpoint was interrupted, and the file may have a part of it.
+    Interrupted,
+    /// An incomplete or damaged one that no process uses: the next open for writing removes it.
+    Void(Box<dyn File>),
+}
+
+/// Looks for the journal of the table at `path`; one that is `void` does not count.
+pub(super) fn find(storage: &dyn Storage, path: &Path, file: &dyn File, void: Option<&dyn File>) -> Result<Found> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
         other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
     };
-    let complete = read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?;
-    if complete.is_none() || !may_have_journal(path, file)? {
-        return Ok(());
+    if is_void(void, &journal_path)? {
+        return Ok(Found::Nothing);
     }
-    let shown = path.display();
-    Err(Error::new(ErrorKind::Locked, format!("{shown}: a checkpoint is being written or was interrupted")).with_hint(
-        "Try again when the writer is done, or open the table for writing once, which completes the checkpoint.",
-    ))
+    // In this order: its writer locks a journal before it writes the header, so one with a header and without a lock
+    // does not change any more.
+    if !has_magic(journal.as_ref()) {
+        return Ok(Found::Nothing);
+    }
+    if journal.is_locked().map_err(|e| Error::io(&journal_path, "ask for the lock of", e))? {
+        return Ok(Found::InUse);
+    }
+    let complete = read_complete(journal.as_ref()).map_err(|e| Error::io(&journal_path, "read", e))?;
+    match complete {
+        None => Ok(Found::Void(journal)),
+        Some(_) if may_have_journal(path, file)? => Ok(Found::Interrupted),
+        Some(_) => Ok(Found::Nothing),
+    }
 }
 
 /// Whether this is a table, or a file that is becoming one, so that a journal next to it belongs to it. Any other file

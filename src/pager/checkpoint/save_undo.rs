@@ -65,8 +65,10 @@ impl UndoFiles {
         let held = |from: u64| file.first_locked_byte(from..u64::MAX >> 1).ok().flatten();
         let oldest = held(CHOOSING + 1);
         let mut state = self.state();
+        // A reader that is choosing can take no checkpoint before this one.
+        let needed = if none_begins.is_some() { u64::MAX } else { base };
+        state.remove_before(oldest.unwrap_or(needed).min(needed), table);
         let newest = if none_begins.is_some() {
-            state.remove_before(oldest.unwrap_or(u64::MAX), table);
             let Some(mut newest) = oldest else { return none_begins };
             while let Some(later) = held(newest + 1) {
                 newest = later;
@@ -113,7 +115,14 @@ impl UndoFiles {
 
 impl State {
     fn bases(&mut self, table: &TableFile) -> &mut BTreeSet<u64> {
-        self.bases.get_or_insert_with(|| undo_bases(table.storage.as_ref(), &table.path).into_iter().collect())
+        self.bases.get_or_insert_with(|| {
+            let bases = undo_bases(table.storage.as_ref(), &table.path);
+            if bases.is_empty() {
+                // A power loss may have left the directory, empty.
+                let _ = remove_undo(table.storage.as_ref(), &table.path, &[]);
+            }
+            bases.into_iter().collect()
+        })
     }
 
     fn remove_before(&mut self, oldest: u64, table: &TableFile) {

@@ -23,7 +23,7 @@
 
 use super::TableFile;
 use super::header::Header;
-use super::stale::{FileState, file_state};
+use super::stale::file_state;
 use super::undo::UndoFile;
 use crate::error::{Error, Result};
 use crate::io::{File, Storage};
@@ -32,15 +32,21 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// The byte that stands for all checkpoints: see the head of this file.
 pub(in crate::pager) const CHOOSING: u64 = 0;
 
-/// A checkpoint that is kept for this handle, and what was found of those after it.
+/// A checkpoint that was chosen, and what was found of those after it.
 pub(in crate::pager) struct Held {
-    undo: Mutex<Undo>,
+    /// `None` if the system has no locks of bytes: then the checkpoint is not kept for this handle.
+    undo: Option<Mutex<Undo>>,
+    void: VoidJournal,
 }
+
+/// A journal that was found damaged or incomplete, and that no process will complete or install: it is as if there were
+/// none. It is kept open, so that no other journal is taken for it.
+pub(in crate::pager) type VoidJournal = Option<Arc<dyn File>>;
 
 struct Undo {
     /// The last checkpoint that was complete when this handle looked.
@@ -59,52 +65,55 @@ struct Saved {
     files: usize,
 }
 
-/// A checkpoint that was chosen, its header and its root; it is not held if the system has no locks of bytes.
+/// A checkpoint that was chosen, its header and its root.
 pub(in crate::pager) type Begun = (Option<Held>, Header, Vec<u8>);
 
 impl Held {
     /// Locks the checkpoint that `file` has, and reads its header and root. `None` if a checkpoint is being written
-    /// over the file, or one was interrupted. Never waits.
+    /// over the file, or one was interrupted; a journal that is `void` does not count. Never waits.
     ///
     /// # Errors
     /// Those of reading the header, also if a checkpoint is written over it at this moment.
-    pub(in crate::pager) fn begin(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<Option<Begun>> {
+    pub(in crate::pager) fn begin(
+        storage: &dyn Storage,
+        path: &Path,
+        file: &dyn File,
+        void: &VoidJournal,
+    ) -> Result<Option<Begun>> {
         let fail = |e| Error::io(path, "lock a checkpoint of", e);
         if file.lock_byte(CHOOSING, false).map_err(fail)? == Some(false) {
             return Ok(None);
         }
-        let begun = Self::choose(storage, path, file);
+        let begun = Self::choose(storage, path, file, void);
         file.unlock_byte(CHOOSING).map_err(fail)?;
         begun
     }
 
-    fn choose(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<Option<Begun>> {
+    fn choose(storage: &dyn Storage, path: &Path, file: &dyn File, void: &VoidJournal) -> Result<Option<Begun>> {
         let fail = |e| Error::io(path, "lock a checkpoint of", e);
         let (header, root) = Header::read(path, file)?;
         let last = header.sequence;
         let locked = file.lock_byte(last, false).map_err(fail)?.is_some();
-        if file_state(storage, path, file)? != (FileState { last, journal: false }) {
+        // After a power loss the file may have the header of a checkpoint whose journal exists, and not its frames.
+        let state = file_state(storage, path, file, void.as_deref())?;
+        if state.last != last || state.journal.is_some() {
             return file.unlock_byte(last).map_err(fail).map(|()| None);
         }
         let undo = Undo { last, files: Vec::new(), ahead: false, places: HashMap::new() };
-        Ok(Some((locked.then(|| Held { undo: Mutex::new(undo) }), header, root)))
-    }
-
-    fn undo(&self) -> MutexGuard<'_, Undo> {
-        self.undo.lock().expect("no panic while held")
-    }
-
-    fn saved(&self, frames: Range<FrameNo>) -> Saved {
-        let undo = self.undo();
-        let place = |frame| {
-            let &(number, place) = undo.places.get(&frame)?;
-            Some((frame, undo.files[number].clone(), place))
-        };
-        Saved { frames: frames.filter_map(place).collect(), files: undo.files.len() }
+        let held = Held { undo: locked.then(|| Mutex::new(undo)), void: void.clone() };
+        Ok(Some((Some(held), header, root)))
     }
 }
 
 impl Undo {
+    fn saved(&self, frames: Range<FrameNo>) -> Saved {
+        let place = |frame| {
+            let &(number, place) = self.places.get(&frame)?;
+            Some((frame, self.files[number].clone(), place))
+        };
+        Saved { frames: frames.filter_map(place).collect(), files: self.files.len() }
+    }
+
     fn add(&mut self, file: UndoFile, frames_end: FrameNo) {
         let number = self.files.len();
         for (place, &frame) in (0..).zip(&file.frames) {
@@ -118,30 +127,54 @@ impl Undo {
 }
 
 impl TableFile {
+    fn undo(&self) -> Option<&Mutex<Undo>> {
+        self.held.as_ref()?.undo.as_ref()
+    }
+
+    /// Whether this handle reads a checkpoint that writers keep for it.
+    pub(super) fn holds_checkpoint(&self) -> bool {
+        self.undo().is_some()
+    }
+
+    /// The journal that this reader ignores.
+    pub(super) fn void_journal(&self) -> Option<&dyn File> {
+        self.held.as_ref()?.void.as_deref()
+    }
+
     /// Fills `bytes` with adjacent frames from `first` on, as of the checkpoint that was opened for reading.
     ///
     /// # Errors
     /// [`ErrorKind::Stale`](crate::ErrorKind) if they were written over, and no undo file has them.
     pub(in crate::pager) fn read_as_opened(&self, file: &dyn File, first: FrameNo, bytes: &mut [u8]) -> Result<()> {
-        let count = bytes.len() / self.frame_bytes;
         let fail = |e| self.unread(first, e);
-        let Some(held) = &self.held else {
+        let Some(undo) = self.undo() else {
             file.read_at(bytes, u64::from(first) * self.frame_bytes as u64).map_err(fail)?;
             return self.refuse_if_stale();
         };
+        let end = first + (bytes.len() / self.frame_bytes) as FrameNo;
+        let part = |frames: Range<FrameNo>| {
+            let [start, end] = [frames.start, frames.end].map(|frame| (frame - first) as usize * self.frame_bytes);
+            start..end
+        };
         loop {
-            let saved = held.saved(first..first + count as FrameNo);
-            if saved.frames.len() < count {
-                let read = file.read_at(bytes, u64::from(first) * self.frame_bytes as u64);
-                // Must follow the read.
-                if self.look_for_undo(held, file)? > saved.files {
+            let saved = undo.lock().expect("no panic while held").saved(first..end);
+            let mut read = Ok(());
+            // Frames that were saved may be gone from the file, which was cut.
+            let unsaved = gaps(first..end, saved.frames.iter().map(|&(frame, ..)| frame));
+            let is_read = !unsaved.is_empty();
+            for frames in unsaved {
+                let at = u64::from(frames.start) * self.frame_bytes as u64;
+                read = read.and_then(|()| file.read_at(&mut bytes[part(frames)], at));
+            }
+            if is_read {
+                // Must follow the reads.
+                if self.look_for_undo(undo, file)? > saved.files {
                     continue;
                 }
                 read.map_err(fail)?;
             }
             for (frame, undo, place) in saved.frames {
-                let at = (frame - first) as usize * self.frame_bytes;
-                undo.read(place, &mut bytes[at..at + self.frame_bytes])
+                undo.read(place, &mut bytes[part(frame..frame + 1)])
                     .map_err(|e| Error::io(&self.path, &format!("read frame {frame} from an undo file of"), e))?;
             }
             return Ok(());
@@ -150,15 +183,16 @@ impl TableFile {
 
     /// Opens the undo files of the checkpoints that were written, or begun to be written, since the last call. Returns
     /// the number of all that are open.
-    fn look_for_undo(&self, held: &Held, file: &dyn File) -> Result<usize> {
+    fn look_for_undo(&self, undo: &Mutex<Undo>, file: &dyn File) -> Result<usize> {
         let state = self.state(file)?;
-        let mut undo = held.undo();
-        if state == (FileState { last: undo.last, journal: false }) {
+        let mut undo = undo.lock().expect("no panic while held");
+        if state.is_unchanged_since(undo.last) {
             return Ok(undo.files.len());
         }
         let fail = |e| Error::io(&self.path, "open an undo file of", e);
         loop {
-            let FileState { last, journal } = self.state(file)?;
+            let state = self.state(file)?;
+            let last = state.last;
             if let Some(newest) = undo.files.last().filter(|_| undo.ahead) {
                 // Another file of this name: the checkpoint was not completed, and its writer made another one.
                 let replaced = !newest.is_at(&self.path, undo.last).map_err(fail)?;
@@ -170,7 +204,7 @@ impl TableFile {
                 }
                 undo.ahead = false;
             }
-            if last == undo.last && !journal {
+            if state.is_unchanged_since(undo.last) {
                 break;
             }
             let id = (self.table_id, undo.last);
@@ -182,4 +216,12 @@ impl TableFile {
         }
         Ok(undo.files.len())
     }
+}
+
+/// The runs of `frames` between `saved`, which are in order.
+fn gaps(frames: Range<FrameNo>, saved: impl Iterator<Item = FrameNo>) -> Vec<Range<FrameNo>> {
+    let mut start = frames.start;
+    let ends = saved.chain([frames.end]);
+    let runs = ends.map(|end| std::mem::replace(&mut start, end + 1)..end);
+    runs.filter(|run| !run.is_empty()).collect()
 }

@@ -28,6 +28,7 @@ use length::WrittenEnd;
 use map_frames::MapFrames;
 use names::refuse_if_moved;
 use random::random_u64;
+use stale::beside_void_journal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -42,7 +43,7 @@ pub(crate) struct TableFile {
     /// `None`: in memory only.
     pub(super) handle: Option<Arc<dyn File>>,
     pub(super) read_only: bool,
-    /// The checkpoint that is kept for a handle that only reads.
+    /// The checkpoint that a handle that only reads has chosen.
     held: Option<Held>,
     /// Whether the file is an unlinked temporary file for frames that do not fit in the cache. Its content ends with
     /// the handle.
@@ -169,13 +170,15 @@ impl TableFile {
     #[cold]
     pub(super) fn unread(&self, frame: FrameNo, e: std::io::Error) -> Error {
         if self.read_only
-            && self.held.is_none()
+            && !self.holds_checkpoint()
             && let Err(other) = self.refuse_if_stale()
             && other.kind() != ErrorKind::Io
         {
             return other; // a checkpoint made the file shorter, or the file was cut
         }
-        if e.kind() == std::io::ErrorKind::UnexpectedEof && !self.read_only {
+        // What a checkpoint cuts off is in an undo file.
+        let keeps_all = !self.read_only || self.holds_checkpoint();
+        if e.kind() == std::io::ErrorKind::UnexpectedEof && keeps_all {
             let path = self.path.display();
             return Error::corrupt_table(format!("{path}: frame {frame} is gone: another program cut the file"));
         }
@@ -196,8 +199,8 @@ impl TableFile {
 
     /// An error about this file's content.
     pub(super) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
-        let path = self.path.display();
-        Error::corrupt_table(format!("{path}: {what}"))
+        let error = Error::corrupt_table(format!("{}: {what}", self.path.display()));
+        if self.void_journal().is_some() { beside_void_journal(error, &self.path) } else { error }
     }
 
     /// Fails if the table was moved. Called before a log or journal is created, used or removed.

@@ -15,18 +15,37 @@ use std::sync::atomic::Ordering::*;
 pub(in crate::pager) const JOURNAL_MAGIC: [u8; 8] = *b"SPLITJRN";
 
 /// What a file shows of the writer's checkpoints.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct FileState {
     /// The number of the last one that is complete.
     pub last: u64,
-    /// Whether the next one may be being written over it.
-    pub journal: bool,
+    /// The number of the one whose journal exists.
+    pub journal: Option<u64>,
 }
 
-pub(super) fn file_state(storage: &dyn Storage, path: &Path, file: &dyn File) -> Result<FileState> {
+impl FileState {
+    /// Whether `checkpoint` is the last one, and no later one is being written over it. A journal of the last one or of
+    /// an earlier one is about to be removed: the file already has its frames.
+    pub(super) fn is_unchanged_since(self, checkpoint: u64) -> bool {
+        self.last == checkpoint && !self.is_written_over()
+    }
+
+    /// Whether the next checkpoint may be being written over the last one.
+    pub(super) fn is_written_over(self) -> bool {
+        self.journal.is_some_and(|number| number > self.last)
+    }
+}
+
+/// What `file`, at `path`, shows now. A journal that is `void` does not count.
+pub(super) fn file_state(
+    storage: &dyn Storage,
+    path: &Path,
+    file: &dyn File,
+    void: Option<&dyn File>,
+) -> Result<FileState> {
     // In this order: a complete journal exists from before the first write in place until after the last one, that of
     // the header.
-    let journal = has_journal(storage, path)?;
+    let journal = journal_number(storage, path, void)?;
     let mut header = [0; HEADER_BYTES];
     file.read_at(&mut header, 0).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => {
@@ -42,9 +61,14 @@ impl TableFile {
     pub(super) fn state(&self, file: &dyn File) -> Result<FileState> {
         if self.has_lost_its_name(file)? {
             // It has no writer. By its old name there may be another table.
-            return Ok(FileState { last: self.sequence.load(Relaxed), journal: false });
+            return Ok(FileState { last: self.sequence.load(Relaxed), journal: None });
         }
-        file_state(self.storage.as_ref(), &self.path, file)
+        file_state(self.storage.as_ref(), &self.path, file, self.void_journal())
+    }
+
+    /// The number of the last checkpoint of this handle.
+    pub(crate) fn last_checkpoint(&self) -> u64 {
+        self.sequence.load(Acquire)
     }
 
     /// Whether the table's name leads to this file, and the file has no later checkpoint than this handle.
@@ -61,8 +85,8 @@ impl TableFile {
     /// Fails if another process has begun to write a checkpoint over the file that was opened here for reading.
     pub(crate) fn refuse_if_stale(&self) -> Result<()> {
         let Some(file) = self.handle.as_ref().filter(|_| self.read_only) else { return Ok(()) };
-        let opened = FileState { last: self.sequence.load(Relaxed), journal: false };
-        if self.state(file.as_ref())? == opened { Ok(()) } else { Err(self.stale()) }
+        let opened = self.sequence.load(Relaxed);
+        if self.state(file.as_ref())?.is_unchanged_since(opened) { Ok(()) } else { Err(self.stale()) }
     }
 
     pub(super) fn stale(&self) -> Error {
@@ -89,13 +113,36 @@ impl TableFile {
     }
 }
 
-/// Whether there may be a complete journal for the table at `path`. Its magic is written last.
-fn has_journal(storage: &dyn Storage, path: &Path) -> Result<bool> {
+/// The number of the checkpoint whose journal is beside the table at `path`, if that may be complete: its header is
+/// written last.
+fn journal_number(storage: &dyn Storage, path: &Path, void: Option<&dyn File>) -> Result<Option<u64>> {
     let journal_path = journal_path(path);
     let journal = match storage.open(&journal_path, Mode::Read) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(|e| Error::io(&journal_path, "open", e))?,
     };
+    let mut start = [0; 16];
+    let has_header = journal.read_at(&mut start, 0).is_ok() && start[..8] == JOURNAL_MAGIC;
+    Ok((has_header && !is_void(void, &journal_path)?).then(|| u64_at(&start, 8)))
+}
+
+/// Whether the header of a journal is written.
+pub(in crate::pager) fn has_magic(journal: &dyn File) -> bool {
     let mut magic = [0; JOURNAL_MAGIC.len()];
-    Ok(journal.read_at(&mut magic, 0).is_ok() && magic == JOURNAL_MAGIC)
+    journal.read_at(&mut magic, 0).is_ok() && magic == JOURNAL_MAGIC
+}
+
+/// Whether the journal at `path` is `void`, one that no process will complete or install.
+pub(in crate::pager) fn is_void(void: Option<&dyn File>, path: &Path) -> Result<bool> {
+    void.map_or(Ok(false), |void| is_at(void, path))
+}
+
+/// `error`, of a table beside a journal that is void.
+pub(in crate::pager) fn beside_void_journal(error: Error, path: &Path) -> Error {
+    let journal = journal_path(path);
+    error.with_hint(format!(
+        "The journal {} is damaged or incomplete, too, so a checkpoint that was interrupted cannot be completed. \
+         Restore a backup, or salvage what can still be read.",
+        journal.display()
+    ))
 }

@@ -48,14 +48,16 @@ pub(in crate::pager) fn undo_bases(storage: &dyn Storage, path: &Path) -> Vec<u6
 /// Removes these undo files, and their directory if it is then empty.
 pub(in crate::pager) fn remove_undo(storage: &dyn Storage, path: &Path, bases: &[u64]) -> Result<()> {
     bases.iter().try_for_each(|&base| storage.remove(&undo_path(path, base)))?;
-    storage.remove_directory(&directory_of(path))
+    // An empty one does no harm.
+    let _ = storage.remove_directory(&directory_of(path));
+    Ok(())
 }
 
 /// Removes all undo files of the table at `path`, which is about to be replaced by another.
 pub(crate) fn remove_all_undo(storage: &dyn Storage, path: &Path) -> crate::Result<()> {
     let bases = undo_bases(storage, path);
     let fail = |e| crate::Error::io(&directory_of(path), "remove undo files from", e);
-    if bases.is_empty() { Ok(()) } else { remove_undo(storage, path, &bases).map_err(fail) }
+    remove_undo(storage, path, &bases).map_err(fail)
 }
 
 /// Makes an undo file for the table at `path` with `frames` of `file`, which are in order.

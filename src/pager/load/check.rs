@@ -3,7 +3,7 @@
 //! Not here: the checksums themselves (`file/sums.rs`), writing them (`checkpoint/`).
 
 use super::Frames;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::fault::{Proceed, go_on};
 use crate::little_endian::u32_at;
 use crate::pager::file::header::{HEADER_BYTES, header_sum};
@@ -79,12 +79,11 @@ impl Frames {
                 self.file.read_as_opened(file.as_ref(), frame, &mut bytes)
             } else {
                 let read = file.read_at(&mut bytes, u64::from(frame) * self.frame_bytes() as u64);
-                read.map_err(|e| Error::io(&self.file.path, &format!("read frame {frame} of"), e))
+                read.map_err(|e| self.file.unread(frame, e))
             };
             match read.and_then(|()| self.check_sum(frame, &bytes)) {
-                Err(e) if e.kind() == ErrorKind::Stale => return Err(e),
-                Err(e) => fault(frame, e.message().to_owned()),
-                Ok(()) => {}
+                Err(e) if e.kind() == ErrorKind::Corrupt => fault(frame, e.message().to_owned()),
+                checked => checked?,
             }
         }
         Ok(())
