@@ -99,3 +99,35 @@ impl Values<'_> {
         Ok(value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::table::Table;
+
+    #[test]
+    fn an_update_in_a_batch_of_any_length_is_made_again_if_its_value_has_changed() {
+        // Of a mebibyte and more: the log takes it before the changes are made.
+        for filler in [0, 3000] {
+            let directory = tempfile::tempdir().unwrap();
+            let table = Table::open(directory.path().join("t.spt")).unwrap();
+            table.put(b"n", b"1").unwrap();
+            let mut batch = table.batch();
+            (0..filler).for_each(|n: u32| batch.put(&n.to_le_bytes(), &[7; 1000]).unwrap());
+            let mut calls = 0;
+            let update = |old: Option<&[u8]>| {
+                calls += 1;
+                // As another thread might, before the batch has the latch.
+                if calls == 1 {
+                    table.put(b"n", b"5").unwrap();
+                }
+                Some([old.unwrap(), b"!"].concat())
+            };
+            batch.update(b"n", update).unwrap();
+            batch.insert_new(b"absent", b"new").unwrap();
+            batch.commit().unwrap();
+            assert_eq!(table.get(b"n").unwrap().unwrap(), b"5!", "beside {filler} puts");
+            assert_eq!((calls, table.len()), (2, u64::from(filler) + 2));
+            assert_eq!(table.verify().unwrap(), []);
+        }
+    }
+}

@@ -230,3 +230,40 @@ impl<'p> Allocator<'p> {
 fn described_by(group: usize) -> u64 {
     (1 << group) * u64::from(ZONE_FRAMES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Disk;
+    use crate::pager::Pager;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_a_compaction_moves_comes_to_lie_before_what_it_has_not_passed() {
+        const LEN: u32 = 40;
+        let mut placed = 0;
+        for border in 40..60 {
+            let pager = Pager::in_memory(4096, Arc::new(Disk)).unwrap();
+            let units: Vec<u64> = (0..200).map(|_| pager.allocate_extent(LEN).unwrap()).collect();
+            // Free frames before and behind the border, after one with a free end.
+            let hole = u64::from(border - 8) * 64 + 20..u64::from(border + 8) * 64;
+            let freed = units.iter().filter(|&&unit| hole.contains(&unit));
+            freed.for_each(|&unit| pager.free(unit, LEN).unwrap());
+            let allocator = pager.allocator();
+            allocator.free_kept().unwrap();
+            let _compacting = allocator.begin_compaction();
+            allocator.begin_pass().unwrap();
+            allocator.pass_to(border);
+            // The first one leaves a free end of a frame, in which the next may begin.
+            let lens = [FRAME_UNITS + 10].into_iter().chain((10..10 * FRAME_UNITS).rev());
+            for len in lens {
+                if let Some(unit) = allocator.allocate_extent_in_room(len, Destination::Passed).unwrap() {
+                    placed += 1;
+                    let end = unit + u64::from(len);
+                    assert!(end <= u64::from(border * FRAME_UNITS), "units {unit} to {end}, passed {border} frames");
+                }
+            }
+        }
+        assert!(placed > 10, "{placed}");
+    }
+}

@@ -121,7 +121,6 @@ impl Log {
     #[cold]
     #[inline(never)]
     pub(super) fn place_beside_others(&self, short: &mut Short) -> Result<Lsn> {
-        let Combiner { bits, slots } = &self.combiner;
         for _ in 0..TRIES {
             std::hint::spin_loop();
             if !self.combiner.is_idle() {
@@ -131,13 +130,21 @@ impl Log {
                 return tail.place(short);
             }
         }
+        self.place_by_slot(short)
+    }
+
+    /// Leaves a record in the thread's slot until it is placed.
+    pub(crate) fn place_by_slot(&self, short: &mut Short) -> Result<Lsn> {
+        let Combiner { bits, slots } = &self.combiner;
         let index = slot_of_thread() % SLOT_COUNT;
         let slot = &slots.get_or_init(Box::default)[index];
         if !slot.leave(short) {
             return self.tail().place(short); // more threads than slots
         }
         let placed = self.wait_until_placed(slot, bits, 1 << index);
+        step();
         let end = slot.end.load(Relaxed);
+        step();
         slot.state.store(FREE, Release);
         placed.map(|()| end)
     }

@@ -17,6 +17,7 @@ use crate::random::Random;
 use crate::table::{Durability, Table, TableOptions};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -290,6 +291,23 @@ fn two_compactions() -> bool {
     true
 }
 
+/// A compaction cuts frames off only while no checkpoint is written.
+fn a_compaction_beside_a_checkpoint() -> bool {
+    let table = with_a_hole();
+    let frames = || table.pager.frame_count();
+    let before = frames();
+    together(&[&|| table.compact().unwrap(), &|| {
+        let _checkpoint = table.pager.checkpoint_lock().acquire().unwrap();
+        let begun = frames();
+        for _ in 0..2000 {
+            step();
+            assert!(frames() >= begun, "{} frames, {begun} when the checkpoint began", frames());
+        }
+    }]);
+    whole(&table);
+    frames() < before
+}
+
 /// Nothing changes while the gate is closed.
 fn a_closed_gate_beside_writers() -> bool {
     let table = table(SHARED, 2, 0..4);
@@ -426,6 +444,24 @@ fn writers_place_records_of_each_other() -> bool {
     table.pager.log().is_some_and(|log| log.has_combined())
 }
 
+/// Threads that share a slot of the log learn where their own records end, not where the next record in it does.
+fn writers_share_a_slot_of_the_log() -> bool {
+    let table = logged(&Simulated::new(State::default()), 4 << 20);
+    let log = table.pager.log().unwrap();
+    let room = log.reserve(4096).unwrap().unwrap();
+    let ends = Mutex::new(BTreeSet::new());
+    let leave = || {
+        for _ in 0..3 {
+            let end = log.place_by_slot(&mut room.put_together(1, &[b"record"]).unwrap()).unwrap();
+            assert!(ends.lock().unwrap().insert(end), "two records end at {end}");
+        }
+    };
+    crowd(true);
+    together(&[&leave, &leave, &leave]);
+    crowd(false);
+    log.has_combined()
+}
+
 /// A sync of several replayed segments runs while a checkpoint frees their files.
 fn a_sync_of_what_was_replayed_beside_a_checkpoint() -> bool {
     static KILLED: LazyLock<State> = LazyLock::new(|| {
@@ -496,6 +532,7 @@ const SCENARIOS: &[Scenario] = &[
     ("a_value_held_beside_compaction", 100, a_value_held_beside_compaction),
     ("lookups_beside_map_frames_that_move", 20, lookups_beside_map_frames_that_move),
     ("two_compactions", 100, two_compactions),
+    ("a_compaction_beside_a_checkpoint", 50, a_compaction_beside_a_checkpoint),
     ("a_closed_gate_beside_writers", 200, a_closed_gate_beside_writers),
     ("a_closed_gate_beside_writers_that_share_a_slot", 50, a_closed_gate_beside_writers_that_share_a_slot),
     ("batches_beside_splits, pages in one frame", 100, || batches_beside_splits(SHARED)),
@@ -506,6 +543,7 @@ const SCENARIOS: &[Scenario] = &[
     ("writers_extend_the_log_beside_a_backup", 20, writers_extend_the_log_beside_a_backup),
     ("long_records_beside_each_other", 20, long_records_beside_each_other),
     ("writers_place_records_of_each_other", 200, writers_place_records_of_each_other),
+    ("writers_share_a_slot_of_the_log", 200, writers_share_a_slot_of_the_log),
     ("a_sync_of_what_was_replayed_beside_a_checkpoint", 20, a_sync_of_what_was_replayed_beside_a_checkpoint),
     ("bytes_made_ready_beside_writers_and_checkpoints", 50, bytes_made_ready_beside_writers_and_checkpoints),
 ];

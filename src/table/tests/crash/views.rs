@@ -32,15 +32,15 @@ fn change(view: WriteView<'_>, content: &mut Content, random: &mut Random) -> Re
     let len = random.pick(&[1, 20, 200, 900, 5000]);
     let value: Vec<u8> = std::iter::repeat_with(|| random.next() as u8).take(len).collect();
     let [first, second] = keys;
-    match random.below(7) {
+    let old = content.get(&first).map(|old| old.to_vec());
+    match random.below(15) {
         0 => {
             view.remove(&first)?;
             content.remove(&first);
         }
         1 => {
             view.append(&first, &value)?;
-            let old = content.get(&first).map(|old| old.to_vec()).unwrap_or_default();
-            content.insert(first, [old, value].concat().into());
+            content.insert(first, [old.unwrap_or_default(), value].concat().into());
         }
         2 => {
             if view.insert_new(&first, &value)? {
@@ -62,6 +62,40 @@ fn change(view: WriteView<'_>, content: &mut Content, random: &mut Random) -> Re
         5 => {
             view.put_many(&[(&first, &value)])?;
             content.insert(first, value.into());
+        }
+        6 => {
+            assert_eq!(view.entry(&first).remove()?, old);
+            content.remove(&first);
+        }
+        7 => {
+            let stored = view.entry(&first).or_insert(&value)?;
+            assert_eq!(stored, old.unwrap_or(value));
+            content.insert(first, stored.into());
+        }
+        8 => {
+            let stored = view.entry(&first).and_modify(|old| old.push(1)).or_insert(&value)?;
+            content.insert(first, stored.into());
+        }
+        9 => {
+            if let Some(stored) = view.entry(&first).and_modify(|old| old.push(2)).apply()? {
+                content.insert(first, stored.into());
+            }
+        }
+        10 => {
+            assert_eq!(view.replace(&first, &value)?, old);
+            content.insert(first, value.into());
+        }
+        11 => {
+            assert!(view.compare_and_set(&first, old.as_deref(), Some(&value))?);
+            content.insert(first, value.into());
+        }
+        12 => {
+            view.append_many(&[(&first, &value)])?;
+            content.insert(first, [old.unwrap_or_default(), value].concat().into());
+        }
+        13 if random.percent(20) => {
+            view.clear()?;
+            content.clear();
         }
         _ => {
             view.put(&first, &value)?;
