@@ -1,7 +1,7 @@
 //! The Unix socket of `--unix`: made, given its mode, and removed at the end.
 //!
-//! A killed server leaves its socket behind. Only such a socket is replaced: one that refuses connections. Anything else
-//! that has the name stays, and is an error: a file of the user, a link, the socket of a running server.
+//! A killed server leaves its socket behind. Only such a socket is replaced: one that refuses connections. Anything
+//! else that has the name stays, and is an error: a file of the user, a link, the socket of a running server.
 
 use crate::options::ServeError;
 use socket2::{Domain, SockAddr, Socket, Type};

@@ -371,13 +371,15 @@ fn functions_that_take_an_integer_refuse_what_none_holds() {
 #[test]
 fn a_script_leaves_no_mark_for_the_next() {
     let walk = "local seen, marks = {}, {} local function visit(t, name) \
-         if type(t) ~= 'table' or seen[t] or t == KEYS or t == ARGV then return end seen[t] = true marks[#marks + 1] = name \
+         if type(t) ~= 'table' or seen[t] or t == KEYS or t == ARGV then return end \
+         seen[t] = true marks[#marks + 1] = name \
          local _, mark2 = pcall(function() return t.mark2 == 1 end) \
          if rawget(t, 'mark') or mark2 == true then error('marked: ' .. name) end MARK(t) \
          for key, value in pairs(t) do visit(value, name .. '.' .. tostring(key)) end \
          for key, value in next, t do visit(value, name .. '.' .. tostring(key)) end \
          visit(getmetatable(t), name .. ' meta') end \
-         visit(_G, '_G') for _, value in ipairs({'', 0, true, function() end, cjson.null, coroutine.create(function() end)}) do \
+         visit(_G, '_G') local thread = coroutine.create(function() end) \
+         for _, value in ipairs({'', 0, true, function() end, cjson.null, thread}) do \
          visit(getmetatable(value), type(value) .. ' meta') end visit(getmetatable(nil), 'nil meta') return #marks";
     let mark = "pcall(rawset, t, 'mark', 1) pcall(function() t.mark = 1 end) pcall(function() t.mark2 = 1 end) \
          pcall(setmetatable, t, {__index = {mark2 = 1}}) pcall(table.insert, t, 1) pcall(table.insert, t, 1, 1) \

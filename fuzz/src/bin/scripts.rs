@@ -29,8 +29,8 @@ const SCRIPTS: [&str; 9] = [
     "return redis.pcall(ARGV[1], KEYS[1], ARGV[2])",
     // Functions of Lua, with values of any type: numbers that no int holds, above all.
     "local calls = {unpack, select, tonumber, string.sub, string.byte, string.char, string.format,\n\
-     table.insert, table.remove, table.concat, table.sort, table.maxn, math.ldexp, math.random, bit.tohex, bit.lshift,\n\
-     cmsgpack.unpack_one, cmsgpack.unpack_limit, struct.unpack, struct.pack, cjson.encode, rawset}\n\
+     table.insert, table.remove, table.concat, table.sort, table.maxn, math.ldexp, math.random, bit.tohex,\n\
+     bit.lshift, cmsgpack.unpack_one, cmsgpack.unpack_limit, struct.unpack, struct.pack, cjson.encode, rawset}\n\
      local call = calls[#ARGV[1] % #calls + 1]\n\
      return select('#', pcall(function() call(cmsgpack.unpack(ARGV[2])) end))",
 ];

@@ -60,8 +60,8 @@ struct BitRange {
 }
 
 impl BitRange {
-    /// Reads the range given by the arguments from index `start` on: `[start [end [BYTE | BIT]]]`. `is_nearest`: a range
-    /// before the value is its first byte or bit.
+    /// Reads the range given by the arguments from index `start` on: `[start [end [BYTE | BIT]]]`. `is_nearest`: a
+    /// range before the value is its first byte or bit.
     fn read(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>, start: usize, is_nearest: bool) -> Result<BitRange, Refusal> {
         let args = call.args;
         let in_bits = match args.len() {

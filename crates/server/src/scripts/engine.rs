@@ -8,7 +8,7 @@
 
 use super::json::{self, Encoder, Settings};
 use super::replies::{Writer, to_lua};
-use super::values::{BYTES_MAX, SANDBOX, failure, kind_of, text_of};
+use super::values::{BYTES_MAX, SANDBOX, check, failure, kind_of, text_of};
 use super::{CallOut, Running, Script, bits, msgpack, sha1_of, structs, texts};
 use crate::command::double::format_number;
 use crate::command::reply::Version;
@@ -226,11 +226,6 @@ impl Engine {
         }
         Err(text)
     }
-}
-
-/// Fails once the script is killed. Functions that may take long call it: the hook counts each as one instruction.
-pub(super) fn check(running: &Running) -> mlua::Result<()> {
-    if running.is_killed() { Err(mlua::Error::runtime("script killed")) } else { Ok(()) }
 }
 
 /// Compiles source text. Bytecode is refused: it can do anything.

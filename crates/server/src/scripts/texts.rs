@@ -1,9 +1,8 @@
 //! The functions of Lua's `string` that search: `find`, `match`, and what `gmatch` and `gsub` are made of.
 
 use super::Running;
-use super::engine::check;
 use super::patterns::{Capture, Search, is_plain, replace};
-use super::values::{BYTES_MAX, failure, kind_of};
+use super::values::{BYTES_MAX, check, failure, kind_of};
 use mlua::{Lua, LuaString, MultiValue, Table, Value, Variadic};
 use std::sync::Arc;
 

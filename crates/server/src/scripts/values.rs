@@ -1,5 +1,6 @@
 //! Values of Lua as Rust sees them: numbers, the names of types, the texts of errors.
 
+use super::Running;
 use mlua::{Lua, Value};
 
 /// The most memory of a script.
@@ -19,6 +20,11 @@ pub(super) fn failure(lua: &Lua, message: &str) -> mlua::Error {
     };
     let location = (1..10).map_while(location).flatten().next().unwrap_or_default();
     mlua::Error::runtime(location + message)
+}
+
+/// Fails once the script is killed. Functions that may take long call it: the hook counts each as one instruction.
+pub(super) fn check(running: &Running) -> mlua::Result<()> {
+    if running.is_killed() { Err(mlua::Error::runtime("script killed")) } else { Ok(()) }
 }
 
 /// A value as a number if it is one. Whole ones are integers to mlua.
