@@ -709,7 +709,7 @@ spt_status spt_restore(const char *from, const char *path, const spt_options *op
  *
  * Returns:
  *   SPT_OK       no fault
- *   SPT_CORRUPT  faults were found: restore a backup, or see spt_salvage
+ *   SPT_CORRUPT  faults were found: restore a backup, or see spt_salvage; the message names the checkpoint
  *   SPT_IO       the check could not continue
  */
 typedef int (*spt_fault_fn)(void *context, const char *place, const char *what);

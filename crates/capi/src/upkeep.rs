@@ -104,6 +104,7 @@ pub(crate) fn report(
     function: Option<FaultCallback>,
     context: *mut c_void,
     count: Out<'_, u64>,
+    state: &str,
 ) -> Result<Status> {
     count.set_if_wanted(faults.len() as u64);
     if let Some(function) = function {
@@ -111,7 +112,9 @@ pub(crate) fn report(
     }
     match faults {
         [] => Ok(OK),
-        [first, ..] => Err(Failure::kind(ErrorKind::Corrupt, format!("{} faults, the first: {first}", faults.len()))),
+        [first, ..] => {
+            Err(Failure::kind(ErrorKind::Corrupt, format!("{} faults, the first: {first}{state}", faults.len())))
+        }
     }
 }
 
@@ -125,7 +128,8 @@ extern "C" fn spt_check(
     border(table.number(), || {
         faults.set_if_wanted(0);
         let (table, _pin) = table.pinned()?;
-        report(&table.verify()?, function, context, faults)
+        let found = table.verify()?;
+        report(&found, function, context, faults, &format!(" (of checkpoint {})", table.checkpoint_number()))
     })
 }
 
