@@ -43,6 +43,8 @@ class TableOptions(TypedDict, total=False):
     log_bytes: int
     #: Whether to write counters to a file next to the table, for other processes to watch.
     publish_counters: bool
+    #: With flag "r": whether to read the last checkpoint alone, without the writes since.
+    checkpoint_only: bool
 
 
 _OPTIONS = tuple(TableOptions.__annotations__)

@@ -102,6 +102,7 @@ pub struct Options {
     durability: Option<String>,
     log_bytes: Option<u64>,
     publish_counters: Option<bool>,
+    checkpoint_only: Option<bool>,
 }
 }
 
@@ -130,7 +131,8 @@ impl Options {
         let options = with(options, self.seed, TableOptions::seed);
         let options = with(options, durability.transpose()?, TableOptions::durability);
         let options = with(options, self.log_bytes, TableOptions::log_bytes);
-        Ok(with(options, self.publish_counters, TableOptions::publish_counters))
+        let options = with(options, self.publish_counters, TableOptions::publish_counters);
+        Ok(with(options, self.checkpoint_only, TableOptions::checkpoint_only))
     }
 }
 

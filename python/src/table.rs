@@ -540,7 +540,7 @@ impl TableCore {
         self.ending(py, Table::sync)
     }
 
-    /// Writes all changes to the file, so that processes that open it for reading see them.
+    /// Writes all changes to the file, and frees the log.
     ///
     /// >>> import splitpoint
     /// >>> table = splitpoint.memory()
@@ -549,8 +549,8 @@ impl TableCore {
         self.ending(py, Table::checkpoint)
     }
 
-    /// Switches a table that was opened with "r" to its newest checkpoint; returns whether that is new. Iterators go on
-    /// in the new one.
+    /// Brings a table that was opened with "r" to the last write of any process; returns whether there was a new one.
+    /// Iterators continue in the new state.
     ///
     /// >>> import splitpoint
     /// >>> splitpoint.memory().reload()

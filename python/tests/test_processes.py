@@ -81,22 +81,23 @@ def test_tables_in_memory_and_dictionaries_are_copied_by_a_fork(tmp_path):
     assert in_child(lambda: (table[b"a"], words[b"a"], list(words))) == "(b'1', b'1', [b'a'])"
 
 
-def test_a_second_writer_is_refused_and_readers_keep_their_checkpoint_until_they_reload(path):
+def test_a_second_writer_is_refused_and_readers_stay_as_they_were_until_they_reload(path):
     with splitpoint.open(path) as table:
         table[b"a"] = b"1"
         with pytest.raises(splitpoint.LockedError) as raised:
             splitpoint.open(path)
         assert isinstance(raised.value, OSError) and raised.value.kind is splitpoint.ErrorKind.LOCKED
         with splitpoint.open(path, "r") as reader:
-            assert len(reader) == 0
-            table.checkpoint()
-            assert len(reader) == 0 and reader.get("a") is None
-            assert reader.reload() is True and reader.reload() is False
             assert dict(reader) == {b"a": b"1"}
             table[b"a"] = b"2"
-            assert table.reload() is False
-            table.checkpoint()
             assert reader[b"a"] == b"1"
+            assert reader.reload() is True and reader.reload() is False
+            assert dict(reader) == {b"a": b"2"} and table.reload() is False
+            with splitpoint.open(path, "r", checkpoint_only=True) as checkpoint:
+                assert len(checkpoint) == 0
+                table.checkpoint()
+                assert reader[b"a"] == b"2" and len(checkpoint) == 0
+                assert checkpoint.reload() is True and dict(checkpoint) == {b"a": b"2"}
         with splitpoint.open(path, "r") as reader:
             assert dict(reader) == {b"a": b"2"}
 

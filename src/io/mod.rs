@@ -237,6 +237,11 @@ pub(crate) trait File: Send + Sync {
     fn window_pays(&self) -> Result<bool> {
         Ok(false)
     }
+    /// Whether other machines, or a program that serves the file system, may change the file, so that what a writer
+    /// stores in a mapping may not be seen here.
+    fn is_shared_with_machines(&self) -> Result<bool> {
+        Ok(false)
+    }
     /// Maps the whole file for reading; the file must never change. `None` if there are no mappings.
     fn view(&self) -> Result<Option<Box<dyn View>>> {
         Ok(None)

@@ -488,6 +488,11 @@ impl File for RealFile {
         super::window::window_pays(&self.file)
     }
 
+    #[cfg(target_os = "linux")]
+    fn is_shared_with_machines(&self) -> Result<bool> {
+        Ok(!super::window::is_local(&self.file))
+    }
+
     fn view(&self) -> Result<Option<Box<dyn View>>> {
         super::view::view(&self.file)
     }

@@ -45,7 +45,7 @@ fn memory_bytes() -> u64 {
 }
 
 /// Whether the file system is none of those that other machines can change, or that a user process serves.
-fn is_local(file: &fs::File) -> bool {
+pub(super) fn is_local(file: &fs::File) -> bool {
     // NFS, SMB, CIFS, SMB 2, FUSE and virtiofs, 9P, Ceph, AFS twice, Lustre, GFS2, OCFS2, Coda, NCP, GPFS, BeeGFS,
     // OrangeFS, VirtualBox, PanFS: f_type of statfs(2) and the kernel's magic.h.
     const SHARED: [u32; 20] = [

@@ -225,6 +225,11 @@ impl Pager {
         self.frames.file.health.is_sound()
     }
 
+    /// Called before a handle that only reads replays what was added to the log.
+    pub(crate) fn begin_replay(&self) {
+        self.frames.file.health.begin_writes();
+    }
+
     /// Called when the log is replayed: a handle that only reads takes no writes from here on.
     pub(crate) fn end_replay(&self) {
         if self.is_read_only() {

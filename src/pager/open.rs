@@ -13,6 +13,7 @@ use super::checkpoint::journal::install;
 use super::checkpoint::save_undo::UndoFiles;
 use super::file::create::{Create, open_to_read, open_to_write};
 use super::file::header::{FIRST_FRAMES, Header};
+use super::file::held::Held;
 use super::file::names::{refuse_other_names, resolve};
 use super::file::{TableFile, random::random_u64};
 use super::load::Frames;
@@ -21,7 +22,7 @@ use super::pool::Pool;
 use super::pool::words::Bytes;
 use super::values::through::Through;
 use super::wal::{Log, Safety};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::io::atomic::make_unnamed;
 use crate::io::{File, Storage, forks, remove_if_empty};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ pub(crate) struct OpenOptions {
     pub table_id_if_new: Option<u64>,
     pub cache: CacheLimit,
     pub read_only: bool,
+    /// Whether the changes in the log count, too. An open for writing must take them.
+    pub replays: bool,
     /// Which failure a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
     /// The bytes of a segment of the log; `None`: the length follows the size of the table.
@@ -149,8 +152,8 @@ impl Pager {
         file: Arc<dyn File>,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
-        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, safety, log_bytes, .. } =
-            opening;
+        let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, .. } = opening;
+        let OpenOptions { replays, safety, log_bytes, .. } = opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         if !read_only {
             install(storage.as_ref(), path, file.as_ref())?;
@@ -186,9 +189,10 @@ impl Pager {
             pool.outgrow_cache(cache_frames);
         }
         pool.reserve(u64::from(header.frame_count) + 1)?;
-        // A reader replays the log of a dead writer, in memory only, and leaves the log of a live one alone.
-        let replays = !read_only || !file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
-        let spilling = if read_only { Spilling::default() } else { Spilling::of_file(false, safety.is_some()) };
+        if read_only && replays {
+            refuse_unfollowable(path, file.as_ref(), held.as_ref().is_some_and(Held::is_kept))?;
+        }
+        let spilling = if read_only { Spilling::of_reader() } else { Spilling::of_file(false, safety.is_some()) };
         if spilling.on {
             pool.unpin();
         }
@@ -203,4 +207,24 @@ impl Pager {
         let file = TableFile::with_header(storage, path.to_owned(), file, read_only, held, &header);
         Ok((Self::of(Frames::new(pool, file, spilling, cache_frames, 0), log), Some(root)))
     }
+}
+
+/// Fails if a writer may be at work whose log this handle could not follow.
+fn refuse_unfollowable(path: &Path, file: &dyn File, is_kept: bool) -> Result<()> {
+    let fail = |e| Error::io(path, "ask for the lock of", e);
+    let why = if !file.is_locked().map_err(fail)? {
+        return Ok(());
+    } else if file.is_shared_with_machines().map_err(fail)? {
+        "the file is on a file system that other machines or programs serve"
+    } else if !is_kept {
+        "this system has no locks of bytes"
+    } else {
+        return Ok(());
+    };
+    let shown = path.display();
+    Err(Error::new(
+        ErrorKind::Locked,
+        format!("{shown}: another process has it open for writing, and its last writes cannot be read: {why}"),
+    )
+    .with_hint("Ask for the last checkpoint alone, without the writes since, or read it where it is written."))
 }

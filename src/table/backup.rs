@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue
-//! a file, read only       a copy, repeated if a checkpoint was written in the meantime (`pager/checkpoint/copy.rs`)
+//! a handle that reads     a copy of its checkpoint (`pager/checkpoint/copy.rs`); if it replayed changes from the log, its
+//!                         pairs are put into a new table
 //! a table in memory       its pairs are put into a new table; writers wait
 //! ```
 //!
@@ -19,11 +20,13 @@ use crate::fault::stopped;
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
-use crate::pager::copy::{Target, copy_checkpoint, copy_file, copy_opened, is_crashed};
+use crate::pager::copy::{Target, copy_checkpoint, copy_file, copy_opened};
 use crate::pager::file::undo::remove_all_undo;
 use crate::pager::resolve;
+use crate::pager::wal::has_segments;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Options for saving and restoring a backup; start with [`Backup::new`].
 ///
@@ -87,7 +90,7 @@ impl<'f> Backup<'f> {
     /// Copies an open table to `path`, in its state at one moment between two writes.
     ///
     /// A table in a file is synced first. Its other threads continue while it is copied, until they need a checkpoint.
-    /// Writers of a table in memory wait. A read-only handle copies the checkpoint that it reads.
+    /// Writers of a table in memory wait. A read-only handle copies what it shows.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if a file exists at `path` and may not be replaced; [`ErrorKind::Locked`] if that
@@ -116,8 +119,9 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Copies the table in the file at `from` to `path`, as of its last checkpoint, while another process may be
-    /// writing it. If the process that had it open has died, the copy also has the changes in its log.
+    /// Copies the table in the file at `from` to `path`, while another process may be writing it. The copy has every
+    /// write that a read-only [`TableOptions::open`] would show: also those that are only in the log, whether its writer
+    /// lives or has died, unless the options ask for [`checkpoint_only`](TableOptions::checkpoint_only).
     ///
     /// # Errors
     /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if an
@@ -125,15 +129,19 @@ impl<'f> Backup<'f> {
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
-        if is_crashed(storage.as_ref(), from)? {
-            // The file alone would lack the changes in the log.
+        if self.has_log(from) {
             let table = self.options.clone().read_only(true).open(from)?;
-            return self.save_pairs(&table, path.as_ref());
+            return self.save(&table, path.as_ref());
         }
         self.replace(Some(from), path.as_ref(), |progress, new| {
             let mut step = |done, all| progress(done, all).is_continue();
             copy_file(&storage, from, &mut target_of(new, &mut step))
         })
+    }
+
+    /// Whether a copy of the file alone may lack changes that are to be copied.
+    fn has_log(&self, from: &Path) -> bool {
+        !self.options.checkpoint_only && has_segments(self.options.storage.as_ref(), from)
     }
 
     /// Replaces the table at `path` with a backup: copies it, checks the whole copy, and renames it to `path`. The old
@@ -146,11 +154,18 @@ impl<'f> Backup<'f> {
         let storage = self.options.storage.clone();
         let backup = &resolve(storage.as_ref(), backup.as_ref())?;
         let options = self.options.clone().read_only(true);
+        let has_log = self.has_log(backup);
         // Reports what is wrong with the backup before anything is copied.
         drop(options.clone().open(backup)?);
         self.replace(Some(backup), path.as_ref(), |progress, new| {
-            let mut step = |done, all| progress(done, all).is_continue();
-            if !copy_file(&storage, backup, &mut target_of(new, &mut step))? {
+            let copied = if has_log {
+                // Somebody has written to the backup, and its file alone lacks that.
+                save_pairs_to(&options.clone().open(backup)?, &storage, 0, progress, new)?
+            } else {
+                let mut step = |done, all| progress(done, all).is_continue();
+                copy_file(&storage, backup, &mut target_of(new, &mut step))?
+            };
+            if !copied {
                 return Ok(false);
             }
             let faults = options.open(new.unfinished_path())?.verify()?;
@@ -161,38 +176,11 @@ impl<'f> Backup<'f> {
         })
     }
 
-    /// Saves the pairs of a table in memory to a table with the same options.
+    /// Saves the pairs of a table to a table with the same options.
     fn save_pairs(&mut self, table: &Table, path: &Path) -> Result<()> {
         let (storage, expected_len) = (self.options.storage.clone(), self.options.expected_len);
-        self.replace(None, path, |progress, new| {
-            // With the gate open, a scan would mix several moments.
-            let _alone = table.gate.close()?;
-            let options = TableOptions {
-                page_bytes: table.buckets.page_bytes() as u32, // at most 65536
-                fill_factor: table.buckets.fill().pairs,
-                fill_percent: table.buckets.fill().percent,
-                hash: Some(table.hash_function().kind()),
-                user_hash: (table.hash_function().kind() == HashKind::User).then(|| table.hash_function().clone()),
-                seed: Some(table.hash_function().seed()),
-                expected_len,
-                durability: Durability::None,
-                storage: storage.clone(),
-                ..TableOptions::new()
-            };
-            let copy = options.open(new.unfinished_path())?; // the file is empty, and so becomes a table
-            copy.adopt_types(&table.types())?;
-            let (all, mut done) = (table.len(), 0u64);
-            let mut scan = table.scan();
-            while let Some((key, value)) = scan.next_ref()? {
-                copy.put(key, value)?;
-                done += 1;
-                if done.is_multiple_of(1024) && progress(done, all).is_break() {
-                    return Ok(false);
-                }
-            }
-            copy.close()?;
-            Ok(progress(all, all).is_continue())
-        })
+        let from = table.pager.is_read_only().then(|| table.pager.path().to_owned());
+        self.replace(from.as_deref(), path, |progress, new| save_pairs_to(table, &storage, expected_len, progress, new))
     }
 
     /// Creates a file in the directory of `path`, calls `fill` to write it, and renames it to `path`. It gets the owner
@@ -278,6 +266,47 @@ impl Table {
         let options = TableOptions { storage: self.pager.file().storage().clone(), ..TableOptions::new() };
         Backup::new().options(options).save(self, path)
     }
+}
+
+/// Puts the pairs of `table` into `new`, in hash order, with writers kept out. Returns false if `progress` cancelled it.
+fn save_pairs_to(
+    table: &Table,
+    storage: &Arc<dyn Storage>,
+    expected_len: u64,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    new: &AtomicFile,
+) -> Result<bool> {
+    // With the gate open, a scan would mix several moments.
+    let _alone = table.gate.close()?;
+    let all = table.len();
+    let options = TableOptions {
+        page_bytes: table.buckets.page_bytes() as u32, // at most 65536
+        fill_factor: table.buckets.fill().pairs,
+        fill_percent: table.buckets.fill().percent,
+        hash: Some(table.hash_function().kind()),
+        user_hash: (table.hash_function().kind() == HashKind::User).then(|| table.hash_function().clone()),
+        seed: Some(table.hash_function().seed()),
+        expected_len,
+        durability: Durability::None,
+        storage: storage.clone(),
+        ..TableOptions::new()
+    };
+    let mut copy = options.open(new.unfinished_path())?; // the file is empty, and so becomes a table
+    if expected_len == 0 {
+        copy.buckets.presize_like(&table.buckets)?;
+    }
+    copy.adopt_types(&table.types())?;
+    let mut done = 0u64;
+    let mut scan = table.scan();
+    while let Some((key, value)) = scan.next_ref()? {
+        copy.put(key, value)?;
+        done += 1;
+        if done.is_multiple_of(1024) && progress(done, all).is_break() {
+            return Ok(false);
+        }
+    }
+    copy.close()?;
+    Ok(progress(all, all).is_continue())
 }
 
 fn target_of<'a>(new: &'a AtomicFile, step: &'a mut dyn FnMut(u64, u64) -> bool) -> Target<'a> {

@@ -1,18 +1,30 @@
-//! A reader that follows the writer of a table in another process.
+//! Readers of a table that another process writes: they replay its log in memory of their own, and go on at its end.
 //!
-//! Not here: how a handle keeps one checkpoint (`pager/file/held.rs`).
+//! ```text
+//! open        hold the last checkpoint -> find the log's end -> replay up to it
+//! catch_up    no newer checkpoint: replay what follows; else, or if the records are gone: open again
+//! ```
+//!
+//! A reader is a recovery that never writes. What a handle shows changes only in [`Table::catch_up`], which takes it, so
+//! nobody sees half of a replay.
+//!
+//! Not here: how a handle keeps one checkpoint (`pager/file/held.rs`), which end of a log counts
+//! (`pager/wal/follow.rs`).
 
 use super::handle::Table;
 use super::options::TableOptions;
 use crate::error::Result;
-use std::path::Path;
-use std::sync::{Arc, RwLock};
+use crate::pager::resolve;
+use crate::pager::wal::{Ahead, Log, Reader};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
-/// Reads a table that another process writes, always as of its last checkpoint.
+/// Reads a table that another process writes, always as of the last write.
 ///
-/// A read-only [`Table`] keeps the checkpoint that it opened. A follower opens the table again once there is a newer
-/// one. What [`newest`](Self::newest) returns stays as it is for as long as the caller keeps it, so several reads from
-/// one such table agree with each other.
+/// A read-only [`Table`] stays as it was opened. A follower goes on: it has each write that returned, with
+/// [`Durability::Os`](super::Durability) or [`Durability::Sync`](super::Durability), before the call. What
+/// [`newest`](Self::newest) returns stays as it is for as long as the caller keeps it, so several reads from one such
+/// table agree with each other.
 ///
 /// ```
 /// use splitpoint::{Follower, Table};
@@ -20,18 +32,19 @@ use std::sync::{Arc, RwLock};
 /// # let path = directory.path().join("users.spt");
 /// let writer = Table::open(&path)?; // elsewhere: another process
 /// let follower = Follower::open(&path)?;
-/// writer.put(b"alice", b"admin")?;
 /// assert_eq!(follower.get(b"alice")?, None);
-/// writer.checkpoint()?;
+/// writer.put(b"alice", b"admin")?;
 /// assert_eq!(follower.get(b"alice")?.as_deref(), Some(&b"admin"[..]));
 /// let kept = follower.newest()?;
 /// writer.remove(b"alice")?;
-/// writer.checkpoint()?;
 /// assert!(kept.contains(b"alice")? && !follower.newest()?.contains(b"alice")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Follower {
-    newest: RwLock<Arc<Table>>,
+    options: TableOptions,
+    path: PathBuf,
+    /// `None` after an open that failed.
+    newest: RwLock<Option<Arc<Table>>>,
 }
 
 impl Follower {
@@ -43,26 +56,32 @@ impl Follower {
         TableOptions::new().follow(path)
     }
 
-    /// The table as of its last checkpoint.
+    /// The table as of the last write.
     ///
-    /// Two system calls if that is the one of the last call. Otherwise it opens the table, with an empty cache, and
-    /// other threads wait. The frames of an earlier checkpoint that a caller still has are kept for it on the disk.
+    /// Some dozen system calls if nothing was written since the last call. Otherwise other threads wait while the
+    /// writes are replayed, or, if a caller still has what an earlier call returned or there is a newer checkpoint,
+    /// while the table is opened again.
     ///
     /// # Errors
     /// Those of [`TableOptions::open`] for reading.
     pub fn newest(&self) -> Result<Arc<Table>> {
-        let newest = self.newest.read().unwrap_or_else(|e| e.into_inner()).clone();
-        if newest.pager.file().is_last_checkpoint()? {
-            return Ok(newest);
+        let known = self.newest.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known
+            && !known.is_behind()?
+        {
+            return Ok(known);
         }
-        let mut newest = self.newest.write().unwrap_or_else(|e| e.into_inner());
-        if let Some(newer) = newest.newer()? {
-            *newest = Arc::new(newer);
-        }
-        Ok(newest.clone())
+        let mut newest = self.newest.write().unwrap_or_else(PoisonError::into_inner);
+        // Nobody else has it: it may change.
+        let own = newest.take().map(Arc::try_unwrap);
+        let table = match own {
+            Some(Ok(table)) => table.catch_up()?,
+            Some(Err(_)) | None => self.options.clone().open(&self.path)?,
+        };
+        Ok(newest.insert(Arc::new(table)).clone())
     }
 
-    /// The value of `key` as of the last checkpoint.
+    /// The value of `key` as of the last write.
     ///
     /// # Errors
     /// Those of [`newest`](Self::newest) and of [`Table::get`].
@@ -72,8 +91,8 @@ impl Follower {
 }
 
 impl Table {
-    /// The table as of its last checkpoint, opened with the options of this read-only handle; `None` if this handle
-    /// reads that one, or may write.
+    /// The table as of the last write, opened with the options of this read-only handle; `None` if this handle is as
+    /// new, or may write. [`catch_up`](Self::catch_up) costs less, and changes the handle.
     ///
     /// # Examples
     /// ```
@@ -83,7 +102,6 @@ impl Table {
     /// let writer = Table::open(&path)?;
     /// let mut reader = splitpoint::TableOptions::new().read_only(true).open(&path)?;
     /// writer.put(b"alice", b"admin")?;
-    /// writer.checkpoint()?;
     /// if let Some(newer) = reader.newer()? {
     ///     reader = newer;
     /// }
@@ -94,21 +112,118 @@ impl Table {
     /// # Errors
     /// Those of [`TableOptions::open`] for reading.
     pub fn newer(&self) -> Result<Option<Table>> {
-        match &self.options_to_read {
-            Some(options) if !self.pager.file().is_last_checkpoint()? => {
-                TableOptions::clone(options).open(self.pager.path()).map(Some)
-            }
-            _ => Ok(None),
+        if self.is_behind()? { self.open_again() } else { Ok(None) }
+    }
+
+    /// Brings a read-only handle to the last write: it then has every write that returned, with
+    /// [`Durability::Os`](super::Durability) or [`Durability::Sync`](super::Durability), before this call. Returns any
+    /// other handle as it is.
+    ///
+    /// It replays what was added to the log. If another checkpoint is complete, it opens the table again, with an empty
+    /// cache.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::Table;
+    /// let writer = Table::open(&path)?;
+    /// let mut reader = splitpoint::TableOptions::new().read_only(true).open(&path)?;
+    /// writer.put(b"alice", b"admin")?;
+    /// reader = reader.catch_up()?;
+    /// assert!(reader.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`TableOptions::open`] for reading.
+    pub fn catch_up(mut self) -> Result<Table> {
+        if !self.is_behind()? {
+            return Ok(self);
         }
+        let in_place = !self.pager.is_forked() && self.pager.file().is_last_checkpoint()?;
+        if in_place && self.replay_what_follows().is_ok_and(|found| found != Ahead::Gone) {
+            return Ok(self);
+        }
+        Ok(self.open_again()?.unwrap_or(self))
+    }
+
+    fn open_again(&self) -> Result<Option<Table>> {
+        let options = self.options_to_read.as_deref().cloned();
+        options.map(|options| options.open(self.pager.path())).transpose()
+    }
+
+    /// Whether there is anything that this handle, which only reads, does not show.
+    fn is_behind(&self) -> Result<bool> {
+        let Some(options) = &self.options_to_read else { return Ok(false) };
+        if self.pager.is_forked() {
+            return Ok(true); // a child gets a handle of its own
+        }
+        if !self.pager.file().is_last_checkpoint()? {
+            return Ok(true);
+        }
+        let Some(log) = self.pager.log().filter(|_| !options.checkpoint_only) else { return Ok(false) };
+        let following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(reader) = following.as_ref() else { return Ok(true) };
+        Ok(log.ahead_of(reader, || self.pager.file().checkpoint_in_file())? != Ahead::Nothing)
+    }
+
+    /// Called once the checkpoint is open: replays the log up to its present end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stale`](crate::ErrorKind) if a later checkpoint has the log's records, which are gone.
+    pub(super) fn begin_following(&mut self) -> Result<()> {
+        if let Some(log) = self.pager.clone().log() {
+            *self.following.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(log.reader()?);
+            if self.replay_what_follows()? == Ahead::Gone {
+                return Err(self.pager.file().stale());
+            }
+        }
+        self.pager.end_replay();
+        Ok(())
+    }
+
+    /// Replays what was added to the log. If that fails, or the records are gone, the handle must not be read.
+    fn replay_what_follows(&mut self) -> Result<Ahead> {
+        let pager = self.pager.clone();
+        let following = self.following.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (Some(log), Some(mut reader)) = (pager.log(), following.take()) else { return Ok(Ahead::Gone) };
+        self.replaying = true;
+        pager.begin_replay();
+        let found = self.follow(log, &mut reader)?;
+        pager.end_replay();
+        self.replaying = false;
+        self.replayed = reader.records();
+        *self.following.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(reader);
+        Ok(found)
+    }
+
+    fn follow(&self, log: &Log, reader: &mut Reader) -> Result<Ahead> {
+        let plan = self.options_to_read.as_ref().map(|options| options.replay).unwrap_or_default();
+        let last_checkpoint = || self.pager.file().checkpoint_in_file();
+        let found = log.lead_on(reader, last_checkpoint)?;
+        if found != Ahead::Records {
+            return Ok(found);
+        }
+        let replayed = self.replay_log(reader, plan);
+        // The records, or the values that they refer to, may have been written over meanwhile.
+        if (replayed.is_err() || !reader.is_at_end()) && !log.has_records_of(reader, last_checkpoint)? {
+            return Ok(Ahead::Gone);
+        }
+        replayed.map(|()| found)
     }
 }
 
 impl TableOptions {
-    /// Follows the table at `path`: opens it for reading, and again after each checkpoint of its writer.
+    /// Follows the table at `path`: opens it for reading, and moves on with each write of its writer.
     ///
     /// # Errors
     /// Those of [`open`](Self::open) for reading.
     pub fn follow(self, path: impl AsRef<Path>) -> Result<Follower> {
-        Ok(Follower { newest: RwLock::new(Arc::new(self.read_only(true).open(path)?)) })
+        // Absolute, as the process may change its directory.
+        let path = resolve(self.storage.as_ref(), path.as_ref())?;
+        let options = self.read_only(true);
+        let first = options.clone().open(&path)?;
+        Ok(Follower { options, path, newest: RwLock::new(Some(Arc::new(first))) })
     }
 }

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::hash::HashFunction;
 use crate::io::Access;
 use crate::pager::Pager;
+use crate::pager::wal::Reader;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -41,8 +42,10 @@ pub struct Table {
     pub(super) closed: AtomicBool,
     /// Set during the replay at an open: nothing is logged.
     pub(super) replaying: bool,
-    /// Changes replayed at the open.
+    /// Changes replayed from the log.
     pub(super) replayed: u64,
+    /// The position in the log of a handle that only reads.
+    pub(super) following: Mutex<Option<Reader>>,
     /// For tests in which the order of I/O matters: the thread that begins a checkpoint also writes it.
     pub(super) inline_checkpoints: bool,
     /// Puts of shorter values go to the log.

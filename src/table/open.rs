@@ -113,9 +113,9 @@ impl Table {
     }
 
     pub(super) fn open_with(options: TableOptions, path: &Path) -> Result<Table> {
-        // Only a handle that reads can be stale: another process has opened the table and written a checkpoint while
-        // this one replayed the log, or there are no locks to prevent that.
-        const TRIES: usize = 20;
+        // Only a handle that reads can be stale: another process has written checkpoints while this one replayed the log,
+        // or there are no locks to keep the one that it reads.
+        const TRIES: usize = 100;
         for _ in 1..TRIES {
             match Table::open_once(options.clone(), path) {
                 Err(e) if e.kind() == ErrorKind::Stale => {}
@@ -142,6 +142,7 @@ impl Table {
             table_id_if_new: options.table_id,
             cache,
             read_only: options.read_only,
+            replays: !options.checkpoint_only,
             safety: options.durability.safety(),
             log_bytes: options.log_bytes,
         };
@@ -149,8 +150,11 @@ impl Table {
         let mut table = match root {
             Some(root) => {
                 let mut table = Table::from_root(Arc::new(pager), &options, &root)?;
-                table.replay(options.replay)?;
-                table.pager.end_replay();
+                if options.read_only {
+                    table.begin_following()?;
+                } else {
+                    table.replay(options.replay)?;
+                }
                 table
             }
             None => {
@@ -218,6 +222,7 @@ impl Table {
             closed: AtomicBool::new(false),
             replaying: false,
             replayed: 0,
+            following: Mutex::default(),
             inline_checkpoints: options.inline_checkpoints,
             stored_bytes_min: options.stored_bytes_min,
             options_to_read: options.read_only.then(|| Box::new(options.clone())),
@@ -231,10 +236,9 @@ impl Table {
         self.replaying = true;
         // If the replay fails, nothing may be written: the log has the only copy of the changes not yet replayed.
         *self.closed.get_mut() = true;
-        let replayed = self.replay_log(log, plan);
-        // After another process's checkpoint, parts of the log may be gone.
-        pager.file().refuse_if_stale()?;
-        self.replayed = replayed?;
+        let mut reader = log.reader()?;
+        self.replay_log(&mut reader, plan)?;
+        self.replayed = log.continue_after(reader)?;
         *self.closed.get_mut() = false;
         self.replaying = false;
         if pager.values().has_replayed_references() && log.waits() {
@@ -246,8 +250,8 @@ impl Table {
         Ok(())
     }
 
-    /// The number of changes replayed from the log when the table was opened, because the process or machine had died
-    /// before a checkpoint.
+    /// The number of changes replayed from the log: at the open, because the process or machine had died before a
+    /// checkpoint; in a handle that only reads, also since then.
     #[doc(hidden)] // the C library's
     pub fn replayed(&self) -> u64 {
         self.replayed

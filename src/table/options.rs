@@ -6,6 +6,7 @@ use crate::hash::{HashFunction, HashKind, USER_MISSING, USER_MISSING_HINT};
 use crate::io::{Disk, PERMISSIONS, Storage};
 use crate::pager::CacheLimit;
 use crate::pager::wal::{BlockLimits, Safety};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Which failures a completed write survives.
@@ -77,6 +78,8 @@ pub struct TableOptions {
     pub(crate) user_hash: Option<HashFunction>,
     pub(super) seed: Option<u64>,
     pub(super) read_only: bool,
+    pub(super) checkpoint_only: bool,
+    pub(super) only_keys: Option<Arc<HashSet<Vec<u8>>>>,
     pub(super) create: bool,
     pub(super) create_new: bool,
     pub(super) permissions: u32,
@@ -110,6 +113,8 @@ impl TableOptions {
             user_hash: None,
             seed: None,
             read_only: false,
+            checkpoint_only: false,
+            only_keys: None,
             create: true,
             create_new: false,
             permissions: PERMISSIONS,
@@ -201,9 +206,16 @@ impl TableOptions {
 
     /// Opens for reading only: no file is changed or created.
     ///
-    /// The handle keeps the checkpoint that it opened, while another process writes later ones, which costs disk space
-    /// for the pages that change. If there is none, reads return [`ErrorKind::Stale`](crate::ErrorKind); the same on
-    /// file systems without locks of bytes, and on systems other than Linux. [`follow`](Self::follow) moves on instead.
+    /// The handle has every write that had returned, with [`Durability::Os`] or [`Durability::Sync`], before it was
+    /// opened, also if another process has the table open for writing. It reads the last checkpoint, and replays the log
+    /// after it in memory of its own; what exceeds [`cache_bytes`](Self::cache_bytes) goes to an unnamed temporary file.
+    /// Later writes do not change it: [`Table::catch_up`](crate::Table::catch_up) and [`follow`](Self::follow) move on.
+    /// Writes with [`Durability::None`] are seen once a checkpoint has them.
+    ///
+    /// The handle keeps its checkpoint while another process writes later ones, which costs disk space for the pages that
+    /// change. If there is none, reads return [`ErrorKind::Stale`](crate::ErrorKind). On network file systems, and on
+    /// systems other than Linux, a table that is open for writing can be read with
+    /// [`checkpoint_only`](Self::checkpoint_only) alone.
     ///
     /// # Examples
     /// ```
@@ -213,10 +225,42 @@ impl TableOptions {
     /// let writer = Table::open(&path)?;
     /// let reader = splitpoint::TableOptions::new().read_only(true).open(&path)?;
     /// assert!(reader.put(b"alice", b"admin").is_err());
+    /// writer.put(b"bob", b"guest")?;
+    /// assert!(!reader.contains(b"bob")?);
+    /// assert!(splitpoint::TableOptions::new().read_only(true).open(&path)?.contains(b"bob")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// With [`read_only`](Self::read_only): reads the last checkpoint alone, without the log's changes since. It opens in
+    /// constant time, however long the log is.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::{Table, TableOptions};
+    /// let writer = Table::open(&path)?;
+    /// writer.put(b"alice", b"admin")?;
+    /// let last_checkpoint = || TableOptions::new().read_only(true).checkpoint_only(true).open(&path);
+    /// assert!(!last_checkpoint()?.contains(b"alice")?);
+    /// writer.checkpoint()?;
+    /// assert!(last_checkpoint()?.contains(b"alice")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn checkpoint_only(mut self, checkpoint_only: bool) -> Self {
+        self.checkpoint_only = checkpoint_only;
+        self
+    }
+
+    /// With [`read_only`](Self::read_only): only the log's changes of these keys are replayed. Lookups of them are right,
+    /// all else is as of the last checkpoint or later. Reading a long log takes a tenth of the time of replaying it.
+    #[doc(hidden)] // the program's
+    pub fn only_keys(mut self, keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        self.only_keys = Some(Arc::new(keys.into_iter().collect()));
         self
     }
 
@@ -311,6 +355,12 @@ impl TableOptions {
         }
         if self.read_only && self.publish_counters {
             return invalid("read_only and publish_counters exclude each other: a reader writes no file".into());
+        }
+        if self.only_keys.is_some() && !self.read_only {
+            return invalid("only_keys is for read_only handles: a writer needs all changes in the log".into());
+        }
+        if self.checkpoint_only && !self.read_only {
+            return invalid("checkpoint_only is for read_only handles: a writer needs the changes in the log".into());
         }
         if self.read_only && self.create_new {
             return invalid("read_only and create_new exclude each other".into());

@@ -1,4 +1,4 @@
-//! Replays the log at an open, many records at a time, with several threads.
+//! Replays the log, many records at a time, with several threads: at an open, or as another process adds to it.
 //!
 //! ```text
 //! prepare   read a block of records -> decode each, hash its key, add the change to the part of its hash
@@ -17,10 +17,10 @@ use super::handle::Table;
 use super::options::ReplayPlan;
 use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
 use crate::buckets::KEY_LEN_MAX;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
-use crate::pager::wal::{Block, BlockLimits, Log, Reader, RecordBody};
+use crate::pager::wal::{Block, BlockLimits, Reader, RecordBody};
 use std::panic::resume_unwind;
 use std::thread::{Builder, available_parallelism, scope};
 
@@ -68,14 +68,13 @@ struct Prepared {
 }
 
 impl Table {
-    /// Makes the changes in the log again. Returns the number of the log's records.
-    pub(super) fn replay_log(&self, log: &Log, plan: ReplayPlan) -> Result<u64> {
-        let mut reader = log.reader()?;
+    /// Makes the changes that `reader` has not read yet, up to the end of the log.
+    pub(super) fn replay_log(&self, reader: &mut Reader, plan: ReplayPlan) -> Result<()> {
         let (mut now, mut next) = (Prepared::default(), Prepared::default());
         let parts = plan.parts();
-        self.prepare(&mut reader, &mut now, plan.block, parts);
+        self.prepare(reader, &mut now, plan.block, parts);
         while !now.at_end {
-            let mut prepare_next = || self.prepare(&mut reader, &mut next, plan.block, parts);
+            let mut prepare_next = || self.prepare(reader, &mut next, plan.block, parts);
             if parts > 1 && now.changes >= plan.threads_from {
                 self.apply_in_threads(&now, prepare_next)?;
             } else {
@@ -85,9 +84,12 @@ impl Table {
             if let Some(e) = now.failed.take() {
                 return Err(e);
             }
+            if self.pager.frames().cannot_spill() {
+                return Err(self.too_many_changes());
+            }
             std::mem::swap(&mut now, &mut next);
         }
-        log.continue_after(reader)
+        Ok(())
     }
 
     /// Reads the next block and decodes its records.
@@ -127,9 +129,14 @@ impl Table {
     /// Adds the changes of a record. Returns false, with nothing added, if its value is missing from the file.
     fn prepare_record(&self, prepared: &mut Prepared, index: usize, of_hash: PartOfHash) -> Result<bool> {
         let Prepared { block, parts, changes, clears, frames, .. } = prepared;
+        let only = self.options_to_read.as_ref().and_then(|options| options.only_keys.as_deref());
+        let is_wanted = |key: &[u8]| only.is_none_or(|keys| keys.contains(key));
         let (kind, body) = block.record(index);
         let bytes = block.bytes(body);
         let mut add = |block: &Block, kind: Kind, key: RecordBody, value: RecordBody| {
+            if !is_wanted(block.bytes(key)) {
+                return;
+            }
             let hash = self.buckets.key(block.bytes(key)).hash;
             let frame = self.buckets.address(hash).number;
             if self.pager.frames().is_to_be_read(frame) {
@@ -155,6 +162,7 @@ impl Table {
             WalRecord::Batch(bytes) => {
                 decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?.for_each(add_plain);
             }
+            WalRecord::PutStored { key, .. } if !is_wanted(key) => {}
             WalRecord::PutStored { key, reference } => {
                 let Some(value) = self.pager.values().read_stored(decode_reference(reference))? else {
                     return Ok(false);
@@ -207,6 +215,14 @@ impl Table {
         let changes: Vec<WalRecord<'_>> = part.iter().map(|change| change.of(block)).collect();
         self.write_many_unsynced(part.len(), |index| changes[index], |_| usize::MAX, |_, _| done += 1, &mut 0)
             .map_err(|error| Failed { record: part[done].record, error })
+    }
+
+    #[cold]
+    fn too_many_changes(&self) -> Error {
+        let path = self.pager.path().display();
+        let what = "the changes in the log need more memory than the cache has, and no temporary file could be written";
+        Error::new(ErrorKind::OutOfMemory, format!("{path}: {what}"))
+            .with_hint("Make room where temporary files go, allow a larger cache, or read the last checkpoint alone.")
     }
 
     fn bad_record(&self, kind: u8) -> Error {

@@ -8,7 +8,7 @@
 //! processes/lacking.rs     standard descriptors that are closed, file systems without locks, syncs or permissions
 //! processes/lost_pages.rs  pages that the system cannot provide, and signals that are not the library's
 //! processes/names.rs       links, renames and mounts of a table's file
-//! processes/readers.rs     readers that keep a checkpoint beside a writer, stopped and killed
+//! processes/readers.rs     readers beside a writer: what they see and keep, stopped and killed
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
 //! ```
 //!
@@ -59,6 +59,7 @@ const TASKS: &[(&str, Task)] = &[
     ("reload_elsewhere", names::reload_elsewhere),
     ("use_mounted", names::use_mounted),
     ("keep", readers::keep),
+    ("put_in_turn", readers::put_in_turn),
     ("read", sharing::read),
 ];
 

@@ -458,6 +458,10 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
     ("Table::edit_many", Refuses, |t, _| outcome(t.edit_many(&[b"k"], 8, |_, _, _| splitpoint::KeyEdit::Remove).1)),
     ("Table::newer", Answers, |t, _| outcome(t.newer())),
+    // It takes the handle: this is one of the child's own.
+    ("Table::catch_up", Answers, |_, place| {
+        outcome(TableOptions::new().read_only(true).open(place.join("t.spt")).and_then(Table::catch_up))
+    }),
     ("Table::scan_prefix", Answers, |t, _| Some(t.scan_prefix(0, 1)).map(|_| Answers)),
     ("Table::backup", Refuses, |t, place| outcome(t.backup(place.join("backup.spt")))),
     ("Table::freeze", Refuses, |t, place| {
@@ -529,7 +533,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
         outcome(batch.commit())
     }),
     ("Backup::save", Refuses, |t, place| outcome(Backup::new().overwrite(true).save(t, place.join("backup.spt")))),
-    // By path, so with descriptors of the child's own: a writer has the table, so it is the last checkpoint.
+    // By path, so with descriptors of the child's own.
     ("Backup::save_file", Answers, |_, place| {
         outcome(Backup::new().save_file(place.join("t.spt"), place.join("file.bak")))
     }),

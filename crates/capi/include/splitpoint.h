@@ -58,8 +58,8 @@
  * leaving it by longjmp, a C++ exception or pthread_exit is forbidden. So is cancelling a thread (pthread_cancel)
  * inside the library.
  *
- * Processes: One process at a time may have a file open for writing, by one handle; others may read it as of its last
- * checkpoint. After fork, tables in files belong to the parent: in the child, calls with them return SPT_FORKED. The
+ * Processes: One process at a time may have a file open for writing, by one handle; others may read it, with every write
+ * that returned before their open. After fork, tables in files belong to the parent: in the child, calls with them return SPT_FORKED. The
  * child may close them, which does not touch the files, and open them again once the parent has closed them. Tables
  * wholly in memory are copied like all memory; use one in the child only if no other thread was using it at the fork.
  *
@@ -237,7 +237,9 @@ typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
  *   user_context   passed to it
  *
  * Flags:
- *   SPT_READ_ONLY         open for reading: no file is changed or created
+ *   SPT_READ_ONLY         open for reading: no file is changed or created. The handle has every write that returned before,
+ *                         with SPT_DURABILITY_OS or _SYNC, also if another process has the table open for writing
+ *   SPT_CHECKPOINT_ONLY   with SPT_READ_ONLY: the last checkpoint alone, without the writes since
  *   SPT_NO_CREATE         the file must exist
  *   SPT_CREATE_NEW        the file must not exist
  *   SPT_PUBLISH_COUNTERS  write the counters to a file `<path>-stats` a few times a second, for other processes
@@ -273,6 +275,7 @@ typedef struct spt_options {
 #define SPT_NO_CREATE 2u
 #define SPT_CREATE_NEW 4u
 #define SPT_PUBLISH_COUNTERS 8u
+#define SPT_CHECKPOINT_ONLY 16u
 
 #define SPT_DURABILITY_NONE 1u
 #define SPT_DURABILITY_OS 2u
@@ -304,11 +307,11 @@ typedef struct spt_options {
 spt_status spt_open(const char *path, const spt_options *options, spt_table **table);
 spt_status spt_open_in_memory(const spt_options *options, spt_table **table);
 
-/** spt_newer - move a reader to the last checkpoint
+/** spt_newer - move a reader to the last write
  *
- * A table opened with SPT_READ_ONLY keeps the checkpoint that it opened. If the writer has made another one since,
- * `*newer` is a handle that reads that one, which you close with spt_close, as you close `table`; otherwise it is NULL.
- * It is also NULL if `table` may write. Costs two system calls if nothing has changed, else an open.
+ * A table opened with SPT_READ_ONLY stays as it was opened. If anything was written since, `*newer` is a handle that has
+ * it, which you close with spt_close, as you close `table`; otherwise it is NULL. It is also NULL if `table` may write.
+ * Costs some dozen system calls if nothing has changed, else an open.
  *
  * Example:
  *     spt_table *newer = NULL;
@@ -673,8 +676,8 @@ spt_status spt_compact(spt_table *table, spt_progress_fn progress, void *context
  *
  * spt_backup copies an open table to the file at `path`, as of one moment between two writes. Writers may continue
  * until they need a checkpoint (SPT_BUSY); writers of a table in memory wait. spt_backup_file copies the table in the
- * file `from`, which another process may have open, as of its last checkpoint. The copy is a table like any other. It
- * has a temporary name until it is complete and on the disk.
+ * file `from`, which another process may have open, with every write that has returned. The copy is a table like any
+ * other. It has a temporary name until it is complete and on the disk.
  *
  * spt_restore replaces the table at `path` by the backup `from`: copies it, checks the whole copy, and only then gives
  * it the name.
@@ -709,7 +712,7 @@ spt_status spt_restore(const char *from, const char *path, const spt_options *op
  *
  * Returns:
  *   SPT_OK       no fault
- *   SPT_CORRUPT  faults were found: restore a backup, or see spt_salvage; the message names the checkpoint
+ *   SPT_CORRUPT  faults were found: restore a backup, or see spt_salvage
  *   SPT_IO       the check could not continue
  */
 typedef int (*spt_fault_fn)(void *context, const char *place, const char *what);

@@ -165,6 +165,7 @@ struct Pair {
 /** How a table is opened. What is 0, empty or absent is the default of spt_options, which describes the fields. */
 struct Options {
     bool read_only = false;
+    bool checkpoint_only = false; /* with read_only: the last checkpoint alone, without the writes since */
     bool create = true;      /* false: the file must exist */
     bool create_new = false; /* the file must not exist */
     bool publish_counters = false;
@@ -430,7 +431,8 @@ struct UpdateCallback : Callback<Function> {
 inline spt_options options_of(const Options &from) noexcept
 {
     spt_options to = SPT_OPTIONS_INIT;
-    to.flags = (from.read_only ? SPT_READ_ONLY : 0) | (from.create ? 0 : SPT_NO_CREATE) |
+    to.flags = (from.read_only ? SPT_READ_ONLY : 0) | (from.checkpoint_only ? SPT_CHECKPOINT_ONLY : 0) |
+               (from.create ? 0 : SPT_NO_CREATE) |
                (from.create_new ? SPT_CREATE_NEW : 0) | (from.publish_counters ? SPT_PUBLISH_COUNTERS : 0);
     to.durability = from.durability ? static_cast<std::uint32_t>(*from.durability) : 0;
     to.page_bytes = from.page_bytes;
@@ -900,7 +902,7 @@ public:
         return Table(status, table, error);
     }
 
-    /** A table that reads the last checkpoint, if this one was opened to read and there is a newer one: see spt_newer.
+    /** A table with what was written since this one was opened to read, if anything was: see spt_newer.
      * Errors: those of open. */
     [[nodiscard]] std::optional<Table> newer(Error *error = nullptr) const
     {
@@ -1641,7 +1643,7 @@ private:
     detail::Unique<spt_dict_update, spt_dict_update_discard> update_;
 };
 
-/** Copies the table in the file `from`, as of its last checkpoint, to `path`: see spt_backup_file. */
+/** Copies the table in the file `from`, with every write that has returned, to `path`: see spt_backup_file. */
 inline void backup_file(const std::string &from, const std::string &path, const Options &options = {},
                         bool overwrite = false, const Progress &progress = {}, Error *error = nullptr)
 {

@@ -204,7 +204,7 @@ extern "C" fn spt_dict_check(
         faults.set_if_wanted(0);
         let (dictionary, _pin) = dictionary.pinned()?;
         let found = dictionary.get().verify()?;
-        report(&found, function, context, faults, "")
+        report(&found, function, context, faults)
     })
 }
 
@@ -225,7 +225,7 @@ extern "C" fn spt_dict_check_with(
         // Clone the Arc instead of holding the lock, which the caller's function might need.
         let dictionary = Arc::clone(&dictionary.get());
         let found = dictionary.verify_with(threads as usize, |progress| call(progress.bytes, progress.bytes_total))?;
-        report(&found, function, context, faults, "")
+        report(&found, function, context, faults)
     })
 }
 

@@ -83,17 +83,19 @@ const READ_ONLY: u32 = 1;
 const NO_CREATE: u32 = 2;
 const CREATE_NEW: u32 = 4;
 const PUBLISH_COUNTERS: u32 = 8;
+const CHECKPOINT_ONLY: u32 = 16;
 
 impl Options<'_> {
     /// Converts to the options of the Rust library.
     pub(crate) fn build(&self) -> Result<TableOptions> {
-        let known = READ_ONLY | NO_CREATE | CREATE_NEW | PUBLISH_COUNTERS;
+        let known = READ_ONLY | NO_CREATE | CREATE_NEW | PUBLISH_COUNTERS | CHECKPOINT_ONLY;
         if self.flags & !known != 0 {
             return Err(Failure::invalid(format!("flags {:#x} are unknown to this version", self.flags & !known)));
         }
         let is = |flag| self.flags & flag != 0;
         let mut options = TableOptions::new()
             .read_only(is(READ_ONLY))
+            .checkpoint_only(is(CHECKPOINT_ONLY))
             .create(!is(NO_CREATE))
             .create_new(is(CREATE_NEW))
             .publish_counters(is(PUBLISH_COUNTERS))

@@ -104,7 +104,6 @@ pub(crate) fn report(
     function: Option<FaultCallback>,
     context: *mut c_void,
     count: Out<'_, u64>,
-    state: &str,
 ) -> Result<Status> {
     count.set_if_wanted(faults.len() as u64);
     if let Some(function) = function {
@@ -112,9 +111,7 @@ pub(crate) fn report(
     }
     match faults {
         [] => Ok(OK),
-        [first, ..] => {
-            Err(Failure::kind(ErrorKind::Corrupt, format!("{} faults, the first: {first}{state}", faults.len())))
-        }
+        [first, ..] => Err(Failure::kind(ErrorKind::Corrupt, format!("{} faults, the first: {first}", faults.len()))),
     }
 }
 
@@ -128,8 +125,7 @@ extern "C" fn spt_check(
     border(table.number(), || {
         faults.set_if_wanted(0);
         let (table, _pin) = table.pinned()?;
-        let found = table.verify()?;
-        report(&found, function, context, faults, &format!(" (of checkpoint {})", table.checkpoint_number()))
+        report(&table.verify()?, function, context, faults)
     })
 }
 

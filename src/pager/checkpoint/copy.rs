@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage};
 use crate::pager::file::TableFile;
 use crate::pager::file::{create, names};
-use crate::pager::wal::has_segments;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -59,14 +58,6 @@ pub(crate) fn copy_file(storage: &Arc<dyn Storage>, path: &Path, target: &mut Ta
 
 fn checkpoint_bytes(file: &TableFile) -> u64 {
     u64::from(file.checkpoint_frames.load(Acquire)) * file.frame_bytes as u64
-}
-
-/// Whether a process that had the table at `path` open for writing has died, so that its log has changes that the file
-/// lacks.
-pub(crate) fn is_crashed(storage: &dyn Storage, path: &Path) -> Result<bool> {
-    let file = create::open_to_read(storage, path)?;
-    let writer = file.is_locked().map_err(|e| Error::io(path, "ask for the lock of", e))?;
-    Ok(!writer && has_segments(storage, path))
 }
 
 /// Copies `bytes` bytes, which `read` reads from an offset on.

@@ -26,6 +26,11 @@ impl Health {
         let _ = self.state.compare_exchange(SOUND, READ_ONLY, AcqRel, Relaxed);
     }
 
+    /// Reverts [`end_writes`](Self::end_writes) for a replay of what was added to the log.
+    pub(in crate::pager) fn begin_writes(&self) {
+        let _ = self.state.compare_exchange(READ_ONLY, SOUND, AcqRel, Relaxed);
+    }
+
     /// Makes the handle refuse all further writes. The first reason is kept. Returns whether this is the first.
     pub(in crate::pager) fn poison(&self, reason: &str) -> bool {
         let mut kept = self.reason.lock().expect("no panic while held");

@@ -69,6 +69,11 @@ struct Saved {
 pub(in crate::pager) type Begun = (Option<Held>, Header, Vec<u8>);
 
 impl Held {
+    /// Whether writers keep the checkpoint for this handle.
+    pub(in crate::pager) fn is_kept(&self) -> bool {
+        self.undo.is_some()
+    }
+
     /// Locks the checkpoint that `file` has, and reads its header and root. `None` if a checkpoint is being written
     /// over the file, or one was interrupted; a journal that is `void` does not count. Never waits.
     ///

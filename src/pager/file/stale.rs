@@ -77,9 +77,15 @@ impl TableFile {
         if !is_at(file.as_ref(), &self.path)? {
             return Ok(false);
         }
-        let mut last = [0; 8];
-        file.read_at(&mut last, 16).map_err(|e| Error::io(&self.path, "read the header of", e))?;
-        Ok(u64::from_le_bytes(last) == self.sequence.load(Relaxed))
+        Ok(self.checkpoint_in_file()? == self.last_checkpoint())
+    }
+
+    /// The number of the last complete checkpoint in the file, which another process may have written.
+    pub(crate) fn checkpoint_in_file(&self) -> Result<u64> {
+        let Some(file) = &self.handle else { return Ok(self.last_checkpoint()) };
+        let mut number = [0; 8];
+        file.read_at(&mut number, 16).map_err(|e| Error::io(&self.path, "read the header of", e))?;
+        Ok(u64::from_le_bytes(number))
     }
 
     /// Fails if another process has begun to write a checkpoint over the file that was opened here for reading.
@@ -89,7 +95,7 @@ impl TableFile {
         if self.state(file.as_ref())?.is_unchanged_since(opened) { Ok(()) } else { Err(self.stale()) }
     }
 
-    pub(super) fn stale(&self) -> Error {
+    pub(crate) fn stale(&self) -> Error {
         let path = self.path.display();
         Error::new(
             ErrorKind::Stale,

@@ -41,7 +41,9 @@ impl Frames {
             return;
         }
         for (frame, content) in (first..end).zip(bytes.chunks_exact(self.frame_bytes())) {
+            // The shadow file has the bytes of a changed frame that is not resident.
             if !self.pool.is_resident(frame)
+                && !self.pool.is_dirty(frame)
                 && self.check_sum(frame, content).is_ok()
                 && self.pool.offer(frame, content)
             {

@@ -56,7 +56,7 @@ impl FrameSource for Frames {
         let Some((file, reads)) = self.file_of(frame) else {
             return Ok(false);
         };
-        if self.file.read_only {
+        if self.file.read_only && !self.pool.is_shadowed(frame) {
             self.file.read_as_opened(file, frame, bytes)?;
         } else {
             let at = u64::from(frame) * self.frame_bytes() as u64;

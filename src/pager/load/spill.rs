@@ -6,7 +6,8 @@
 //!                       a table whose file this handle created: frames beyond the last checkpoint's end, which a crash
 //!                       leaves unused. The checkpoint only syncs them, with the other new ones
 //! in the shadow file    all others, whatever the durability: an unnamed file, which ends with the handle. The
-//!                       checkpoint copies them from there, as it copies others from memory
+//!                       checkpoint copies them from there, as it copies others from memory. A handle that only reads
+//!                       spills what it changed for the log's records
 //! ```
 //!
 //! So the table's file has the last checkpoint until the next one is complete, whatever was spilled. In the shadow file
@@ -38,6 +39,8 @@ pub(in crate::pager) struct Spilling {
     pub(in crate::pager) on: bool,
     /// Whether frames beyond the end of the last checkpoint are spilled to their locations in the file.
     in_place: bool,
+    /// Whether the shadow file is in the system's directory for temporary files, not in the table's.
+    elsewhere: bool,
     /// Created when the first frame is spilled to it.
     shadow: OnceLock<Arc<dyn File>>,
     shadow_reads: MappedReads,
@@ -54,6 +57,12 @@ impl Spilling {
     /// For a table in memory.
     pub(in crate::pager) fn in_temporary_file() -> Spilling {
         Spilling { on: true, in_place: true, ..Spilling::default() }
+    }
+
+    /// For a handle that only reads, and changes frames in memory as the log says. Its shadow file is not in the
+    /// table's directory, which it may be unable to write.
+    pub(in crate::pager) fn of_reader() -> Spilling {
+        Spilling { on: true, elsewhere: true, ..Spilling::default() }
     }
 }
 
@@ -119,7 +128,8 @@ impl Frames {
         }
         if self.spilling.shadow.get().is_none() {
             // Only one thread at a time, since the caller holds the allocator's lock.
-            match make_unnamed(self.file.storage.as_ref(), &self.file.path) {
+            let temporary = self.spilling.elsewhere.then(|| std::env::temp_dir().join("splitpoint"));
+            match make_unnamed(self.file.storage.as_ref(), temporary.as_deref().unwrap_or(&self.file.path)) {
                 Ok(file) => drop(self.spilling.shadow.set(file)),
                 Err(_) => self.give_up_shadow(),
             }
@@ -149,6 +159,11 @@ impl Frames {
     fn give_up_shadow(&self) {
         self.spilling.shadow_failed.store(true, Relaxed);
         self.pool.pin();
+    }
+
+    /// Whether changed frames exceed the cache because the shadow file cannot be written.
+    pub(crate) fn cannot_spill(&self) -> bool {
+        self.spilling.shadow_failed.load(Relaxed) && self.must_checkpoint()
     }
 
     /// The file that has the bytes of a frame that is not resident, and how to read it; `None` if no file has them.

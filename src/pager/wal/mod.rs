@@ -20,9 +20,10 @@
 //! Source: Mohan et al. 1992 for the write-ahead log, without its page-wise redo; group commit after DeWitt et al.
 //! 1984.
 //! Not here: the meaning of records (`table/wal_record.rs`), checkpoints (`checkpoint/`), a segment's file
-//! (`segment.rs`), how one thread places the records of many (`combine.rs`).
+//! (`segment.rs`), how one thread places the records of many (`combine.rs`), how other processes read it (`follow.rs`).
 
 mod combine;
+mod follow;
 mod preallocate;
 mod replay;
 mod segment;
@@ -37,6 +38,7 @@ use crate::pager::file::names::refuse_if_moved;
 use crate::pager::file::random::random_u64;
 use crate::pager::interleave::{step, task, until_free, wait_on};
 use combine::Combiner;
+pub(crate) use follow::Ahead;
 use preallocate::Preallocator;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Reader, RecordBody};

@@ -1,14 +1,18 @@
-//! Reads the log after a crash, block by block.
+//! Reads the log block by block: after a crash, or while another process adds to it.
 //!
 //! ```text
 //! read         a part of a segment -> its complete records, in order; one in pieces is assembled first
 //! end          at the first incomplete record; then the segment that continues exactly there, if there is one
 //! end_before   ends the replay before a record of the last block whose value the disk lost
+//! look         whether an end that was read while a writer is at work is the log's end (`follow.rs`)
 //! ```
 //!
 //! A replay starts after the last checkpoint, with the segment that began at it, then those that continue it, record
 //! by record, up to the first incomplete one. The bytes after that were never acknowledged. A record whose value is in
 //! the table's file, but was not synced before the power was lost, is incomplete as well.
+//!
+//! Pieces of a long record are read twice: their places are noted, and their bytes are read once its end is there. So a
+//! record that never ends takes no memory.
 //!
 //! Cost: one pass over the log.
 //! Not here: the meaning of records (`table/wal_record.rs`), and how their changes are applied (`table/replay.rs`).
@@ -115,8 +119,8 @@ pub(super) struct Replayed {
 }
 
 /// A segment found on disk.
-struct Found {
-    header: SegmentHeader,
+pub(super) struct Found {
+    pub header: SegmentHeader,
     slot: u8,
     path: PathBuf,
     file: Box<dyn File>,
@@ -124,7 +128,7 @@ struct Found {
 
 impl Found {
     /// Whether this segment directly follows segment `last`, or checkpoint `sequence` if there is none.
-    fn continues(&self, sequence: u64, last: Option<&End>) -> bool {
+    pub(super) fn continues(&self, sequence: u64, last: Option<&End>) -> bool {
         match last {
             // The segment began at the checkpoint, or later, if nothing was logged in between.
             None => self.header.number == sequence || self.header.before == End { number: sequence, ..End::default() },
@@ -134,7 +138,7 @@ impl Found {
 }
 
 /// Finds the segments of this table. Others are left over from a table of the same name.
-fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>> {
+pub(super) fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for slot in 0..SLOT_COUNT {
         let path = slot_path(table, slot);
@@ -152,22 +156,30 @@ fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result<Vec<Found>
 /// Reads the records since a checkpoint.
 pub(crate) struct Reader {
     /// Segments not yet read.
-    found: Vec<Found>,
+    pub(super) found: Vec<Found>,
     /// The number of the checkpoint.
-    sequence: u64,
-    current: Option<Current>,
+    pub(super) sequence: u64,
+    pub(super) current: Option<Current>,
     /// Bytes to read at a time.
     read_bytes: usize,
+    /// Whether records in pieces are assembled; otherwise their bodies are empty.
+    pub(super) assembles: bool,
+    /// Records from here on are not read.
+    pub(super) until: Option<End>,
     replayed: Replayed,
 }
 
 impl Reader {
     /// A reader of the records since checkpoint `sequence`.
     pub(super) fn new(storage: &dyn Storage, table: &Path, table_id: u64, sequence: u64) -> Result<Reader> {
-        let found = find(storage, table, table_id)?;
+        Ok(Self::of_segments(find(storage, table, table_id)?, sequence))
+    }
+
+    pub(super) fn of_segments(found: Vec<Found>, sequence: u64) -> Reader {
         let number = found.iter().map(|s| s.header.number).max().unwrap_or(0);
         let replayed = Replayed { number, ..Replayed::default() };
-        Ok(Reader { found, sequence, current: None, read_bytes: READ_BYTES_MIN, replayed })
+        let (current, read_bytes, assembles, until) = (None, READ_BYTES_MIN, true, None);
+        Reader { found, sequence, current, read_bytes, assembles, until, replayed }
     }
 
     /// Reads the next records into `block`. Returns false, with no records, at the end of the log. `room` returns how
@@ -183,21 +195,22 @@ impl Reader {
     ) -> Result<bool> {
         block.clear();
         while block.records.is_empty() {
-            if self.current.as_ref().is_some_and(|current| current.ended) {
-                self.end_segment();
+            if self.is_at_end() {
+                return Ok(false);
             }
-            let current = match &mut self.current {
-                Some(current) => current,
-                None => {
-                    let Some(segment) = self.next_segment()? else { return Ok(false) };
-                    if segment.file_bytes > LONG_BYTES {
-                        self.read_bytes = limits.bytes.max(READ_BYTES_MIN);
-                    }
-                    self.current.insert(segment)
+            if self.current.as_ref().is_none_or(|current| current.ended) {
+                let Some(segment) = self.next_segment()? else { return Ok(false) };
+                self.end_segment();
+                if segment.file_bytes > LONG_BYTES {
+                    self.read_bytes = limits.bytes.max(READ_BYTES_MIN);
                 }
-            };
+                self.current = Some(segment);
+            }
+            let current = self.current.as_mut().expect("a segment that has not ended");
             let from = current.at;
-            let filled = current.fill(block, self.read_bytes, limits, &room);
+            let end = self.until.filter(|until| until.number == current.segment.header.number);
+            let end = end.map_or(current.file_bytes, |until| current.file_bytes.min(until.offset));
+            let filled = current.fill(block, end, self.read_bytes, self.assembles, limits, &room);
             self.replayed.records += block.records.len() as u64;
             filled?;
             // If blocks end early, because their records need so much room, the rest is read again with the next block.
@@ -209,7 +222,7 @@ impl Reader {
     }
 
     fn next_segment(&mut self) -> Result<Option<Current>> {
-        let last = self.replayed.last.map(|(.., end)| end);
+        let last = self.current.as_ref().map(Current::end);
         let next = self.found.iter().position(|segment| segment.continues(self.sequence, last.as_ref()));
         next.map(|index| Current::new(self.found.remove(index))).transpose()
     }
@@ -222,15 +235,31 @@ impl Reader {
     }
 
     fn end_segment(&mut self) {
-        let Some(Current { segment, at, chain, .. }) = self.current.take() else { return };
-        let end = End { number: segment.header.number, offset: at, chain };
+        let Some(current) = self.current.take() else { return };
+        let (segment, end) = (&current.segment, current.end());
         self.replayed.needed.push((segment.slot, segment.header.number));
-        self.replayed.ends.push((segment.slot, at));
+        self.replayed.ends.push((segment.slot, end.offset));
         self.replayed.last = Some((segment.header, segment.slot, end));
     }
 
+    /// The end of the records read so far.
+    pub(super) fn position(&self) -> End {
+        self.current.as_ref().map_or(End { number: self.sequence, ..End::default() }, Current::end)
+    }
+
+    /// Whether all records were read up to the end that was set.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.until == Some(self.position())
+    }
+
+    /// The number of records read so far.
+    pub(crate) fn records(&self) -> u64 {
+        self.replayed.records
+    }
+
     /// The result, once [`read`](Self::read) has found the end.
-    pub(super) fn replayed(self) -> Replayed {
+    pub(super) fn replayed(mut self) -> Replayed {
+        self.end_segment();
         self.replayed
     }
 }
@@ -244,35 +273,67 @@ const AHEAD_BYTES: u64 = 8 << 20;
 const READ_BYTES_MIN: usize = RECORD_HEADER_BYTES + BODY_BYTES_MAX;
 
 /// The segment that is being read.
-struct Current {
-    segment: Found,
+pub(super) struct Current {
+    pub segment: Found,
     file_bytes: u64,
     /// Offset of the next record, and the checksum of the one before.
     at: u64,
     chain: u32,
     /// Whether no complete record follows.
     ended: bool,
-    /// The pieces read so far of unfinished records, by record number.
-    pieces: HashMap<[u8; PIECE_HEADER_BYTES], Vec<u8>>,
+    /// The pieces passed so far of unfinished records, by record number.
+    pieces: HashMap<[u8; PIECE_HEADER_BYTES], Vec<Piece>>,
+}
+
+/// A record that holds a piece of a longer one.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Its offset in the segment.
+    at: u64,
+    body_bytes: u32,
+    /// The checksum of its own bytes.
+    own: u32,
 }
 
 impl Current {
-    fn new(segment: Found) -> Result<Current> {
-        let file_bytes = segment.file.len().map_err(|e| Error::io(&segment.path, "read", e))?;
+    pub(super) fn new(segment: Found) -> Result<Current> {
         let chain = segment.header.chain();
-        Ok(Current { segment, file_bytes, at: RECORDS_START, chain, ended: false, pieces: HashMap::new() })
+        let mut current =
+            Current { segment, file_bytes: 0, at: RECORDS_START, chain, ended: false, pieces: HashMap::new() };
+        current.look_on()?;
+        Ok(current)
+    }
+
+    /// Continues in `segment`, which is this one, opened again.
+    pub(super) fn again(&self, segment: Found) -> Result<Current> {
+        let mut current = Current { segment, pieces: self.pieces.clone(), ..*self };
+        current.look_on()?;
+        Ok(current)
+    }
+
+    /// Looks for records at the end again: the segment may have grown.
+    pub(super) fn look_on(&mut self) -> Result<()> {
+        self.file_bytes = self.segment.file.len().map_err(|e| Error::io(&self.segment.path, "read", e))?;
+        self.ended = false;
+        Ok(())
+    }
+
+    pub(super) fn end(&self) -> End {
+        End { number: self.segment.header.number, offset: self.at, chain: self.chain }
     }
 
     /// Reads `bytes` bytes, and adds their records to `block`, which must have none. It stays empty if all of them are
-    /// pieces.
+    /// pieces. No record is read that ends after `end`.
     fn fill(
         &mut self,
         block: &mut Block,
+        end: u64,
         bytes: usize,
+        assembles: bool,
         limits: BlockLimits,
         room: impl Fn(u8, &[u8]) -> usize,
     ) -> Result<()> {
-        let rest = self.file_bytes - self.at;
+        let rest = end.saturating_sub(self.at);
         let bytes = rest.min(bytes as u64) as usize;
         let start = self.at;
         block.bytes.resize(bytes, 0);
@@ -284,11 +345,11 @@ impl Current {
         let mut taken = 0usize;
         while taken < limits.bytes && block.records.len() < limits.records {
             let place = (self.at - start) as usize;
-            let Some((kind, len, computed)) = next_record(&block.bytes[place..], self.chain) else {
+            let Some((kind, len, sums)) = next_record(&block.bytes[place..], self.chain) else {
                 self.ended = true;
                 return Ok(());
             };
-            let Some(computed) = computed else {
+            let Some((own, computed)) = sums else {
                 // The rest of the record is not in the block, and perhaps not in the file either.
                 self.ended = bytes as u64 == rest;
                 return Ok(());
@@ -301,15 +362,15 @@ impl Current {
                 // The process that wrote these pieces is gone, and later records reuse its record numbers.
                 RESUMED => self.pieces.clear(),
                 PIECE => {
-                    let piece = block.bytes(body).split_first_chunk();
-                    let (number, content) = piece.ok_or_else(|| bad_piece(&self.segment.path))?;
-                    self.pieces.entry(*number).or_default().extend_from_slice(content);
+                    let number = block.bytes(body).first_chunk().ok_or_else(|| bad_piece(&self.segment.path))?;
+                    self.pieces.entry(*number).or_default().push(Piece { at, body_bytes: len as u32, own });
                 }
                 _ => {
                     if kind & IN_PIECES != 0 {
                         let number = <[u8; PIECE_HEADER_BYTES]>::try_from(block.bytes(body)).ok();
-                        let whole = number.and_then(|number| self.pieces.remove(&number));
-                        body = block.keep(whole.ok_or_else(|| bad_piece(&self.segment.path))?);
+                        let pieces = number.and_then(|number| self.pieces.remove(&number));
+                        let pieces = pieces.ok_or_else(|| bad_piece(&self.segment.path))?;
+                        body = block.keep(if assembles { self.assemble(&pieces)? } else { Vec::new() });
                     }
                     let kind = kind & !IN_PIECES;
                     let long = if body.source == 0 { 0 } else { body.len };
@@ -320,12 +381,36 @@ impl Current {
         }
         Ok(())
     }
+
+    /// The body of a record in pieces.
+    fn assemble(&self, pieces: &[Piece]) -> Result<Vec<u8>> {
+        // What precedes a piece's content: the second half of the record's header, and the number.
+        const BEFORE: usize = RECORD_HEADER_BYTES / 2 + PIECE_HEADER_BYTES;
+        let all: usize = pieces.iter().map(|piece| piece.body_bytes as usize - PIECE_HEADER_BYTES).sum();
+        let mut whole = Vec::with_capacity(all);
+        let mut own = Vec::new();
+        for piece in pieces {
+            own.resize(BEFORE - PIECE_HEADER_BYTES + piece.body_bytes as usize, 0);
+            let at = piece.at + (RECORD_HEADER_BYTES / 2) as u64;
+            self.segment.file.read_at(&mut own, at).map_err(|e| Error::io(&self.segment.path, "read", e))?;
+            if crc32c(&own) != piece.own {
+                let shown = self.segment.path.display();
+                return Err(Error::corrupt(format!("{shown}: a record changed while it was read"))
+                    .with_hint("Open the table again."));
+            }
+            whole.extend_from_slice(&own[BEFORE..]);
+        }
+        Ok(whole)
+    }
 }
 
-/// Kind and length of the record at the start of `bytes`, which follows one with the checksum `chain`. Also its own
-/// checksum, if `bytes` has all of it. `None` if there is no record.
+/// The checksum of a record's own bytes, and that of the record.
+type Sums = (u32, u32);
+
+/// Kind and length of the record at the start of `bytes`, which follows one with the checksum `chain`. Also its
+/// checksums, if `bytes` has all of it. `None` if there is no record.
 #[inline]
-fn next_record(bytes: &[u8], chain: u32) -> Option<(u8, usize, Option<u32>)> {
+fn next_record(bytes: &[u8], chain: u32) -> Option<(u8, usize, Option<Sums>)> {
     let Some(head) = bytes.get(..RECORD_HEADER_BYTES) else { return Some((0, 0, None)) };
     let (stored, word) = (u32_at(head, 0), u32_at(head, 4));
     let (kind, len) = ((word >> 24) as u8, (word & 0xFF_FFFF) as usize);
@@ -333,9 +418,10 @@ fn next_record(bytes: &[u8], chain: u32) -> Option<(u8, usize, Option<u32>)> {
         return None;
     }
     let Some(own) = bytes.get(4..RECORD_HEADER_BYTES + len) else { return Some((kind, len, None)) };
-    let computed = super::chained(chain, crc32c(own));
+    let own = crc32c(own);
+    let computed = super::chained(chain, own);
     // Zeros after the last record have a checksum of zero; no record has kind 0.
-    (kind != 0 && stored == computed).then_some((kind, len, Some(computed)))
+    (kind != 0 && stored == computed).then_some((kind, len, Some((own, computed))))
 }
 
 fn bad_piece(path: &Path) -> Error {

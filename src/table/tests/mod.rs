@@ -7,6 +7,7 @@ mod compaction;
 mod counters;
 mod crash;
 mod cut;
+mod followers;
 mod held;
 mod interleavings;
 mod openings;

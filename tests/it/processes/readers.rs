@@ -1,8 +1,9 @@
-//! Readers in other processes that keep a checkpoint: finished, stopped and killed.
+//! Readers in other processes: they see each write that has returned, and keep what they opened, stopped and killed.
 
 use super::{Running, process};
-use splitpoint::{Table, TableOptions};
+use splitpoint::{Backup, Durability, Follower, Table, TableOptions};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +35,65 @@ pub fn keep(place: &Path, arguments: &[u64]) {
         std::thread::sleep(Duration::from_millis(1));
     }
     is_whole(&table, value as u32);
+}
+
+const DURABILITIES: [Durability; 2] = [Durability::Os, Durability::Sync];
+
+/// For each line of standard input, makes one write, and says that it returned.
+pub fn put_in_turn(place: &Path, arguments: &[u64]) {
+    let durability = DURABILITIES[arguments[0] as usize];
+    let table = TableOptions::new().log_bytes(1 << 18).durability(durability).open(table_in(place)).unwrap();
+    for (n, line) in (0u32..).zip(std::io::stdin().lock().lines()) {
+        line.unwrap();
+        match n % 4 {
+            0 => table.put(&key(n), &[n as u8; 40]).unwrap(),
+            1 => table.put(&key(n), &[n as u8; 9000]).unwrap(),
+            2 => drop(table.append(&key(n), &[n as u8; 700]).unwrap()),
+            _ => {
+                let mut batch = table.batch();
+                batch.put(&key(n), &[n as u8; 100]).unwrap();
+                batch.commit().unwrap();
+            }
+        }
+        println!("returned {n}");
+    }
+    std::mem::forget(table); // as if it were killed
+}
+
+#[test]
+fn a_reader_in_another_process_has_every_write_that_returned_before_it_opened() {
+    const WRITES: u32 = 500;
+    for durability in 0..2 {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let mut command = process("put_in_turn", place, &[durability]);
+        let mut writer =
+            command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut ask = writer.stdin.take().unwrap();
+        let mut answers = BufReader::new(writer.stdout.take().unwrap()).lines();
+        let mut follower = None;
+        let copy = place.join("copy.spt");
+        for n in 0..WRITES {
+            ask.write_all(b"go on\n").unwrap();
+            let returned = format!("returned {n}");
+            while answers.next().expect("the writer answers").unwrap() != returned {}
+            let opened = TableOptions::new().read_only(true).open(table_in(place)).unwrap();
+            let follower = follower.get_or_insert_with(|| Follower::open(table_in(place)).unwrap());
+            for table in [&opened, &*follower.newest().unwrap()] {
+                assert!(table.contains(&key(n)).unwrap() && table.len() == u64::from(n) + 1, "write {n}");
+                assert!(table.get(&key(n)).unwrap().unwrap().iter().all(|&byte| byte == n as u8), "write {n}");
+            }
+            if n % 50 == 0 {
+                Backup::new().overwrite(true).save_file(table_in(place), &copy).unwrap();
+                assert_eq!(Table::open(&copy).unwrap().len(), u64::from(n) + 1);
+            }
+        }
+        drop(ask);
+        Running(writer).end();
+        let table = TableOptions::new().read_only(true).open(table_in(place)).unwrap();
+        assert_eq!(table.len(), u64::from(WRITES), "after its writer ended without closing it");
+        assert_eq!(table.verify().unwrap(), []);
+    }
 }
 
 /// The number of undo files of the table.

@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 /// Read a whole table or dictionary and name every fault
 ///
 /// Prints one line per fault and exits with 1, or prints one line with `ok`. Changes nothing. A damaged page is one
-/// fault, however many buckets are in it; the line names them. Of a table that another process writes it reads one
-/// checkpoint, and names it.
+/// fault, however many buckets are in it; the line names them.
 #[derive(clap::Args)]
 pub struct Check {
     /// The table or dictionary
@@ -25,7 +24,7 @@ pub struct Check {
     /// Threads that read a dictionary [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Write {"ok": ..., "faults": [{"place": ..., "what": ..., "hits": [...]}, ...], "pairs": ..., "checkpoint": ...}
+    /// Write {"ok": ..., "faults": [{"place": ..., "what": ..., "hits": [...]}, ...], "pairs": ...}
     #[arg(long)]
     json: bool,
 }
@@ -55,8 +54,7 @@ impl Check {
         );
         // The same size as in `stat`: after a crash the log is part of the table, but not yet of its file.
         let file_bytes = table.counters().file_bytes;
-        let judged = Some(Judged::of(table));
-        Ok(Checked { file: &self.file, file_bytes, pairs: table.len(), judged, faults, advice, json: self.json })
+        Ok(Checked { file: &self.file, file_bytes, pairs: table.len(), faults, advice, json: self.json })
     }
 
     fn dictionary(&self, dictionary: &Dictionary) -> Result<Checked<'_>> {
@@ -70,8 +68,7 @@ impl Check {
         let faults = faults?;
         let advice = "Build it again from its original input.".to_owned();
         let file_bytes = dictionary.stat()?.file_bytes;
-        let (pairs, judged) = (dictionary.len(), None);
-        Ok(Checked { file: &self.file, file_bytes, pairs, judged, faults, advice, json: self.json })
+        Ok(Checked { file: &self.file, file_bytes, pairs: dictionary.len(), faults, advice, json: self.json })
     }
 }
 
@@ -83,36 +80,11 @@ pub fn reading_every_page(verify: impl FnOnce() -> splitpoint::Result<Vec<Fault>
     Ok(faults?)
 }
 
-/// The state of a table: a checkpoint, and the changes after it that were read from the log.
-#[derive(Clone, Copy)]
-pub struct Judged {
-    pub checkpoint: u64,
-    pub replayed: u64,
-}
-
-impl Judged {
-    pub fn of(table: &Table) -> Judged {
-        Judged { checkpoint: table.checkpoint_number(), replayed: table.replayed() }
-    }
-}
-
-impl fmt::Display for Judged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "checkpoint {}", self.checkpoint)?;
-        match self.replayed {
-            0 => Ok(()),
-            changes => write!(f, " and {} after it", count_of(changes, "change")),
-        }
-    }
-}
-
 /// The result of a check, of a table or a dictionary.
 pub struct Checked<'c> {
     pub file: &'c Path,
     pub file_bytes: u64,
     pub pairs: u64,
-    /// The state of a table that was checked: another process may have written later ones.
-    pub judged: Option<Judged>,
     pub faults: Vec<Fault>,
     /// What to do about faults.
     pub advice: String,
@@ -133,31 +105,24 @@ impl Checked<'_> {
         for fault in &faults {
             out.line(&format!("{file}: {fault}"))?;
         }
-        let (comma, of) =
-            self.judged.map_or_else(Default::default, |state| (format!(", {state}"), format!(" in {state}")));
         if self.faults.is_empty() {
             let pairs = count_of(self.pairs, "pair");
-            return out.line(&format!("{file}: ok, {pairs} in {}{comma}", size(self.file_bytes)));
+            return out.line(&format!("{file}: ok, {pairs} in {}", size(self.file_bytes)));
         }
         let faults = count_of(faults.len() as u64, "fault");
-        out.line(&format!("{file}: {faults}{of}. {}", self.advice))
+        out.line(&format!("{file}: {faults}. {}", self.advice))
     }
 
     fn report_json(&self) -> Result<()> {
         let faults = distinct(&self.faults, self.file);
         let named: Vec<_> =
             faults.iter().map(|fault| json!({"place": fault.place, "what": fault.what, "hits": fault.hits})).collect();
-        let mut report = json!({
+        Output::stdout().json(&json!({
             "file": self.file.to_string_lossy(),
             "ok": self.faults.is_empty(),
             "faults": named,
             "pairs": self.pairs,
-        });
-        if let Some(Judged { checkpoint, replayed }) = self.judged {
-            report["checkpoint"] = checkpoint.into();
-            report["changes_after_it"] = replayed.into();
-        }
-        Output::stdout().json(&report)
+        }))
     }
 }
 

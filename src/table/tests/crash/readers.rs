@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a workload, on the simulated disk; between its operations, as a seed says:
-//!     a reader opens the table            it has a state from the writer's history
+//!     a reader opens the table            it has what the writer has, if that is logged; else a state from its history
 //!     a reader reads all of it again      it has the same pairs, and its pages have no fault
 //!     a reader ends
 //! at last all end, the writer closes      and no undo file is left
@@ -14,7 +14,7 @@ use super::content_of;
 use super::workload::{Content, History, Run, Workload};
 use crate::io::simulated::{Simulated, State};
 use crate::random::Random;
-use crate::table::Table;
+use crate::table::{Durability, Table};
 
 /// What happened in the runs.
 #[derive(Default)]
@@ -47,8 +47,11 @@ fn read_beside(seed: u64, seen: &mut Seen) -> Result<(), String> {
         if random.percent(30) && readers.len() < READERS_MAX {
             let reader = workload.open_to_read(&disk).map_err(|e| format!("{at}: open to read: {e}"))?;
             let content = content_of(&reader, true).map_err(|e| format!("{at}: a new reader: {e}"))?;
-            if run.history.find(&content, (0, run.history.len())).is_none() {
-                return Err(format!("{at}: a new reader has none of the writer's states"));
+            let now = run.history.len();
+            let first = if workload.durability == Durability::None { 0 } else { now };
+            if run.history.find(&content, (first, now)).is_none() {
+                let earlier = run.history.find(&content, (0, now));
+                return Err(format!("{at}: a new reader has state {earlier:?} of {first} to {now}"));
             }
             readers.push((reader, content));
         }

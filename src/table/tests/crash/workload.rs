@@ -199,12 +199,14 @@ impl Workload {
         self.open_as(disk, |_| {})
     }
 
-    /// The content of a table that is opened for reading beside its writer, on a copy of the disk where nothing fails.
+    /// The content of a table's last checkpoint, opened for reading beside its writer, on a copy of the disk where nothing
+    /// fails.
     pub(super) fn read(&self, disk: &Simulated, path: &str) -> Result<Content, Error> {
         let copy = Simulated::new(disk.state());
         let writer = copy.open(Path::new(path), Mode::Write).expect("a simulated disk opens what it has");
         assert!(writer.lock().expect("a lock never fails"));
-        let table = self.options_as(&copy, |options| options.read_only = true).open(path)?;
+        let checkpoint = |options: &mut TableOptions| (options.read_only, options.checkpoint_only) = (true, true);
+        let table = self.options_as(&copy, checkpoint).open(path)?;
         table.scan().map(|pair| pair.map(|(key, value)| (key, value.into()))).collect()
     }
 

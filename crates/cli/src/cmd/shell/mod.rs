@@ -9,7 +9,6 @@ mod words;
 
 use super::filter::KeyFilter;
 use super::store::{Store, Wanted};
-use crate::cmd::check::Judged;
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::tsv;
@@ -320,13 +319,12 @@ impl<'s> Session<'s> {
         for fault in &faults {
             out.line(&format!("{}: {}", fault.place, fault.what))?;
         }
-        let state = match &self.store {
-            Some(Store::Table(table)) => format!(" in {}", Judged::of(table)),
-            _ => String::new(),
-        };
         if !faults.is_empty() {
-            let faults = count_of(faults.len() as u64, "fault");
-            return Err(Failure::no(format_args!("{}: {faults}{state}", self.file.display())));
+            return Err(Failure::no(format_args!(
+                "{}: {}",
+                self.file.display(),
+                count_of(faults.len() as u64, "fault")
+            )));
         }
         out.line("ok")
     }
