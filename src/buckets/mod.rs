@@ -105,8 +105,8 @@ impl Buckets {
         Ok(())
     }
 
-    /// Adds as many empty buckets to a new table as `other` has. Without them, pairs that arrive in hash order would all
-    /// go to half of the buckets first.
+    /// Adds as many empty buckets to a new table as `other` has. Without them, pairs that arrive in hash order would
+    /// all go to half of the buckets first.
     pub(crate) fn presize_like(&mut self, other: &Buckets) -> Result<()> {
         self.presize(other.view().linear().max_bucket)?;
         *self.min_max_bucket.get_mut() = other.min_max_bucket.load(Relaxed);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue
-//! a handle that reads     a copy of its checkpoint (`pager/checkpoint/copy.rs`); if it replayed changes from the log, its
-//!                         pairs are put into a new table
+//! a handle that reads     a copy of its checkpoint (`pager/checkpoint/copy.rs`); if it replayed changes from the log,
+//!                         its pairs are put into a new table
 //! a table in memory       its pairs are put into a new table; writers wait
 //! ```
 //!
@@ -120,8 +120,8 @@ impl<'f> Backup<'f> {
     }
 
     /// Copies the table in the file at `from` to `path`, while another process may be writing it. The copy has every
-    /// write that a read-only [`TableOptions::open`] would show: also those that are only in the log, whether its writer
-    /// lives or has died, unless the options ask for [`checkpoint_only`](TableOptions::checkpoint_only).
+    /// write that a read-only [`TableOptions::open`] would show: also those that are only in the log, whether its
+    /// writer lives or has died, unless the options ask for [`checkpoint_only`](TableOptions::checkpoint_only).
     ///
     /// # Errors
     /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if an

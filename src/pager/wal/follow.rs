@@ -6,12 +6,12 @@
 //! lead_on  the reader's segments are found again -> it reads up to the scout's end, and no further
 //! ```
 //!
-//! **When an end counts.** The reader found no complete record at the end of segment S. Afterwards it looks at the files
-//! again: first at the segments' headers, then at the number of the last checkpoint. The end counts if S still has its
-//! header, no segment continues it there, and no checkpoint after S's beginning is complete. Then every write that had
-//! returned before the read was found: had there been one further on, it would be in S, where the reader looked, or in a
-//! segment that continues S at this place. Such a segment is only reused once a later checkpoint is complete, and the
-//! look would have found that checkpoint.
+//! **When an end counts.** The reader found no complete record at the end of segment S. Afterwards it looks at the
+//! files again: first at the segments' headers, then at the number of the last checkpoint. The end counts if S still
+//! has its header, no segment continues it there, and no checkpoint after S's beginning is complete. Then every write
+//! that had returned before the read was found: had there been one further on, it would be in S, where the reader
+//! looked, or in a segment that continues S at this place. Such a segment is only reused once a later checkpoint is
+//! complete, and the look would have found that checkpoint.
 //!
 //! A record that is being stored does not match its checksum, so it is an end, like any incomplete record. It was not
 //! acknowledged when it was read.
