@@ -268,7 +268,8 @@ impl Table {
     }
 }
 
-/// Puts the pairs of `table` into `new`, in hash order, with writers kept out. Returns false if `progress` cancelled it.
+/// Puts the pairs of `table` into `new`, in hash order, with writers kept out. Returns false if `progress` cancelled
+/// it.
 fn save_pairs_to(
     table: &Table,
     storage: &Arc<dyn Storage>,

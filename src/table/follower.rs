@@ -5,8 +5,8 @@
 //! catch_up    no newer checkpoint: replay what follows; else, or if the records are gone: open again
 //! ```
 //!
-//! A reader is a recovery that never writes. What a handle shows changes only in [`Table::catch_up`], which takes it, so
-//! nobody sees half of a replay.
+//! A reader is a recovery that never writes. What a handle shows changes only in [`Table::catch_up`], which takes it,
+//! so nobody sees half of a replay.
 //!
 //! Not here: how a handle keeps one checkpoint (`pager/file/held.rs`), which end of a log counts
 //! (`pager/wal/follow.rs`).

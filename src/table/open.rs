@@ -113,8 +113,8 @@ impl Table {
     }
 
     pub(super) fn open_with(options: TableOptions, path: &Path) -> Result<Table> {
-        // Only a handle that reads can be stale: another process has written checkpoints while this one replayed the log,
-        // or there are no locks to keep the one that it reads.
+        // Only a handle that reads can be stale: another process has written checkpoints while this one replayed the
+        // log, or there are no locks to keep the one that it reads.
         const TRIES: usize = 100;
         for _ in 1..TRIES {
             match Table::open_once(options.clone(), path) {

@@ -207,14 +207,14 @@ impl TableOptions {
     /// Opens for reading only: no file is changed or created.
     ///
     /// The handle has every write that had returned, with [`Durability::Os`] or [`Durability::Sync`], before it was
-    /// opened, also if another process has the table open for writing. It reads the last checkpoint, and replays the log
-    /// after it in memory of its own; what exceeds [`cache_bytes`](Self::cache_bytes) goes to an unnamed temporary file.
-    /// Later writes do not change it: [`Table::catch_up`](crate::Table::catch_up) and [`follow`](Self::follow) move on.
-    /// Writes with [`Durability::None`] are seen once a checkpoint has them.
+    /// opened, also if another process has the table open for writing. It reads the last checkpoint, and replays the
+    /// log after it in memory of its own; what exceeds [`cache_bytes`](Self::cache_bytes) goes to an unnamed temporary
+    /// file. Later writes do not change it: [`Table::catch_up`](crate::Table::catch_up) and [`follow`](Self::follow)
+    /// move on. Writes with [`Durability::None`] are seen once a checkpoint has them.
     ///
-    /// The handle keeps its checkpoint while another process writes later ones, which costs disk space for the pages that
-    /// change. If there is none, reads return [`ErrorKind::Stale`](crate::ErrorKind). On network file systems, and on
-    /// systems other than Linux, a table that is open for writing can be read with
+    /// The handle keeps its checkpoint while another process writes later ones, which costs disk space for the pages
+    /// that change. If there is none, reads return [`ErrorKind::Stale`](crate::ErrorKind). On network file systems, and
+    /// on systems other than Linux, a table that is open for writing can be read with
     /// [`checkpoint_only`](Self::checkpoint_only) alone.
     ///
     /// # Examples
@@ -235,8 +235,8 @@ impl TableOptions {
         self
     }
 
-    /// With [`read_only`](Self::read_only): reads the last checkpoint alone, without the log's changes since. It opens in
-    /// constant time, however long the log is.
+    /// With [`read_only`](Self::read_only): reads the last checkpoint alone, without the log's changes since. It opens
+    /// in constant time, however long the log is.
     ///
     /// # Examples
     /// ```
@@ -256,8 +256,8 @@ impl TableOptions {
         self
     }
 
-    /// With [`read_only`](Self::read_only): only the log's changes of these keys are replayed. Lookups of them are right,
-    /// all else is as of the last checkpoint or later. Reading a long log takes a tenth of the time of replaying it.
+    /// With [`read_only`](Self::read_only): only the log's changes of these keys are replayed. Lookups of them are
+    /// right, all else is as of the last checkpoint or later. For a long log this takes less time than replaying it.
     #[doc(hidden)] // the program's
     pub fn only_keys(mut self, keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
         self.only_keys = Some(Arc::new(keys.into_iter().collect()));

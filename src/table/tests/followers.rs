@@ -1,7 +1,7 @@
 //! Readers beside a writer, in one process and on a real disk: each has every write that had returned.
 //!
-//! Not here: readers at every crash (`crash/readers.rs`), beside many threads and checkpoints (`tests/it/contents.rs`), in
-//! other processes (`tests/it/processes/readers.rs`).
+//! Not here: readers at every crash (`crash/readers.rs`), beside many threads and checkpoints (`tests/it/contents.rs`),
+//! in other processes (`tests/it/processes/readers.rs`).
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests change the log from outside")]
 
 use crate::error::{ErrorKind, Result};

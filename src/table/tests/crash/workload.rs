@@ -199,8 +199,8 @@ impl Workload {
         self.open_as(disk, |_| {})
     }
 
-    /// The content of a table's last checkpoint, opened for reading beside its writer, on a copy of the disk where nothing
-    /// fails.
+    /// The content of a table's last checkpoint, opened for reading beside its writer, on a copy of the disk where
+    /// nothing fails.
     pub(super) fn read(&self, disk: &Simulated, path: &str) -> Result<Content, Error> {
         let copy = Simulated::new(disk.state());
         let writer = copy.open(Path::new(path), Mode::Write).expect("a simulated disk opens what it has");
