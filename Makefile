@@ -196,7 +196,8 @@ sanitize: tools
 
 # The server's scripts with Lua, which is C, under gcc's AddressSanitizer. The tests, then a fixed run of the fuzz target.
 sanitize-scripts: tools
-	CFLAGS='-fsanitize=address -g' RUSTFLAGS='-Clink-arg=-fsanitize=address' ASAN_OPTIONS=detect_leaks=0 \
+	CC=gcc CFLAGS='-fsanitize=address -g' ASAN_OPTIONS=detect_leaks=0 \
+	RUSTFLAGS="-Clink-arg=-Wl,--whole-archive -Clink-arg=$$(gcc -print-file-name=libasan.a) -Clink-arg=-Wl,--no-whole-archive" \
 	    CARGO_TARGET_DIR='$(BUILT)/scripts-sanitizer' \
 	    $(CARGO) test --target "$$(rustc -vV | sed -n 's/^host: //p')" --locked --package splitpoint-server --no-default-features --features scripts --test scripts
 	SANITIZE=1 CARGO="$(CARGO)" fuzz/run runs=20000 scripts
