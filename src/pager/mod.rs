@@ -44,7 +44,6 @@ pub(crate) use file::random::random_u64;
 pub(crate) use file::random::seed_random;
 use load::Frames;
 pub(crate) use open::{CacheLimit, OpenOptions};
-pub(crate) use pool::mapping::machine_memory_bytes;
 pub(crate) use pool::{FRAME_BYTES_MIN, sink, thread_slot, words};
 use pool::{FrameNo, FrameRef, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::FRAME_UNITS;

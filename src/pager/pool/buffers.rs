@@ -60,12 +60,10 @@ impl Pool {
 
     /// The number of the buffer of `frame`, meaningful if it is in one.
     fn buffer_of(&self, frame: FrameNo) -> &AtomicU32 {
-        let index = frame as usize & ((1 << self.segment_bits) - 1);
-        let states = self.segment((frame >> self.segment_bits) as usize).states.load(Acquire);
-        assert!(!states.is_null(), "a frame beyond the reserved range");
-        // SAFETY: a non-null entry is the start of as many state words and, behind them, buffer numbers as a segment
-        // has frames (`reserve`), and `index` is below that. Zero bytes are a valid AtomicU32.
-        unsafe { &*states.add(size_of::<FrameState>() << self.segment_bits).cast::<AtomicU32>().add(index) }
+        let buffers = self.slot(u64::from(frame) << self.frame_bits).buffers.load(Relaxed);
+        // SAFETY: the slot of a reserved address has the address that the number of frame 0 would have, so this is the
+        // number of `frame`, in a mapping that lives as long as the pool. Zero bytes are a valid AtomicU32.
+        unsafe { &*buffers.wrapping_add(frame as usize) }
     }
 
     /// Whether the table is, or ever was, larger than its cache.

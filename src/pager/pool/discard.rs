@@ -6,7 +6,7 @@
 //! limit by up to 256 KiB.
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
-use super::{FrameNo, Mapping, Pool};
+use super::{FrameNo, Pool};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
@@ -47,7 +47,7 @@ impl Pool {
         // Under the lock, so that no segment is added in between.
         let segments = self.segments.lock().expect("no panic while held");
         self.large_pages.store(false, Relaxed);
-        segments.iter().skip(1).step_by(2).for_each(Mapping::advise_small_pages);
+        segments.iter().for_each(|segment| segment.frames.advise_small_pages());
         self.use_buffers(frames);
     }
 

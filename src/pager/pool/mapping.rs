@@ -114,14 +114,3 @@ impl Drop for Mapping {
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
-
-/// Bytes of physical memory of this machine.
-pub(crate) fn machine_memory_bytes() -> u64 {
-    // SAFETY: sysconf takes a number and returns one.
-    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    const IF_UNKNOWN: u64 = 1 << 30;
-    match (u64::try_from(pages), u64::try_from(page_bytes)) {
-        (Ok(pages), Ok(page_bytes)) => pages.saturating_mul(page_bytes),
-        _ => IF_UNKNOWN,
-    }
-}

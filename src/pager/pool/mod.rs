@@ -2,8 +2,8 @@
 //!
 //! Frame `n` has one computed address for as long as the table is open, resident or not, so no map from frames to
 //! memory is needed. Only a table that has outgrown its cache has one (`buffers.rs`). The range is reserved in
-//! segments, up to the table's end; an address takes one load from the segment table and an addition. Each frame has a
-//! state word (`state.rs`) with its latch.
+//! segments, up to the table's end; an address takes one load and an addition (`addresses.rs`). Each frame has a state
+//! word (`state.rs`) with its latch.
 //!
 //! A frame's bytes are read under a shared latch and changed under the exclusive one. Or they are read
 //! **optimistically**, without a latch: note the version, copy the bytes, and discard the copy if the version has
@@ -21,6 +21,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::own_line::OwnLine;
 use crate::pager::interleave;
+use addresses::{segment_around, slot_of};
 use mapping::Mapping;
 use populate::Populator;
 pub(crate) use state::FrozenFrame;
@@ -33,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 pub(crate) use values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
 use words::{Bytes, FrameBytes};
 
+mod addresses;
 mod buffers;
 mod discard;
 #[cfg(test)]
@@ -64,17 +66,23 @@ pub(crate) const FRAME_BYTES_MAX: usize = 65536;
 /// The number of a frame: the unit of I/O, latch, checksum and eviction.
 pub(crate) type FrameNo = u32;
 
-/// A segment of the address range. Small in tests, so that tests cross its borders.
-const SEGMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 /// Memory beyond this uses large pages; below it, a small table need not take 2 MiB for its first page.
 pub(crate) const SMALL_BYTES: usize = 4 << 20;
-/// The maximum number of segments of a table, for 2^48 bytes.
-const SEGMENT_COUNT: usize = if cfg!(test) { 1 << 14 } else { 1 << 18 };
 
-/// The addresses of a segment's frames and their state words; null if the segment is not reserved.
-struct AddressSegment {
+/// The addresses that frame 0, its state word and the number of its buffer would have, if all frames were where those
+/// of this slot are (`addresses.rs`). So the address of frame `n` is `n` frames further on.
+struct Slot {
     frames: AtomicPtr<u8>,
-    states: AtomicPtr<u8>,
+    states: AtomicPtr<FrameState>,
+    buffers: AtomicPtr<AtomicU32>,
+}
+
+/// Reserved memory of adjacent segments.
+struct Reserved {
+    /// The state words, followed by the numbers of buffers.
+    #[expect(dead_code, reason = "kept until the pool is dropped")]
+    states: Mapping,
+    frames: Mapping,
 }
 
 thread_local! {
@@ -100,19 +108,20 @@ pub(crate) struct DirtyCount {
 
 /// Frames, their latches and states.
 pub(crate) struct Pool {
-    /// A frame has 2^`frame_bits` bytes, a segment 2^`segment_bits` frames.
+    /// A frame has 2^`frame_bits` bytes.
     frame_bits: u32,
-    segment_bits: u32,
     frame_bytes: usize,
-    /// The table of segments, as [`AddressSegment`]s.
-    table: Mapping,
+    /// The frames in this many first bytes of the file have addresses.
+    reserved_bytes: AtomicU64,
+    /// The [`Slot`]s of the first `reserved_bytes`, and zeros.
+    slots: Mapping,
     /// Declared before the segments, so that its thread has ended when they are dropped.
     ahead: Mutex<Option<Populator>>,
     /// Declared before the segments, too.
     windows: Mutex<window_pages::MappedWindows>,
     /// Whether some windows are sealed.
     has_sealed: AtomicBool,
-    segments: Mutex<Vec<Mapping>>,
+    segments: Mutex<Vec<Reserved>>,
     /// Whether the cache has had room for the whole table so far.
     large_pages: AtomicBool,
     /// Set once the table is larger than the cache.
@@ -153,12 +162,12 @@ impl Pool {
     /// A pool of frames of `frame_bytes`, a power of two. `tracked` means that there is a file, so dirty frames are
     /// listed.
     pub(crate) fn new(frame_bytes: usize, tracked: bool) -> Result<Pool> {
-        assert!(frame_bytes.is_power_of_two() && (FRAME_BYTES_MIN..=SEGMENT_BYTES).contains(&frame_bytes));
+        assert!(frame_bytes.is_power_of_two() && (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes));
         Ok(Pool {
             frame_bits: frame_bytes.trailing_zeros(),
-            segment_bits: SEGMENT_BYTES.trailing_zeros() - frame_bytes.trailing_zeros(),
             frame_bytes,
-            table: Mapping::new(SEGMENT_COUNT * size_of::<AddressSegment>())?,
+            reserved_bytes: AtomicU64::new(0),
+            slots: Mapping::new(slot_of(addresses::len_max(frame_bytes)) * size_of::<Slot>())?,
             ahead: Mutex::new(None),
             windows: Mutex::default(),
             has_sealed: AtomicBool::new(false),
@@ -189,37 +198,64 @@ impl Pool {
         ((address >> self.frame_bits) as FrameNo, address as usize & (self.frame_bytes - 1))
     }
 
+    /// The slot of byte `address` of the file.
     #[inline]
-    fn segment(&self, index: usize) -> &AddressSegment {
-        assert!(index < SEGMENT_COUNT, "frame numbers are checked against the file's length before");
-        // SAFETY: the table has SEGMENT_COUNT entries (asserted above), zeroed by the kernel, which is a valid
-        // AddressSegment, and lives as long as the pool.
-        unsafe { &*self.table.start.cast::<AddressSegment>().add(index) }
+    fn slot(&self, address: u64) -> &Slot {
+        assert!(address < self.reserved_bytes.load(Acquire), "a frame beyond the reserved range");
+        self.slot_unchecked(address)
+    }
+
+    #[inline]
+    fn slot_unchecked(&self, address: u64) -> &Slot {
+        // SAFETY: the callers compared `address` with the number of reserved bytes, or with the maximum length, below
+        // which there are slots (`new`). Zeros from the kernel are a valid Slot, and the mapping lives as long as the
+        // pool.
+        unsafe { &*self.slots.start.cast::<Slot>().add(slot_of(address)) }
     }
 
     /// Reserves addresses for all frames below `frame_count`.
     pub(crate) fn reserve(&self, frame_count: u64) -> Result<()> {
-        let needed = frame_count.div_ceil(1 << self.segment_bits);
-        if needed > SEGMENT_COUNT as u64 {
-            return Err(Error::new(ErrorKind::OutOfMemory, "a table cannot be larger than 2^48 bytes"));
+        let len_max = addresses::len_max(self.frame_bytes);
+        if frame_count > len_max >> self.frame_bits {
+            let what = format!("a table with frames of {} bytes cannot be larger than {len_max}", self.frame_bytes);
+            return Err(Error::new(ErrorKind::OutOfMemory, what));
         }
+        let needed = frame_count << self.frame_bits;
         let mut segments = self.segments.lock().expect("no panic while held");
-        while (segments.len() as u64) < 2 * needed {
-            let index = segments.len() / 2;
-            // The states, followed by the numbers of buffers.
-            let states = Mapping::new((size_of::<FrameState>() + size_of::<AtomicU32>()) << self.segment_bits)?;
-            let data = Mapping::new(SEGMENT_BYTES)?;
-            if self.large_pages.load(Relaxed) {
-                data.advise_huge_pages(if index == 0 { SMALL_BYTES } else { 0 });
-            } else {
-                data.advise_small_pages();
-            }
-            // In this order: a thread that loads the second address also sees the first.
-            self.segment(index).states.store(states.start, Relaxed);
-            self.segment(index).frames.store(data.start, Release);
-            segments.extend([states, data]);
+        let start = self.reserved_bytes.load(Relaxed);
+        if needed <= start {
+            return Ok(());
         }
+        let end = segment_around(needed - 1).end;
+        let bytes = usize::try_from(end - start).expect("below the maximum length");
+        let frame_count = bytes >> self.frame_bits;
+        let frames = Mapping::new(bytes)?;
+        let states = Mapping::new(frame_count * (size_of::<FrameState>() + size_of::<AtomicU32>()))?;
+        if self.large_pages.load(Relaxed) {
+            frames.advise_huge_pages(SMALL_BYTES.saturating_sub(start as usize));
+        } else {
+            frames.advise_small_pages();
+        }
+        self.set_slots(start..end, &frames, &states);
+        segments.push(Reserved { states, frames });
+        // A thread that sees this also sees the slots.
+        self.reserved_bytes.store(end, Release);
         Ok(())
+    }
+
+    /// Sets the slots of `bytes`, which begin and end with segments.
+    fn set_slots(&self, bytes: Range<u64>, frames: &Mapping, states: &Mapping) {
+        let first = (bytes.start >> self.frame_bits) as usize;
+        let frame_count = (bytes.end - bytes.start) as usize >> self.frame_bits;
+        let buffers = states.start.wrapping_add(frame_count * size_of::<FrameState>());
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let slot = self.slot_unchecked(at);
+            slot.frames.store(frames.start.wrapping_sub(bytes.start as usize), Relaxed);
+            slot.states.store(states.start.cast::<FrameState>().wrapping_sub(first), Relaxed);
+            slot.buffers.store(buffers.cast::<AtomicU32>().wrapping_sub(first), Relaxed);
+            at += addresses::slot_bytes(at);
+        }
     }
 
     /// Asks the thread that populates memory to run `work`. Returns false if its queue is full.
@@ -274,13 +310,20 @@ impl Pool {
 
     /// `frames`, divided at segment boundaries.
     fn parts_in_segments(&self, frames: Range<FrameNo>) -> impl Iterator<Item = Range<FrameNo>> {
-        let (segment_bits, mut first) = (self.segment_bits, frames.start);
+        let mut first = frames.start;
         std::iter::from_fn(move || {
-            let segment_end = (first | ((1 << segment_bits) - 1)).saturating_add(1);
-            let part = first..frames.end.min(segment_end);
+            let part = first..frames.end.min(self.segment_around(first).end);
             first = part.end;
             (!part.is_empty()).then_some(part)
         })
+    }
+
+    /// The frames of the segment that has `frame`.
+    fn segment_around(&self, frame: FrameNo) -> Range<FrameNo> {
+        let bytes = segment_around(u64::from(frame) << self.frame_bits);
+        // The last segment ends one frame beyond those that have numbers.
+        let number = |byte: u64| FrameNo::try_from(byte >> self.frame_bits).unwrap_or(FrameNo::MAX);
+        number(bytes.start)..number(bytes.end)
     }
 
     #[inline]
@@ -291,33 +334,26 @@ impl Pool {
     /// The place of `frame`: the addresses of its bytes and its state.
     #[inline]
     pub(crate) fn frame(&self, frame: FrameNo) -> FrameRef<'_> {
-        let segment = self.segment((frame >> self.segment_bits) as usize);
-        let (frames, states) = (segment.frames.load(Acquire), segment.states.load(Relaxed));
-        assert!(!frames.is_null(), "a frame beyond the reserved range");
-        let index = frame as usize & ((1 << self.segment_bits) - 1);
-        // SAFETY: a non-null entry is the start of SEGMENT_BYTES of memory, which is 1 << segment_bits frames, and
-        // `index` is below that.
-        let address = unsafe { frames.add(index << self.frame_bits) };
-        // SAFETY: the other pointer is the start of a mapping of as many state words; mappings live as long as the
-        // pool. Zero bytes are a valid FrameState.
-        let state = unsafe { &*states.cast::<FrameState>().add(index) };
-        FrameRef { state, address, bytes: self.frame_bytes() }
+        let address = u64::from(frame) << self.frame_bits;
+        self.frame_in(self.slot(address), frame as usize, address as usize)
     }
 
     /// The frame with byte `address` of the file, the frame's place, and the offset in it.
     #[inline]
     pub(crate) fn place(&self, address: u64) -> (FrameNo, FrameRef<'_>, usize) {
-        let segment = self.segment((address / SEGMENT_BYTES as u64) as usize);
-        let (frames, states) = (segment.frames.load(Acquire), segment.states.load(Relaxed));
-        assert!(!frames.is_null(), "a frame beyond the reserved range");
-        let within = address as usize % SEGMENT_BYTES;
-        let start = within & (self.frame_bytes - 1);
-        // SAFETY: as in `frame`; the frame that has byte `within` of the segment begins `start` bytes before it.
-        let address_of_frame = unsafe { frames.add(within - start) };
-        // SAFETY: as in `frame`.
-        let state = unsafe { &*states.cast::<FrameState>().add(within >> self.frame_bits) };
-        let place = FrameRef { state, address: address_of_frame, bytes: self.frame_bytes };
-        ((address >> self.frame_bits) as FrameNo, place, start)
+        let (frame, within) = self.split(address);
+        let number = (address >> self.frame_bits) as usize; // as `frame`, without a conversion
+        (frame, self.frame_in(self.slot(address), number, address as usize - within), within)
+    }
+
+    /// The place of frame `number`, whose first byte in the file is `start`, and which has this slot.
+    #[inline]
+    fn frame_in<'a>(&'a self, slot: &'a Slot, number: usize, start: usize) -> FrameRef<'a> {
+        let (frames, states) = (slot.frames.load(Relaxed), slot.states.load(Relaxed));
+        // SAFETY: the frame's slot has the address that state 0 would have, so this is the frame's own, in a mapping
+        // that lives as long as the pool. Zero bytes are a valid FrameState.
+        let state = unsafe { &*states.wrapping_add(number) };
+        FrameRef { state, address: frames.wrapping_add(start), bytes: self.frame_bytes() }
     }
 
     /// Whether any thread currently holds a latch of `frame`.

@@ -37,7 +37,7 @@ pub(super) struct MappedWindows {
     owned: usize,
     /// Frames that were sealed and could not be replaced: the kernel copies each page at its first change.
     private: Ranges,
-    /// By segment number.
+    /// By the first frame of the segment.
     guards: Vec<(FrameNo, Box<dyn MemoryGuard>)>,
 }
 
@@ -57,11 +57,11 @@ impl Pool {
         }
         let mut windows = self.windows.lock().expect("no panic while held");
         for part in self.parts_in_segments(frames.clone()) {
-            let segment = part.start >> self.segment_bits;
-            if !windows.guards.iter().any(|&(guarded, _)| guarded == segment) {
-                let Some(end) = (segment + 1).checked_mul(1 << self.segment_bits) else { return false };
-                let Some(guard) = self.memory_of(&(segment << self.segment_bits..end)).guard() else { return false };
-                windows.guards.push((segment, guard));
+            let segment = self.segment_around(part.start);
+            if !windows.guards.iter().any(|&(guarded, _)| guarded == segment.start) {
+                let first = segment.start;
+                let Some(guard) = self.memory_of(&segment).guard() else { return false };
+                windows.guards.push((first, guard));
             }
         }
         if !self.map_over(&frames, file, Over::Shared) {
