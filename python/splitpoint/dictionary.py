@@ -41,7 +41,7 @@ class BuildOptions(TypedDict, total=False):
     #: The hash function and its seed: "xxh3" and 0.
     hash: str
     seed: int
-    #: Memory for sorting: 1 GiB.
+    #: Memory for sorting: 1 GiB, or a quarter of a container's.
     memory_bytes: int
     #: Threads that sort: one per processor.
     threads: int

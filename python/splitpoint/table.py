@@ -31,7 +31,8 @@ class TableOptions(TypedDict, total=False):
     fill_percent: int
     #: The expected number of pairs, for which buckets are allocated in advance. *
     expected_len: int
-    #: Memory for pages: by default half of the machine's. A table in memory moves the rest to a temporary file.
+    #: Memory for pages: by default half of the machine's, or a quarter of a container's. A table in memory moves the
+    #: rest to a temporary file.
     cache_bytes: int
     #: The hash function: "xxh3"; "siphash13" for keys an attacker may choose. *
     hash: str
@@ -135,7 +136,8 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
     def get_many(self, keys: Any, default: Any = None) -> Any:
         """The values of ``keys``, in their order, several times as fast as one by one.
 
-        An iterable of keys gives a list, with ``default`` for absent ones. An array of Arrow, NumPy, pandas or Polars
+        An iterable of keys gives a list, with ``default`` for absent ones. (``series.map(table)`` of pandas does not
+        encode the keys, and finds none that is a text.) An array of Arrow, NumPy, pandas or Polars
         gives :class:`~splitpoint.Values`, without an object for each row. NumPy arrays of type ``S`` are byte strings;
         in arrays of numbers the keys are the numbers' bytes, little-endian.
 

@@ -16,7 +16,7 @@
 #![expect(unsafe_code, reason = "mmap, sigaction")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
-use super::Memory;
+use super::{Memory, spare_mapping_bytes};
 use std::fs;
 use std::mem::{MaybeUninit, transmute};
 use std::os::fd::AsRawFd;
@@ -38,8 +38,8 @@ unsafe impl Send for Guarded {}
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` if the system refuses or too many files are
-    /// mapped.
+    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` if the system refuses, if too many files are
+    /// mapped, or if address space is scarce.
     pub(super) fn map(file: &fs::File, bytes: usize) -> Option<Guarded> {
         Self::with_access(file, 0, bytes, libc::PROT_READ | libc::PROT_WRITE)
     }
@@ -54,7 +54,7 @@ impl Guarded {
     }
 
     fn with_access(file: &fs::File, offset: libc::off_t, bytes: usize, access: libc::c_int) -> Option<Guarded> {
-        if !install() {
+        if bytes as u64 > spare_mapping_bytes() || !install() {
             return None;
         }
         // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.

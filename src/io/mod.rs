@@ -13,6 +13,7 @@ mod forks;
 mod guard;
 mod idle;
 mod memory;
+mod memory_limit;
 pub(crate) mod output;
 mod real;
 #[cfg(target_os = "linux")]
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use forks::{forked_since, forks};
 pub(crate) use idle::run_when_idle;
 pub(crate) use memory::{Memory, MemoryGuard, Over, had_faults, page_bytes};
+pub(crate) use memory_limit::{memory_share_bytes, spare_mapping_bytes};
 pub(crate) use real::Disk;
 pub(crate) use waits::has_waited;
 
@@ -52,6 +54,15 @@ pub(crate) struct Access {
     pub permissions: u32,
     pub user: u32,
     pub group: u32,
+}
+
+impl Access {
+    /// That of a directory of files with this access: who may read them may find them, and who may write them may make
+    /// and remove them.
+    fn of_directory(self) -> Access {
+        let search = (self.permissions & 0o444) >> 2 | (self.permissions & 0o222) >> 1;
+        Access { permissions: self.permissions | search | 0o700, ..self }
+    }
 }
 
 /// Permissions of a new file, before the umask, unless the caller asks for others.
@@ -105,8 +116,8 @@ pub(crate) trait Storage: Send + Sync {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Renames the file at `from` to `to`, replacing a file there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes a directory with the [`Access`] of the one at `like`. Returns whether it is new. Does nothing if file
-    /// names need no directories.
+    /// Makes a directory with the [`Access`] of the one at `like`; if that is a file, for those who may use the file.
+    /// Returns whether it is new. Does nothing if file names need no directories.
     fn make_directory(&self, _path: &Path, _like: Option<&Path>) -> Result<bool> {
         Ok(false)
     }

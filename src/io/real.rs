@@ -14,7 +14,7 @@ use std::io::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -81,10 +81,14 @@ impl Storage for Disk {
     }
 
     fn make_directory(&self, path: &Path, like: Option<&Path>) -> Result<bool> {
-        match (fs::create_dir(path), like) {
+        // For nobody else until it has the access that it shall have.
+        let permissions = if like.is_some() { 0o700 } else { 0o777 };
+        match (fs::DirBuilder::new().mode(permissions).create(path), like) {
             (Err(e), _) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
             (Ok(()), Some(like)) => {
-                let access = Access::of(&fs::metadata(like)?);
+                let like = fs::metadata(like)?;
+                let access = Access::of(&like);
+                let access = if like.is_dir() { access } else { access.of_directory() };
                 let directory = open_above_standard(fs::OpenOptions::new().read(true), path)?;
                 take_access(&directory, access).map(|()| true)
             }
@@ -505,16 +509,50 @@ impl File for RealFile {
 
 /// An error if the process may not make files of `bytes` bytes (`ulimit -f`): the system would send SIGXFSZ, which ends
 /// a program that does not handle it. One system call; the limit may change at any time.
-#[expect(unsafe_code, reason = "std has no getrlimit")]
 fn refuse_beyond_limit(bytes: u64) -> Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is ours and of the type that the call fills in. After an error it is unchanged.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    if limit.rlim_cur == libc::RLIM_INFINITY || bytes <= limit.rlim_cur {
+    let most = limit(Limited::FileLength);
+    if bytes <= most {
         return Ok(());
     }
-    let what = format!("this process may make no file longer than {} bytes (ulimit -f)", limit.rlim_cur);
-    Err(Error::new(ErrorKind::FileTooLarge, what))
+    Err(Error::new(
+        ErrorKind::FileTooLarge,
+        format!("this process may make no file longer than {most} bytes (ulimit -f)"),
+    ))
+}
+
+/// What a process has a limit of.
+#[derive(Clone, Copy)]
+pub(super) enum Limited {
+    FileLength,
+    Addresses,
+    /// Memory that it changes.
+    Data,
+}
+
+/// The limit of this process in bytes; `u64::MAX` if it has none.
+#[expect(unsafe_code, reason = "std has no getrlimit")]
+pub(super) fn limit(what: Limited) -> u64 {
+    let what = match what {
+        Limited::FileLength => libc::RLIMIT_FSIZE,
+        Limited::Addresses => libc::RLIMIT_AS,
+        Limited::Data => libc::RLIMIT_DATA,
+    };
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is ours and of the type that the call fills in. After an error it is unchanged.
+    unsafe { libc::getrlimit(what, &mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY { u64::MAX } else { limit.rlim_cur }
+}
+
+/// Bytes of physical memory of this machine.
+#[expect(unsafe_code, reason = "std has no sysconf")]
+pub(super) fn machine_memory_bytes() -> u64 {
+    // SAFETY: sysconf takes a number and returns one.
+    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    const IF_UNKNOWN: u64 = 1 << 30;
+    match (u64::try_from(pages), u64::try_from(page_bytes)) {
+        (Ok(pages), Ok(page_bytes)) => pages.saturating_mul(page_bytes),
+        _ => IF_UNKNOWN,
+    }
 }
 
 /// Whether the file itself is a mount point. `false` if the kernel (before 5.8) cannot report it.

@@ -33,7 +33,11 @@ pub(super) fn view(file: &fs::File) -> Result<Option<Box<dyn View>>> {
     // SAFETY: a fresh mapping at an address the kernel picks touches nothing that exists.
     let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     if start == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
+        return match Error::last_os_error() {
+            // No address space (`ulimit -v`).
+            e if e.kind() == ErrorKind::OutOfMemory => Ok(None),
+            e => Err(e),
+        };
     }
     Ok(Some(Box::new(FileView { start: start.cast(), bytes })))
 }

@@ -10,7 +10,8 @@
 #![expect(unsafe_code, reason = "loads from a mapping")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
-use super::guard::{Guarded, page_bytes};
+use super::guard::Guarded;
+use super::memory_limit::memory_bytes;
 use super::{Records, Window};
 use crate::racing;
 use std::fs;
@@ -36,12 +37,6 @@ pub(super) fn window_from(file: &fs::File, offset: u64, bytes: usize) -> Option<
 /// pages in one disk request, where a window needs two.
 pub(super) fn window_pays(file: &fs::File) -> Result<bool> {
     Ok(file.metadata()?.len() <= memory_bytes() / 2 && is_local(file))
-}
-
-fn memory_bytes() -> u64 {
-    // SAFETY: sysconf takes no pointers.
-    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(page_bytes() as u64)
 }
 
 /// Whether the file system is none of those that other machines can change, or that a user process serves.

@@ -16,6 +16,7 @@ use crate::buckets::{Buckets, Fill, Totals};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::event;
 use crate::hash::{HashFunction, HashKind};
+use crate::io::memory_share_bytes;
 use crate::linear;
 use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
 use std::path::Path;
@@ -127,7 +128,7 @@ impl Table {
 
     fn open_once(options: TableOptions, path: &Path) -> Result<Table> {
         let frame_bytes = FRAME_BYTES_MIN.max(options.page_bytes as usize);
-        let cache = options.cache_limit(options.cache_bytes.unwrap_or_else(default_cache_bytes));
+        let cache = options.cache_limit(options.cache_bytes.unwrap_or_else(memory_share_bytes));
         let create = if options.create_new {
             Create::Always
         } else if options.create && !options.read_only {
@@ -302,9 +303,4 @@ fn expected_buckets(options: &TableOptions) -> u64 {
             (options.expected_len * PAIR_BYTES).div_ceil(page)
         }
     }
-}
-
-/// Half of the machine's memory.
-fn default_cache_bytes() -> u64 {
-    crate::pager::machine_memory_bytes() / 2
 }

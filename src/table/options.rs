@@ -159,8 +159,9 @@ impl TableOptions {
         self
     }
 
-    /// Bytes of pages kept in memory; half of the machine's memory by default. A table in memory with this option moves
-    /// the rest to an unlinked temporary file. A table in a file moves changed pages to an unnamed file in the same
+    /// Bytes of pages kept in memory; by default half of the machine's memory, or a quarter of what the process's
+    /// container or its limits (`ulimit -v`) allow, if that is less. A table in memory with this option moves the rest
+    /// to an unlinked temporary file. A table in a file moves changed pages to an unnamed file in the same
     /// directory until the next checkpoint; that takes as much disk space as these pages do.
     ///
     /// At least 64 frames. Memory may exceed the limit by 512 KiB, for evicted pages and new ones. The log is mapped.

@@ -227,8 +227,9 @@ typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
  *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log and the journal next to
  *                  it are created with 0666 less the umask
  *   expected_len   expected number of pairs: buckets for them are created in advance, which saves splits
- *   cache_bytes    bytes of pages kept in memory. The default is half of the machine's memory for a file, and no limit
- *                  for a table in memory; with a limit that table moves the rest to an unlinked temporary file
+ *   cache_bytes    bytes of pages kept in memory. The default for a file is half of the machine's memory, or a quarter
+ *                  of what the container or `ulimit -v` allows if that is less; a table in memory has no limit, and
+ *                  with one moves the rest to an unlinked temporary file
  *   log_bytes      bytes of the write-ahead log, 128 MiB by default; a longer log means fewer checkpoints, and a longer
  *                  replay after a crash
  *   hash           the name of a hash function: see spt_hash; XXH3 by default. With user_hash, its name in messages
@@ -1086,7 +1087,7 @@ spt_status spt_dict_check_with(spt_dictionary *dictionary, uint32_t threads, spt
  *   duplicates           one of SPT_DUPLICATES_...: what to do with a key that occurs twice
  *   threads              threads that sort; by default one per processor
  *   shards               build a directory of this many files; by default one file
- *   memory_bytes         memory of the build: the sort, and the new index; 1 GiB by default
+ *   memory_bytes         memory of the build: the sort, and the new index; 1 GiB by default, less in a container
  *   seed                 the seed of the hash function; the same pairs and seed give the same file
  *   resume_identity      with SPT_RESUME: a number of yours that identifies the source and the options
  *   hash                 the name of a hash function; with user_hash, its name in messages

@@ -77,7 +77,7 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_EVICTION", value_enum)]
     pub(crate) eviction: Option<EvictionOption>,
 
-    /// With --file: size of its page cache in memory [default: half of the machine's memory]
+    /// With --file: size of its page cache in memory [default: half of the memory, a quarter of a container's]
     #[arg(long, env = "SPLITPOINT_CACHE", value_name = "SIZE")]
     pub(crate) cache: Option<String>,
 

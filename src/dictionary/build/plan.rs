@@ -10,7 +10,7 @@ use crate::dictionary::read::file::DictionaryFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HashFunction, HashKind, USER_MISSING, USER_MISSING_HINT};
 use crate::io::atomic::make_unnamed;
-use crate::io::{Access, Disk, File, Granted, PERMISSIONS, Storage};
+use crate::io::{Access, Disk, File, Granted, PERMISSIONS, Storage, memory_share_bytes};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Default for Plan {
             types: String::new(),
             index: Index::default(),
             filter_bits: 0,
-            memory_bytes: 1 << 30,
+            memory_bytes: memory_share_bytes().min(1 << 30),
             threads: 0,
             open_files: OPEN_FILES_MAX,
             duplicates: Duplicates::Error,

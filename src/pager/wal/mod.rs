@@ -32,7 +32,7 @@ mod short;
 use crate::checksum::{crc32c, crc32c_append, crc32c_of_word};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::warn_if_slow;
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Mode, Storage, spare_mapping_bytes};
 use crate::own_line::OwnLine;
 use crate::pager::file::names::refuse_if_moved;
 use crate::pager::file::random::random_u64;
@@ -150,7 +150,13 @@ const KEPT_SLOTS: u8 = 2;
 /// larger than the log. So the log grows with the table: a byte of log costs a bounded number of bytes of checkpoint.
 fn segment_bytes_for(table_bytes: u64) -> u64 {
     const SEGMENT_BYTES_MIN: u64 = 128 << 20;
-    (table_bytes / 2).max(SEGMENT_BYTES_MIN)
+    (table_bytes / 2).max(SEGMENT_BYTES_MIN).min(mapped_bytes_max())
+}
+
+/// A longer segment could not be mapped, where address space is scarce.
+fn mapped_bytes_max() -> u64 {
+    const WORTHWHILE_BYTES: u64 = 4 << 20;
+    spare_mapping_bytes().max(WORTHWHILE_BYTES)
 }
 
 /// A segment does not grow beyond this: its addresses are reserved when it begins.
@@ -609,8 +615,11 @@ impl Log {
     }
 
     fn shape(&self, slot: u8, capacity: u64, start: Lsn) -> Shape {
-        let grown =
-            if self.fixed_segment_bytes.is_some() { 0 } else { capacity.saturating_mul(2).min(GROWN_BYTES_MAX) };
+        let grown = if self.fixed_segment_bytes.is_some() {
+            0
+        } else {
+            capacity.saturating_mul(2).min(GROWN_BYTES_MAX).min(mapped_bytes_max())
+        };
         Shape { slot, capacity, capacity_max: grown.max(capacity), start, mapped: !self.waits() }
     }
 

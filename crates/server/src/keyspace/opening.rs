@@ -23,7 +23,7 @@ pub struct SpaceOptions {
     /// Whether changes of a file are logged. To reply only after they are on the disk, call [`KeySpace::sync`] before
     /// the reply; one call can serve many connections.
     pub logged: bool,
-    /// Bytes of a file's pages kept in memory; half of the machine's memory by default.
+    /// Bytes of a file's pages kept in memory; by default that of `TableOptions::cache_bytes`.
     pub cache_bytes: Option<u64>,
     /// Bytes of the log of a file.
     pub log_bytes: Option<u64>,

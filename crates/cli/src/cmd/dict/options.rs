@@ -167,7 +167,7 @@ impl ShapeArgs {
 /// Resources that the work may use.
 #[derive(clap::Args, Default)]
 pub struct WorkArgs {
-    /// Memory for sorting; the index comes on top [default: 1GiB]
+    /// Memory for sorting; the index comes on top [default: 1GiB, less in a small container]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Threads [default: one per processor]
