@@ -69,8 +69,8 @@ pub(in crate::pager) fn write_undo(
     frames: &[FrameNo],
 ) -> Result<()> {
     const BYTES_AT_ONCE: usize = 1 << 20;
-    // With the access of the directory of the table.
-    storage.make_directory(&directory_of(path), path.parent())?;
+    // Not with the access of the directory of the table, which more people may use than the table.
+    storage.make_directory(&directory_of(path), Some(path))?;
     let path = undo_path(path, id.base);
     storage.remove(&path)?;
     let undo = create_beside(storage, &path, file)?;

@@ -160,3 +160,29 @@ fn where_undo_files_cannot_be_made_a_reader_is_stale_and_the_writer_goes_on() {
     assert!(stale > 0);
     table.close().unwrap();
 }
+
+#[test]
+fn undo_files_are_no_more_open_than_their_table_in_a_folder_for_everybody() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let bits = |name: &str| fs::metadata(place.join(name)).unwrap().permissions().mode() & 0o7777;
+    let set = |name: &str, bits: u32| fs::set_permissions(place.join(name), fs::Permissions::from_mode(bits)).unwrap();
+    set("", 0o1777);
+    for (of_file, of_directory) in [(0o600, 0o700), (0o640, 0o750), (0o644, 0o755), (0o660, 0o770), (0o666, 0o777)] {
+        let table = Table::open(table_in(place)).unwrap();
+        set("t.spt", of_file);
+        table.put(b"key", b"old").unwrap();
+        table.checkpoint().unwrap();
+        let reader = TableOptions::new().read_only(true).open(table_in(place)).unwrap();
+        table.put(b"key", b"new").unwrap();
+        table.checkpoint().unwrap();
+        let undo = fs::read_dir(place.join("t.spt-undo")).unwrap().next().unwrap().unwrap().file_name();
+        let undo = format!("t.spt-undo/{}", undo.to_str().unwrap());
+        assert_eq!((bits("t.spt-undo"), bits(&undo)), (of_directory, of_file));
+        assert_eq!(reader.get(b"key").unwrap().as_deref(), Some(&b"old"[..]));
+        drop(reader);
+        table.close().unwrap();
+        let _ = fs::remove_dir_all(place.join("t.spt-undo"));
+    }
+}
