@@ -301,7 +301,8 @@ VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # The date in the manual pages.
 MAN_DATE = 2026-11-22
 
-# In the static library only spt_* stay global, so that nothing in it meets another library of Rust in one program.
+# In the static library only spt_* stay global, so that nothing in it meets another library of Rust in one program. Without its
+# groups of sections, that library keeps its own, of which the linker would take only the first.
 c-library: tools
 	@mkdir -p '$(C_OUT)/include' '$(C_OUT)/lib/pkgconfig' '$(C_OUT)/lib/cmake/splitpoint' '$(C_OUT)/share/man/man3'
 	@cp crates/capi/include/splitpoint.h crates/capi/include/splitpoint.hpp '$(C_OUT)/include/'
@@ -312,7 +313,7 @@ c-library: tools
 	ln -sf libsplitpoint.so.$(VERSION) "$$out/lib/libsplitpoint.so.0"; \
 	ln -sf libsplitpoint.so.0 "$$out/lib/libsplitpoint.so"; \
 	test "$$out/lib/libsplitpoint.a" -nt "$$static" || { \
-	    ld -r -o "$$out/splitpoint.o" --whole-archive "$$static"; \
+	    ld -r --force-group-allocation -o "$$out/splitpoint.o" --whole-archive "$$static"; \
 	    objcopy --wildcard --keep-global-symbol='spt_*' --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug \
 	        "$$out/splitpoint.o"; \
 	    rm -f "$$out/lib/libsplitpoint.a"; ar rcs "$$out/lib/libsplitpoint.a" "$$out/splitpoint.o"; \
