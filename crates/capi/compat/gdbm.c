@@ -202,7 +202,8 @@ static void free_database(GDBM_FILE db)
 static void restore_errno(int before)
 {
     int error = gdbm_errno;
-    if (!gdbm_check_syserr(error) && error != GDBM_CANT_BE_READER && error != GDBM_CANT_BE_WRITER)
+    if (!gdbm_check_syserr(error) && error != GDBM_CANT_BE_READER && error != GDBM_CANT_BE_WRITER &&
+        error != GDBM_MALLOC_ERROR)
         errno = before;
 }
 

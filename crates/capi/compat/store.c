@@ -1,7 +1,8 @@
 /* store: see store.h.
  *
  *   open     the file by open(2), for its permissions, its errors and a descriptor; then the table in it
- *   get ...  the table -> errno; a reader whose table is out of date opens it again, and the call is repeated
+ *   get ...  the table -> errno; a reader whose table is out of date opens it again, and the call is repeated; so does
+ *            a child of the process that writes it
  *   walk     a cursor; after a change, what it read ahead is looked up again
  *
  * A program may end without closing: the destructor closes what is open, so that the table's file is complete by itself
@@ -48,6 +49,7 @@ struct store {
     int descriptor;
     pid_t process; /* that opened it */
     bool read_only;
+    bool forked; /* read-only because a process that has it open for writing forked this one */
     bool write_later; /* opened for reading, and for writing at the first change */
     struct buffer value, key; /* what was returned last; both with a byte after the end, so that none is NULL */
     spt_cursor *cursor;
@@ -491,9 +493,13 @@ static void look(struct store *store)
 }
 
 /* Whether a call that ended with `status` is to be repeated, with the table opened again: a writer has replaced what
- * this reader reads, or the process has forked. */
+ * this reader reads, or the process has forked. A child of a writer reads from then on. */
 static bool again(struct store *store, spt_status status, int *openings)
 {
+    if (status == SPT_FORKED && !store->read_only && store->path) {
+        store->read_only = store->forked = true;
+        store->options.flags |= SPT_READ_ONLY;
+    }
     if (!store->read_only || (status != SPT_STALE && status != SPT_FORKED) || ++*openings > REOPENINGS_MAX)
         return false;
     if (*openings > 1) {
@@ -593,7 +599,7 @@ static spt_table *to_change(struct store *store)
         if (open_to_write(store))
             return NULL;
     } else if (store->read_only) {
-        errno = EPERM;
+        errno = store->forked ? EBADF : EPERM;
         return NULL;
     }
     if (!store->table)

@@ -785,9 +785,14 @@ static void out_of_memory(void)
         return;
     child = fork();
     if (child == 0) {
-        struct rlimit limit = {64 << 20, 64 << 20};
+        /* Less than a table takes beside what is there. */
+        size_t pages = 0;
+        FILE *file = fopen("/proc/self/statm", "r");
+        struct rlimit limit;
         spt_table *table;
 
+        CHECK(file && fscanf(file, "%zu", &pages) == 1 && fclose(file) == 0 && getrlimit(RLIMIT_AS, &limit) == 0);
+        limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + (1 << 20);
         CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
         EXPECT(SPT_OUT_OF_MEMORY, spt_open_in_memory(NULL, &table));
         _exit(0);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static datum bytes(const void *data, int len)
@@ -317,6 +318,71 @@ static void a_descriptor_finds_its_file(void)
     CHECK(!gdbm_fd_open(file, "gone", 0, GDBM_WRITER | GDBM_CLOERROR, NULL) && fcntl(file, F_GETFD) < 0);
 }
 
+/* A server forks for each request: reads go on in the child, changes are errors. */
+static void a_forked_child_reads_and_does_not_write(void)
+{
+    GDBM_FILE db = opened("forked", GDBM_NEWDB);
+    for (int round = 0; round < 2; round++) {
+        CHECK(gdbm_store(db, text("key"), text("value"), GDBM_REPLACE) == 0 && gdbm_sync(db) == 0);
+        pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            failures = 0;
+            datum first = gdbm_firstkey(db);
+            CHECK(first.dptr && !gdbm_nextkey(db, first).dptr && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+            CHECK(is(first, "key") && is(gdbm_fetch(db, text("key")), "value") && gdbm_exists(db, text("key")));
+            CHECK(!gdbm_fetch(db, text("absent")).dptr && gdbm_errno == GDBM_ITEM_NOT_FOUND);
+            CHECK(gdbm_store(db, text("key"), text("child"), GDBM_REPLACE) == -1 && gdbm_errno == GDBM_FILE_WRITE_ERROR);
+            CHECK(gdbm_delete(db, text("key")) == -1 && gdbm_errno == GDBM_FILE_WRITE_ERROR);
+            CHECK(is(gdbm_fetch(db, text("key")), "value"));
+            gdbm_close(db);
+            exit(finish());
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    CHECK(gdbm_store(db, text("later"), text("value"), GDBM_INSERT) == 0 && gdbm_close(db) == 0);
+}
+
+/* Limits this process to `bytes` more address space than it has. */
+static void limit_addresses(size_t bytes)
+{
+    size_t pages = 0;
+    struct rlimit limit;
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file && fscanf(file, "%zu", &pages) == 1 && !fclose(file) && !getrlimit(RLIMIT_AS, &limit));
+    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+    REQUIRE(!setrlimit(RLIMIT_AS, &limit));
+}
+
+/* A mail filter has little more address space than it needs, and a database of its own. */
+static void a_database_takes_little_address_space(void)
+{
+    if (getenv("NO_LIMITS")) /* a sanitizer or valgrind needs address space itself */
+        return;
+    GDBM_FILE db = opened("small", GDBM_NEWDB);
+    CHECK(gdbm_store(db, text("key"), text("value"), GDBM_INSERT) == 0 && gdbm_close(db) == 0);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        limit_addresses(100 << 20);
+        db = opened("small", GDBM_READER);
+        CHECK(is(gdbm_fetch(db, text("key")), "value"));
+        gdbm_close(db);
+        db = opened("small", GDBM_WRITER);
+        for (int i = 0; i < 10000; i++)
+            CHECK(gdbm_store(db, bytes(&i, sizeof i), text("a value of some length"), GDBM_REPLACE) == 0);
+        CHECK(gdbm_close(db) == 0);
+        limit_addresses(1 << 20);
+        errno = 0;
+        CHECK(!gdbm_open("small", 0, GDBM_WRITER, 0, NULL));
+        CHECK(gdbm_errno == GDBM_MALLOC_ERROR && errno == ENOMEM);
+        exit(finish());
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(int argc, char **argv)
 {
     umask(022);
@@ -332,5 +398,7 @@ int main(int argc, char **argv)
     what_there_is_not_says_so();
     a_file_renamed_while_open_has_all_records();
     a_descriptor_finds_its_file();
+    a_forked_child_reads_and_does_not_write();
+    a_database_takes_little_address_space();
     return finish();
 }

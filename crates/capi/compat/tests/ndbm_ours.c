@@ -419,6 +419,8 @@ static void a_forked_child_reads_and_does_not_write(void)
         failures = 0;
         CHECK(is(dbm_fetch(reader, text("key")), "value"));
         CHECK(is(dbm_firstkey(reader), "key") && !dbm_nextkey(reader).dptr);
+        CHECK(is(dbm_fetch(writer, text("key")), "value"));
+        CHECK(is(dbm_firstkey(writer), "key") && !dbm_nextkey(writer).dptr);
         errno = 0;
         CHECK(dbm_store(writer, text("key"), text("child"), DBM_REPLACE) < 0 && errno == EBADF);
         dbm_close(reader);
