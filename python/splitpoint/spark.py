@@ -8,7 +8,8 @@
     users.write.format("splitpoint").mode("append").save("/shared/users.spd")     # right, and simpler
     spark.read.format("splitpoint").load("/shared/users.spd")                     # columns key and value, binary
 
-The format is found by its name wherever the package is installed. Driver and executors see the directory under the same
+The format is found by its name wherever the package is installed. Workers run the Python that ``PYSPARK_PYTHON`` names:
+set it before Spark starts if the environment is not activated, or Spark says DATA_SOURCE_NOT_FOUND. Driver and executors see the directory under the same
 path: a network file system, or one machine.
 
 ===========================  ==========================================================================================
@@ -52,6 +53,7 @@ import itertools
 import os
 import re
 import shutil
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -243,7 +245,14 @@ def write(
         options["new"] = True
     for name, option in options.items():
         writer = writer.option(name, option)
-    writer.mode("overwrite" if mode == "overwrite" else "append").save(path)
+    try:
+        writer.mode("overwrite" if mode == "overwrite" else "append").save(path)
+    except Exception as failed:
+        if "DATA_SOURCE_NOT_FOUND" not in str(failed):
+            raise
+        message = "Spark's workers run a Python that lacks the package splitpoint"
+        hint = f"Set PYSPARK_PYTHON={sys.executable}, or activate the environment, before Spark starts."
+        raise errors.missing_library(message, hint) from failed
 
 
 class DataSource(datasource.DataSource):

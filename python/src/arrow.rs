@@ -28,9 +28,12 @@ use splitpoint::{Dictionary, Table};
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-const STREAM: &CStr = c"arrow_array_stream";
-const ARRAY: &CStr = c"arrow_array";
-const SCHEMA: &CStr = c"arrow_schema";
+/// The name of a capsule, and the words before the release function of the structure in it.
+type Kind = (&'static CStr, usize);
+
+const STREAM: Kind = (c"arrow_array_stream", 3);
+const ARRAY: Kind = (c"arrow_array", 8);
+const SCHEMA: Kind = (c"arrow_schema", 7);
 
 /// Whether `object` exports a table, a batch or a stream of record batches.
 pub fn has_tables(object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -295,9 +298,19 @@ pub fn pair_columns(batch: &ArrayRef, numbers: (usize, usize), names: &[String])
     Ok((column(numbers.0)?, column(numbers.1)?))
 }
 
-fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<*mut T> {
+/// The structure in a capsule.
+///
+/// # Errors
+/// `ValueError` if another reader has moved it out.
+fn pointer<T>(capsule: &Bound<'_, PyAny>, (name, words): Kind) -> PyResult<*mut T> {
     let capsule = capsule.cast::<PyCapsule>().map_err(|_| wrong_type("the Arrow interface gave no capsule"))?;
-    Ok(capsule.pointer_checked(Some(name))?.as_ptr().cast())
+    let structure = capsule.pointer_checked(Some(name))?.as_ptr();
+    // SAFETY: a capsule of this name has such a structure, whose release function is this word: null once it has been
+    // moved out. Words before it are then not valid.
+    if unsafe { *structure.cast::<usize>().add(words) } == 0 {
+        return Err(invalid("the Arrow object has been read and has no rows left; export it again"));
+    }
+    Ok(structure.cast())
 }
 
 /// A column of byte strings.

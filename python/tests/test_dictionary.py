@@ -275,6 +275,27 @@ def test_sources_of_arrow(spd, frame):
         assert words.update(pa.table({"key": [b"a"], "value": pa.nulls(1)})) == 4999
 
 
+def test_an_object_of_arrow_that_is_used_up(spd, frame, tmp_path):
+    pairs = frame.select(["key", "value"])
+    batch = pairs.combine_chunks().to_batches()[0]
+    capsules = {"__arrow_c_array__": batch.__arrow_c_array__(), "__arrow_c_stream__": pairs.__arrow_c_stream__()}
+    for name, given in capsules.items():
+        # What a library gives whose object is read once.
+        once = type("Once", (), {name: lambda self, requested_schema=None, given=given: given})()
+        with Dictionary.build(once, spd) as words:
+            assert words == PAIRS
+        for again in (lambda: Dictionary.build(once, tmp_path / "n.spd"), lambda: splitpoint.memory().update_many(once)):
+            with pytest.raises(ValueError, match="has been read"):
+                again()
+    column = frame["key"].combine_chunks().__arrow_c_array__()
+    once = type("Once", (), {"__arrow_c_array__": lambda self, requested_schema=None: column})()
+    with Dictionary(spd) as words:
+        assert len(words.get_many(once)) == len(PAIRS)
+        with pytest.raises(ValueError, match="has been read"):
+            words.get_many(once)
+    assert os.listdir(tmp_path) == ["words.spd"]
+
+
 def test_a_stream_that_fails(spd, frame, tmp_path):
     pa = pytest.importorskip("pyarrow")
 

@@ -34,6 +34,29 @@ def in_child(work) -> str:
     return said
 
 
+def test_tables_where_address_space_is_limited(path):
+    """A table takes a few MiB of it beside the log."""
+    with splitpoint.open(path) as table:
+        table.update((str(i), "value") for i in range(1000))
+    work = """
+import resource, sys, splitpoint, splitpoint.dbm
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (200 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+path = sys.argv[1]
+with splitpoint.open(path, "r") as table:
+    assert len(list(table.items())) == 1000
+with splitpoint.open(path) as table, splitpoint.memory() as memory:
+    table.update((f"new {i}", "value") for i in range(20_000))
+    memory.update(table.items())
+    assert len(memory) == 21_000
+with splitpoint.dbm.open(path + ".dbm", "c") as words:
+    words["key"] = "value"
+    splitpoint.Dictionary.build(words, path + ".spd").close()
+"""
+    subprocess.run([sys.executable, "-c", work, path], check=True)
+
+
 def test_use_after_fork_refuses(path):
     with splitpoint.open(path) as table:
         table[b"a"] = b"1"
