@@ -8,13 +8,15 @@
 use crate::compressed::{self, Compression};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use splitpoint::ErrorKind;
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -68,7 +70,7 @@ impl<'i> Input<'i> {
     pub fn open(path: &Path, certain: bool, interrupt: &'i Interrupt) -> Result<Self> {
         let stdin = path.as_os_str() == "-";
         let name = if stdin { "stdin".to_owned() } else { path.display().to_string() };
-        let file = if stdin { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+        let file = if stdin { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { open(path) };
         let file = file.map_err(|error| Failure::io(&name, &error))?;
         let metadata = file.metadata().map_err(|error| Failure::io(&name, &error))?;
         if metadata.is_dir() {
@@ -311,6 +313,18 @@ impl<'i> Input<'i> {
         let message = format!("{name}: damaged {compression} after {bytes} bytes of contents: {what}");
         Failure::of_kind(ErrorKind::Corrupt, message)
     }
+}
+
+/// Opens a file to be read. A named pipe is opened before it has a writer: the first read waits for one, and a signal
+/// wakes that read but not an open.
+fn open(path: &Path) -> io::Result<File> {
+    if !cfg!(target_os = "linux") || !std::fs::metadata(path)?.file_type().is_fifo() {
+        return File::open(path);
+    }
+    let pipe = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    // Linux reports the end of a pipe only after a first writer has come, also from here on.
+    fcntl(&pipe, FcntlArg::F_SETFL(OFlag::empty()))?;
+    Ok(pipe)
 }
 
 enum Fill {

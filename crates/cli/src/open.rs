@@ -3,6 +3,7 @@
 //! Not here: opening dictionaries (`cmd/dict/mod.rs`).
 
 use crate::failure::{Failure, Result};
+use crate::number::parse_size;
 use splitpoint::{Dictionary, ErrorKind, Table, TableOptions};
 use std::fs::File;
 use std::io::Read;
@@ -68,18 +69,36 @@ pub fn neither(path: &Path) -> Failure {
     )
 }
 
-pub fn open_to_read(path: &Path) -> Result<Table> {
-    opened(path, TableOptions::new().create(false).read_only(true).open(path))
+/// How much memory tables take, for every command that opens one.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub struct CacheArgs {
+    /// Memory for a table's buffer pool, as 64M or 2GiB [default: half of the memory, a quarter of a container's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    cache: Option<u64>,
 }
 
-/// Opens a table that must exist: a misspelt name creates no file.
-pub fn open_to_change(path: &Path) -> Result<Table> {
-    opened(path, TableOptions::new().create(false).open(path))
-}
+impl CacheArgs {
+    pub fn options(self) -> TableOptions {
+        let options = TableOptions::new();
+        match self.cache {
+            Some(bytes) => options.cache_bytes(bytes),
+            None => options,
+        }
+    }
 
-pub fn open_or_create(path: &Path) -> Result<Table> {
-    require_directory_of(path)?;
-    opened(path, TableOptions::new().create(true).open(path))
+    pub fn open_to_read(self, path: &Path) -> Result<Table> {
+        opened(path, self.options().create(false).read_only(true).open(path))
+    }
+
+    /// Opens a table that must exist: a misspelt name creates no file.
+    pub fn open_to_change(self, path: &Path) -> Result<Table> {
+        opened(path, self.options().create(false).open(path))
+    }
+
+    pub fn open_or_create(self, path: &Path) -> Result<Table> {
+        require_directory_of(path)?;
+        opened(path, self.options().create(true).open(path))
+    }
 }
 
 /// Refuses a new file in a directory that does not exist, naming the directory.

@@ -2,7 +2,6 @@
 
 use super::put::PairArguments;
 use crate::failure::Result;
-use crate::open::open_or_create;
 use splitpoint_server::keyspace::ServedFile;
 
 /// Add bytes to the end of a key's value
@@ -17,7 +16,7 @@ pub struct Append {
 impl Append {
     pub fn run(self) -> Result<()> {
         let (key, value) = self.pair.key_and_value()?;
-        let table = open_or_create(&self.pair.file)?;
+        let table = self.pair.cache.open_or_create(&self.pair.file)?;
         ServedFile::of(&table)?.append(&key, &value)?;
         Ok(table.close()?)
     }

@@ -5,7 +5,7 @@
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
-use crate::open::{open_to_read, require_directory_of};
+use crate::open::{CacheArgs, require_directory_of};
 use crate::output::Output;
 use crate::progress::Progress;
 use std::ops::ControlFlow;
@@ -32,25 +32,29 @@ pub struct Backup {
     /// Replace DEST if it exists
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Backup {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.dest)?;
-        with_bar(self.force, "no backup was made", |copying| copying.save_file(&self.file, &self.dest))?;
-        report(&self.dest, &format!("backup of {}", self.file.display()))
+        with_bar(self.force, self.cache, "no backup was made", |copying| copying.save_file(&self.file, &self.dest))?;
+        report(&self.dest, self.cache, &format!("backup of {}", self.file.display()))
     }
 }
 
 /// Runs `copy` with a progress bar. If a signal ends it, the error says `undone`.
 pub fn with_bar(
     force: bool,
+    cache: CacheArgs,
     undone: &str,
     copy: impl FnOnce(&mut splitpoint::Backup<'_>) -> splitpoint::Result<()>,
 ) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let progress = Progress::of_bytes("copying", Some(1));
-    let mut copying = splitpoint::Backup::new().overwrite(force).progress(|done, all| {
+    let copying = splitpoint::Backup::new().overwrite(force).options(cache.options());
+    let mut copying = copying.progress(|done, all| {
         progress.set_total(all);
         progress.at(done);
         if interrupt.caught().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -65,9 +69,9 @@ pub fn with_bar(
 }
 
 /// Prints what the file holds now.
-pub fn report(path: &Path, what: &str) -> Result<()> {
+pub fn report(path: &Path, cache: CacheArgs, what: &str) -> Result<()> {
     // The file exists even if this program does not know the hash function to open it with.
-    let pairs = open_to_read(path).map_or(String::new(), |table| count_of(table.len(), "pair") + " in ");
+    let pairs = cache.open_to_read(path).map_or(String::new(), |table| count_of(table.len(), "pair") + " in ");
     let bytes = path.metadata().map_err(|error| Failure::io(path.display(), &error))?.len();
     Output::stdout().line(&format!("{}: {what}, {pairs}{}", path.display(), size(bytes)))
 }

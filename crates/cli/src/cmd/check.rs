@@ -4,6 +4,7 @@ use super::store::Store;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::number::{count_of, size};
+use crate::open::CacheArgs;
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
@@ -27,13 +28,15 @@ pub struct Check {
     /// Write {"ok": ..., "faults": [{"place": ..., "what": ..., "hits": [...]}, ...], "pairs": ...}
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Check {
     pub fn run(self) -> Result<()> {
         // One long call that only reads: a signal may end the process at any point.
         interrupt::exit_on_signal("the check did not finish and says nothing about the file")?;
-        match Store::open(&self.file)? {
+        match Store::open(&self.file, self.cache)? {
             Store::Table(table) => self.table(&table)?,
             Store::Dictionary(dictionary) => self.dictionary(&dictionary)?,
         }

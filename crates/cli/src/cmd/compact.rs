@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{grouped, size};
-use crate::open::open_to_change;
+use crate::open::CacheArgs;
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
@@ -29,12 +29,14 @@ pub struct Compact {
     /// Write {"before_bytes": ..., "after_bytes": ..., "seconds": ...}
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Compact {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let table = open_to_change(&self.file).map_err(|failure| {
+        let table = self.cache.open_to_change(&self.file).map_err(|failure| {
             let is_in_use = failure.is_of(&[ErrorKind::Locked]);
             let how = "A server compacts its file while it serves: `redis-cli -h HOST -p PORT HT.COMPACT`";
             if is_in_use { failure.and(how) } else { failure }

@@ -4,6 +4,7 @@ use super::filter::KeyFilter;
 use super::store::Store;
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
+use crate::open::CacheArgs;
 use crate::output::Output;
 use std::path::PathBuf;
 
@@ -23,11 +24,13 @@ pub struct Count {
     file: PathBuf,
     #[command(flatten)]
     filter: KeyFilter,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Count {
     pub fn run(self) -> Result<()> {
-        let store = Store::open(&self.file)?;
+        let store = Store::open(&self.file, self.cache)?;
         let count = if self.filter.takes_all() { store.count_keys()? } else { self.count_taken(&store)? };
         Output::stdout().line(&count.to_string())
     }

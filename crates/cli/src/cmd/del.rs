@@ -2,7 +2,7 @@
 
 use super::keys::{Absent, KeyArgs};
 use crate::failure::Result;
-use crate::open::open_to_change;
+use crate::open::CacheArgs;
 use splitpoint_server::keyspace::ServedFile;
 use std::path::PathBuf;
 
@@ -18,12 +18,14 @@ pub struct Del {
     /// Read \t \n \r \\ \xHH in the keys
     #[arg(long, short)]
     escaped: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Del {
     pub fn run(self) -> Result<()> {
         let keys = self.keys.parse(self.escaped)?;
-        let table = open_to_change(&self.file)?;
+        let table = self.cache.open_to_change(&self.file)?;
         let file = ServedFile::of(&table)?;
         let mut absent = Absent::default();
         let all = keys.each(|key| {

@@ -8,11 +8,11 @@ use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
+use crate::open::CacheArgs;
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use serde_json::json;
 use std::path::PathBuf;
-use tempfile::TempDir;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,11 +40,8 @@ pub struct Diff {
     /// "changed": ..., "equal": ...}
     #[arg(long)]
     json: bool,
-}
-
-/// A directory for the copy of a file that is neither a table nor a dictionary.
-fn temporary() -> Result<TempDir> {
-    tempfile::tempdir().map_err(|error| Failure::io("a temporary directory", &error))
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 #[derive(Default)]
@@ -64,9 +61,8 @@ impl Found {
 impl Diff {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let places = [temporary()?, temporary()?];
-        let a = Store::open_or_copy(&self.a, places[0].path(), &interrupt)?;
-        let b = Store::open_or_copy(&self.b, places[1].path(), &interrupt)?;
+        let (_copy_of_a, a) = Store::open_or_copy(&self.a, self.cache, &interrupt)?;
+        let (_copy_of_b, b) = Store::open_or_copy(&self.b, self.cache, &interrupt)?;
         let mut found = Found::default();
         let mut out = Output::stdout();
         let walked = self.walk(&a, &b, &mut found, &mut out, &interrupt);

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::open::{StoreKind, stored};
+use crate::open::{CacheArgs, StoreKind, stored};
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
@@ -73,6 +73,8 @@ pub struct Dump {
     /// With --salvage: leave out pairs whose checksums are damaged
     #[arg(long, requires = "salvage")]
     only_verified: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Dump {
@@ -88,7 +90,7 @@ impl Dump {
             return salvage::run(&self.file, self.format.0, self.only_verified);
         }
         let interrupt = Interrupt::watch()?;
-        let store = Store::open(&self.file)?;
+        let store = Store::open(&self.file, self.cache)?;
         match &self.tree {
             Some(root) => self.write_tree(&store, root, &interrupt)?,
             None => self.write(&store, &interrupt)?,

@@ -3,6 +3,7 @@
 use super::keys::{Absent, KeyArgs};
 use super::store::Store;
 use crate::failure::Result;
+use crate::open::CacheArgs;
 use std::path::PathBuf;
 
 /// Test whether keys exist (exit status only)
@@ -17,12 +18,14 @@ pub struct Exists {
     /// Read \t \n \r \\ \xHH in the keys
     #[arg(long, short)]
     escaped: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Exists {
     pub fn run(self) -> Result<()> {
         let keys = self.keys.parse(self.escaped)?;
-        let store = Store::open(&self.file)?;
+        let store = Store::open(&self.file, self.cache)?;
         let mut absent = Absent::default();
         let all = keys.each(|key| {
             if !store.contains(key)? {

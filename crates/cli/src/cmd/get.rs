@@ -6,6 +6,7 @@ use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl};
 use crate::interrupt;
+use crate::open::CacheArgs;
 use crate::output::Output;
 use splitpoint::OutputFile;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,8 @@ pub struct Get {
     /// Write the value, as --raw prints it, to FILE instead, which it replaces when complete; for one KEY
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["raw", "json"])]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 /// How a value is printed, for tables and dictionaries.
@@ -56,7 +59,7 @@ impl Get {
         if let Some(output) = &self.output {
             return self.write_value(&keys, output);
         }
-        print_values(&self.file, &Store::open(&self.file)?, &keys, &self.shown)
+        print_values(&self.file, &Store::open(&self.file, self.cache)?, &keys, &self.shown)
     }
 }
 
@@ -66,7 +69,7 @@ impl Get {
         let Keys::Given(keys) = keys else { return Err(one_key()) };
         let [key] = &keys[..] else { return Err(one_key()) };
         interrupt::exit_on_signal("nothing was written")?;
-        let store = Store::open(&self.file)?;
+        let store = Store::open(&self.file, self.cache)?;
         let mut value = Vec::new();
         if store.get_into(key, &mut value)? {
             return OutputFile::write(output, &value).map_err(|error| Failure::io(output.display(), &error));

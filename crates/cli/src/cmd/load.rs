@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::format::Pair;
 use crate::format::options::{Separator, parse_separator};
 use crate::interrupt::Interrupt;
-use crate::number::{count_of, grouped, parse_size, parse_size_u32, rate, seconds, size};
+use crate::number::{count_of, grouped, parse_size_u32, rate, seconds, size};
 use crate::open::{opened, require_directory_of};
 use crate::output::Output;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted, twice};
@@ -82,9 +82,6 @@ pub struct Load {
     /// Allocate buckets for this many pairs at once (for a new table)
     #[arg(long, value_name = "N")]
     expected_len: Option<u64>,
-    /// Memory for the buffer pool, as 64M or 2GiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    cache: Option<u64>,
     /// Hash function (for a new table)
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]
     hash: Option<HashKind>,
@@ -141,11 +138,11 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 
 impl Load {
     /// The command with default options, for a new table that is either complete or removed.
-    pub fn whole(file: PathBuf, input: Vec<PathBuf>, duplicates: Duplicates, json: bool) -> Self {
+    pub fn whole(file: PathBuf, input: Vec<PathBuf>, source: SourceArgs, duplicates: Duplicates, json: bool) -> Self {
         Self {
             file,
             input,
-            source: SourceArgs::auto(),
+            source,
             tree: false,
             duplicates: Some(duplicates),
             separator: None,
@@ -153,7 +150,6 @@ impl Load {
             page_size: None,
             fill_factor: None,
             expected_len: None,
-            cache: None,
             hash: None,
             types: None,
             stats: false,
@@ -286,7 +282,7 @@ impl Load {
         // A tree may hold files of any permissions.
         let of_tree = if self.tree { access::OWNER } else { 0o777 };
         let permissions = access::common(self.input.iter().map(PathBuf::as_path)) & of_tree;
-        let mut options = TableOptions::new().create(true).permissions(permissions);
+        let mut options = self.source.cache.options().create(true).permissions(permissions);
         options = options.durability(self.durability.into()).publish_counters(self.stats);
         if let Some(bytes) = self.page_size {
             options = options.page_bytes(bytes);
@@ -296,9 +292,6 @@ impl Load {
         }
         if let Some(pairs) = self.expected_len {
             options = options.expected_len(pairs);
-        }
-        if let Some(bytes) = self.cache {
-            options = options.cache_bytes(bytes);
         }
         if let Some(kind) = self.hash {
             options = options.hash(kind);

@@ -5,8 +5,8 @@
 use super::dict;
 use super::load::{self, Load};
 use crate::failure::{Failure, Result};
-use crate::open::stored;
-use crate::source::{foreign, refuse_address};
+use crate::open::{CacheArgs, stored};
+use crate::source::{SourceArgs, foreign, refuse_address};
 use clap::ValueEnum;
 use std::path::PathBuf;
 
@@ -34,6 +34,8 @@ pub struct Merge {
     /// Report as JSON, with the fields of `load` or `dict build`
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -82,10 +84,12 @@ impl Merge {
                 )));
             }
         }
+        let mut source = SourceArgs::auto();
+        source.cache = self.cache;
         let is_dictionary = self.out.extension().is_some_and(|extension| extension == "spd");
         if is_dictionary {
-            return dict::Build::of(self.input, self.out, self.duplicates.into(), self.json).run();
+            return dict::Build::of(self.input, self.out, source, self.duplicates.into(), self.json).run();
         }
-        Load::whole(self.out, self.input, self.duplicates.into(), self.json).run()
+        Load::whole(self.out, self.input, source, self.duplicates.into(), self.json).run()
     }
 }

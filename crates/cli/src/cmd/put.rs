@@ -2,7 +2,7 @@
 
 use super::argument_bytes;
 use crate::failure::{Failure, Result};
-use crate::open::open_or_create;
+use crate::open::CacheArgs;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::fs::File;
@@ -42,6 +42,8 @@ pub struct PairArguments {
     /// Read \t \n \r \\ \xHH in KEY and VALUE
     #[arg(long, short)]
     escaped: bool,
+    #[command(flatten)]
+    pub cache: CacheArgs,
 }
 
 impl PairArguments {
@@ -69,7 +71,7 @@ fn read_value(input: impl Read) -> std::io::Result<Vec<u8>> {
 impl Put {
     pub fn run(self) -> Result<()> {
         let (key, value) = self.pair.key_and_value()?;
-        let table = open_or_create(&self.pair.file)?;
+        let table = self.pair.cache.open_or_create(&self.pair.file)?;
         ServedFile::of(&table)?.put(&key, &value)?;
         Ok(table.close()?)
     }

@@ -3,7 +3,7 @@
 use super::{argument_bytes, key_absent};
 use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::open::open_to_change;
+use crate::open::CacheArgs;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,12 +28,14 @@ pub struct Rename {
     /// Replace the value of NEW if it exists
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Rename {
     pub fn run(self) -> Result<()> {
         let (old, new) = (argument_bytes(&self.old, self.escaped)?, argument_bytes(&self.new, self.escaped)?);
-        let table = open_to_change(&self.file)?;
+        let table = self.cache.open_to_change(&self.file)?;
         let (file, mut value) = (ServedFile::of(&table)?, Vec::new());
         if !file.get_into(&old, &mut value)? {
             return Err(Failure::no(key_absent(&self.file, &old, |key| Ok(file.contains(key)?))?));

@@ -2,7 +2,7 @@
 
 use super::backup::{report, with_bar};
 use crate::failure::Result;
-use crate::open::require_directory_of;
+use crate::open::{CacheArgs, require_directory_of};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -23,12 +23,14 @@ pub struct Restore {
     /// Replace FILE if it exists
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Restore {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.file)?;
-        with_bar(self.force, "nothing was restored", |copying| copying.restore(&self.backup, &self.file))?;
-        report(&self.file, &format!("restored from {}", self.backup.display()))
+        with_bar(self.force, self.cache, "nothing was restored", |copying| copying.restore(&self.backup, &self.file))?;
+        report(&self.file, self.cache, &format!("restored from {}", self.backup.display()))
     }
 }

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
+use crate::open::CacheArgs;
 use crate::output::{Output, say};
 use std::path::PathBuf;
 
@@ -37,12 +38,14 @@ pub struct Scan {
     /// Write {"pairs": [{"key": ..., "value": ...}, ...], "cursor": "N"}
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Scan {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let store = Store::open(&self.file)?;
+        let store = Store::open(&self.file, self.cache)?;
         let mut out = Output::stdout();
         let written = if self.json {
             self.write_json(&store, &mut out, &interrupt)

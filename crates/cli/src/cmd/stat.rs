@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::histogram;
 use crate::interrupt;
 use crate::number::{count_of, grouped, parse_interval, size};
-use crate::open::{StoreKind, stored};
+use crate::open::{CacheArgs, StoreKind, stored};
 use crate::output::Output;
 use serde_json::json;
 use splitpoint::TableSurvey;
@@ -41,6 +41,8 @@ pub struct Stat {
         value_parser = parse_interval
     )]
     watch: Option<Duration>,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Stat {
@@ -52,11 +54,11 @@ impl Stat {
                     "{file}: is a dictionary, which does not change; --watch is for tables"
                 )));
             }
-            return watch::watch(&self.file, every, self.json);
+            return watch::watch(&self.file, self.cache, every, self.json);
         }
         // One long call that only reads: a signal may end the process at any point.
         interrupt::exit_on_signal("nothing was written")?;
-        let (stat, types) = match Store::open(&self.file)? {
+        let (stat, types) = match Store::open(&self.file, self.cache)? {
             Store::Dictionary(dictionary) => return dict::stat::print(&self.file, &dictionary, self.json),
             Store::Table(table) => (table.survey()?, table.types()),
         };

@@ -6,11 +6,12 @@ use super::filter::KeyFilter;
 use crate::failure::{Failure, Result};
 use crate::format::Pair;
 use crate::interrupt::{Interrupt, Signal};
-use crate::open::{StoreKind, neither, open_to_read, stored};
+use crate::open::{CacheArgs, StoreKind, neither, stored};
 use crate::source::{End, Inputs, PairStream, SourceArgs, accepted, foreign, refuse_address};
-use splitpoint::{Dictionary, Durability, ErrorKind, Table, TableOptions};
+use splitpoint::{Dictionary, Durability, ErrorKind, Table};
 use splitpoint_server::keyspace::ServedFile;
 use std::path::Path;
+use tempfile::TempDir;
 
 pub enum Store {
     Table(Box<Table>),
@@ -35,36 +36,37 @@ pub struct Wanted<'w> {
 
 impl Store {
     /// Opens the file for reading; its first bytes show what it is.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, cache: CacheArgs) -> Result<Self> {
         refuse_address(path)?;
         match stored(path).map_err(|error| Failure::io(format_args!("cannot open {}", path.display()), &error))? {
             Some(StoreKind::Dictionary) => Ok(Self::Dictionary(Box::new(dict::open(path)?))),
-            Some(StoreKind::Table) => Ok(Self::Table(Box::new(open_to_read(path)?))),
-            None => match open_to_read(path) {
+            Some(StoreKind::Table) => Ok(Self::Table(Box::new(cache.open_to_read(path)?))),
+            None => match cache.open_to_read(path) {
                 Err(failure) if failure.is_of(&[ErrorKind::NotATable]) => Err(neither(path)),
                 opened => opened.map(|table| Self::Table(Box::new(table))),
             },
         }
     }
 
-    /// Opens the file like [`open`](Self::open). The pairs of a GDBM or cdb file are copied to a table in the empty
-    /// directory `place`.
+    /// Opens the file like [`open`](Self::open). The pairs of a GDBM or cdb file are copied to a table in a temporary
+    /// directory, to be dropped after the store.
     ///
     /// # Errors
     /// Those of reading and writing; a bad row; a signal.
-    pub fn open_or_copy(path: &Path, place: &Path, interrupt: &Interrupt) -> Result<Self> {
+    pub fn open_or_copy(path: &Path, cache: CacheArgs, interrupt: &Interrupt) -> Result<(Option<TempDir>, Self)> {
         refuse_address(path)?;
         let failed = |error| Failure::io(format_args!("cannot open {}", path.display()), &error);
         if stored(path).map_err(failed)?.is_some() || foreign(path).map_err(failed)?.is_none() {
-            return Self::open(path);
+            return Ok((None, Self::open(path, cache)?));
         }
-        let options = TableOptions::new().create(true).durability(Durability::None);
-        let table = options.open(place.join("copy.spt"))?;
+        let place = tempfile::tempdir().map_err(|error| Failure::io("a temporary directory", &error))?;
+        let options = cache.options().create(true).durability(Durability::None);
+        let table = options.open(place.path().join("copy.spt"))?;
         let (paths, args) = ([path.to_owned()], SourceArgs::auto());
         let end =
             Inputs::look(&paths, &args, interrupt)?.feed(&mut |pair, _| accepted(table.put(pair.key, pair.value)))?;
         match end {
-            End::Inputs => Ok(Self::Table(Box::new(table))),
+            End::Inputs => Ok((Some(place), Self::Table(Box::new(table)))),
             End::Bad(bad) => Err(Failure::no(bad)),
             End::Signal(signal) => Err(Failure::stopped(signal, "nothing was compared")),
         }

@@ -8,7 +8,7 @@ use crate::access;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds};
-use crate::open::{open_to_change, opened, require_directory_of};
+use crate::open::{CacheArgs, opened, require_directory_of};
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
@@ -44,6 +44,8 @@ pub struct Thaw {
     /// Report as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Thaw {
@@ -58,7 +60,7 @@ impl Thaw {
                 let table = if is_empty {
                     opened(&self.file, self.options(&dictionary)?.open(&self.file))?
                 } else {
-                    open_to_change(&self.file)?
+                    self.cache.open_to_change(&self.file)?
                 };
                 let file = self.file.display();
                 fill(&dictionary, &table, &interrupt, |pairs| format!("{pairs} in {file}"))?;
@@ -101,7 +103,7 @@ impl Thaw {
             let name = self.dict.display();
             return Err(Failure::usage(format_args!("{name}: uses a hash function unknown to this program")));
         }
-        let options = TableOptions::new().create(true).hash(hash.kind()).seed(hash.seed());
+        let options = self.cache.options().create(true).hash(hash.kind()).seed(hash.seed());
         Ok(match self.page_size {
             Some(bytes) => options.page_bytes(bytes),
             None => options,

@@ -11,7 +11,7 @@
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{grouped, size};
-use crate::open::open_to_read;
+use crate::open::CacheArgs;
 use crate::output::{Output, say};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
@@ -27,12 +27,13 @@ const SILENT: Duration = Duration::from_secs(3);
 
 /// # Errors
 /// A file that cannot be read; a signal, which is how it normally ends.
-pub fn watch(file: &Path, every: Duration, json: bool) -> Result<()> {
+pub fn watch(file: &Path, cache: CacheArgs, every: Duration, json: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     // Report a misspelt name at once. A file that is being written right now is read later.
     file.metadata().map_err(|error| Failure::io(file.display(), &error))?;
     let mut watch = Watch {
         file,
+        cache,
         json,
         out: Output::stdout(),
         lines: 0,
@@ -69,6 +70,7 @@ enum Shown {
 
 struct Watch<'f> {
     file: &'f Path,
+    cache: CacheArgs,
     json: bool,
     out: Output,
     lines: u64,
@@ -141,7 +143,7 @@ impl Watch<'_> {
         if self.walked == Some(seen) {
             return Ok(());
         }
-        let stat = match open_to_read(self.file).and_then(|table| Ok(table.survey()?)) {
+        let stat = match self.cache.open_to_read(self.file).and_then(|table| Ok(table.survey()?)) {
             // A checkpoint is being written, or the file is being created: the next round reads the result.
             Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || metadata.len() == 0 => {
                 return Ok(());

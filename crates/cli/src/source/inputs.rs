@@ -12,7 +12,7 @@ use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::open::{StoreKind, open_to_read, stored};
+use crate::open::{StoreKind, stored};
 use crate::output::say;
 use crate::progress::{Progress, STEPS_PER_TICK};
 use splitpoint::{Dictionary, ErrorKind};
@@ -239,7 +239,7 @@ impl<'i> Inputs<'i> {
         let mut all = true;
         for file in &self.files {
             let types = match file.kind {
-                Some(Kind::Table) => open_to_read(&file.path)?.types(),
+                Some(Kind::Table) => self.args.cache.open_to_read(&file.path)?.types(),
                 Some(Kind::Dictionary) => Dictionary::open(&file.path)?.types().to_owned(),
                 _ => String::new(),
             };
@@ -321,7 +321,7 @@ impl<'i> Inputs<'i> {
             }
             Some(Kind::Table) => {
                 self.begin(index, Kind::Table);
-                let table = open_to_read(&path)?;
+                let table = self.args.cache.open_to_read(&path)?;
                 let pairs = table.len();
                 let keys = ServedFile::of(&table)?.keys_of(table.scan());
                 self.feed_rows(index, &mut Stored::new(keys, pairs, bytes), take)

@@ -26,6 +26,7 @@ use crate::format::ReadFormat;
 use crate::format::options::{Column, Reading, Separator, parse_column, parse_separator};
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
+use crate::open::CacheArgs;
 pub use inputs::{End, InputFile, Inputs, Read, accepted, twice};
 pub use recognize::{Kind, foreign};
 use redis::ServerArgs;
@@ -98,6 +99,8 @@ pub struct SourceArgs {
     max_row: u64,
     #[command(flatten)]
     server: ServerArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
     /// Directories are trees of files, each of which is a pair.
     #[arg(skip)]
     pub tree: bool,
@@ -137,6 +140,7 @@ impl SourceArgs {
     /// With the defaults.
     pub fn auto() -> Self {
         Self {
+            cache: CacheArgs::default(),
             format: ReadFormat(None),
             key: Vec::new(),
             key_separator: None,

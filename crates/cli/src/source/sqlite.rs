@@ -22,8 +22,13 @@ use std::path::{Path, PathBuf};
 /// An input without a table, a file that cannot be opened or is no database, a table or column that is not there.
 pub fn open(input: &Path, reading: Reading, row_bytes_max: u64) -> Result<Threaded> {
     let (file, table) = parts(input)?;
+    let failed = |error| Failure::io(file.display(), &error);
+    // To open a pipe would wait for its writer.
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(Failure::usage(format_args!("{}: is not a file, as SQLite's databases are", file.display())));
+    }
     // SQLite's own message does not say why.
-    std::fs::File::open(&file).map_err(|error| Failure::io(file.display(), &error))?;
+    std::fs::File::open(&file).map_err(failed)?;
     let name = format!("{}#{table}", file.display());
     let place = name.clone();
     Threaded::start(name, move |feed| {

@@ -3,7 +3,7 @@
 //! The list is compared with the man pages, so a new command needs its lines here.
 
 use super::signals::{Running, end_of, heeded, send, wait_until_it_watches};
-use super::{Command, Output, Stdio, directory, fs, run_well, splitpoint};
+use super::{Command, Output, Stdio, Write, directory, fs, run, run_well, splitpoint};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -135,19 +135,112 @@ fn every_command_that_waits_for_input_heeds_signals() {
         "lab hash -",
         "lab tune -",
     ] {
-        for (signal, number) in heeded() {
-            let mut waiting = command(place.path(), line);
-            waiting.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut waiting = Running(Some(waiting.spawn().unwrap()));
-            wait_until_it_watches(waiting.0.as_ref().unwrap(), number);
-            let input = waiting.0.as_mut().unwrap().stdin.take();
-            send(signal, waiting.0.as_ref().unwrap());
-            let output = end_of(&mut waiting);
-            drop(input);
-            let message = said(line, &output);
-            assert_eq!(output.status.code(), i32::try_from(128 + number).ok(), "{line}, SIG{signal}: {message}");
-            assert!(message.contains(&format!("stopped by SIG{signal}")), "{line}: {message}");
-        }
+        heeds_signals(place.path(), line);
     }
     assert!(!place.path().join("n.spt").exists() && !place.path().join("n.spd").exists());
+}
+
+/// Starts a command that waits, and sends it each signal once.
+fn heeds_signals(place: &Path, line: &str) {
+    for (signal, number) in heeded() {
+        let mut waiting = command(place, line);
+        waiting.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut waiting = Running(Some(waiting.spawn().unwrap()));
+        wait_until_it_watches(waiting.0.as_ref().unwrap(), number);
+        let input = waiting.0.as_mut().unwrap().stdin.take();
+        send(signal, waiting.0.as_ref().unwrap());
+        let output = end_of(&mut waiting);
+        drop(input);
+        let message = said(line, &output);
+        assert_eq!(output.status.code(), i32::try_from(128 + number).ok(), "{line}, SIG{signal}: {message}");
+        assert!(message.contains(&format!("stopped by SIG{signal}")), "{line}: {message}");
+    }
+}
+
+/// A place with a named pipe.
+#[cfg(target_os = "linux")]
+fn place_with_pipe() -> super::TempDir {
+    let place = directory();
+    prepare(place.path());
+    assert!(Command::new("mkfifo").arg(place.path().join("pipe")).status().unwrap().success());
+    place
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn every_command_that_waits_for_a_named_pipe_heeds_signals() {
+    let place = place_with_pipe();
+    // Others are refused as soon as there is a writer, or none after a signal: they are no formats of pipes.
+    let formats = ["tsv", "csv", "jsonl", "raw", "lines", "gdbm", "db", "mdb", "cdbmake", "cdb", "tar"];
+    let loads = formats.map(|format| format!("load n.spt pipe --format {format}"));
+    let others = [
+        "load n.spt pipe",
+        "load s.spt rows.tsv pipe",
+        "dict build pipe n.spd",
+        "dict update t.spd pipe n.spd",
+        "lab hash pipe",
+        "lab hash pipe --html n.html",
+        "lab schemes pipe",
+        "lab tune pipe",
+    ];
+    let lines = others.iter().copied().chain(loads.iter().map(String::as_str));
+    for line in lines {
+        heeds_signals(place.path(), line);
+    }
+    // With a writer that writes nothing.
+    let writer = fs::OpenOptions::new().read(true).write(true).open(place.path().join("pipe")).unwrap();
+    for line in others {
+        heeds_signals(place.path(), line);
+    }
+    drop(writer);
+    for made in ["n.spt", "n.spd", "n.html"] {
+        assert!(!place.path().join(made).exists(), "{made}");
+    }
+    let refused = run(place.path(), &["load", "n.spt", "sqlite:pipe#rows"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", said("sqlite:pipe#rows", &refused));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_named_pipe_is_read_from_its_first_writer_to_its_last() {
+    let place = place_with_pipe();
+    let mut load = command(place.path(), "load piped.spt pipe");
+    let mut load = Running(Some(load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()));
+    wait_until_it_watches(load.0.as_ref().unwrap(), 2);
+    // Waits for the reader.
+    let mut writer = fs::OpenOptions::new().write(true).open(place.path().join("pipe")).unwrap();
+    for n in 0..20_000 {
+        writeln!(writer, "key{n}\tvalue").unwrap();
+    }
+    drop(writer);
+    let output = end_of(&mut load);
+    assert!(output.status.success(), "{}", said("load piped.spt pipe", &output));
+    assert_eq!(run_well(place.path(), &["count", "piped.spt"]), b"20000\n");
+}
+
+#[test]
+fn tables_are_compared_where_no_temporary_file_can_be_made() {
+    let place = directory();
+    prepare(place.path());
+    for line in ["diff t.spt t.spt", "diff t.spt t.spd"] {
+        let output = command(place.path(), line).env("TMPDIR", "/dev/null/absent").output().unwrap();
+        assert!(output.status.success(), "{line}: {}", said(line, &output));
+    }
+}
+
+/// Commands that open no table.
+const WITHOUT_TABLES: &[&str] =
+    &["tour", "dict reindex", "dict diff", "lab hash", "lab schemes", "lab kernel", "completions", "man"];
+
+#[test]
+fn every_command_that_opens_a_table_has_a_limit_of_its_memory() {
+    let place = directory();
+    prepare(place.path());
+    for case in CASES {
+        let line = format!("{} --cache 64K", case.good);
+        let limited = command(place.path(), &line).output().unwrap();
+        let has_none =
+            WITHOUT_TABLES.iter().any(|start| case.good == *start || case.good.starts_with(&format!("{start} ")));
+        assert_eq!(limited.status.success(), !has_none, "{line}: {}", said(&line, &limited));
+    }
 }

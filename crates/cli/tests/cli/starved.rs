@@ -223,6 +223,39 @@ fn every_command_works_or_is_refused_where_no_more_threads_can_be_started() {
     }
 }
 
+/// The program with no more address space than this.
+#[cfg(target_os = "linux")]
+fn with_addresses(place: &Path, line: &str, kibibytes: u64) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -v {kibibytes}; exec \"$0\" \"$@\""), super::PROGRAM]);
+    command.args(line.split(' ')).current_dir(place).stdin(Stdio::null());
+    command
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn every_command_works_where_address_space_is_limited() {
+    let place = directory();
+    prepare(place.path());
+    for case in CASES {
+        let output = with_addresses(place.path(), case.good, 500_000).output().unwrap();
+        assert!(output.status.success(), "{}: {}", case.good, said(case.good, &output));
+    }
+    // Less than the program itself takes, and all between: an answer, or one line about it.
+    for line in ["get t.spt key1", "put t.spt new 1", "count t.spt", "check t.spt"] {
+        let mut done = 0;
+        for kibibytes in (1..40).map(|n| n * 10_000) {
+            let output = with_addresses(place.path(), line, kibibytes).output().unwrap();
+            let message = said(line, &output);
+            done += u32::from(output.status.success());
+            if message.starts_with("splitpoint: ") {
+                assert!(message.contains("ulimit") && message.lines().count() == 1, "{line}, {kibibytes}: {message}");
+            }
+        }
+        assert!(done > 10, "{line}: {done}");
+    }
+}
+
 /// A server is refused at its start, or serves, also what has to wait for the disk.
 #[test]
 #[cfg(target_os = "linux")]

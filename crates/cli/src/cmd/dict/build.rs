@@ -11,7 +11,7 @@ use crate::cmd::TABLE_SUFFIXES;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::open::{open_to_read, require_directory_of};
+use crate::open::require_directory_of;
 use crate::output::say;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted, twice};
 use clap::ValueEnum;
@@ -91,10 +91,10 @@ impl From<Duplicates> for splitpoint::dictionary::Duplicates {
 
 impl Build {
     /// The command with default options.
-    pub fn of(inputs: Vec<PathBuf>, out: PathBuf, duplicates: Duplicates, json: bool) -> Self {
+    pub fn of(inputs: Vec<PathBuf>, out: PathBuf, source: SourceArgs, duplicates: Duplicates, json: bool) -> Self {
         Self {
             inputs_and_out: inputs.into_iter().chain([out]).collect(),
-            source: SourceArgs::auto(),
+            source,
             index: IndexArgs::default(),
             shape: ShapeArgs::default(),
             duplicates: Some(duplicates),
@@ -120,9 +120,9 @@ impl Build {
         let read = match &inputs.files[..] {
             // A file with lifetimes of a server is read below, where only its keys are taken.
             [InputFile { path, bytes, .. }]
-                if self.freezes(&inputs) && !ServedFile::of(&open_to_read(path)?)?.has_marks() =>
+                if self.freezes(&inputs) && !ServedFile::of(&self.source.cache.open_to_read(path)?)?.has_marks() =>
             {
-                let table = open_to_read(path)?;
+                let table = self.source.cache.open_to_read(path)?;
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(self.out(), &watched(builder, &interrupt, &bar));
                 let rows = ended(frozen, &bar, &interrupt, &self.left_nothing())?;

@@ -15,7 +15,7 @@ use crate::format::tsv;
 use crate::input::{Input, Taken};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
-use crate::open::{StoreKind, open_or_create, stored};
+use crate::open::{CacheArgs, StoreKind, stored};
 use crate::output::Output;
 use editor::Editor;
 use splitpoint::Table;
@@ -46,11 +46,13 @@ pub struct Shell {
     /// Change nothing, so that another process may write
     #[arg(long, short)]
     read_only: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 impl Shell {
     pub fn run(self) -> Result<()> {
-        let mut session = Session::open(&self.file, self.read_only)?;
+        let mut session = Session::open(&self.file, self.cache, self.read_only)?;
         if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
             session.typed()?;
         } else {
@@ -62,6 +64,7 @@ impl Shell {
 
 struct Session<'s> {
     file: &'s Path,
+    cache: CacheArgs,
     /// `None` before the first pair of a table that does not exist yet.
     store: Option<Store>,
     read_only: bool,
@@ -98,16 +101,16 @@ const HELP: &[Help] = &[
 ];
 
 impl<'s> Session<'s> {
-    fn open(file: &'s Path, read_only: bool) -> Result<Self> {
+    fn open(file: &'s Path, cache: CacheArgs, read_only: bool) -> Result<Self> {
         let store = match (file.exists(), read_only) {
             (false, false) => None,
-            (_, true) => Some(Store::open(file)?),
+            (_, true) => Some(Store::open(file, cache)?),
             (true, false) if stored(file).is_ok_and(|kind| kind == Some(StoreKind::Dictionary)) => {
-                Some(Store::open(file)?)
+                Some(Store::open(file, cache)?)
             }
-            (true, false) => Some(Store::Table(Box::new(open_or_create(file)?))),
+            (true, false) => Some(Store::Table(Box::new(cache.open_or_create(file)?))),
         };
-        Ok(Self { file, store, read_only, cursor: None, failed: false, interrupt: None })
+        Ok(Self { file, cache, store, read_only, cursor: None, failed: false, interrupt: None })
     }
 
     fn close(self) -> Result<()> {
@@ -218,7 +221,7 @@ impl<'s> Session<'s> {
             return Err(Failure::usage(format_args!("{file}: was opened with --read-only")));
         }
         if self.store.is_none() {
-            self.store = Some(Store::Table(Box::new(open_or_create(self.file)?)));
+            self.store = Some(Store::Table(Box::new(self.cache.open_or_create(self.file)?)));
         }
         match &self.store {
             Some(Store::Table(table)) => Ok(table),
