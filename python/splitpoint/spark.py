@@ -9,8 +9,8 @@
     spark.read.format("splitpoint").load("/shared/users.spd")                     # columns key and value, binary
 
 The format is found by its name wherever the package is installed. Workers run the Python that ``PYSPARK_PYTHON`` names:
-set it before Spark starts if the environment is not activated, or Spark says DATA_SOURCE_NOT_FOUND. Driver and executors see the directory under the same
-path: a network file system, or one machine.
+set it before Spark starts if the environment is not activated, or Spark says DATA_SOURCE_NOT_FOUND. Driver and executors
+see the directory under the same path: a network file system, or one machine.
 
 ===========================  ==========================================================================================
 :func:`write`                writes a DataFrame, with the modes that Spark knows

@@ -54,7 +54,7 @@ pub struct DictionaryBuilder {
 }
 
 impl DictionaryBuilder {
-    /// The defaults: page index, pages of 4 KiB, no compression, XXH3, at most 1 GiB of memory, duplicate keys are an error.
+    /// The defaults: page index, pages of 4 KiB, no compression, XXH3, up to 1 GiB of memory, duplicates are an error.
     pub fn new() -> Self {
         Self::default()
     }
@@ -118,11 +118,10 @@ impl DictionaryBuilder {
         self
     }
 
-    /// The memory limit of the build, at least 64 KiB per file; by default 1 GiB, or less in a small machine or container
-    /// ([`TableOptions::cache_bytes`](crate::TableOptions::cache_bytes)). It covers the sort, the new index, and records
-    /// held back for the index. An index that would not fit is an error: in an update before the old pairs
-    /// are read, in a build when all pairs have been taken. About 16 MiB per file being written come on top, and one
-    /// pair if it is longer.
+    /// The memory limit of the build, at least 64 KiB per file; by default 1 GiB, or less in a small machine or
+    /// container. It covers the sort, the new index, and records held back for the index. An index that would not fit
+    /// is an error: in an update before the old pairs are read, in a build when all pairs have been taken. About 16 MiB
+    /// per file being written come on top, and one pair if it is longer.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.plan.memory_bytes = bytes;
         self

@@ -38,8 +38,8 @@ unsafe impl Send for Guarded {}
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` if the system refuses, if too many files are
-    /// mapped, or if address space is scarce.
+    /// Maps the first `bytes` bytes of `file`, which may be shorter. `None` if the system refuses, too many files are
+    /// mapped, or address space is scarce.
     pub(super) fn map(file: &fs::File, bytes: usize) -> Option<Guarded> {
         Self::with_access(file, 0, bytes, libc::PROT_READ | libc::PROT_WRITE)
     }

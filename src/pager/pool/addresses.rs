@@ -18,7 +18,7 @@
 use super::FRAME_BYTES_MIN;
 use std::ops::Range;
 
-/// The smallest segment, and a slot of the first [`SMALL_SLOTS_END`] bytes. Small in tests, so that tests cross borders.
+/// The smallest segment, and a slot of the first [`SMALL_SLOTS_END`] bytes. Small in tests, which cross borders so.
 const SEGMENT_BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 /// The largest segment.
 const SEGMENT_BYTES_MAX: u64 = 256 * SEGMENT_BYTES_MIN;
