@@ -61,7 +61,7 @@ SECONDS =
 BUILT = target
 BUILT != CARGO='$(CARGO)' CARGO_TARGET_DIR='$(CARGO_TARGET_DIR)' .ci/built
 # What is fuzzed.
-TARGET = dictionary memcached open ops replay resp scripts
+TARGET = dictionary memcached open ops rdb replay resp scripts
 INPUT =
 RUNS =
 # Which tests of other projects are run, if not all.

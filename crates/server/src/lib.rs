@@ -32,6 +32,7 @@ pub mod memcached;
 mod monitors;
 mod notices;
 mod options;
+pub mod rdb;
 pub mod resp;
 mod run;
 mod scripts;

@@ -69,6 +69,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
+pub use stream::EntryId;
 pub(crate) use sweep::SweepCursor;
 use watched::Watched;
 pub(crate) use watched::{Change, Happened, Watch};

@@ -68,6 +68,24 @@ impl KeySpace {
         Ok(space)
     }
 
+    /// The key space of a table file that the caller has opened, for a program that stores collections in it. Files of
+    /// other databases are opened, or created, when they are needed.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub(crate) fn over_table(table: Table, path: PathBuf) -> Result<KeySpace> {
+        let seed = TableOptions::new().in_memory()?.hash_function().seed();
+        let mut databases = no_databases();
+        databases[0].load(table, &path)?;
+        Ok(Self::of(databases, Place::File(Box::default(), path), seed))
+    }
+
+    /// The tables of the databases, with their numbers.
+    pub(crate) fn into_tables(self) -> impl Iterator<Item = (usize, Table)> {
+        let tables = self.databases.into_iter().map(|database| database.table.into_inner());
+        tables.enumerate().filter_map(|(number, table)| Some((number, Arc::into_inner(table?)?)))
+    }
+
     /// A read-only key space whose database 0 is a dictionary.
     ///
     /// # Errors

@@ -13,7 +13,8 @@
 //! A table in which no server has stored a lifetime has no heads; then each function is one call of the table.
 
 use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, Record};
-use super::{marks, now_ms};
+use super::segments::Pairs;
+use super::{SpaceError, marks, now_ms};
 use splitpoint::{Error, ErrorKind, Result, Scan, Table};
 
 /// The keys of a table, as a server would show them.
@@ -212,6 +213,34 @@ impl<'t> ServedFile<'t> {
     }
 }
 
+impl Pairs for ServedFile<'_> {
+    fn name(&mut self, _: usize, key: &[u8], kind: Kind, value: &mut Vec<u8>) -> super::Result<Option<u64>> {
+        if !self.table.get_into(&self.stored(key), value)? {
+            return Ok(None);
+        }
+        let Some(record) = self.now(value) else { return Ok(None) };
+        let (attributes, head_bytes) = (record.attributes, value.len() - record.value.len());
+        if attributes.kind != kind {
+            return Err(SpaceError::WrongType);
+        }
+        value.drain(..head_bytes);
+        Ok(Some(attributes.expires_at_ms))
+    }
+
+    fn segment(&mut self, _: usize, id: u64, number: u64, value: &mut Vec<u8>) -> super::Result<bool> {
+        value.clear();
+        Ok(self.table.get_into(&marks::segment(id, number), value)?)
+    }
+
+    fn segment_count(&self, _: usize) -> u64 {
+        self.table.len()
+    }
+
+    fn random(&self) -> u64 {
+        0 // only commands choose at random
+    }
+}
+
 fn refuse_collection(key: &[u8], attributes: Attributes) -> Result<()> {
     if attributes.kind == Kind::String {
         return Ok(());
@@ -230,7 +259,7 @@ pub struct ServedScan<'t> {
     value: Vec<u8>,
 }
 
-impl ServedScan<'_> {
+impl<'t> ServedScan<'t> {
     /// The next pair, borrowed until the next call.
     ///
     /// # Errors
@@ -250,6 +279,29 @@ impl ServedScan<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// The next key of whatever type, and the record of its pair.
+    ///
+    /// # Errors
+    /// Those of [`Scan::next_ref`].
+    pub(crate) fn next_record(&mut self) -> Result<Option<(&[u8], Record<'_>)>> {
+        while let Some((stored, value)) = self.scan.next_ref()? {
+            let key = if self.file.has_marks() { marks::parse(stored) } else { Some(stored) };
+            if let (Some(key), Some(record)) = (key, self.file.now(value)) {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                self.value.clear();
+                self.value.extend_from_slice(record.value);
+                return Ok(Some((&self.key, Record { attributes: record.attributes, value: &self.value })));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file that is scanned.
+    pub(crate) fn file(&self) -> ServedFile<'t> {
+        self.file
     }
 
     /// The cursor of the scan.

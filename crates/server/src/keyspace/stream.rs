@@ -45,10 +45,12 @@ const PENDING: u8 = 4; // on disk
 const ENTRY: u8 = 5; // on disk
 
 /// The ID of an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EntryId {
-    pub(crate) ms: u64,
-    pub(crate) seq: u64,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId {
+    /// The time in Unix milliseconds, unless the client chose another number.
+    pub ms: u64,
+    /// Counts the entries of one millisecond.
+    pub seq: u64,
 }
 
 impl EntryId {
