@@ -16,6 +16,7 @@
 //! (docs/architecture.md, "Overflow"). Not here: bytes in a page (`page.rs`), which bucket (`linear.rs`), splitting
 //! (`split.rs`).
 
+use super::batch_units::BatchUnits;
 use super::extent::{EXTENT_BYTES, Extent, grown_bytes};
 use super::gathered::Gathered;
 use super::linear_hash::Buckets;
@@ -108,7 +109,7 @@ impl<'t> LatchedBucket<'t> {
     /// The bucket. Code that changes it takes this instead of the latch, which then stays in registers.
     #[inline]
     pub(crate) fn bucket(&mut self) -> Bucket<'_> {
-        Bucket { buckets: self.buckets, number: self.number, page: self.primary.bytes_mut() }
+        Bucket { buckets: self.buckets, number: self.number, page: self.primary.bytes_mut(), units: None }
     }
 
     #[inline]
@@ -122,6 +123,8 @@ pub(crate) struct Bucket<'b> {
     pub buckets: &'b Buckets,
     number: linear::Bucket,
     page: FrameBytes<'b>,
+    /// In a batch: what it has allocated and no longer refers to.
+    units: Option<&'b mut BatchUnits>,
 }
 
 impl Buckets {
@@ -235,6 +238,10 @@ impl Bucket<'_> {
         &self.page
     }
 
+    pub(super) fn number(&self) -> linear::Bucket {
+        self.number
+    }
+
     #[inline]
     pub(super) fn page_mut(&mut self) -> FrameBytes<'_> {
         self.page.whole()
@@ -244,7 +251,13 @@ impl Bucket<'_> {
     /// inlined path, too.
     #[inline]
     fn for_call(&mut self) -> Bucket<'_> {
-        Bucket { buckets: self.buckets, number: self.number, page: self.page.whole() }
+        let (page, units) = (self.page.whole(), self.units.as_deref_mut());
+        Bucket { buckets: self.buckets, number: self.number, page, units }
+    }
+
+    /// The bucket, to be changed by a batch that can be undone.
+    pub(crate) fn in_batch<'s>(&'s mut self, units: &'s mut BatchUnits) -> Bucket<'s> {
+        Bucket { buckets: self.buckets, number: self.number, page: self.page.whole(), units: Some(units) }
     }
 
     /// Initializes the primary page of a bucket that was always empty.
@@ -289,6 +302,7 @@ impl Bucket<'_> {
         let delta = if self.buckets.fits_inline(key.bytes, value.len()) {
             self.replace(key, location, INLINE, value)?
         } else if let Some(old) = old_extent
+            && self.units.is_none()
             && let Some(new) = self.buckets.overwrite_extent(&old, value)?
         {
             let delta = self.refer_to(key, location, &new)?;
@@ -298,7 +312,7 @@ impl Bucket<'_> {
             self.replace_or_free(key, location, new)?
         };
         if let Some(extent) = old_extent {
-            self.buckets.free_extent(&extent);
+            self.free_extent(&extent);
         }
         Ok(Delta { payload, ..delta })
     }
@@ -318,7 +332,7 @@ impl Bucket<'_> {
         let (old, old_value_bytes) = self.value_at(location)?;
         let replaced = self.refer_to(key, location, extent)?;
         if let Some(old) = old {
-            self.buckets.free_extent(&old);
+            self.free_extent(&old);
         }
         Ok(Delta { payload: value_bytes - old_value_bytes as i64, ..replaced })
     }
@@ -343,8 +357,9 @@ impl Bucket<'_> {
                 if new.unit == old.unit {
                     self.refer_to(key, location, &new)?
                 } else {
+                    self.note_new(new.unit, new.capacity);
                     let delta = self.replace_or_free(key, location, new)?;
-                    self.buckets.free_extent(&old);
+                    self.free_extent(&old);
                     delta
                 }
             }
@@ -365,7 +380,8 @@ impl Bucket<'_> {
                 self.relocate(key.tag, location, record(&value[..old_len]), record(value))?
             }
             None => {
-                let new = self.new_extent(key, [&self.value(location)?, tail], grown_bytes(len as u64))?;
+                let old = self.value(location)?;
+                let new = self.new_extent(key, [&old, tail], grown_bytes(len as u64))?;
                 self.replace_or_free(key, location, new)?
             }
         };
@@ -396,21 +412,13 @@ impl Bucket<'_> {
         Ok(value)
     }
 
-    /// Cuts the value at `location` to `len` bytes. The value must be in an extent.
-    pub(crate) fn cut(&mut self, key: HashedKey<'_>, location: PairLocation, len: usize) -> Result<()> {
-        let (extent, _) = self.value_at(location)?;
-        let Some(extent) = extent else { return Ok(()) };
-        let cut = Extent { value_bytes: len as u32, ..extent }; // shorter than it was
-        self.refer_to(key, location, &cut).map(drop)
-    }
-
     /// Removes the pair at `location`.
     #[inline(always)]
     pub(crate) fn remove(&mut self, key: HashedKey<'_>, location: PairLocation) -> Result<Delta> {
         let (extent, value_bytes) = self.value_at(location)?;
         let bucket = -(self.take_out(location)? as i64);
         if let Some(extent) = extent {
-            self.buckets.free_extent(&extent);
+            self.free_extent(&extent);
         }
         let next = page::next(self.page());
         if next != 0 && (location.overflow.is_some() || self.may_absorb(next)) {
@@ -440,9 +448,9 @@ impl Bucket<'_> {
         let level = page::level(self.page());
         page::init(&mut self.page_mut(), page::KIND_BUCKET, level);
         for extent in extents {
-            buckets.free_extent(&extent);
+            self.free_extent(&extent);
         }
-        buckets.free_overflow(gathered.overflow_pages());
+        gathered.overflow_pages().iter().for_each(|&overflow| self.free_overflow(overflow));
         Ok(delta)
     }
 
@@ -462,19 +470,49 @@ impl Bucket<'_> {
         Ok((Some(extent), extent.value_bytes as usize))
     }
 
-    fn new_extent(&self, key: HashedKey<'_>, value: [&[u8]; 2], room_bytes: u64) -> Result<Extent> {
+    fn new_extent(&mut self, key: HashedKey<'_>, value: [&[u8]; 2], room_bytes: u64) -> Result<Extent> {
         let big_key = key.bytes.len() > self.buckets.limits.key_inline_max;
-        self.buckets.new_extent(
+        let extent = self.buckets.new_extent(
             if big_key { key.bytes } else { b"" },
             value,
             room_bytes + if big_key { key.bytes.len() as u64 } else { 0 },
-        )
+        )?;
+        self.note_new(extent.unit, extent.capacity);
+        Ok(extent)
+    }
+
+    fn new_overflow(&mut self, old: Option<&[u8]>, next: u64, tag: u16, record: Record<'_>) -> Result<OverflowPage> {
+        let overflow = self.buckets.new_overflow(old, next, tag, record)?;
+        self.note_new(overflow.unit, overflow.len);
+        Ok(overflow)
+    }
+
+    fn note_new(&mut self, unit: u64, len: u32) {
+        if let Some(units) = &mut self.units {
+            units.note_new(unit, len);
+        }
+    }
+
+    /// Frees an extent that nothing refers to any more; in a batch, once that cannot be undone.
+    fn free_extent(&mut self, extent: &Extent) {
+        match &mut self.units {
+            Some(units) => units.replace(self.buckets, extent.unit, extent.capacity),
+            None => self.buckets.free_extent(extent),
+        }
+    }
+
+    /// [`free_extent`](Self::free_extent) for an overflow page.
+    fn free_overflow(&mut self, overflow: OverflowPage) {
+        match &mut self.units {
+            Some(units) => units.replace(self.buckets, overflow.unit, overflow.len),
+            None => self.buckets.free_overflow(&[overflow]),
+        }
     }
 
     fn insert_large(&mut self, key: &[u8], hash: u64, value: &[u8]) -> Result<Delta> {
         let key = HashedKey::new(key, hash);
-        let (buckets, extent) = (self.buckets, self.new_extent(key, [value, b""], 0)?);
-        self.add_extent(key, &extent).inspect_err(|_| buckets.free_extent(&extent))
+        let extent = self.new_extent(key, [value, b""], 0)?;
+        self.add_extent(key, &extent).inspect_err(|_| self.free_extent(&extent))
     }
 
     /// Adds a pair whose key is absent and whose value is in `extent`.
@@ -488,8 +526,7 @@ impl Bucket<'_> {
 
     /// Makes the record at `location` refer to a new extent; frees the extent after an error.
     fn replace_or_free(&mut self, key: HashedKey<'_>, location: PairLocation, extent: Extent) -> Result<Delta> {
-        let buckets = self.buckets;
-        self.refer_to(key, location, &extent).inspect_err(|_| buckets.free_extent(&extent))
+        self.refer_to(key, location, &extent).inspect_err(|_| self.free_extent(&extent))
     }
 
     /// Makes the record at `location` refer to `extent`.
@@ -578,7 +615,7 @@ impl Bucket<'_> {
             let before = before.ok_or_else(|| buckets.pager.corrupt("an overflow page is not in its chain"))?;
             page::set_next(&mut buckets.write_overflow(before)?.bytes_mut(), next);
         }
-        buckets.free_overflow(&[overflow]);
+        self.free_overflow(overflow);
         Ok(())
     }
 
@@ -629,7 +666,7 @@ impl Bucket<'_> {
         let mut long_chain = false;
         match buckets.parse_overflow(page::next(self.page()))? {
             None => {
-                let new = buckets.new_overflow(None, 0, tag, record)?;
+                let new = self.new_overflow(None, 0, tag, record)?;
                 page::set_next(&mut self.page_mut(), new.to_bits());
             }
             Some(overflow) => {
@@ -654,13 +691,13 @@ impl Bucket<'_> {
         let needed = page::HEADER_BYTES + page::used_bytes(old) + record.bytes() + page::SLOT_BYTES;
         let grows = needed <= buckets.pager.frame_bytes();
         let new = if grows {
-            buckets.new_overflow(Some(old), page::next(old), tag, record)?
+            self.new_overflow(Some(old), page::next(old), tag, record)?
         } else {
-            buckets.new_overflow(None, overflow.to_bits(), tag, record)?
+            self.new_overflow(None, overflow.to_bits(), tag, record)?
         };
         page::set_next(&mut self.page_mut(), new.to_bits());
         if grows {
-            buckets.free_overflow(&[overflow]);
+            self.free_overflow(overflow);
         }
         Ok(grows)
     }

@@ -272,13 +272,18 @@ impl Buckets {
         Ok(())
     }
 
-    /// Frees the units of an extent that nothing refers to any more. An error loses their space until the next
-    /// compaction, but no pair, so it does not undo the change.
+    /// Frees the units of an extent that nothing refers to any more, see [`free_units`](Self::free_units).
     pub(crate) fn free_extent(&self, extent: &Extent) {
-        if self.pager.values().is_referred_to(extent.unit) {
-            self.pager.allocator().free_at_checkpoint(extent.unit, extent.capacity);
+        self.free_units(extent.unit, extent.capacity);
+    }
+
+    /// Frees units that nothing refers to any more, except perhaps the log. An error loses their space until the next
+    /// compaction, but no pair, so it does not undo the change.
+    pub(super) fn free_units(&self, unit: u64, len: u32) {
+        if self.pager.values().is_referred_to(unit) {
+            self.pager.allocator().free_at_checkpoint(unit, len);
         } else {
-            let _ = self.pager.free(extent.unit, extent.capacity);
+            let _ = self.pager.free(unit, len);
         }
     }
 }

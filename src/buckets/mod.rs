@@ -13,6 +13,8 @@
 
 mod activity;
 pub(crate) mod address;
+mod batch_units;
+mod before;
 pub(crate) mod bounds;
 pub(crate) mod bucket;
 mod builder;
@@ -49,6 +51,8 @@ pub(crate) use activity::Activity;
 #[cfg(test)]
 pub(crate) use activity::INTERVAL;
 use address::View;
+pub(crate) use batch_units::BatchUnits;
+pub(crate) use before::Before;
 pub(crate) use bucket::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
 use expected::ExpectedPages;
 pub(crate) use linear_hash::Buckets;

@@ -49,6 +49,7 @@ use pool::{FrameNo, FrameRef, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::FRAME_UNITS;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use values::Values;
 pub(crate) use values::through::StoredValue;
 use values::through::Through;
@@ -223,6 +224,12 @@ impl Pager {
     #[inline]
     pub(crate) fn takes_writes(&self) -> bool {
         self.frames.file.health.is_sound()
+    }
+
+    /// Whether growth reserves disk space. A replay does not, as the log has its changes: the next growth or checkpoint
+    /// reserves that space.
+    pub(crate) fn reserve_growth(&self, yes: bool) {
+        self.frames.reserves_growth.store(yes, Relaxed);
     }
 
     /// Called before a handle that only reads replays what was added to the log.

@@ -6,18 +6,19 @@
 //! long     the record goes to the log first, except for its end, without which it does not count
 //! ```
 //!
-//! No thread sees a part of a batch: its buckets stay latched until all changes are made. After an error the changes
-//! made so far are undone. If that fails too, the handle is poisoned; the next open finds the table without the batch,
-//! since the log has no record of it.
+//! No thread sees a part of a batch: its buckets stay latched until all changes are made. After an error its buckets
+//! are made what they were, from copies in memory: that needs no room on the disk. Only if a frame cannot be read for
+//! it, the handle is poisoned; the next open finds the table without the batch, since the log has no record of it.
 //!
-//! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`).
+//! Source: the write batch is LevelDB's. Not here: the record's bytes (`wal_record.rs`), the copies
+//! (`buckets/before.rs`).
 
 use super::changes::{Changes, decode_chunk};
 use super::deferred::{self, Deferred, Edit, Expected};
 use super::handle::Table;
 use super::options::Durability;
 use super::wal_record::WalRecord;
-use crate::buckets::{Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
+use crate::buckets::{BatchUnits, Before, Bucket, Delta, HashedKey, LatchedBucket, PairLocation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linear;
 use crate::pager::pool::{FrameNo, WriteGuard};
@@ -177,8 +178,9 @@ impl<'t> Batch<'t> {
 
     /// Makes the changes, in order, as one atomic write.
     ///
-    /// O(changes), and a copy of each value that is replaced or removed. Threads that need one of the batch's buckets
-    /// wait. A log takes a batch of more than a mebibyte first, which frees its memory.
+    /// O(changes), and a copy in memory of each bucket's pages. The room of values that are replaced or removed is free
+    /// once all changes are made. Threads that need one of the batch's buckets wait. A log takes a batch of more than a
+    /// mebibyte first, which frees its memory.
     ///
     /// # Errors
     /// Those of [`Table::put`]. Nothing has changed then, or the handle is poisoned and the next open finds the table
@@ -219,12 +221,13 @@ impl Table {
                 return Ok(None);
             }
         }
-        let delta = latched.make(changes)?;
+        let (delta, units) = latched.make(changes)?;
         let lsn = match changes.only_chunk() {
             Some(bytes) => writer.log(WalRecord::Batch(bytes))?,
             None => writer.log_end(logged)?,
         };
         drop(latched);
+        units.free_replaced(&self.buckets);
         writer.leave(delta, changes.len(), changes.removals());
         Ok(Some(lsn))
     }
@@ -235,21 +238,6 @@ struct Latched<'t> {
     table: &'t Table,
     frames: BTreeMap<FrameNo, Option<WriteGuard<'t>>>,
     buckets: linear::State,
-}
-
-/// What undoing a change needs.
-enum Before {
-    Value(Vec<u8>),
-    /// The length of a value in an extent that was appended to.
-    Bytes(usize),
-}
-
-/// What undoing the changes made so far needs.
-#[derive(Default)]
-struct Undo {
-    made: usize,
-    /// The changes whose key was present: a batch may have millions of others.
-    before: Vec<(usize, Before)>,
 }
 
 impl<'t> Latched<'t> {
@@ -281,27 +269,32 @@ impl<'t> Latched<'t> {
         }
     }
 
-    /// Makes all changes, or none.
-    fn make(&mut self, changes: &Changes) -> Result<Delta> {
-        let mut undo = Undo::default();
-        match self.make_all(changes, &mut undo) {
-            Ok(sum) => Ok(sum),
+    /// Makes all changes, or none. Returns what the table no longer refers to.
+    fn make(&mut self, changes: &Changes) -> Result<(Delta, BatchUnits)> {
+        let mut before = Before::default();
+        match self.make_all(changes, &mut before) {
+            Ok(sum) => Ok((sum, before.units)),
             Err(e) => {
-                self.undo(changes, undo)?;
+                self.undo(before)?;
                 Err(e)
             }
         }
     }
 
-    fn make_all(&mut self, changes: &Changes, undo: &mut Undo) -> Result<Delta> {
+    fn make_all(&mut self, changes: &Changes, before: &mut Before) -> Result<Delta> {
         let mut sum = Delta::default();
+        #[cfg(test)]
+        let mut count = 0;
         for index in 0..changes.chunk_count() {
             for change in decode_chunk(&changes.chunk(index)?) {
-                let made = self.make_one(change, undo);
+                let made = self.make_one(change, before);
                 #[cfg(test)]
-                let made = match FAIL_AT.get() {
-                    Some(n) if n == undo.made => Err(Error::new(ErrorKind::InvalidArgument, "failed by a test")),
-                    _ => made,
+                let made = {
+                    count += 1;
+                    match FAIL_AT.get() {
+                        Some(n) if n == count => Err(Error::new(ErrorKind::InvalidArgument, "failed by a test")),
+                        _ => made,
+                    }
                 };
                 sum = sum + made?;
             }
@@ -309,21 +302,22 @@ impl<'t> Latched<'t> {
         Ok(sum)
     }
 
-    fn make_one(&mut self, change: WalRecord<'_>, undo: &mut Undo) -> Result<Delta> {
+    fn make_one(&mut self, change: WalRecord<'_>, before: &mut Before) -> Result<Delta> {
         let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
         self.with_bucket(key, |bucket, place| {
-            let before = place.map(|place| before(bucket, place, matches!(change, WalRecord::Append { .. })));
-            let before = before.transpose()?;
-            let edited = bucket.apply(key, place, change.edit(usize::MAX))?;
-            undo.before.extend(before.map(|before| (undo.made, before)));
-            undo.made += 1;
+            before.keep(bucket)?;
+            let edited = bucket.in_batch(&mut before.units).apply(key, place, change.edit(usize::MAX))?;
             Ok(edited.map_or_else(Delta::default, |(delta, _)| delta))
         })
     }
 
-    /// Undoes the changes made, in reverse order. None of them has been counted yet.
-    fn undo(&mut self, changes: &Changes, undo: Undo) -> Result<()> {
-        let outcome = self.undo_all(changes, undo);
+    /// Undoes the changes made. None of them has been counted yet.
+    fn undo(&mut self, before: Before) -> Result<()> {
+        let mut outcome = Ok(());
+        for number in before.buckets() {
+            outcome = outcome.and(self.with_bucket_number(number, |bucket| before.put_back(bucket)));
+        }
+        let outcome = outcome.map(|()| before.units.free_allocated(&self.table.buckets));
         outcome.map_err(|e| {
             let why = format!("a batch failed, and undoing it failed too: {}", e.message());
             self.table.pager.poison(&why);
@@ -332,57 +326,34 @@ impl<'t> Latched<'t> {
         })
     }
 
-    fn undo_all(&mut self, changes: &Changes, Undo { made, mut before }: Undo) -> Result<()> {
-        // The first change of each chunk.
-        let mut firsts = vec![0];
-        for index in 0..changes.chunk_count() {
-            let count = decode_chunk(&changes.chunk(index)?).count();
-            firsts.push(firsts[index] + count);
-        }
-        for index in (0..changes.chunk_count()).rev().filter(|&index| firsts[index] < made) {
-            let chunk = changes.chunk(index)?;
-            let some: Vec<_> = decode_chunk(&chunk).zip(firsts[index]..made).collect();
-            for (change, number) in some.into_iter().rev() {
-                let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
-                let before = before.pop_if(|(of, _)| *of == number).map(|(_, before)| before);
-                self.with_bucket(key, |bucket, place| match (before, place) {
-                    (None, None) => Ok(()),
-                    (None, Some(place)) => bucket.remove(key, place).map(drop),
-                    (Some(Before::Value(value)), _) => bucket.set(key, place, &value).map(drop),
-                    (Some(Before::Bytes(len)), Some(place)) => bucket.cut(key, place, len),
-                    (Some(Before::Bytes(_)), None) => Ok(()),
-                })?;
-            }
-        }
-        Ok(())
-    }
-
     /// Calls `work` with the bucket of `key`, and the location of the key in it.
     fn with_bucket<R>(
         &mut self,
         key: HashedKey<'_>,
         work: impl FnOnce(&mut Bucket<'_>, Option<PairLocation>) -> Result<R>,
     ) -> Result<R> {
-        let number = self.buckets.bucket_of(key.hash);
+        let buckets = &self.table.buckets;
+        self.with_bucket_number(self.buckets.bucket_of(key.hash), |bucket| {
+            let place = buckets.locate(bucket.page(), key)?;
+            work(bucket, place)
+        })
+    }
+
+    fn with_bucket_number<R>(
+        &mut self,
+        number: linear::Bucket,
+        work: impl FnOnce(&mut Bucket<'_>) -> Result<R>,
+    ) -> Result<R> {
         let (frame, start) = self.table.buckets.location(number);
         let slot = self.frames.get_mut(&frame).expect("all buckets of the batch are latched");
         let frame = slot.take().expect("given back each time");
         let mut latched = LatchedBucket::new(&self.table.buckets, number, frame, start);
         let mut bucket = latched.bucket();
         bucket.init_if_empty(|| self.buckets.level(number));
-        let done = self.table.buckets.locate(bucket.page(), key).and_then(|place| work(&mut bucket, place));
+        let done = work(&mut bucket);
         *slot = Some(latched.primary.into_frame());
         done
     }
-}
-
-/// What undoing a change of the pair at `location` needs.
-fn before(bucket: &Bucket<'_>, location: PairLocation, append: bool) -> Result<Before> {
-    let (extent, value_bytes) = bucket.value_at(location)?;
-    if append && extent.is_some() {
-        return Ok(Before::Bytes(value_bytes));
-    }
-    Ok(Before::Value(bucket.value(location)?))
 }
 
 #[cfg(test)]

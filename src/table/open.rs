@@ -234,6 +234,7 @@ impl Table {
     pub(super) fn replay(&mut self, plan: ReplayPlan) -> Result<()> {
         let pager = self.pager.clone();
         let Some(log) = pager.log() else { return Ok(()) };
+        pager.reserve_growth(false);
         self.replaying = true;
         // If the replay fails, nothing may be written: the log has the only copy of the changes not yet replayed.
         *self.closed.get_mut() = true;
@@ -242,9 +243,14 @@ impl Table {
         self.replayed = log.continue_after(reader)?;
         *self.closed.get_mut() = false;
         self.replaying = false;
+        pager.reserve_growth(true);
         if pager.values().has_replayed_references() && log.waits() {
             // The file may have the values only in the cache, and after the replay nothing refers to them there.
-            self.checkpoint()?;
+            match self.checkpoint() {
+                // The log still refers to them.
+                Err(e) if e.kind() == ErrorKind::DiskFull => pager.values().sync_replayed()?,
+                done => done?,
+            }
         } else if self.replayed == 0 {
             pager.values().begin_writing_through()?;
         }

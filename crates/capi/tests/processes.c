@@ -64,13 +64,14 @@ static void forked(void)
     OK(spt_close(table));
 }
 
-/* Fills the table until it refuses; what it took is there, also when it is opened again. */
-static void fill(const char *path, int expected, const char *cause)
+/* Fills the table until it refuses; what it took is there, also when it is opened again, which needs no room. Then
+   makes room. */
+static void fill(const char *path, int expected, const char *cause, void (*make_room)(void))
 {
     static char value[5000];
     spt_options options = SPT_OPTIONS_INIT;
     spt_table *table;
-    uint64_t stored = 0, faults = 9;
+    uint64_t stored = 0, removed = 0, faults = 9;
     spt_status status = SPT_OK;
 
     options.log_bytes = 1 << 20;
@@ -90,13 +91,16 @@ static void fill(const char *path, int expected, const char *cause)
     OK(spt_open(path, &options, &table));
     CHECK(len_of(table) == stored);
     OK(spt_check(table, NULL, NULL, &faults));
-    /* Room made by removing pairs, and the table goes on. */
-    for (uint64_t i = 0; i < stored / 2; i++)
-        OK(spt_remove(table, &i, sizeof i));
-    OK(spt_put(table, B("again"), value, sizeof value));
-    /* The log may find no room on a disk that is full to the last byte; it has what was stored all the same. */
-    status = spt_close(table);
+    /* On a disk that is full to the last byte the log may have no room for a removal. */
+    status = spt_remove(table, &removed, sizeof removed);
     CHECK(status == SPT_OK || status == SPT_DISK_FULL);
+    removed += status == SPT_OK;
+    CHECK(len_of(table) == stored - removed);
+    make_room();
+    for (; removed < stored / 2; removed++)
+        OK(spt_remove(table, &removed, sizeof removed));
+    OK(spt_put(table, B("again"), value, sizeof value));
+    OK(spt_close(table));
     options.flags = SPT_READ_ONLY;
     OK(spt_open(path, &options, &table));
     OK(spt_contains(table, B("again")));
@@ -104,10 +108,19 @@ static void fill(const char *path, int expected, const char *cause)
     OK(spt_close(table));
 }
 
+static char ballast[600];
+
+static void remove_ballast(void)
+{
+    CHECK(remove(ballast) == 0);
+}
+
 static void full_disk(void)
 {
     const char *directory = path_of("small");
+    static char bytes[4 << 20];
     char path[600];
+    FILE *file;
 
     CHECK(mkdir(directory, 0700) == 0);
     if (mount("tmpfs", directory, "tmpfs", 0, "size=16m") != 0) {
@@ -115,14 +128,30 @@ static void full_disk(void)
         return;
     }
     snprintf(path, sizeof path, "%s/full.spt", directory);
+    snprintf(ballast, sizeof ballast, "%s/ballast", directory);
+    memset(bytes, 1, sizeof bytes);
+    CHECK((file = fopen(ballast, "wb")) != NULL);
+    CHECK(fwrite(bytes, sizeof bytes, 1, file) == 1 && fclose(file) == 0);
     pid_t child = fork();
     if (child == 0) {
-        fill(path, SPT_DISK_FULL, "No space left");
+        fill(path, SPT_DISK_FULL, "No space left", remove_ballast);
         _exit(7);
     }
     int status = exit_of(child);
     CHECK(umount(directory) == 0);
     CHECK(status == 7);
+}
+
+static void limit_length(rlim_t bytes)
+{
+    struct rlimit limit = {bytes, 40 << 20};
+
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+static void raise_limit(void)
+{
+    limit_length(40 << 20);
 }
 
 /* `ulimit -f`: an error, and no SIGXFSZ. */
@@ -131,10 +160,8 @@ static void limited_length(void)
     pid_t child = fork();
 
     if (child == 0) {
-        struct rlimit limit = {12 << 20, 12 << 20};
-
-        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-        fill(path_of("limited.spt"), SPT_DISK_FULL, "may make no file longer");
+        limit_length(12 << 20);
+        fill(path_of("limited.spt"), SPT_DISK_FULL, "may make no file longer", raise_limit);
         _exit(7);
     }
     CHECK(exit_of(child) == 7);

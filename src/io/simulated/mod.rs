@@ -220,6 +220,8 @@ struct Inode {
     now: Arc<Vec<u8>>,
     durable: Arc<Vec<u8>>,
     pending: Vec<Arc<Change>>,
+    /// Bytes that a process reserved, which a kill leaves reserved.
+    reserved: u64,
 }
 
 /// One unsynced change of a directory.
@@ -411,7 +413,11 @@ impl State {
     /// Applies `event` as call number `call`.
     pub(crate) fn apply(&mut self, call: u64, event: &Event) {
         match event {
-            Event::Look | Event::Reserve { .. } | Event::Prepare => {}
+            Event::Look | Event::Prepare => {}
+            Event::Reserve { inode, bytes } => {
+                let inode = &mut self.inodes[*inode];
+                inode.reserved = inode.reserved.max(*bytes);
+            }
             Event::Create(path, inode) => {
                 assert_eq!(*inode, self.inodes.len());
                 self.inodes.push(Inode::default());
@@ -439,7 +445,13 @@ impl State {
             }
             Event::Write { inode, offset, bytes } => self.inodes[*inode].write(call, *offset as usize, bytes),
             Event::Store { inode, offset, bytes } => self.inodes[*inode].store(call, *offset as usize, bytes),
-            Event::SetLen(inode, len) => self.inodes[*inode].set_len(call, *len as usize),
+            Event::SetLen(inode, len) => {
+                let inode = &mut self.inodes[*inode];
+                if *len <= inode.now.len() as u64 {
+                    inode.reserved = inode.reserved.min(*len);
+                }
+                inode.set_len(call, *len as usize);
+            }
             Event::Sync(inode) => self.inodes[*inode].sync(),
             Event::FailedSync(inode, seed) => self.inodes[*inode].failed_sync(&mut Random::new(&[*seed])),
         }
@@ -496,7 +508,7 @@ impl State {
                 Crash::Zeros => inode.mixed(random, 100, 50, tally),
             };
             let content = Arc::new(content);
-            Inode { directory: inode.directory, now: content.clone(), durable: content, pending: Vec::new() }
+            Inode { directory: inode.directory, now: content.clone(), durable: content, ..Inode::default() }
         };
         let inodes = self.inodes.iter().enumerate().map(&mut survive).collect();
         let directories = self.directories.clone();

@@ -21,7 +21,10 @@ fn pages(from: u64, to: u64) -> Range<u64> {
 
 impl DiskRoom {
     fn of(state: &State) -> DiskRoom {
-        let file = |&inode: &InodeNo| (inode, pages(0, state.inodes[inode].now.len() as u64).collect());
+        let file = |&inode: &InodeNo| {
+            let found = &state.inodes[inode];
+            (inode, pages(0, found.reserved.max(found.now.len() as u64)).collect())
+        };
         DiskRoom { pages_max: u64::MAX, reserves: true, pages: state.names.values().map(file).collect() }
     }
 

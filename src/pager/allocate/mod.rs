@@ -137,7 +137,7 @@ impl Allocator<'_> {
     /// Reserves addresses and disk space up to frame `end`.
     fn make_room(self, space: &mut Space, end: FrameNo) -> Result<()> {
         self.frames.pool.reserve(u64::from(end) + 1)?;
-        if end > space.reserved_frames {
+        if end > space.reserved_frames && self.frames.reserves_growth.load(Relaxed) {
             // Reserves a step ahead, so that reservations are rare, but only a sixteenth, so that little stays unused.
             const STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
             let frame_bytes = self.frames.frame_bytes() as u64;

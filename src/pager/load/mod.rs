@@ -39,6 +39,8 @@ pub(crate) struct Frames {
     clock_hand: OwnLine<AtomicU32>,
     /// Whether so much room waits for a checkpoint that one is due.
     pub(super) checkpoint_due: AtomicBool,
+    /// Whether growth reserves disk space. A replay does not: an open needs no room, since the log has its changes.
+    pub(super) reserves_growth: AtomicBool,
     pub(crate) counts: OwnLine<Counts>,
 }
 
@@ -90,6 +92,7 @@ impl Frames {
             cache_frames,
             clock_hand: OwnLine::default(),
             checkpoint_due: AtomicBool::new(false),
+            reserves_growth: AtomicBool::new(true),
             counts: OwnLine::default(),
         }
     }

@@ -235,6 +235,11 @@ impl Values<'_> {
         }
         if value.len() == stored.bytes as usize && crc32c(&value) == stored.sum {
             self.through.replayed.store(true, Relaxed);
+            if !self.through.allowed && !self.frames.file.read_only {
+                // For `sync_replayed`. After a failed sync the kernel may take for written what the disk does not have.
+                file.write_at(&value, stored.address)
+                    .map_err(|e| Error::io(&self.frames.file.path, "write a value again to", e))?;
+            }
             return Ok(Some(value));
         }
         Ok(None)
@@ -244,6 +249,12 @@ impl Values<'_> {
     /// elsewhere in memory.
     pub(crate) fn has_replayed_references(&self) -> bool {
         self.through.replayed.load(Relaxed)
+    }
+
+    /// Makes the values durable that replayed records refer to.
+    pub(crate) fn sync_replayed(&self) -> Result<()> {
+        let Some(file) = &self.frames.file.handle else { return Ok(()) };
+        file.sync().map_err(|e| Error::io(&self.frames.file.path, "sync", e))
     }
 
     /// Called before a checkpoint begins: makes the file as long as the table if a record refers, or may soon refer, to

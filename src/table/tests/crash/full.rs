@@ -3,12 +3,12 @@
 //! The disk has room for some bytes (`io/simulated/room.rs`). Which call finds none depends on their number, so each
 //! check tries many.
 
-use super::workload::PATH;
+use super::workload::{Content, History, PATH, Promise, Run, Workload};
 use super::{content_of, each_crash};
 use crate::error::{Error, ErrorKind};
 use crate::io::simulated::{Crash, Event, Simulated, State, Tally};
 use crate::random::Random;
-use crate::table::{Durability, TableOptions};
+use crate::table::{Batch, Durability, Table, TableOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -269,4 +269,201 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     put(5000);
     table.checkpoint().unwrap();
     assert_eq!(content_of(&table, false).unwrap().len(), 3001);
+}
+
+/// Too little for the step ahead with which a file grows.
+const STEP_BYTES: u64 = 900 << 10;
+
+/// The keys that batches change.
+const KEYS: usize = 60;
+
+fn key_of(n: usize) -> Vec<u8> {
+    format!("{n:0width$}", width = if n % 10 == 7 { 90 } else { 4 }).into_bytes()
+}
+
+/// Bytes of a value in a page, in an overflow page, in an extent that a put writes through.
+fn bytes_of(random: &mut Random) -> usize {
+    random.pick(&[0, 20, 100, 300, 700, 3000, 9000])
+}
+
+/// A table on a disk that has given it no more than it needs.
+fn crowded(seed: u64, durability: Durability) -> (Simulated, Table, Content) {
+    let disk = Simulated::new(State::default());
+    let mut options = options(&disk, durability).log_bytes(4 << 20);
+    options.inline_checkpoints = true;
+    disk.let_map(seed.is_multiple_of(2));
+    disk.limit_room(Some(STEP_BYTES));
+    let table = options.open(PATH).unwrap();
+    let mut random = Random::new(&[seed, 20]);
+    for n in 0..KEYS {
+        let value = vec![n as u8; bytes_of(&mut random)];
+        let mut room = disk.used_room();
+        disk.limit_room(Some(room));
+        while random.percent(80) && table.put(&key_of(n), &value).is_err() {
+            room += 16 << 10;
+            disk.limit_room(Some(room));
+        }
+        if seed % 3 == 1 && n == KEYS / 2 {
+            disk.limit_room(Some(room + STEP_BYTES));
+            table.checkpoint().unwrap();
+        }
+    }
+    // The log makes more room ready than it needs: enough for a batch.
+    disk.limit_room(Some(disk.used_room() + STEP_BYTES));
+    let mut nothing = table.batch();
+    (0..1000).for_each(|n| nothing.remove(format!("{n:040}").as_bytes()).unwrap());
+    nothing.commit().unwrap();
+    let content = content_of(&table, false).unwrap();
+    (disk, table, content)
+}
+
+/// Changes of each kind, several of some keys.
+fn change<'t>(table: &'t Table, seed: u64, content: &mut Content) -> Batch<'t> {
+    let mut random = Random::new(&[seed, 21]);
+    let mut batch = table.batch();
+    for step in 0..40 {
+        let key = key_of(random.below(KEYS));
+        let value = vec![100 + step; bytes_of(&mut random)];
+        match random.below(4) {
+            0 => {
+                batch.remove(&key).unwrap();
+                content.remove(&key);
+            }
+            1 => {
+                batch.append(&key, &value).unwrap();
+                let old = content.get(&key).map_or(Vec::new(), |old| old.to_vec());
+                content.insert(key, [old, value].concat().into());
+            }
+            _ => {
+                batch.put(&key, &value).unwrap();
+                content.insert(key, value.into());
+            }
+        }
+    }
+    batch
+}
+
+#[test]
+fn a_batch_on_a_full_disk_changes_nothing_and_the_handle_goes_on_once_there_is_room() {
+    let (mut refused, mut halfway, mut made) = (0, 0, 0);
+    for seed in 0..18 {
+        let durability = DURABILITIES[seed as usize / 2 % 3];
+        for room in (0..).step_by(1 + seed as usize % 5) {
+            let when = format!("seed {seed}, {durability:?}, {room} pages");
+            let (disk, table, before) = crowded(seed, durability);
+            let mut after = before.clone();
+            let batch = change(&table, seed, &mut after);
+            disk.limit_room(Some(disk.used_room() + 4096 * room as u64));
+            let done = batch.commit();
+            let now = match &done {
+                Ok(()) => &after,
+                Err(e) => {
+                    assert_full(e, &when);
+                    halfway += u32::from(!e.message().contains("-log"));
+                    &before
+                }
+            };
+            assert!(content_of(&table, false).unwrap() == *now, "{when}: {done:?}");
+            if durability != Durability::None {
+                let left = disk_of(&disk.state());
+                let found = content_of(&super::full::options(&left, durability).open(PATH).unwrap(), true).unwrap();
+                assert!(found == *now, "{when}: after a kill");
+            }
+            disk.limit_room(None);
+            let mut last = now.clone();
+            change(&table, seed + 100, &mut last).commit().unwrap_or_else(|e| panic!("{when}: with room again: {e}"));
+            table.checkpoint().unwrap();
+            assert!(content_of(&table, false).unwrap() == last, "{when}: with room again");
+            drop(table);
+            let opened = super::full::options(&disk, durability).open(PATH).unwrap();
+            assert!(content_of(&opened, false).unwrap() == last, "{when}: opened again");
+            if done.is_ok() {
+                made += 1;
+                break;
+            }
+            refused += 1;
+        }
+    }
+    assert!(refused > 40 && halfway > 20 && made == 18, "{refused} refused, {halfway} halfway, {made} made");
+}
+
+/// Opens what a crash left on a disk that has no room. What was acknowledged is there; writes are made, or refused
+/// without a change; with room all goes on. Returns how many were refused.
+fn open_without_room(
+    workload: &Workload,
+    left: &State,
+    history: &History,
+    bounds: (usize, usize),
+) -> Result<u32, String> {
+    let disk = || {
+        let disk = Simulated::new(left.clone());
+        disk.limit_room(None);
+        disk.limit_room(Some(disk.used_room()));
+        disk
+    };
+    if left.content(Path::new(PATH)).is_none_or(<[u8]>::is_empty) {
+        return Ok(0); // no table was made yet
+    }
+    let mut content = match workload.open_to_read(&disk()) {
+        Ok(table) => Some(content_of(&table, true)?),
+        // Half of a checkpoint is in the file.
+        Err(e) if e.kind() == ErrorKind::Locked => None,
+        Err(e) => return Err(format!("open to read: {e}")),
+    };
+    let disk = disk();
+    let table = workload.open(&disk).map_err(|e| format!("open: {e}"))?;
+    let found = content_of(&table, true)?;
+    if content.get_or_insert_with(|| found.clone()) != &found || history.find(&found, bounds).is_none() {
+        return Err(format!("found {} pairs, the reader {:?}", found.len(), content.map(|content| content.len())));
+    }
+    let k = found.len();
+    let mut content = found;
+    let mut refused = 0;
+    for n in 0..20u8 {
+        let (key, value) = (vec![b'w', n], vec![n; 2000 * usize::from(n % 4)]);
+        match table.put(&key, &value) {
+            Ok(()) => drop(content.insert(key, value.into())),
+            Err(e) if e.kind() == ErrorKind::DiskFull => refused += 1,
+            Err(e) => return Err(format!("put: {e}")),
+        }
+    }
+    if content_of(&table, true)? != content {
+        return Err(format!("{k} pairs were found; other content after {refused} of 20 puts were refused"));
+    }
+    disk.limit_room(None);
+    for n in 20..40u8 {
+        let (key, value) = (vec![b'w', n], vec![n; 2000 * usize::from(n % 4)]);
+        table.put(&key, &value).map_err(|e| format!("put with room again: {e}"))?;
+        content.insert(key, value.into());
+    }
+    table.close().map_err(|e| format!("close with room again: {e}"))?;
+    let table = workload.open(&disk).map_err(|e| format!("open again: {e}"))?;
+    if content_of(&table, true)? != content {
+        return Err("opened again with room: other content".into());
+    }
+    Ok(refused)
+}
+
+#[test]
+fn an_open_after_a_kill_needs_no_room_and_writes_go_on_once_there_is_some() {
+    let (mut opens, mut refused) = (0, 0);
+    for seed in 0..4 {
+        let workload = Workload::new(seed, 25);
+        let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish().unwrap();
+        let trace = run.disk.trace();
+        let mut random = Random::new(&[seed, 22]);
+        each_crash(&State::default(), &trace, &mut Random::new(&[seed, 23]), |call, state| {
+            if random.below(40) > 0 {
+                return Ok(());
+            }
+            opens += 1;
+            let left = state.survivors(Crash::Kill, &mut random, &mut Tally::default());
+            let bounds = run.history.bounds(call, Crash::Kill, Promise::of(workload.durability));
+            refused += open_without_room(&workload, &left, &run.history, bounds)
+                .map_err(|e| format!("seed {seed}, killed at call {call}: {e}"))?;
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert!(opens > 20 && refused > 20, "{opens} opens, {refused} writes refused");
 }
