@@ -8,8 +8,8 @@
 //! The lock is on the unfinished file, so a second writer of the same `PATH` fails immediately. A file that is dropped
 //! before [`publish`](AtomicFile::publish) is removed. A killed process leaves the unfinished file; the next writer
 //! opens it, decides whether it may be overwritten, and starts again. Readers that have the old file of `PATH` open
-//! keep it. If another handle writes the content, the file has a unique name and no lock
-//! ([`create`](AtomicFile::create)).
+//! keep it. A file that must not be named after its path has one of the names `.splitpoint-0`, `.splitpoint-1`, ... in
+//! the directory of `PATH`: the first that no living process has locked ([`create`](AtomicFile::create)).
 //!
 //! Not here: what a file holds, and which leftovers may be overwritten (the callers).
 
@@ -90,16 +90,18 @@ impl AtomicFile {
         }))
     }
 
-    /// Creates a file named `prefix` + `-PROCESS-NUMBER`, without a lock, in the directory of `path`. The writer may
-    /// create further files: this name with one of `sidecars` appended.
+    /// Creates a file in the directory of `path`, named [`UNFINISHED`] + `kind` + a number. The writer may create
+    /// further files: this name with one of `sidecars` appended. Removes what killed writers of this kind left, if it
+    /// has the first numbers.
     pub fn create(
         storage: &Arc<dyn Storage>,
         path: &Path,
-        prefix: &Path,
+        kind: &str,
         granted: Granted,
         sidecars: &'static [&'static str],
     ) -> std::result::Result<AtomicFile, Failed> {
-        let (unfinished_path, file) = make_numbered(storage.as_ref(), prefix, "", granted.at_first(), "create")?;
+        let prefix = path.with_file_name(format!("{UNFINISHED}{kind}"));
+        let (unfinished_path, file) = claim(storage.as_ref(), &prefix, granted.at_first(), sidecars)?;
         let (storage, path, file) = (Arc::clone(storage), path.to_owned(), file.into());
         let state = State::Begun;
         let new = AtomicFile { storage, path, unfinished_path, file, granted, state, sidecars, forks: forks() };
@@ -171,11 +173,73 @@ impl Drop for AtomicFile {
         let own = self.state == State::Begun && !forked_since(self.forks);
         if own && matches!(self.file.is_at(&self.unfinished_path), Ok(true)) {
             // If one cannot be removed, the next writer of the same path overwrites it.
-            for suffix in self.sidecars.iter().chain(&[""]) {
-                let _ = self.storage.remove(&with_suffix(&self.unfinished_path, suffix));
+            let _ = remove_with(self.storage.as_ref(), &self.unfinished_path, self.sidecars);
+        }
+    }
+}
+
+/// The beginning of the names of unfinished files that are not named after their path.
+const UNFINISHED: &str = ".splitpoint-";
+/// The kind of a copy of a table, in its name.
+pub(crate) const BACKUP: &str = "backup-";
+
+/// Whether a file of this name is one that [`AtomicFile::create`] made and its process has not finished.
+pub(crate) fn is_unfinished(name: &[u8]) -> bool {
+    let rest = name.strip_prefix(UNFINISHED.as_bytes()).unwrap_or_default();
+    rest.strip_prefix(BACKUP.as_bytes()).unwrap_or(rest).first().is_some_and(u8::is_ascii_digit)
+}
+
+/// Creates and locks the file named `prefix` + the first number that no living process has.
+fn claim(
+    storage: &dyn Storage,
+    prefix: &Path,
+    permissions: u32,
+    sidecars: &[&str],
+) -> std::result::Result<(PathBuf, Box<dyn File>), Failed> {
+    // Each unfinished file of another living process costs one try.
+    const TRIES: usize = 1000;
+    let mut number = 0;
+    for _ in 0..TRIES {
+        let path = with_suffix(prefix, &number.to_string());
+        match storage.create(&path, permissions) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                if !remove_abandoned(storage, &path, sidecars) {
+                    number += 1;
+                }
+            }
+            Err(e) => return Err(failed(&path, "create")(e)),
+            Ok(file) => {
+                // `false`, or no such name: another process took it for abandoned before it was locked. Without locks,
+                // no file is removed as abandoned.
+                let is_ours = !matches!(file.lock(), Ok(false));
+                if is_ours && file.is_at(&path).map_err(failed(&path, "look at"))? {
+                    return Ok((path, file));
+                }
             }
         }
     }
+    let path = with_suffix(prefix, &number.to_string());
+    Err(failed(&path, "create")(ErrorKind::AlreadyExists.into()))
+}
+
+/// Removes the file at `path` if it is a regular one that no process has locked, with its sidecars; `false` if not.
+fn remove_abandoned(storage: &dyn Storage, path: &Path, sidecars: &[&str]) -> bool {
+    let Ok(file) = storage.open(path, super::Mode::Write) else { return false };
+    // The holder of the lock has the name to itself: nobody creates a file there, or renames this one.
+    matches!(file.lock(), Ok(true))
+        && matches!(file.is_at(path), Ok(true))
+        && remove_with(storage, path, sidecars).is_ok()
+}
+
+/// Removes a file after its sidecars.
+fn remove_with(storage: &dyn Storage, path: &Path, sidecars: &[&str]) -> std::io::Result<()> {
+    // Every one is tried: those that stay are removed with the next file of this name.
+    let mut all = Ok(());
+    for suffix in sidecars.iter().chain(&[""]) {
+        let removed = storage.remove(&with_suffix(path, suffix));
+        all = all.and(removed);
+    }
+    all
 }
 
 /// Creates a file without a name in the directory of `prefix`. It disappears when closed, however the process ends.
@@ -186,16 +250,15 @@ pub(crate) fn make_unnamed(storage: &dyn Storage, prefix: &Path) -> std::result:
     if let Some(file) = storage.make_unnamed(prefix).map_err(failed(prefix, STEP))? {
         return Ok(file.into());
     }
-    let (path, file) = make_numbered(storage, prefix, ".tmp", PRIVATE, STEP)?;
+    let (path, file) = make_numbered(storage, prefix, PRIVATE, STEP)?;
     storage.remove(&path).map_err(failed(&path, "remove the name of the temporary file"))?;
     Ok(file.into())
 }
 
-/// Creates a file named `prefix` + `-PROCESS-NUMBER` + `after`, with the first number not yet in use.
+/// Creates a file named `prefix` + `-PROCESS-NUMBER.tmp`, with the first number not yet in use.
 fn make_numbered(
     storage: &dyn Storage,
     prefix: &Path,
-    after: &str,
     permissions: u32,
     step: &'static str,
 ) -> std::result::Result<(PathBuf, Box<dyn File>), Failed> {
@@ -205,7 +268,7 @@ fn make_numbered(
     let mut tries = 0;
     loop {
         let number = COUNT.fetch_add(1, Relaxed);
-        let path = with_suffix(prefix, &format!("-{}-{number}{after}", std::process::id()));
+        let path = with_suffix(prefix, &format!("-{}-{number}.tmp", std::process::id()));
         match storage.create(&path, permissions) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists && tries < TRIES => tries += 1,
             made => return Ok((path.clone(), made.map_err(failed(&path, step))?)),

@@ -182,6 +182,8 @@ pub(crate) trait File: Send + Sync {
     }
     /// Takes the writer's lock, which is held until the file is closed. `false` if another handle holds it.
     fn lock(&self) -> Result<bool>;
+    /// Releases the writer's lock, for another handle of this process.
+    fn unlock(&self) -> Result<()>;
     /// Whether `path` names this file now. It may have been renamed or removed since it was opened.
     fn is_at(&self, path: &Path) -> Result<bool>;
     /// Number of hard links: 0 if the file was removed, 1 if they cannot be counted.

@@ -8,7 +8,7 @@
 //!
 //! Not here: tables and dictionaries, which get the same guarantee from `atomic.rs`.
 
-use super::atomic::{AtomicFile, Failed};
+use super::atomic::{AtomicFile, Failed, is_unfinished};
 use super::real::{Disk, open_to_write_through};
 use super::{Granted, Mode, PERMISSIONS, Storage};
 use std::io::{Error, ErrorKind, Result, Write};
@@ -51,19 +51,26 @@ impl OutputFile {
     /// Those of the system; `PermissionDenied` also for a file that the process may not write, even if it could replace
     /// it.
     pub fn create(path: impl AsRef<Path>) -> Result<OutputFile> {
+        OutputFile::create_with(path, PERMISSIONS)
+    }
+
+    /// Like [`create`](Self::create), but a new file gets these permissions, less the umask.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create).
+    pub fn create_with(path: impl AsRef<Path>, permissions: u32) -> Result<OutputFile> {
         let path = path.as_ref();
         if let Some(file) = open_to_write_through(path)? {
             return Ok(OutputFile(To::Through(Box::new(file))));
         }
         let path = Self::target(path)?;
         let granted = match Disk.open(&path, Mode::Write) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Granted::Permissions(PERMISSIONS),
-            opened => opened?.access()?.map_or(Granted::Permissions(PERMISSIONS), Granted::Like),
+            Err(e) if e.kind() == ErrorKind::NotFound => Granted::Permissions(permissions),
+            opened => opened?.access()?.map_or(Granted::Permissions(permissions), Granted::Like),
         };
-        // The target's own name may already have the maximum length.
-        let prefix = path.with_file_name(".splitpoint");
+        // Not named after the target, whose name may already have the maximum length.
         let storage: Arc<dyn Storage> = Arc::new(Disk);
-        let new = AtomicFile::create(&storage, &path, &prefix, granted, &[]).map_err(without_path)?;
+        let new = AtomicFile::create(&storage, &path, "", granted, &[]).map_err(without_path)?;
         Ok(OutputFile(To::New(Box::new(new), 0)))
     }
 
@@ -73,6 +80,12 @@ impl OutputFile {
     /// Those of the system, if symbolic links lead nowhere.
     pub fn target(path: impl AsRef<Path>) -> Result<PathBuf> {
         Disk.resolve(path.as_ref())
+    }
+
+    /// Whether `path` has the name of an unfinished file: `.splitpoint-0`, or another number. A killed process leaves
+    /// it, and the next one that writes a file in the directory removes it. Unfinished backups have such names, too.
+    pub fn is_unfinished(path: impl AsRef<Path>) -> bool {
+        path.as_ref().file_name().is_some_and(|name| is_unfinished(name.as_encoded_bytes()))
     }
 
     /// Creates the file at `path`, or replaces it, with these bytes.

@@ -399,6 +399,11 @@ impl File for RealFile {
         }
     }
 
+    fn unlock(&self) -> Result<()> {
+        self.locked.store(UNLOCKED, Relaxed);
+        self.file.unlock()
+    }
+
     fn is_at(&self, path: &Path) -> Result<bool> {
         let named = match fs::symlink_metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),

@@ -18,7 +18,7 @@ use super::options::{Durability, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::stopped;
 use crate::hash::HashKind;
-use crate::io::atomic::{AtomicFile, with_suffix};
+use crate::io::atomic::{AtomicFile, BACKUP, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
 use crate::pager::copy::{Target, copy_checkpoint, copy_file, copy_opened};
 use crate::pager::file::undo::remove_all_undo;
@@ -168,6 +168,8 @@ impl<'f> Backup<'f> {
             if !copied {
                 return Ok(false);
             }
+            // Locked, it would seem open for writing.
+            let _ = new.file().unlock();
             let faults = options.open(new.unfinished_path())?.verify()?;
             let Some(first) = faults.first() else { return Ok(true) };
             let shown = backup.display();
@@ -205,7 +207,7 @@ impl<'f> Backup<'f> {
             (old, _) => old,
         };
         let granted = access.map_or(Granted::Permissions(PERMISSIONS), Granted::Like);
-        let mut new = AtomicFile::create(&storage, path, &with_suffix(path, ".new"), granted, &SIDECARS)?;
+        let mut new = AtomicFile::create(&storage, path, BACKUP, granted, &SIDECARS)?;
         if !fill(&mut self.progress, &new)? {
             return Err(stopped());
         }
@@ -292,6 +294,8 @@ fn save_pairs_to(
         storage: storage.clone(),
         ..TableOptions::new()
     };
+    // The handle of the table takes the lock instead. If it stays locked, the open says so.
+    let _ = new.file().unlock();
     let mut copy = options.open(new.unfinished_path())?; // the file is empty, and so becomes a table
     if expected_len == 0 {
         copy.buckets.presize_like(&table.buckets)?;

@@ -329,6 +329,10 @@ mod tests {
             unreachable!("a file that is read")
         }
 
+        fn unlock(&self) -> Result<()> {
+            unreachable!("a file that is read")
+        }
+
         fn is_at(&self, _path: &Path) -> Result<bool> {
             unreachable!("its name does not matter")
         }

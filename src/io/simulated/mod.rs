@@ -920,6 +920,13 @@ impl File for Open {
         Ok(free)
     }
 
+    fn unlock(&self) -> Result<()> {
+        if self.locked.swap(false, Relaxed) {
+            self.disk.inner().locks.retain(|inode| *inode != self.inode);
+        }
+        Ok(())
+    }
+
     fn is_at(&self, path: &Path) -> Result<bool> {
         Ok(self.disk.inner().state.names.get(path) == Some(&self.inode))
     }

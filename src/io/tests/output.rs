@@ -101,6 +101,42 @@ fn an_unfinished_file_changes_nothing_and_leaves_nothing() {
 }
 
 #[test]
+fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let mut living = OutputFile::create(at("a")).unwrap();
+    fs::write(at(".splitpoint-1"), "half of").unwrap();
+    fs::write(at("kept"), "kept").unwrap();
+    symlink("kept", at(".splitpoint-2")).unwrap();
+    fs::create_dir(at(".splitpoint-3")).unwrap();
+    let second = OutputFile::create(at("b")).unwrap();
+    let third = OutputFile::create(at("c")).unwrap();
+    for (file, text) in [(second, "b"), (third, "c")] {
+        let mut file = file;
+        file.write_all(text.as_bytes()).unwrap();
+        file.finish().unwrap();
+        assert_eq!(fs::read_to_string(at(text)).unwrap(), text);
+    }
+    living.write_all(b"a").unwrap();
+    living.finish().unwrap();
+    assert_eq!(fs::read_to_string(at("a")).unwrap(), "a");
+    assert_eq!(fs::read_to_string(at("kept")).unwrap(), "kept");
+    assert_eq!(names_in(place.path()), [".splitpoint-2", ".splitpoint-3", "a", "b", "c", "kept"]);
+}
+
+#[test]
+fn unfinished_files_are_known_by_name() {
+    for name in [".splitpoint-0", "d/.splitpoint-4711-3", ".splitpoint-backup-12", ".splitpoint-backup-0-log7"] {
+        assert!(OutputFile::is_unfinished(name), "{name}");
+    }
+    for name in
+        [".splitpoint", ".splitpoint-", ".splitpoint-x", "x.splitpoint-0", ".splitpoint-0/a", ".splitpoint-backup-"]
+    {
+        assert!(!OutputFile::is_unfinished(name), "{name}");
+    }
+}
+
+#[test]
 fn a_name_may_be_as_long_as_a_name_can_be() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("n".repeat(255));
