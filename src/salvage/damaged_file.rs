@@ -20,7 +20,7 @@ use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::checkpoint::journal::{self, JOURNAL_HEADER_BYTES};
 use crate::pager::file::create::open_to_read;
-use crate::pager::file::header::{FORMAT_VERSION, HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START};
+use crate::pager::file::header::{DICTIONARY, FORMAT_VERSION, HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START};
 use crate::pager::file::header::{header_sum, version_error};
 use crate::pager::file::map_frames::{MAP_GROUP_COUNT, ZONE_FRAMES};
 use crate::pager::file::names::journal_path;
@@ -166,6 +166,9 @@ impl DamagedFile {
         };
         if let Err(what) = read {
             return Ok(Err(what));
+        }
+        if bytes.starts_with(DICTIONARY) {
+            return Ok(Err("it is a dictionary, not a table".into()));
         }
         if bytes[..8] != MAGIC {
             return Ok(Err(format!("it starts with {}", crate::error::quote(&bytes[..8]))));

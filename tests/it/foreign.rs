@@ -55,6 +55,23 @@ fn a_text_file_is_not_a_table() {
 }
 
 #[test]
+fn a_dictionary_is_not_a_damaged_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("users.spd");
+    splitpoint::DictionaryBuilder::new().build(&path, [(b"alice", b"1")]).unwrap();
+    let content = fs::read(&path).unwrap();
+    refused(&content, ErrorKind::NotATable, &["a dictionary, not a table", "Open it as a dictionary"]);
+    let mut said = String::new();
+    let _ = splitpoint::salvage(&path, |found| {
+        if let splitpoint::Salvaged::Fault(fault) = found {
+            said += &fault.to_string();
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    assert!(said.contains("it is a dictionary, not a table"), "{said}");
+}
+
+#[test]
 fn an_empty_file_becomes_a_table_only_where_one_may_be_made() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("users.spt");

@@ -14,6 +14,8 @@ use std::path::Path;
 
 /// First bytes of a table file. On disk.
 pub(crate) const MAGIC: [u8; 8] = *b"SPLITPNT";
+/// First bytes of a dictionary, which is no damaged table. On disk.
+pub(crate) const DICTIONARY: &[u8] = b"SPLITDCT";
 /// Format version this library writes. On disk.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Bytes of the header in use, whatever the frame size.
@@ -93,6 +95,10 @@ impl Header {
         }
         let mut bytes = vec![0; HEADER_BYTES.min(file_bytes as usize)];
         file.read_at(&mut bytes, 0).map_err(|e| Error::io(path, "read the header of", e))?;
+        if bytes.starts_with(DICTIONARY) {
+            return Err(Error::new(ErrorKind::NotATable, format!("{shown}: a dictionary, not a table, of Splitpoint"))
+                .with_hint("Open it as a dictionary; thawed it becomes a table."));
+        }
         if bytes[..8] != MAGIC {
             return Err(not_ours(&format!("it starts with {}", crate::error::quote(&bytes[..8]))));
         }
