@@ -9,7 +9,7 @@ use super::counts::Counts;
 use super::eviction::{Eviction, MemoryLimit};
 use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result, Watched, heads_by, marks, now_ms};
 use crate::dictionary::Served;
-use splitpoint::{Durability, Error, HashKind, Table, TableOptions};
+use splitpoint::{Durability, Error, ErrorKind, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -152,7 +152,21 @@ pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, crea
         table = table.log_bytes(bytes);
     }
     let durability = if options.logged { Durability::Os } else { Durability::None };
-    Ok(Some(table.durability(durability).expected_len(options.expected_len).open(path)?))
+    let table = table.durability(durability).expected_len(options.expected_len).open(&path)?;
+    refuse_numbers(&table, &path)?;
+    Ok(Some(table))
+}
+
+/// Refuses a typed table whose keys or values are no strings: a client would store text where its program reads
+/// numbers.
+fn refuse_numbers(table: &Table, path: &Path) -> Result<()> {
+    let types = table.types();
+    let are_strings = |types: &str| types.split(" -> ").all(|name| matches!(name, "" | "bytes" | "str"));
+    if are_strings(&types) {
+        return Ok(());
+    }
+    let what = format!("{}: holds {types}, and clients of a server store strings", path.display());
+    Err(Error::new(ErrorKind::WrongTypes, what).with_hint("Serve another file.").into())
 }
 
 /// The file of a database: `F` for database 0, `F-db1` for database 1.

@@ -772,3 +772,16 @@ fn a_hash_that_loses_its_fields_keeps_few_segments() {
         assert!(segments[0].end <= 40, "{segments:?} for 10 fields");
     }
 }
+
+#[test]
+fn a_typed_table_is_served_if_it_holds_strings() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, types) in ["str -> bytes", "str -> i64", "u64 -> str", "json -> pickle"].iter().enumerate() {
+        let path = folder.path().join(number.to_string());
+        let table = splitpoint::Table::open(&path).unwrap();
+        table.adopt_types(types).unwrap();
+        table.close().unwrap();
+        let served = KeySpace::open(SpaceOptions { file: Some(path), ..SpaceOptions::default() });
+        assert_eq!(served.is_ok(), number == 0, "{types}");
+    }
+}
