@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! survey    one pass: number and length of keys, duplicates, a random sample       survey.rs
+//! try       on the sample: do the user's functions depend on the key alone?        purity.rs
 //! count     bucket sizes; one pass for as many functions as memory has counts for  counts.rs
 //! measure   histogram, probes, chi-square, layouts; then with half the buckets     measure.rs, chance.rs
 //! find      one pass: keys in the largest bucket of each function
@@ -20,6 +21,7 @@ mod chance;
 mod counts;
 mod integers;
 mod measure;
+mod purity;
 mod speed;
 mod survey;
 
@@ -27,6 +29,7 @@ pub use advice::{Advice, Class};
 pub use avalanche::Avalanche;
 pub use integers::IntegerFunction;
 pub use measure::{Cost, Expected, Layouts, Level, PAGE_SLOTS, Size};
+pub use purity::{Dependence, Impurity};
 pub use speed::Speed;
 pub use survey::{Duplicates, EXACT_KEYS_MAX, Survey};
 
@@ -145,6 +148,13 @@ pub enum StudyError<E> {
     NoKeys,
     /// There are no functions to compare.
     NoFunctions,
+    /// A user's function depends on more than the key.
+    NoFunction {
+        /// Its name.
+        name: String,
+        /// What else it depends on.
+        impurity: Impurity,
+    },
     /// Counts for this many buckets exceed [`Study::memory_bytes`].
     TooManyBuckets {
         /// The requested number.
@@ -160,6 +170,13 @@ impl<E: fmt::Display> fmt::Display for StudyError<E> {
             Self::Keys(error) => error.fmt(f),
             Self::NoKeys => f.write_str("no keys"),
             Self::NoFunctions => f.write_str("no hash functions to compare"),
+            Self::NoFunction { name, impurity: Impurity { key, why } } => {
+                write!(
+                    f,
+                    "{name} is no hash function: {why}, as that of \"{:.64}\" shows",
+                    key.escape_ascii().to_string()
+                )
+            }
             Self::TooManyBuckets { buckets, max } => {
                 write!(
                     f,
@@ -182,7 +199,8 @@ impl Study {
     /// in memory), and for the keys of the largest buckets.
     ///
     /// # Errors
-    /// [`StudyError`]: an error of `each`, no keys, more buckets than fit in memory.
+    /// [`StudyError`]: an error of `each`, no keys, a function that depends on more than the key, more buckets than fit
+    /// in memory.
     ///
     /// # Examples
     /// ```
@@ -205,6 +223,11 @@ impl Study {
         let (survey, skip, sample) = surveyor.finish();
         if survey.rows == 0 {
             return Err(StudyError::NoKeys);
+        }
+        for function in self.functions.iter().filter(|function| function.kind() == HashKind::User) {
+            if let Some(impurity) = purity::impurity(function, &sample) {
+                return Err(StudyError::NoFunction { name: function.name().to_string(), impurity });
+            }
         }
         let table = self.table(survey.objects())?;
         let mut spreads = Vec::new();
