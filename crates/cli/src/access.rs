@@ -38,6 +38,8 @@ pub fn share<'p>(path: &Path, sources: impl IntoIterator<Item = &'p Path> + Clon
 
 /// The file whose permissions decide who may use the table, dictionary or other file at `path`.
 fn file_of(path: &Path) -> Option<Metadata> {
-    let metadata = file_behind(path).metadata().ok()?;
+    // A shell may have opened a file for standard input.
+    let path = if path.as_os_str() == "-" { Path::new("/dev/stdin") } else { file_behind(path) };
+    let metadata = path.metadata().ok()?;
     if metadata.is_dir() { path.join("manifest").metadata().ok() } else { Some(metadata).filter(Metadata::is_file) }
 }

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   pairs     buckets    share  expected
-//!      12       1,041    9.84%     9.91%  █████████████████████
+//!      12       1,041    9.84%     9.91%  ████████████████
 //! ```
+//!
+//! Bars are number signs where the locale is not of UTF-8.
 //!
 //! A good hash function distributes keys over buckets as if at random. Under linear hashing even a random function
 //! does not load all buckets alike: of `b` buckets with `2^l <= b < 2^(l+1)`, the `b - 2^l` that have split in this
@@ -58,6 +60,7 @@ fn draw(rows: &[Row], buckets: u64, columns: usize) -> Vec<String> {
     for (row, label) in rows.iter().zip(labels) {
         let share = share(row.buckets);
         let (share_text, expected_text) = (percent(share), percent(row.expected));
+        let bar = if draws_blocks() { bar } else { plain_bar };
         let bar = bar(share / largest.max(f64::MIN_POSITIVE), bar_columns);
         let line =
             format!("  {label:>label_width$} {:>11} {share_text:>8} {expected_text:>9}  {bar}", grouped(row.buckets));
@@ -80,6 +83,20 @@ impl Row {
 
 fn percent(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
+}
+
+/// Whether the locale lets the program draw with characters that are not ASCII. Without a locale it may.
+pub fn draws_blocks() -> bool {
+    let variables = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+    let locale = variables.into_iter().find(|locale| !locale.is_empty());
+    let is_utf8 = |locale: &str| locale.replace('-', "").to_ascii_lowercase().contains("utf8");
+    locale.is_none_or(|locale| is_utf8(&locale.to_string_lossy()))
+}
+
+/// A bar of number signs.
+fn plain_bar(fraction: f64, columns: usize) -> String {
+    let marks = (fraction * columns as f64).round() as usize;
+    "#".repeat(marks.max(usize::from(fraction > 0.0)))
 }
 
 /// `fraction` of `columns`, to an eighth of a column; at least one mark for anything above 0.

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use splitpoint::ErrorKind;
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -22,6 +22,9 @@ use std::rc::Rc;
 
 /// The default limit for a row. An input without line ends stops here instead of filling memory.
 pub const ROW_BYTES_MAX: u64 = 1 << 30;
+
+/// What some programs put before UTF-8 text.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Large enough that a system call costs little compared to the data it returns.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -51,6 +54,8 @@ pub struct Input<'i> {
     pub name: String,
     /// Length of a regular file; `None` for pipes and compressed files.
     pub file_bytes: Option<u64>,
+    /// The regular file, and where in it the input begins; `None` for pipes and compressed files.
+    file: Option<(File, u64)>,
     /// How the file is compressed, and how many of its bytes were read.
     compressed: Option<(Compression, Rc<Cell<u64>>)>,
     buffer: Vec<u8>,
@@ -79,6 +84,8 @@ impl<'i> Input<'i> {
             )));
         }
         let file_bytes = metadata.is_file().then_some(metadata.len());
+        let again = metadata.is_file().then(|| Ok((file.try_clone()?, (&file).stream_position()?))).transpose();
+        let again = again.map_err(|error: io::Error| Failure::io(&name, &error))?;
         let read = Rc::new(Cell::new(0));
         let mut source = Wakeable { file, interrupt, read: Rc::clone(&read) };
         let fully = certain && !compressed::is_named(path);
@@ -86,7 +93,7 @@ impl<'i> Input<'i> {
         let compression = Compression::of(&head).filter(|found| !fully || found.decodes(&head, whole));
         let all = io::Read::chain(io::Cursor::new(head), source);
         Ok(match compression {
-            None => Self { file_bytes, ..Self::new(Box::new(all), name) },
+            None => Self { file_bytes, file: again, ..Self::new(Box::new(all), name) },
             Some(compression) => {
                 let source = compression.reader(all).map_err(|error| Failure::io(&name, &error))?;
                 Self { compressed: Some((compression, read)), ..Self::new(source, name) }
@@ -100,6 +107,7 @@ impl<'i> Input<'i> {
             source,
             name,
             file_bytes: None,
+            file: None,
             compressed: None,
             buffer,
             start: 0,
@@ -139,19 +147,25 @@ impl<'i> Input<'i> {
         self.compressed.as_ref().map_or_else(|| self.taken_bytes(), |(_, read)| read.get())
     }
 
+    /// The regular file, to read parts of it a second time, and where in it the input begins; `None` for pipes and
+    /// compressed files.
+    pub fn again(&self) -> Option<(File, u64)> {
+        let (file, begin) = self.file.as_ref()?;
+        Some((file.try_clone().ok()?, *begin))
+    }
+
     pub fn compression(&self) -> Option<Compression> {
         self.compressed.as_ref().map(|(compression, _)| *compression)
     }
 
     /// The mark that some programs put before UTF-8 text.
     pub fn skip_byte_order_mark(&mut self) -> Result<()> {
-        const MARK: &[u8] = b"\xef\xbb\xbf";
         if let Taken::Bytes(range) = self.peek()?
-            && self.bytes(range).starts_with(&MARK[..1])
-            && let Taken::Bytes(range) = self.peek_up_to(MARK.len())?
-            && self.bytes(range).starts_with(MARK)
+            && self.bytes(range).starts_with(&BYTE_ORDER_MARK[..1])
+            && let Taken::Bytes(range) = self.peek_up_to(BYTE_ORDER_MARK.len())?
+            && self.bytes(range).starts_with(BYTE_ORDER_MARK)
         {
-            self.consume(MARK.len());
+            self.consume(BYTE_ORDER_MARK.len());
         }
         Ok(())
     }

@@ -26,6 +26,7 @@ mod open;
 mod output;
 mod progress;
 mod source;
+mod types;
 
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;

@@ -719,7 +719,7 @@ mod signals {
             copy.args([command, from, to, "--force"]).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut copy = Running(Some(copy.spawn().unwrap()));
             let deadline = Instant::now() + Duration::from_secs(20);
-            while !beside().any(|name| name.to_string_lossy().contains(".new-")) {
+            while !beside().any(|name| name.to_string_lossy().starts_with(".splitpoint-backup-")) {
                 assert!(Instant::now() < deadline, "nothing is being copied");
                 std::thread::sleep(Duration::from_millis(1));
             }

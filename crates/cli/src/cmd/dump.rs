@@ -37,9 +37,9 @@ order; sort the output to compare two files. Any bytes make the round trip
 through `load` in tsv, jsonl and raw; lines gives the keys only.
 
 --tree is the inverse of `load --tree`. Every key must be a path within DIR, without
-`..`, `.`, an empty part or a zero byte, and none may be both a file and a directory:
-otherwise nothing is written. Links in DIR are not followed. Each file is complete
-or absent.
+`..`, `.` except in front as tar has it, an empty part or a zero byte, and none may be
+both a file and a directory: otherwise nothing is written. Links in DIR are not
+followed. Each file is complete or absent.
 
 --salvage reads a table that is damaged, truncated or without a header. It writes
 pairs with intact checksums, and pairs whose checksums alone are damaged, and
@@ -154,7 +154,7 @@ impl Dump {
 
     /// Writes each chosen pair to a file below `root`.
     fn write_tree(&self, store: &Store, root: &Path, interrupt: &Interrupt) -> Result<()> {
-        let path_of = |key: &[u8]| root.join(OsStr::from_bytes(key));
+        let path_of = |key: &[u8]| root.join(OsStr::from_bytes(write_tree::path_of(key)));
         let is_key = |key: &[u8]| Ok(self.filter.takes(key) && store.contains(key)?);
         let mut total = 0;
         self.each(store, |Pair { key, .. }| {

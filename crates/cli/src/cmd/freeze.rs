@@ -62,6 +62,6 @@ impl Freeze {
         let frozen = table.freeze(&self.dict, &watched(builder, &interrupt, &bar));
         let left = format!("nothing was written, {} is unchanged", self.dict.display());
         let rows = ended(frozen, &bar, &interrupt, &left)?;
-        Report { path: &self.dict, read: Read { rows, skipped: 0, bytes }, start, json: self.json }.report()
+        Report { path: &self.dict, read: Read { rows, bytes, ..Read::default() }, start, json: self.json }.report()
     }
 }

@@ -14,6 +14,7 @@ use crate::number::{count_of, grouped, parse_size_u32, rate, seconds, size};
 use crate::open::{opened, require_directory_of};
 use crate::output::Output;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted, twice};
+use crate::types::{self, Types};
 use clap::ValueEnum;
 use serde_json::json;
 use splitpoint::{Durability, ErrorKind, HashKind, OutputFile, Table, TableOptions};
@@ -58,7 +59,7 @@ pub struct Load {
     /// Take INPUT, a directory, as a tree of files: each is a pair of its relative path and its contents
     #[arg(long)]
     tree: bool,
-    /// What to do with a key that exists [default: last]
+    /// What to do with a key that exists [default: last; of a cdb file with a key twice, its first]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "last|first|append|error")]
     duplicates: Option<Duplicates>,
     /// With --duplicates append: written between two values; \t \n \r \\ \xHH are escapes
@@ -87,7 +88,7 @@ pub struct Load {
     hash: Option<HashKind>,
     /// Record the types of keys and values, as `u64 -> str` (for a new table); those of tables and dictionaries are
     /// kept
-    #[arg(long, value_name = "TYPES")]
+    #[arg(long, value_name = "TYPES", value_parser = types::parse)]
     types: Option<String>,
     /// Let `splitpoint stat --watch` show the load's counters
     #[arg(long)]
@@ -138,13 +139,19 @@ pub fn parse_hash(name: &str) -> std::result::Result<HashKind, String> {
 
 impl Load {
     /// The command with default options, for a new table that is either complete or removed.
-    pub fn whole(file: PathBuf, input: Vec<PathBuf>, source: SourceArgs, duplicates: Duplicates, json: bool) -> Self {
+    pub fn whole(
+        file: PathBuf,
+        input: Vec<PathBuf>,
+        source: SourceArgs,
+        duplicates: Option<Duplicates>,
+        json: bool,
+    ) -> Self {
         Self {
             file,
             input,
             source,
             tree: false,
-            duplicates: Some(duplicates),
+            duplicates,
             separator: None,
             durability: DurabilityName::None,
             page_size: None,
@@ -162,7 +169,7 @@ impl Load {
         if self.separator.is_some() && self.duplicates != Some(Duplicates::Append) {
             return Err(Failure::usage("--separator needs --duplicates append"));
         }
-        self.source.one_value = self.duplicates.is_none();
+        self.source.own_rule = self.duplicates.is_none();
         self.source.tree = self.tree;
         let interrupt = Interrupt::watch()?;
         // Look at the inputs first: a misspelt name must not leave an empty table behind.
@@ -173,6 +180,7 @@ impl Load {
             return Err(Failure::of_kind(ErrorKind::WrongTypes, format_args!("the inputs have the types {types}")));
         }
         self.types.get_or_insert(types);
+        inputs.must_be = self.types.as_deref().and_then(Types::of);
         let existed = self.file.exists();
         let mut loading = Loading {
             load: &self,
@@ -204,6 +212,7 @@ impl Load {
         if matches!(end, End::Inputs) {
             self.table(&loading.table)?;
         }
+        let (stored, start) = (loading.stored, loading.start);
         let table = loading.table.into_inner();
         if let Some(table) = &table {
             let written = table.checkpoint();
@@ -212,11 +221,17 @@ impl Load {
             }
             written?;
         }
-        let report = Report {
-            time: loading.start.elapsed(),
-            table_pairs: table.as_ref().map_or(0, Table::len),
-            inputs: &inputs,
+        let table_pairs = table.as_ref().map_or(0, Table::len);
+        let kept = match self.duplicates {
+            _ if inputs.read.repeated > 0 => "left out as by cdb's programs",
+            None | Some(Duplicates::Last) => "of which the last is kept",
+            Some(Duplicates::Append) => "whose values are joined",
+            Some(Duplicates::First | Duplicates::Error) => "of which the first is kept",
         };
+        if !existed && inputs.read.repeated == 0 {
+            inputs.read.repeated = stored.saturating_sub(table_pairs);
+        }
+        let report = Report { time: start.elapsed(), table_pairs, kept, inputs: &inputs };
         if let Some(table) = table {
             table.close()?;
             if !existed && inputs.are_stored() {
@@ -339,15 +354,7 @@ impl Load {
         match end {
             End::Inputs => read.refuse_if_all_bad().and(printed),
             End::Bad(bad) => {
-                let advice = match (bad.goes_on, read.rows) {
-                    (false, _) => "",
-                    // A wrong guess of the format shows in the first row.
-                    (true, 0) if self.source.is_auto() => {
-                        "; it was taken for FORMAT, --format lines, csv, jsonl or raw reads other rows"
-                    }
-                    (true, _) => "; --on-error skip continues",
-                };
-                let advice = advice.replace("FORMAT", &report.inputs.describe());
+                let advice = report.inputs.advice(&bad);
                 Err(Failure::no(format_args!("{bad}. Stopped after {rows} in {file}{advice}")))
             }
             End::Signal(signal) => {
@@ -364,6 +371,7 @@ impl Load {
             "formats": report.inputs.formats(),
             "rows": read.rows,
             "rows_skipped": read.skipped,
+            "rows_repeated": read.repeated,
             "input_bytes": read.bytes,
             "seconds": report.time.as_secs_f64(),
             "rows_per_s": rate(read.rows, report.time),
@@ -381,6 +389,8 @@ struct Report<'r> {
     inputs: &'r Inputs<'r>,
     time: Duration,
     table_pairs: u64,
+    /// Which values of repeated keys are in the table.
+    kept: &'static str,
 }
 
 impl Report<'_> {
@@ -396,6 +406,10 @@ impl Report<'_> {
         );
         if read.skipped > 0 {
             text.push_str(&format!("; {} skipped", count_of(read.skipped, "bad row")));
+        }
+        if read.repeated > 0 {
+            let (rows, kept) = (count_of(read.repeated, "row"), self.kept);
+            text.push_str(&format!("; {rows} with the key of an earlier one, {kept}"));
         }
         if self.table_pairs != read.rows {
             text.push_str(&format!("; the table holds {}", count_of(self.table_pairs, "pair")));
@@ -421,7 +435,13 @@ impl Loading<'_> {
         // Open an existing table before waiting for any input. Create a new one for its first row, so that an input
         // without rows leaves no table behind; with --stats at once, so that it can be watched.
         if self.load.stats || existed {
-            self.load.table(&self.table)?;
+            let table = self.load.table(&self.table)?;
+            inputs.must_be = Types::of_table(table);
+        }
+        if self.load.duplicates == Some(Duplicates::Append)
+            && let Some(what) = inputs.must_be.as_ref().and_then(Types::refuse_tail)
+        {
+            return Err(Failure::of_kind(ErrorKind::WrongTypes, what));
         }
         inputs.feed(&mut |pair, _| {
             let refused = self.store(pair).inspect_err(|_| self.table_failed = true)?;

@@ -28,9 +28,10 @@ pub struct Merge {
     /// Tables, dictionaries, GDBM and cdb files
     #[arg(required = true)]
     input: Vec<PathBuf>,
-    /// What to do with a key that occurs twice: the value of the last or first INPUT, or stop
-    #[arg(long, value_enum, default_value = "last", hide_possible_values = true, value_name = "last|first|error")]
-    duplicates: Duplicates,
+    /// What to do with a key that occurs twice: the value of the last or first INPUT, or stop [default: last; within a
+    /// cdb file, first]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "last|first|error")]
+    duplicates: Option<Duplicates>,
     /// Report as JSON, with the fields of `load` or `dict build`
     #[arg(long)]
     json: bool,
@@ -88,8 +89,9 @@ impl Merge {
         source.cache = self.cache;
         let is_dictionary = self.out.extension().is_some_and(|extension| extension == "spd");
         if is_dictionary {
-            return dict::Build::of(self.input, self.out, source, self.duplicates.into(), self.json).run();
+            let (duplicates, otherwise) = (self.duplicates.map(Into::into), dict::Duplicates::Last);
+            return dict::Build::of(self.input, self.out, source, duplicates, otherwise, self.json).run();
         }
-        Load::whole(self.out, self.input, source, self.duplicates.into(), self.json).run()
+        Load::whole(self.out, self.input, source, self.duplicates.map(Into::into), self.json).run()
     }
 }

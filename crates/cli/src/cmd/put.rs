@@ -3,6 +3,7 @@
 use super::argument_bytes;
 use crate::failure::{Failure, Result};
 use crate::open::CacheArgs;
+use crate::types;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::fs::File;
@@ -72,6 +73,7 @@ impl Put {
     pub fn run(self) -> Result<()> {
         let (key, value) = self.pair.key_and_value()?;
         let table = self.pair.cache.open_or_create(&self.pair.file)?;
+        types::check_pair(&table, &key, &value)?;
         ServedFile::of(&table)?.put(&key, &value)?;
         Ok(table.close()?)
     }

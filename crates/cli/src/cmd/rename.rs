@@ -4,6 +4,7 @@ use super::{argument_bytes, key_absent};
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::open::CacheArgs;
+use crate::types;
 use splitpoint_server::keyspace::ServedFile;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ impl Rename {
         if !file.get_into(&old, &mut value)? {
             return Err(Failure::no(key_absent(&self.file, &old, |key| Ok(file.contains(key)?))?));
         }
+        types::check_key(&table, &new)?;
         if old == new {
             return Ok(table.close()?);
         }

@@ -9,6 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
 use crate::output::{Output, say};
 use crate::progress::Progress;
+use crate::types::Types;
 use splitpoint::{SalvageReport, Salvaged};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -153,7 +154,8 @@ impl Salvaging<'_> {
             sum += "; the changes in its log are left out: `splitpoint dump` without `--salvage` has them, if it can";
         }
         if !self.types.is_empty() {
-            sum += &format!("; the pairs are of the types `{0}`, which `load --types '{0}'` records", self.types);
+            let of = if Types::of(&self.types).is_some_and(|types| types.are_text()) { "" } else { " of --format raw" };
+            sum += &format!("; the pairs are of the types `{0}`, which `load --types '{0}'`{of} records", self.types);
         }
         let advice = if report.is_whole() { String::new() } else { advice(self.format) };
         say(format_args!("{file}: {sum}{advice}."));

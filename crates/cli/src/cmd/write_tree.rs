@@ -10,29 +10,43 @@
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use splitpoint::OutputFile;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Refuses a key that is no path within a directory, and one that is a file where another needs a directory.
-/// `is_key` says whether a file is written for a key.
+/// The path of a key within the directory: tar writes `./a` for `a`.
+pub fn path_of(key: &[u8]) -> &[u8] {
+    key.strip_prefix(b"./").unwrap_or(key)
+}
+
+/// Refuses a key that is no path within a directory, one that is a file where another needs a directory, and one that
+/// has the path of another. `is_key` says whether a file is written for a key.
 pub fn refuse_key(file: &Path, key: &[u8], is_key: impl Fn(&[u8]) -> Result<bool>) -> Result<()> {
     let refuse = |what: &str| {
         let (file, key) = (file.display(), escapes::quoted(key));
         Err(Failure::no(format_args!("{file}: the key {key} {what}; --key-prefix and --key-regex choose other keys")))
     };
-    if key.starts_with(b"/") {
+    let path = path_of(key);
+    if path.starts_with(b"/") {
         return refuse("is an absolute path, which --tree does not write");
     }
-    if key.contains(&0) {
+    if path.contains(&0) {
         return refuse("has a zero byte, which no path may have");
     }
-    if key.split(|byte| *byte == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
+    if path.split(|byte| *byte == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
         return refuse("is no path of a file in a directory: a part of it is empty, . or ..");
     }
-    for at in memchr::memchr_iter(b'/', key) {
-        let directory = &key[..at];
-        if is_key(directory)? {
+    if OutputFile::is_unfinished(OsStr::from_bytes(path)) {
+        return refuse("is a name of unfinished files, which `load --tree` leaves out");
+    }
+    if path.len() < key.len() && is_key(path)? {
+        return refuse(&format!("is the path of {}, which is a key, too", escapes::quoted(path)));
+    }
+    for at in memchr::memchr_iter(b'/', path) {
+        let directory = &path[..at];
+        if is_key(directory)? || is_key(&[b"./", directory].concat())? {
             return refuse(&format!("needs a directory {0}, and {0} is a key, too", escapes::quoted(directory)));
         }
     }

@@ -12,24 +12,33 @@ const NAMES_LISTED: usize = 20;
 
 impl Column {
     /// Its index from 0 among the header's `names`, or what is wrong.
-    fn among<N: AsRef<[u8]>>(&self, names: &[N]) -> std::result::Result<usize, String> {
-        match self {
-            Self::Number(number) if *number <= names.len() => Ok(number - 1),
-            Self::Number(number) if (2..=NAMES_LISTED).contains(&names.len()) => {
-                let there = listed(names).replacen("there are", &format!("there are {}:", names.len()), 1);
-                Err(format!("no column {number}; {there}"))
-            }
-            Self::Number(number) => Err(format!("no column {number}; {}", listed(names))),
-            Self::Name(name) => {
-                let is_called = |index: &usize| names[*index].as_ref() == name.as_bytes();
-                let mut found = (0..names.len()).filter(is_called);
-                match (found.next(), found.next()) {
-                    (Some(index), None) => Ok(index),
-                    (Some(first), Some(second)) => Err(called_alike(&names[first], first, second)),
-                    (None, _) => Err(format!("no column {}; {}", quoted(name.as_bytes()), listed(names))),
-                }
+    pub fn among<N: AsRef<[u8]>>(&self, names: &[N]) -> std::result::Result<usize, String> {
+        if let Some(name) = self.name() {
+            let is_called = |index: &usize| names[*index].as_ref() == name.as_bytes();
+            let mut found = (0..names.len()).filter(is_called);
+            match (found.next(), found.next()) {
+                (Some(index), None) => return Ok(index),
+                (Some(first), Some(second)) => return Err(called_alike(&names[first], first, second)),
+                (None, _) => {}
             }
         }
+        match self {
+            Self::Number(number) | Self::Either { number, .. } if *number <= names.len() => Ok(number - 1),
+            Self::Number(number) => Err(format!("no column @{number}; {}", counted(names))),
+            Self::Either { name, number } => {
+                let name = quoted(name.as_bytes());
+                Err(format!("no column is called {name}, and there is no column @{number}; {}", counted(names)))
+            }
+            Self::Name(name) => Err(format!("no column {}; {}", quoted(name.as_bytes()), listed(names))),
+        }
+    }
+}
+
+/// The names with their number.
+fn counted<N: AsRef<[u8]>>(names: &[N]) -> String {
+    match names.len() {
+        count @ 2..=NAMES_LISTED => listed(names).replacen("there are", &format!("there are {count}:"), 1),
+        _ => listed(names),
     }
 }
 
@@ -61,6 +70,8 @@ pub struct Columns {
     pub header: bool,
     /// Whether the user named a column.
     pub chosen: bool,
+    /// Nothing shows whether the first row has names: numbers that would be names of other columns are refused.
+    pub unclear: bool,
 }
 
 /// The columns of one input, as indexes from 0.
@@ -88,6 +99,7 @@ impl Columns {
             key_separator: reading.key_separator(),
             value: reading.value.clone(),
             chosen: reading.columns_chosen(),
+            unclear: format == Format::Tsv && !is_name && !reading.key.is_empty() && reading.value.is_some(),
             header: if format == Format::Tsv { is_name } else { !reading.no_header },
         }
     }
@@ -97,12 +109,16 @@ impl Columns {
     /// # Errors
     /// A column that the header lacks, or has twice: a failure, because no row can be read.
     pub fn pick<N: AsRef<[u8]>>(&self, place: &str, first: &[N]) -> Result<Picked> {
+        // Numbers are no names.
         let names: Vec<String> = if self.header {
             first.iter().map(|name| String::from_utf8_lossy(name.as_ref()).into_owned()).collect()
         } else {
             (1..=first.len()).map(|number| number.to_string()).collect()
         };
         let names = without_empty_end(names);
+        if self.unclear {
+            self.refuse_unclear(place, first)?;
+        }
         let refuse = |what: String| Failure::usage(format_args!("{place}: {what}"));
         let index = |option, column: &Column| column.among(&names).map_err(|what| refuse(format!("{option}: {what}")));
         let key = self.key.iter().map(|column| index("--key", column)).collect::<Result<Vec<_>>>()?;
@@ -118,11 +134,26 @@ impl Columns {
         {
             let (alike, key, value) = (called_alike(&names[first], first, second), key[0] + 1, second + 1);
             return Err(refuse(format!(
-                "{alike}; --key {key} --value {value} chooses columns by number; if the first line of CSV is a pair, \
+                "{alike}; --key @{key} --value @{value} chooses columns by number; if the first line of CSV is a pair, \
                  --no-header"
             )));
         }
         Ok(Picked { key, key_separator: self.key_separator.clone(), value, names })
+    }
+
+    /// Refuses numbers that are names of other columns, if the first row has names.
+    fn refuse_unclear<N: AsRef<[u8]>>(&self, place: &str, first: &[N]) -> Result<()> {
+        let mut other = None;
+        for column in self.key.iter().chain(&self.value) {
+            let Column::Either { name, number } = column else { continue };
+            let Some(index) = first.iter().position(|field| field.as_ref() == name.as_bytes()) else { return Ok(()) };
+            other = other.or(Some((number, index + 1)).filter(|(number, named)| **number != *named));
+        }
+        let Some((number, named)) = other else { return Ok(()) };
+        Err(Failure::usage(format_args!(
+            "{place}: {number} may be column {number} or the name of column {named}; write @{number} or @{named}, \
+             without a line of names"
+        )))
     }
 
     fn no_value(&self, names: &[String], key: &[usize]) -> String {
@@ -136,7 +167,7 @@ impl Columns {
             )
         });
         format!(
-            "there is only one column, {}, so no value; --value {} takes the key as the value, --format lines takes \
+            "there is only one column, {}, so no value; --value @{} takes the key as the value, --format lines takes \
              lines without a value{other}",
             quoted(names.first().map_or(b"", |name| name.as_bytes())),
             key.first().unwrap_or(&0) + 1

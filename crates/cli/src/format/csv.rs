@@ -10,7 +10,7 @@
 use super::columns::{Columns, Picked, PickedValue};
 use super::{BadRow, Pair, Row, Scratch, Source, bad_line};
 use crate::failure::Result;
-use crate::input::{Input, Taken};
+use crate::input::{BYTE_ORDER_MARK, Input, Taken};
 
 /// Each column takes eight bytes besides its content, which may be empty.
 const COLUMNS_MAX: usize = 1 << 20;
@@ -405,7 +405,8 @@ pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
 
 fn write_field(field: &[u8], row: &mut Vec<u8>) {
     let needs_quotes = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
-    if !field.iter().any(needs_quotes) {
+    // A reader skips a byte-order mark before the first field, which may be this one once the rows are sorted.
+    if !field.iter().any(needs_quotes) && !field.starts_with(BYTE_ORDER_MARK) {
         return row.extend_from_slice(field);
     }
     row.push(b'"');
@@ -452,7 +453,7 @@ mod tests {
     fn columns(key: usize, value: usize, header: bool) -> Columns {
         let [key, value] = [key, value].map(Column::Number);
         let key_separator = b"\t".to_vec();
-        Columns { key: vec![key], key_separator, value: Some(value), header, chosen: true }
+        Columns { key: vec![key], key_separator, value: Some(value), header, chosen: true, unclear: false }
     }
 
     fn read(text: &[u8], columns: Columns) -> Vec<OwnedRow> {

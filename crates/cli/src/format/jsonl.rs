@@ -38,11 +38,11 @@ pub enum Fields {
 }
 
 impl Fields {
-    /// A column's number is a field's name here.
     pub fn chosen(reading: &Reading) -> Self {
         let name = |column: &Column| match column {
+            // Refused before: fields have no numbers.
             Column::Number(number) => number.to_string(),
-            Column::Name(name) => name.clone(),
+            Column::Name(name) | Column::Either { name, .. } => name.clone(),
         };
         if !reading.columns_chosen() {
             return Self::Ours;

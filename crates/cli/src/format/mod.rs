@@ -23,6 +23,7 @@ pub mod berkeley;
 pub mod cdb;
 pub mod cdbmake;
 pub mod columns;
+mod contents;
 pub mod csv;
 pub mod gdbm;
 pub mod gdbm_file;

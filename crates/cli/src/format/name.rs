@@ -101,6 +101,22 @@ impl Format {
         }
     }
 
+    /// Whether the keys and values of a dump have the bytes that a table has, and no text stands for others.
+    pub fn has_stored_bytes(self) -> bool {
+        matches!(
+            self,
+            Self::Raw
+                | Self::Gdbm
+                | Self::GdbmFlat
+                | Self::Db
+                | Self::DbHex
+                | Self::Mdb
+                | Self::Cdbmake
+                | Self::Cdb
+                | Self::GdbmFile
+        )
+    }
+
     /// Whether a byte-order mark may come before the first row.
     pub fn is_text(self) -> bool {
         matches!(self.layout(), Layout::Text | Layout::Fields)

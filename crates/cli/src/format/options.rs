@@ -16,8 +16,8 @@ pub struct Reading {
     pub no_escapes: bool,
     /// The value of a plain line is its number.
     pub number: bool,
-    /// A second value of a key, which a dump of a database with duplicates has, is a bad row.
-    pub one_value: bool,
+    /// No option decides on repeated keys, so the source does: see [`SourceArgs::own_rule`](crate::source::SourceArgs).
+    pub own_rule: bool,
 }
 
 impl Reading {
@@ -33,9 +33,14 @@ impl Reading {
 /// A column as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Column {
-    /// From 1.
+    /// Written `@2`: the second column, whatever its name.
     Number(usize),
     Name(String),
+    /// Written `2`: the column of this name or, if there is none, of this number.
+    Either {
+        name: String,
+        number: usize,
+    },
 }
 
 /// The separator of the columns of a key, with its escapes undone.
@@ -49,18 +54,29 @@ pub fn parse_separator(text: &str) -> std::result::Result<Separator, String> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Separator(pub Vec<u8>);
 
-/// Digits are a number; anything else is a name.
+/// Digits are a name or a number, after an @ only a number; anything else is a name.
 pub fn parse_column(text: &str) -> std::result::Result<Column, String> {
-    match text.parse() {
-        Ok(0) => Err("columns are counted from 1".into()),
-        Ok(number) => Ok(Column::Number(number)),
-        Err(_) => Ok(Column::Name(text.to_owned())),
+    let digits = text.strip_prefix('@').unwrap_or(text);
+    let number = if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None };
+    match number {
+        Some(0) => Err("columns are counted from 1".into()),
+        Some(number) if text.starts_with('@') => Ok(Column::Number(number)),
+        Some(number) => Ok(Column::Either { name: text.to_owned(), number }),
+        None => Ok(Column::Name(text.to_owned())),
     }
 }
 
 impl Column {
     pub fn is_name(&self) -> bool {
         matches!(self, Self::Name(_))
+    }
+
+    /// The name that the column may have.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) | Self::Either { name, .. } => Some(name),
+            Self::Number(_) => None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! Writing collects row groups of [`GROUP_BYTES`].
 
 use super::columns::{Columns, Picked, PickedValue};
-use super::options::{self, Reading};
+use super::options::Reading;
 use super::parquet_text::Kind;
 use super::{BadRow, Format, Pair, Row, Scratch, Source, jsonl};
 use crate::escapes::quoted;
@@ -204,8 +204,10 @@ impl Parquet {
 fn refuse_groups(file: &str, root: &Type, names: &[String], columns: &Columns) -> Result<()> {
     let key = columns.key.iter().map(|column| ("--key", column));
     for (option, column) in key.chain(columns.value.iter().map(|column| ("--value", column))) {
-        let options::Column::Name(name) = column else { continue };
-        let Some(group) = group_called(root, name).filter(|_| !names.contains(name)) else { continue };
+        let Some(name) = column.name() else { continue };
+        let Some(group) = group_called(root, name).filter(|_| !names.iter().any(|other| other == name)) else {
+            continue;
+        };
         let info = group.get_basic_info();
         let what = match info.converted_type() {
             ConvertedType::LIST => "a list",
@@ -684,7 +686,7 @@ mod tests {
         key: &str,
         value: Option<&str>,
     ) -> std::result::Result<Vec<String>, String> {
-        let column = |name: &str| options::parse_column(name).unwrap();
+        let column = |name: &str| crate::format::options::parse_column(name).unwrap();
         let reading = Reading { key: vec![column(key)], value: value.map(column), ..Reading::default() };
         let open = Parquet::open(file.path(), &reading);
         let mut parquet = open.map_err(|failure| format!("{failure:?}"))?;

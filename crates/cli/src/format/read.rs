@@ -35,7 +35,7 @@ pub fn reader<'i>(
             };
             if flat { Box::new(gdbm::Flat::new(input)) } else { Box::new(gdbm::Text::new(input)) }
         }
-        Format::Db | Format::DbHex | Format::Mdb => Box::new(berkeley::Dump::new(input, reading.one_value)),
+        Format::Db | Format::DbHex | Format::Mdb => Box::new(berkeley::Dump::new(input, reading.own_rule)),
         Format::Cdbmake => Box::new(cdbmake::Text::new(input)),
         Format::Cdb => Box::new(cdb::File::new(input)),
         Format::Tar => Box::new(tar::Tar::new(input)),

@@ -2,19 +2,24 @@
 //!
 //! ```text
 //! header of 512 bytes, contents, zeros up to a multiple of 512        again for each file
-//! `L` header, contents: the path of the next file (GNU)               `x` header, contents: its path and size (pax)
+//! `L` or `K` header, contents: the path of the next file, or of its link's target (GNU)
+//! `x` header, contents: its path, target and size (pax)
 //! two blocks of zeros at the end
 //! ```
 //!
-//! Directories, links and devices are left out, and counted in a note. A file with holes is a bad
-//! row. Headers are parsed by the `tar` crate; the walk is here, because its own borrows the archive for as long as an
-//! entry lives.
+//! A hard link is a pair with the contents of its target (`contents.rs`). Directories, symbolic links and devices are
+//! left out, and counted in a note. A file with holes is a bad row. Headers are parsed by the `tar` crate; the walk is
+//! here, because its own borrows the archive for as long as an entry lives.
 
+use super::contents::Contents;
 use super::{BadRow, Pair, Row, Source, lost_at_pair};
 use crate::escapes;
 use crate::failure::Result;
 use crate::input::{Input, Taken};
 use crate::number::count_of;
+use splitpoint::OutputFile;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use tar::{EntryType, Header, PaxExtensions};
 
 pub const HEADER_BYTES: usize = 512;
@@ -28,23 +33,24 @@ pub struct Tar<'i> {
     next: Next,
     attributes: Attributes,
     path: Vec<u8>,
+    contents: Contents,
+    /// The contents of a hard link.
+    linked: Vec<u8>,
     left_out: LeftOut,
 }
 
 /// What the next bytes are.
-#[derive(Clone, Copy)]
 enum Next {
     Header,
     File {
         bytes: u64,
     },
-    /// A path, by GNU's tar.
-    Path {
+    /// A hard link to the target of this path.
+    Link(Vec<u8>),
+    /// What a header has no room for.
+    Extension {
         bytes: u64,
-    },
-    /// The attributes of pax.
-    Pax {
-        bytes: u64,
+        is: Extension,
     },
     /// Bytes that are not used: contents and padding.
     Skipped {
@@ -54,12 +60,43 @@ enum Next {
     End,
 }
 
+#[derive(Clone, Copy)]
+enum Extension {
+    /// A path, by GNU's tar.
+    Path,
+    /// The target of a link, by GNU's tar.
+    Target,
+    /// The attributes of pax.
+    Pax,
+}
+
 /// Of the file whose header comes next.
 #[derive(Default)]
 struct Attributes {
     path: Option<Vec<u8>>,
+    target: Option<Vec<u8>>,
     bytes: Option<u64>,
     sparse: bool,
+}
+
+impl Attributes {
+    /// Adds those of pax; `false` if `text` has others.
+    fn take(&mut self, text: &[u8]) -> bool {
+        for attribute in PaxExtensions::new(text) {
+            let Ok(attribute) = attribute else {
+                return false;
+            };
+            let value = attribute.value_bytes();
+            match attribute.key_bytes() {
+                b"path" => self.path = Some(value.to_vec()),
+                b"linkpath" => self.target = Some(value.to_vec()),
+                b"size" => self.bytes = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
+                name if name.starts_with(b"GNU.sparse.") => self.sparse = true,
+                _ => {}
+            }
+        }
+        true
+    }
 }
 
 /// Entries without contents.
@@ -67,12 +104,17 @@ struct Attributes {
 pub struct LeftOut {
     pub directories: u64,
     pub others: u64,
+    /// Of a killed `dump --tree`.
+    pub unfinished: u64,
 }
 
 impl LeftOut {
     pub fn note(&self) -> Option<String> {
-        let parts =
-            [(self.directories, "directory", "directories"), (self.others, "link or device", "links and devices")];
+        let parts = [
+            (self.directories, "directory", "directories"),
+            (self.others, "link or device", "links and devices"),
+            (self.unfinished, "unfinished file of splitpoint", "unfinished files of splitpoint"),
+        ];
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(count, ..)| *count > 0)
@@ -100,14 +142,21 @@ fn header_of(block: &[u8]) -> Option<&Header> {
     header.cksum().is_ok_and(|stored| stored == computed).then_some(header)
 }
 
+/// Whether a path is that of a file which a killed `dump --tree` left.
+pub fn is_unfinished(path: &[u8]) -> bool {
+    OutputFile::is_unfinished(OsStr::from_bytes(path))
+}
+
 fn padded(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(HEADER_BYTES as u64).unwrap_or(u64::MAX)
 }
 
 impl<'i> Tar<'i> {
     pub fn new(input: Input<'i>) -> Self {
+        let contents = Contents::of(&input);
         let (attributes, left_out) = (Attributes::default(), LeftOut::default());
-        Self { input, number: 0, next: Next::Header, attributes, path: Vec::new(), left_out }
+        let (path, linked) = (Vec::new(), Vec::new());
+        Self { input, number: 0, next: Next::Header, attributes, path, contents, linked, left_out }
     }
 
     fn lost(&mut self, what: String) -> Row<'static> {
@@ -143,13 +192,20 @@ impl<'i> Tar<'i> {
         };
         let kind = header.entry_type();
         match kind {
-            EntryType::GNULongName => self.next = Next::Path { bytes },
-            EntryType::XHeader => self.next = Next::Pax { bytes },
-            EntryType::GNULongLink | EntryType::XGlobalHeader => self.next = Next::Skipped { bytes: padded(bytes) },
+            EntryType::GNULongName => self.next = Next::Extension { bytes, is: Extension::Path },
+            EntryType::GNULongLink => self.next = Next::Extension { bytes, is: Extension::Target },
+            EntryType::XHeader => self.next = Next::Extension { bytes, is: Extension::Pax },
+            EntryType::XGlobalHeader => self.next = Next::Skipped { bytes: padded(bytes) },
             _ => {
                 let extended = header.as_gnu().is_some_and(|header| header.is_extended());
                 let attributes = std::mem::take(&mut self.attributes);
                 self.path = attributes.path.unwrap_or_else(|| header.path_bytes().into_owned());
+                if kind == EntryType::Link {
+                    let named = header.link_name_bytes().map(std::borrow::Cow::into_owned);
+                    // A header may have the length of the target, whose contents do not follow.
+                    self.next = Next::Link(attributes.target.or(named).unwrap_or_default());
+                    return Ok(None);
+                }
                 return Ok(self.entry(kind, attributes.bytes.unwrap_or(bytes), attributes.sparse, extended));
             }
         }
@@ -164,6 +220,7 @@ impl<'i> Tar<'i> {
             EntryType::Regular | EntryType::Continuous if sparse => {
                 return Some(self.bad("is a file with holes, which are not filled"));
             }
+            EntryType::Regular | EntryType::Continuous if is_unfinished(&self.path) => self.left_out.unfinished += 1,
             // Old archives mark a directory by its name alone.
             EntryType::Regular | EntryType::Continuous if !self.path.ends_with(b"/") => {
                 self.next = Next::File { bytes }
@@ -172,7 +229,7 @@ impl<'i> Tar<'i> {
                 self.left_out.directories += 1;
                 self.next = Next::Header;
             }
-            EntryType::Link | EntryType::Symlink | EntryType::Char | EntryType::Block | EntryType::Fifo => {
+            EntryType::Symlink | EntryType::Char | EntryType::Block | EntryType::Fifo => {
                 self.left_out.others += 1;
                 self.next = Next::Header;
             }
@@ -182,7 +239,7 @@ impl<'i> Tar<'i> {
     }
 
     /// The path or the attributes of the next file; `Some` if they cannot be read.
-    fn attributes(&mut self, bytes: u64, pax: bool) -> Result<Option<Row<'static>>> {
+    fn attributes(&mut self, bytes: u64, is: Extension) -> Result<Option<Row<'static>>> {
         if bytes > ATTRIBUTES_BYTES_MAX {
             return Ok(Some(self.lost(format!("a path or its attributes have {bytes} bytes"))));
         }
@@ -193,21 +250,12 @@ impl<'i> Tar<'i> {
         };
         self.next = Next::Header;
         let text = &self.input.bytes(range)[..usize::try_from(bytes).unwrap_or(0)];
-        if !pax {
-            self.attributes.path = Some(text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec());
-            return Ok(None);
-        }
-        for attribute in PaxExtensions::new(text) {
-            let Ok(attribute) = attribute else {
-                return Ok(Some(self.lost("its attributes are no `LENGTH NAME=VALUE` lines".into())));
-            };
-            let value = attribute.value_bytes();
-            match attribute.key_bytes() {
-                b"path" => self.attributes.path = Some(value.to_vec()),
-                b"size" => self.attributes.bytes = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
-                name if name.starts_with(b"GNU.sparse.") => self.attributes.sparse = true,
-                _ => {}
-            }
+        let path = || Some(text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec());
+        match is {
+            Extension::Path => self.attributes.path = path(),
+            Extension::Target => self.attributes.target = path(),
+            Extension::Pax if self.attributes.take(text) => {}
+            Extension::Pax => return Ok(Some(self.lost("its attributes are no `LENGTH NAME=VALUE` lines".into()))),
         }
         Ok(None)
     }
@@ -230,6 +278,16 @@ impl<'i> Tar<'i> {
         }
         self.next = Next::Header;
         Ok(None)
+    }
+
+    /// The pair of a hard link.
+    fn link(&mut self, target: &[u8]) -> Row<'_> {
+        self.next = Next::Header;
+        if let Err(what) = self.contents.link(&self.path, target, &mut self.linked) {
+            return self.bad(&format!("is a hard link to {}: {what}", escapes::quoted(target)));
+        }
+        self.number += 1;
+        Row::Pair(Pair { key: &self.path, value: &self.linked }, self.number)
     }
 
     /// Only zeros may follow the end.
@@ -257,10 +315,13 @@ impl Source for Tar<'_> {
         let bytes = loop {
             let row = match self.next {
                 Next::Header => self.header()?,
-                Next::Path { bytes } => self.attributes(bytes, false)?,
-                Next::Pax { bytes } => self.attributes(bytes, true)?,
+                Next::Extension { bytes, is } => self.attributes(bytes, is)?,
                 Next::Skipped { bytes } => self.skip(bytes)?,
                 Next::End => return self.end(),
+                Next::Link(ref mut target) => {
+                    let target = std::mem::take(target);
+                    return Ok(self.link(&target));
+                }
                 Next::File { bytes } => break bytes,
             };
             if let Some(row) = row {
@@ -288,7 +349,9 @@ impl Source for Tar<'_> {
         };
         self.next = if padding > 0 { Next::Skipped { bytes: padding } } else { Next::Header };
         self.number += 1;
-        Ok(Row::Pair(Pair { key: &self.path, value: self.input.bytes(file) }, self.number))
+        let value = self.input.bytes(file);
+        self.contents.add(&self.path, value, self.input.taken_bytes());
+        Ok(Row::Pair(Pair { key: &self.path, value }, self.number))
     }
 
     fn number(&self) -> u64 {

@@ -4,7 +4,7 @@ use super::{Format, Pair, Row, Scratch, Source, bad_line, jsonl, tsv};
 use crate::compressed::Compression;
 use crate::escapes;
 use crate::failure::Result;
-use crate::input::{Input, Taken};
+use crate::input::{BYTE_ORDER_MARK, Input, Taken};
 use std::io::Write;
 
 /// How a line becomes a pair.
@@ -93,18 +93,10 @@ fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch)
     Pair { key: line.strip_suffix(b"\r").unwrap_or(line), value: &scratch.value }
 }
 
-/// What comes before the first line: a byte-order mark, which a reader skips, if the line begins with one itself or
-/// like compressed data.
-pub fn write_first(pair: Pair<'_>, row: &mut Vec<u8>) {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
-    if pair.key.starts_with(MARK) || Compression::of(pair.key).is_some() {
-        row.extend_from_slice(MARK);
-    }
-}
-
 /// A key as a plain line.
 pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), String> {
-    if pair.key.contains(&b'\n') || pair.key.contains(&0) || pair.key.ends_with(b"\r") {
+    let is_other_text = pair.key.starts_with(BYTE_ORDER_MARK) || Compression::of(pair.key).is_some();
+    if pair.key.contains(&b'\n') || pair.key.contains(&0) || pair.key.ends_with(b"\r") || is_other_text {
         return Err(format!(
             "the key {} does not fit in a plain line; use --format {}",
             escapes::quoted(pair.key),

@@ -9,7 +9,7 @@ use super::{Pair, Row, Scratch, Source, bad_line, cdbmake, gdbm};
 use crate::compressed::Compression;
 use crate::escapes::{escape, quoted, unescape};
 use crate::failure::Result as Outcome;
-use crate::input::{Input, Taken};
+use crate::input::{BYTE_ORDER_MARK, Input, Taken};
 use std::ops::Range;
 
 /// The pair in `line`, borrowed if nothing is escaped, or what is wrong.
@@ -190,14 +190,18 @@ pub fn write_first(pair: Pair<'_>, row: &mut Vec<u8>) {
 /// Whether a file that begins with `row` could be taken for another format. Its control characters are escaped.
 fn begins_like_another_format(row: &[u8]) -> bool {
     row.trim_ascii_start().starts_with(b"{")
-        || row.starts_with(b"\xef\xbb\xbf")
         || row.starts_with(gdbm::TEXT_SIGNATURE)
         || cdbmake::is_cdbmake(row)
         || Compression::of(row).is_some()
 }
 
 pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
+    let begin = row.len();
     escape(pair.key, row);
+    // Sorted, any row may come first, where a reader skips a byte-order mark.
+    if pair.key.starts_with(BYTE_ORDER_MARK) {
+        row.splice(begin..=begin, format!("\\x{:02x}", BYTE_ORDER_MARK[0]).into_bytes());
+    }
     row.push(b'\t');
     escape(pair.value, row);
     row.push(b'\n');

@@ -72,12 +72,7 @@ impl Writer {
             Format::Csv => csv::write(pair, row),
             Format::Jsonl => jsonl::write(pair, row),
             Format::Raw => return raw::write(pair, row),
-            Format::Lines => {
-                if self.pairs == 1 {
-                    text::write_first(pair, row);
-                }
-                return text::write(pair, row);
-            }
+            Format::Lines => return text::write(pair, row),
             Format::Sql => return sql::write(pair, row),
             Format::Gdbm => {
                 self.empty += u64::from(pair.key.is_empty() || pair.value.is_empty());

@@ -4,7 +4,7 @@
 //! compressed by another method than deflate is a bad row, after which the next file is read. Of several entries with
 //! one name the crate gives the last; each of the others is a bad row.
 
-use super::tar::LeftOut;
+use super::tar::{LeftOut, is_unfinished};
 use super::{BadRow, Row, Scratch, Source};
 use crate::escapes;
 use crate::failure::{Failure, Result};
@@ -71,8 +71,13 @@ impl Zip {
         let mut file = archive.by_index(index).map_err(|error| what(&error))?;
         key.clear();
         key.extend_from_slice(file.name_raw());
-        if file.is_dir() || file.is_symlink() {
-            let counted = if file.is_dir() { &mut left_out.directories } else { &mut left_out.others };
+        let counted = match () {
+            () if file.is_dir() => Some(&mut left_out.directories),
+            () if file.is_symlink() => Some(&mut left_out.others),
+            () if is_unfinished(key) => Some(&mut left_out.unfinished),
+            () => None,
+        };
+        if let Some(counted) = counted {
             *counted += 1;
             return Ok(None);
         }
@@ -129,6 +134,20 @@ fn each_name(file: &mut (impl Read + Seek), start: u64, mut visit: impl FnMut(Ve
 fn what(error: &ZipError) -> String {
     match error {
         ZipError::UnsupportedArchive(what) => format!("cannot be read: {what}"),
+        ZipError::CompressionMethodNotSupported(method) => {
+            let name = match method {
+                1..=6 => "by a method of PKZIP before 2.0",
+                9 => "by Deflate64",
+                12 => "by bzip2",
+                14 => "by LZMA",
+                93 => "by Zstandard",
+                95 => "by xz",
+                98 => "by PPMd",
+                99 => "with AES encryption",
+                _ => "by another method",
+            };
+            format!("is compressed {name}, and only deflate is read; `unzip` or `7z` unpacks it for `load --tree`")
+        }
         error => format!("is damaged: {error}"),
     }
 }
@@ -226,5 +245,19 @@ mod tests {
         let mut found = rows(&files, |bytes| [b"#!".to_vec(), renamed(bytes, b"six", b"one")].concat());
         found.sort();
         assert_eq!(found, ["\"one 6\"", replaced, "\"two 2\""]);
+    }
+
+    #[test]
+    fn an_entry_of_another_method_is_not_called_damaged() {
+        for (method, what) in [(12, "by bzip2"), (14, "by LZMA"), (93, "by Zstandard"), (77, "by another method")] {
+            let found = rows(&[("one", "1")], |mut bytes| {
+                for (header, at) in [(&b"PK\x03\x04"[..], 8), (b"PK\x01\x02", 10)] {
+                    let header = memchr::memmem::find(&bytes, header).unwrap();
+                    bytes[header + at] = method;
+                }
+                bytes
+            });
+            assert!(found[0].contains(&format!("is compressed {what}, and only deflate")), "{found:?}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! All inputs of one command: inspected before any work, then read one after another.
 
+use super::first_values::FirstValues;
 use super::places::{Origin, Places, Unit};
 use super::recognize::{Kind, recognize};
 use super::stored::Stored;
@@ -7,6 +8,7 @@ use super::tree::Tree;
 use super::{OnError, SQLITE, SourceArgs, redis};
 use crate::failure::{Failure, Result};
 use crate::format::gdbm_file::GdbmFile;
+use crate::format::options::Column;
 use crate::format::zip::Zip;
 use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
@@ -15,6 +17,7 @@ use crate::number::count_of;
 use crate::open::{StoreKind, stored};
 use crate::output::say;
 use crate::progress::{Progress, STEPS_PER_TICK};
+use crate::types::{self, Types};
 use splitpoint::{Dictionary, ErrorKind};
 use splitpoint_server::keyspace::ServedFile;
 use std::io::IsTerminal;
@@ -56,6 +59,11 @@ pub struct Inputs<'i> {
     /// What has been read, and the columns of the last input.
     taken: Vec<Kind>,
     columns: Option<String>,
+    /// Of the current input.
+    first_values: Option<FirstValues>,
+    /// What the pairs must be, and where those of the current input come from.
+    pub must_be: Option<Types>,
+    pairs_from: types::Origin,
     progress: Progress,
 }
 
@@ -71,6 +79,8 @@ pub enum End {
 pub struct Read {
     pub rows: u64,
     pub skipped: u64,
+    /// Rows whose key an earlier one has.
+    pub repeated: u64,
     pub bytes: u64,
 }
 
@@ -134,6 +144,15 @@ impl InputFile {
             Some(Kind::Redis) => redis::name(&self.path),
             _ => self.path.display().to_string(),
         }
+    }
+
+    /// The names of the types that it records.
+    fn types(&self, args: &SourceArgs) -> Result<String> {
+        Ok(match self.kind {
+            Some(Kind::Table) => args.cache.open_to_read(&self.path)?.types(),
+            Some(Kind::Dictionary) => Dictionary::open(&self.path)?.types().to_owned(),
+            _ => String::new(),
+        })
     }
 
     fn origin(&self, kind: Kind) -> Origin {
@@ -200,6 +219,10 @@ impl SourceArgs {
         if reading.no_header && reading.key.iter().chain(&reading.value).any(|column| column.is_name()) {
             return refuse("without a header, columns have only numbers");
         }
+        let numbered = |column: &Column| column.name().is_none();
+        if kind == Kind::Rows(Format::Jsonl) && reading.key.iter().chain(&reading.value).any(numbered) {
+            return refuse("fields of jsonl have names, not numbers");
+        }
         if reading.key_separator.is_some() && reading.key.len() < 2 {
             return refuse("--key-separator is for a key of several columns, as in --key COUNTRY --key ID");
         }
@@ -238,11 +261,7 @@ impl<'i> Inputs<'i> {
         let mut first: Option<(&InputFile, String)> = None;
         let mut all = true;
         for file in &self.files {
-            let types = match file.kind {
-                Some(Kind::Table) => self.args.cache.open_to_read(&file.path)?.types(),
-                Some(Kind::Dictionary) => Dictionary::open(&file.path)?.types().to_owned(),
-                _ => String::new(),
-            };
+            let types = file.types(self.args)?;
             match &first {
                 _ if types.is_empty() => all = false,
                 None => first = Some((file, types)),
@@ -278,6 +297,9 @@ impl<'i> Inputs<'i> {
             places_next: 1,
             taken: Vec::new(),
             columns: None,
+            first_values: None,
+            must_be: None,
+            pairs_from: types::Origin::Text,
             progress,
         })
     }
@@ -316,12 +338,14 @@ impl<'i> Inputs<'i> {
             Some(Kind::Dictionary) => {
                 self.begin(index, Kind::Dictionary);
                 let dictionary = Dictionary::open(&path)?;
+                self.begin_stored(dictionary.types());
                 let pairs = dictionary.len();
                 self.feed_rows(index, &mut Stored::new(dictionary.iter(), pairs, bytes), take)
             }
             Some(Kind::Table) => {
                 self.begin(index, Kind::Table);
                 let table = self.args.cache.open_to_read(&path)?;
+                self.begin_stored(&table.types());
                 let pairs = table.len();
                 let keys = ServedFile::of(&table)?.keys_of(table.scan());
                 self.feed_rows(index, &mut Stored::new(keys, pairs, bytes), take)
@@ -361,8 +385,11 @@ impl<'i> Inputs<'i> {
                 };
                 self.args.check(&self.files[index], Kind::Rows(format))?;
                 self.begin(index, Kind::Rows(format));
+                self.first_values = if self.args.own_rule { FirstValues::of(format)? } else { None };
                 let mut rows = reader(format, input, &self.args.reading())?;
-                self.feed_rows(index, &mut *rows, take)
+                let end = self.feed_rows(index, &mut *rows, take);
+                self.first_values = None;
+                end
             }
         }
     }
@@ -371,6 +398,17 @@ impl<'i> Inputs<'i> {
         self.places.begin(self.places_before, self.files[index].origin(kind));
         if !self.taken.contains(&kind) {
             self.taken.push(kind);
+        }
+        self.pairs_from = match kind {
+            Kind::Rows(format) if format.has_stored_bytes() => types::Origin::Bytes,
+            _ => types::Origin::Text,
+        };
+    }
+
+    /// The pairs of a table or dictionary of the same types are right.
+    fn begin_stored(&mut self, types: &str) {
+        if self.must_be.as_ref().is_some_and(|must_be| must_be.is_called(types)) {
+            self.pairs_from = types::Origin::Typed;
         }
     }
 
@@ -402,6 +440,24 @@ impl<'i> Inputs<'i> {
              csv or jsonl",
             path.display()
         )))
+    }
+
+    /// What to do about a bad row that ended the reading: after another format, or without that row.
+    pub fn advice(&self, bad: &BadRow) -> String {
+        // A wrong guess of the format shows in the first row.
+        let is_guess = |kind: &Kind| matches!(kind, Kind::Rows(Format::Tsv | Format::Csv | Format::Jsonl));
+        match () {
+            () if !bad.goes_on => String::new(),
+            () if self.read.rows == 0
+                && self.must_be.is_none()
+                && self.args.is_auto()
+                && self.taken.last().is_some_and(is_guess) =>
+            {
+                let taken = self.describe();
+                format!("; it was taken for {taken}, --format lines, csv, jsonl or raw reads other rows")
+            }
+            () => "; --on-error skip continues".into(),
+        }
     }
 
     /// `csv (key id, value name)`: what was read, for reports.
@@ -457,8 +513,19 @@ impl<'i> Inputs<'i> {
     }
 
     /// `Err` with the bad row if the pair may not be stored.
-    fn take(&self, pair: Pair<'_>, place: u64, take: &mut Take<'_>) -> Result<std::result::Result<(), BadRow>> {
-        Ok(match take(pair, place)? {
+    fn take(&mut self, pair: Pair<'_>, place: u64, take: &mut Take<'_>) -> Result<std::result::Result<(), BadRow>> {
+        if let Some(first_values) = &self.first_values
+            && !first_values.is_first(pair.key)?
+        {
+            self.read.repeated += 1;
+            return Ok(Ok(()));
+        }
+        let refused = self.must_be.as_ref().and_then(|types| types.refuse(pair.key, pair.value, self.pairs_from));
+        let refused = match refused {
+            None => take(pair, place)?,
+            refused => refused,
+        };
+        Ok(match refused {
             None => Ok(()),
             Some(what) => Err(BadRow { place: self.places.name(place), what, goes_on: true }),
         })

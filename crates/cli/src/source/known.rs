@@ -16,6 +16,7 @@ const PARQUET: &str = "give it as a file, not through a pipe: Parquet is read fr
                        or auto";
 const TWICE: &str = "decompress it first, as in `zcat FILE` or `zstdcat FILE`";
 const UTF16: &str = "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | splitpoint load TABLE -`";
+const UTF32: &str = "convert it first, as in `iconv -f UTF-32 -t UTF-8 FILE | splitpoint load TABLE -`";
 const SQLITE: &str = "`sqlite3 -csv -header FILE 'SELECT key, value FROM ...' | splitpoint load TABLE - --format csv` \
                       copies a query's rows";
 const REDIS: &str = "its values have types; export the strings as jsonl or tsv from a running server, and load those";
@@ -81,6 +82,8 @@ const KINDS: &[Kind] = &[
     kind("a redb database", 0, b"redb\x1a\x0a\xa9\x0d\x0a", EXPORT),
     kind("a Tkrzw hash database", 0, b"TkrzwHDB\n", EXPORT),
     kind("a program or shared object", 0, b"\x7fELF", "give a file of pairs"),
+    kind("UTF-32 text", 0, b"\xff\xfe\0\0", UTF32),
+    kind("UTF-32 text", 0, b"\0\0\xfe\xff", UTF32),
     kind("UTF-16 text", 0, b"\xff\xfe", UTF16),
     kind("UTF-16 text", 0, b"\xfe\xff", UTF16),
 ];

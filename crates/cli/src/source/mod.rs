@@ -8,9 +8,11 @@
 //!
 //! Here: the options. `inputs.rs` all inputs of a command; `recognize.rs` the format of an input, `known.rs` files
 //! without rows; `places.rs` names for places; `stored.rs` the pairs of tables and dictionaries; `redis.rs` those of a
-//! server, `sqlite.rs` of a database, both in a thread (`threaded.rs`); `tree.rs` the files of a directory. The formats
-//! are in `format/`, decompression in `compressed.rs`.
+//! server, `sqlite.rs` of a database, both in a thread (`threaded.rs`); `tree.rs` the files of a directory;
+//! `first_values.rs` which of several values of a key counts. The formats are in `format/`, decompression in
+//! `compressed.rs`.
 
+mod first_values;
 mod inputs;
 mod known;
 mod places;
@@ -66,8 +68,8 @@ pub struct SourceArgs {
         value_name = "auto|tsv|csv|jsonl|..."
     )]
     format: ReadFormat,
-    /// The column or JSON field of the keys: a name, or a number from 1; several times for a key of several columns
-    /// [default: the first column; jsonl: key]
+    /// The column or JSON field of the keys: a name, or a number from 1, as @2 if a column may be called 2; several
+    /// times for a key of several columns [default: the first column; jsonl: key]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     key: Vec<Column>,
     /// Between the columns of a key; \t \n \r \\ \xHH are escapes [default: \t]
@@ -104,9 +106,10 @@ pub struct SourceArgs {
     /// Directories are trees of files, each of which is a pair.
     #[arg(skip)]
     pub tree: bool,
-    /// A second value of a key, which a dump of a database with duplicates has, is a bad row.
-    #[arg(skip)]
-    pub one_value: bool,
+    /// No option decides on repeated keys, so the source does: a cdb file has the first value of a key, and a second
+    /// one is a bad row in a dump of a database with duplicates.
+    #[arg(skip = true)]
+    pub own_rule: bool,
 }
 
 /// The formats and columns, part of the help of every command that reads pairs.
@@ -152,7 +155,7 @@ impl SourceArgs {
             max_row: ROW_BYTES_MAX,
             server: ServerArgs::NONE,
             tree: false,
-            one_value: false,
+            own_rule: true,
         }
     }
 
@@ -164,6 +167,7 @@ impl SourceArgs {
             value: key.clone(),
             key: key.into_iter().collect(),
             no_header,
+            own_rule: false,
             ..Self::auto()
         }
     }
@@ -186,7 +190,7 @@ impl SourceArgs {
             no_header: self.no_header,
             no_escapes: self.no_escapes,
             number: self.number,
-            one_value: self.one_value,
+            own_rule: self.own_rule,
         }
     }
 }

@@ -22,6 +22,9 @@ const KEYS: u64 = 1000;
 /// Bytes of values that are requested together, unless one is longer.
 const VALUES_BYTES: u64 = 4 << 20;
 
+/// As of redis-cli: a password that is not in the list of processes.
+const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
 const SCHEMES: [&[u8]; 4] = [b"redis://", b"rediss://", b"redis+unix://", b"valkey://"];
 
 /// What happens to a key with a lifetime.
@@ -108,7 +111,9 @@ impl LeftOut {
 pub fn open(input: &Path, args: ServerArgs, row_bytes_max: u64) -> Result<Threaded> {
     let name = name(input);
     let text = input.to_str().ok_or_else(|| Failure::usage(format_args!("{name}: the address is not UTF-8")))?;
-    let client = redis::Client::open(text).map_err(|error| Failure::usage(format_args!("{name}: {error}")))?;
+    let password = std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty());
+    let text = password.map_or_else(|| text.to_owned(), |password| with_password(text, &password));
+    let client = redis::Client::open(&*text).map_err(|error| Failure::usage(format_args!("{name}: {error}")))?;
     let server = name.clone();
     Threaded::start(name, move |feed| {
         let timeout = args.timeout.unwrap_or(TIMEOUT);
@@ -128,7 +133,30 @@ fn failure(server: &str, timeout: Duration, error: &RedisError) -> Failure {
         let what = format_args!("{server}: no answer in {seconds} s; --timeout SECONDS waits longer");
         return Failure::of_kind(ErrorKind::Io, what);
     }
-    Failure::of_kind(ErrorKind::Io, format_args!("{server}: {error}"))
+    let advice = match error.code() {
+        Some("NOAUTH" | "WRONGPASS") if server.starts_with("redis+unix://") => {
+            "; the password goes into the address, as in redis+unix:///SOCKET?pass=PASSWORD, or into REDISCLI_AUTH"
+        }
+        Some("NOAUTH" | "WRONGPASS") => {
+            "; the password goes into the address, as in redis://:PASSWORD@HOST, or into REDISCLI_AUTH"
+        }
+        _ => "",
+    };
+    Failure::of_kind(ErrorKind::Io, format_args!("{server}: {error}{advice}"))
+}
+
+/// The address with this password, unless it has one.
+fn with_password(address: &str, password: &str) -> String {
+    let password: String = password.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    match address.split_once("://") {
+        Some(("redis+unix", path)) if path.contains("pass=") => address.to_owned(),
+        Some(("redis+unix", path)) => {
+            let first = if path.contains('?') { '&' } else { '?' };
+            format!("{address}{first}pass={password}")
+        }
+        Some((scheme, rest)) if !rest.contains('@') => format!("{scheme}://:{password}@{rest}"),
+        _ => address.to_owned(),
+    }
 }
 
 struct Reader<'f> {
@@ -274,5 +302,18 @@ mod tests {
             assert_eq!(name(Path::new(address)), expected);
         }
         assert!(!is_address(Path::new("redis.tsv")));
+    }
+
+    #[test]
+    fn a_password_of_the_environment_is_for_addresses_without_one() {
+        for (address, expected) in [
+            ("redis://h:1/0", "redis://:%61%40@h:1/0"),
+            ("redis://user:p@h", "redis://user:p@h"),
+            ("redis+unix:///s", "redis+unix:///s?pass=%61%40"),
+            ("redis+unix:///s?db=1", "redis+unix:///s?db=1&pass=%61%40"),
+            ("redis+unix:///s?pass=p", "redis+unix:///s?pass=p"),
+        ] {
+            assert_eq!(with_password(address, "a@"), expected);
+        }
     }
 }

@@ -73,6 +73,14 @@ impl Database {
                 ErrorKind::Locked,
                 format_args!("{place}: another process has locked the database; try again when it is done"),
             ),
+            // Opened for reading only, SQLite cannot undo a write.
+            Some(ErrorCode::ReadOnly) => Failure::of_kind(
+                ErrorKind::Locked,
+                format_args!(
+                    "{place}: a write to the database was interrupted, and its journal is not undone yet; \
+                     `sqlite3 FILE .tables` undoes it"
+                ),
+            ),
             Some(ErrorCode::NotADatabase) => {
                 Failure::of_kind(ErrorKind::NotATable, format_args!("{place}: is not an SQLite database ({error})"))
             }
@@ -136,19 +144,8 @@ impl Database {
     /// The indexes of the columns of the key, and of the value.
     fn columns(&self, names: &[String], reading: &Reading) -> Result<(Vec<usize>, usize)> {
         let find = |option: &str, column: &Column| {
-            let found = match column {
-                Column::Number(number) => Some(number - 1).filter(|index| *index < names.len()),
-                Column::Name(name) => names.iter().position(|other| other == name),
-            };
-            found.ok_or_else(|| {
-                let column = match column {
-                    Column::Number(number) => number.to_string(),
-                    Column::Name(name) => escapes::quoted(name.as_bytes()),
-                };
-                let names: Vec<_> = names.iter().map(|name| escapes::quoted(name.as_bytes())).collect();
-                let (place, there) = (&self.place, names.join(", "));
-                Failure::usage(format_args!("{place}: {option}: no column {column}; there are {there}"))
-            })
+            let place = &self.place;
+            column.among(names).map_err(|what| Failure::usage(format_args!("{place}: {option}: {what}")))
         };
         let keys = match &reading.key[..] {
             [] => vec![0],

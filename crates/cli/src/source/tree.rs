@@ -1,12 +1,15 @@
 //! A directory tree: each regular file is a pair of its path, relative to the directory, and its contents.
 //!
-//! Links are not followed, so the walk ends; they and devices, pipes and sockets are left out and counted in a note.
+//! Links are not followed, so the walk ends; they and devices, pipes and sockets are left out and counted in a note,
+//! and so are unfinished files of a killed `dump --tree`.
 //! A file that cannot be read, changes while it is read, or vanishes before, is a bad row. Paths are bytes.
 
 use crate::failure::Result;
+use crate::format::tar::LeftOut;
 use crate::format::{BadRow, Row, Scratch, Source};
 use crate::number::count_of;
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use splitpoint::OutputFile;
 use std::fs::{File, Metadata, OpenOptions, ReadDir};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -24,6 +27,7 @@ pub struct Tree {
     number: u64,
     bytes: u64,
     left_out: u64,
+    unfinished: u64,
 }
 
 impl Tree {
@@ -31,7 +35,17 @@ impl Tree {
         let scratch = Scratch::default();
         let directories = vec![root.to_owned()];
         let root = root.to_owned();
-        Self { root, directories, entries: None, row_bytes_max, scratch, number: 0, bytes: 0, left_out: 0 }
+        Self {
+            root,
+            directories,
+            entries: None,
+            row_bytes_max,
+            scratch,
+            number: 0,
+            bytes: 0,
+            left_out: 0,
+            unfinished: 0,
+        }
     }
 
     /// The next file or directory that cannot be read; `None` at the end.
@@ -59,6 +73,7 @@ impl Tree {
             };
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => self.directories.push(entry.path()),
+                Ok(kind) if kind.is_file() && OutputFile::is_unfinished(entry.path()) => self.unfinished += 1,
                 Ok(kind) if kind.is_file() => return Some(Ok(entry.path())),
                 Ok(_) => self.left_out += 1,
                 Err(error) => return Some(Err((entry.path(), error))),
@@ -143,8 +158,8 @@ impl Source for Tree {
     }
 
     fn note(&self) -> Option<String> {
-        let more = if self.left_out == 1 { "link or device" } else { "links and devices" };
-        (self.left_out > 0).then(|| format!("{} {more} left out: only files are pairs", self.left_out))
+        let left_out = LeftOut { directories: 0, others: self.left_out, unfinished: self.unfinished };
+        left_out.note()
     }
 }
 

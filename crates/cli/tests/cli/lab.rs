@@ -280,3 +280,97 @@ fn faults_of_plots(browser: &mut Browser) -> Vec<String> {
     browser.settle();
     faults
 }
+
+/// Functions that are none, and what is said of each; the first is one.
+const FUNCTIONS: &str = "
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+static uint64_t fnv(const unsigned char *at, size_t bytes) {
+    uint64_t hash = 14695981039346656037u;
+    while (bytes--) hash = (hash ^ *at++) * 1099511628211u;
+    return hash;
+}
+uint64_t good(const void *key, size_t bytes) { return fnv(key, bytes); }
+uint64_t past(const void *key, size_t bytes) { return fnv(key, bytes + 1); }
+uint64_t before(const void *key, size_t bytes) { return fnv((const unsigned char *)key - 1, bytes + 1); }
+uint64_t words(const void *key, size_t bytes) { return fnv(key, (bytes + 7) / 8 * 8); }
+uint64_t address(const void *key, size_t bytes) { return fnv((const unsigned char *)&key, 8) + bytes; }
+uint64_t calls(const void *key, size_t bytes) { static uint64_t count; return fnv(key, bytes) + count++; }
+";
+
+#[test]
+fn a_function_of_more_than_the_key_is_refused_and_a_library_says_why_it_is_not_loaded() {
+    let place = directory();
+    let place = place.path();
+    fs::write(place.join("functions.c"), FUNCTIONS).unwrap();
+    let compiled = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o", "functions.so", "functions.c"])
+        .current_dir(place)
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: a user's function, because there is no C compiler (package gcc)");
+        return;
+    }
+    let keys: String = (0..500).map(|number| format!("user:{number}\n")).collect();
+    fs::write(place.join("keys.txt"), keys).unwrap();
+    let hash = |function: &str| super::run(place, &["lab", "hash", "keys.txt", "--no-speed", "--function", function]);
+    for path in ["functions.so", "./functions.so"] {
+        assert!(hash(&format!("mine={path}:good")).status.success(), "{path}");
+    }
+    let outside = "the hash depends on bytes outside of the key";
+    for (function, why) in [
+        ("past", outside),
+        ("before", outside),
+        ("words", outside),
+        ("address", "the hash depends on the address of the key"),
+        ("calls", "a second call returns another hash"),
+    ] {
+        let output = hash(&format!("mine=functions.so:{function}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{function}: {said}");
+        assert!(said.contains(&format!("--function mine: {why}, as that of \"user:")), "{function}: {said}");
+    }
+    for (function, why) in [
+        ("absent.so:f", "absent.so: cannot open shared object file"),
+        ("functions.c:f", "invalid ELF header"),
+        ("functions.so:absent", "undefined symbol: absent"),
+    ] {
+        let said = String::from_utf8(hash(&format!("mine={function}")).stderr).unwrap();
+        assert!(said.contains(why), "{function}: {said}");
+    }
+}
+
+#[test]
+fn pages_of_private_keys_are_private_and_their_folder_is_made() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = directory();
+    let place = place.path();
+    let mode = |path: &str| fs::metadata(place.join(path)).unwrap().permissions().mode() & 0o777;
+    let rows: String = (0..200).map(|number| format!("key{number}\t{number}\n")).collect();
+    for (name, permissions, folder) in [("private.tsv", 0o600, 0o700), ("public.tsv", 0o644, 0o755)] {
+        fs::write(place.join(name), &rows).unwrap();
+        fs::set_permissions(place.join(name), fs::Permissions::from_mode(permissions)).unwrap();
+        for command in [
+            format!("lab hash {name} --no-speed --html {name}.new/hash/page.html --plots {name}.new/plots"),
+            format!("lab schemes {name} --points 2 --scheme dbm --html {name}.new/schemes.html"),
+            format!("lab tune {name} --time 1 --html {name}.new/tune.html"),
+        ] {
+            let umask = format!("umask 022; exec {} {command} < /dev/null", super::PROGRAM);
+            let done = std::process::Command::new("sh").args(["-c", &umask]).current_dir(place).output().unwrap();
+            assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        for page in ["hash/page.html", "plots/load.svg", "schemes.html", "tune.html"] {
+            assert_eq!(mode(&format!("{name}.new/{page}")), permissions, "{page}");
+        }
+        for made in ["", "/hash", "/plots"] {
+            assert_eq!(mode(&format!("{name}.new{made}")), folder, "{made}");
+        }
+        // What a shell opened is private, too.
+        let stdin = format!("exec {} lab hash - --no-speed --html stdin.html < {name}", super::PROGRAM);
+        let done = std::process::Command::new("sh").args(["-c", &stdin]).current_dir(place).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(mode("stdin.html"), permissions);
+        fs::remove_file(place.join("stdin.html")).unwrap();
+    }
+}

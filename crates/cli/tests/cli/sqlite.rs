@@ -152,3 +152,21 @@ fn every_damaged_byte_gives_rows_or_an_error() {
         assert!(output.status.success() || message.starts_with("splitpoint: "), "byte {at}: {message}");
     }
 }
+
+#[test]
+fn a_journal_of_an_interrupted_write_is_named() {
+    let place = directory();
+    let place = place.path();
+    let connection = database(place, "CREATE TABLE t(k, v); PRAGMA cache_size = 2;");
+    for key in 0..500 {
+        connection.execute("INSERT INTO t VALUES (?1, hex(zeroblob(200)))", [key]).unwrap();
+    }
+    connection.execute_batch("BEGIN; UPDATE t SET v = 'changed';").unwrap();
+    // As a power loss leaves them.
+    for suffix in ["", "-journal"] {
+        fs::copy(place.join(format!("d.db{suffix}")), place.join(format!("e.db{suffix}"))).unwrap();
+    }
+    let (status, message) = refused(place, &["sqlite:e.db#t"]);
+    assert_eq!(status, Some(20), "{message}");
+    assert!(message.contains("a write to the database was interrupted"), "{message}");
+}

@@ -14,6 +14,7 @@ use crate::number::count_of;
 use crate::open::require_directory_of;
 use crate::output::say;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted, twice};
+use crate::types::Types;
 use clap::ValueEnum;
 use splitpoint::{DictionaryBuilder, HashKind};
 use splitpoint_server::keyspace::ServedFile;
@@ -54,9 +55,12 @@ pub struct Build {
     index: IndexArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// What to do with a key that occurs twice [default: error; last from a server, which may list a key twice]
+    /// What to do with a key that occurs twice [default: error; last from a server, first in a cdb file]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "error|first|last")]
     duplicates: Option<Duplicates>,
+    /// What to do without that option, if not an error.
+    #[arg(skip)]
+    otherwise: Option<Duplicates>,
     #[command(flatten)]
     hash: HashArgs,
     #[command(flatten)]
@@ -90,14 +94,22 @@ impl From<Duplicates> for splitpoint::dictionary::Duplicates {
 }
 
 impl Build {
-    /// The command with default options.
-    pub fn of(inputs: Vec<PathBuf>, out: PathBuf, source: SourceArgs, duplicates: Duplicates, json: bool) -> Self {
+    /// The command with default options. `otherwise`: what to do with a key that occurs twice without `duplicates`.
+    pub fn of(
+        inputs: Vec<PathBuf>,
+        out: PathBuf,
+        source: SourceArgs,
+        duplicates: Option<Duplicates>,
+        otherwise: Duplicates,
+        json: bool,
+    ) -> Self {
         Self {
             inputs_and_out: inputs.into_iter().chain([out]).collect(),
             source,
             index: IndexArgs::default(),
             shape: ShapeArgs::default(),
-            duplicates: Some(duplicates),
+            duplicates,
+            otherwise: Some(otherwise),
             hash: HashArgs::default(),
             work: WorkArgs::default(),
             shards: None,
@@ -106,7 +118,8 @@ impl Build {
         }
     }
 
-    pub fn run(self) -> Result<()> {
+    pub fn run(mut self) -> Result<()> {
+        self.source.own_rule = self.duplicates.is_none();
         let [inputs @ .., _] = &self.inputs_and_out[..] else { return Err(no_out()) };
         if inputs.is_empty() {
             return Err(no_out());
@@ -114,6 +127,7 @@ impl Build {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let mut inputs = Inputs::look(inputs, &self.source, &interrupt)?;
+        inputs.must_be = Types::of(&inputs.types()?);
         let duplicates = self.duplicates(&inputs)?;
         let builder = self.builder(&inputs, duplicates)?;
         let existed = self.out().exists();
@@ -126,7 +140,7 @@ impl Build {
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(self.out(), &watched(builder, &interrupt, &bar));
                 let rows = ended(frozen, &bar, &interrupt, &self.left_nothing())?;
-                Read { rows, skipped: 0, bytes: bytes.unwrap_or(0) }
+                Read { rows, bytes: bytes.unwrap_or(0), ..Read::default() }
             }
             _ => {
                 self.sort(builder, duplicates, &mut inputs, &interrupt)?;
@@ -158,7 +172,7 @@ impl Build {
         match (self.duplicates, server) {
             (Some(Duplicates::Error), Some(server)) => Err(twice(server)),
             (None, Some(_)) => Ok(Duplicates::Last),
-            (chosen, _) => Ok(chosen.unwrap_or(Duplicates::Error)),
+            (chosen, _) => Ok(chosen.or(self.otherwise).unwrap_or(Duplicates::Error)),
         }
     }
 
@@ -263,7 +277,7 @@ impl Build {
             End::Inputs => {}
             End::Bad(bad) => {
                 build.save()?;
-                let advice = if bad.goes_on { "; --on-error skip continues" } else { "" };
+                let advice = inputs.advice(&bad);
                 return Err(Failure::no(format_args!(
                     "{bad}. Stopped after {rows}, {}{advice}",
                     self.left_by_reading()
@@ -274,7 +288,9 @@ impl Build {
                 return Err(Failure::stopped(signal, format_args!("{rows} read, {}", self.left_by_reading())));
             }
         }
-        ended(build.finish(), &bar, interrupt, &self.left_by_writing()).map(|_| ())
+        let stored = ended(build.finish(), &bar, interrupt, &self.left_by_writing())?;
+        inputs.read.repeated = inputs.read.rows.saturating_sub(stored);
+        Ok(())
     }
 
     fn left_nothing(&self) -> String {

@@ -143,6 +143,9 @@ impl Report<'_> {
         if self.read.skipped > 0 {
             text.push_str(&format!("; {} skipped", count_of(self.read.skipped, "bad row")));
         }
+        if self.read.repeated > 0 {
+            text.push_str(&format!("; {} with the key of an earlier one", count_of(self.read.repeated, "row")));
+        }
         text
     }
 
@@ -155,6 +158,7 @@ impl Report<'_> {
             "input_bytes": self.read.bytes,
             "rows": self.read.rows,
             "rows_skipped": self.read.skipped,
+            "rows_repeated": self.read.repeated,
             "file_bytes": stat.file_bytes,
             "data_bytes": stat.data_bytes,
             "index": stat.index,

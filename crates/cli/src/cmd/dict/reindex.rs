@@ -58,7 +58,7 @@ impl Reindex {
         let written = watched(builder, &interrupt, &bar).reindex(&self.old, &self.new);
         let left = format!("nothing was written, {} is unchanged", self.new.display());
         let rows = ended(written, &bar, &interrupt, &left)?;
-        let read = Read { rows, skipped: 0, bytes: old.file_bytes };
+        let read = Read { rows, bytes: old.file_bytes, ..Read::default() };
         Report { path: &self.new, read, start, json: self.json }.report()
     }
 }

@@ -10,6 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::number::count_of;
 use crate::open::require_directory_of;
 use crate::source::{End, FORMATS_HELP, Inputs, SourceArgs, accepted};
+use crate::types::{Origin, Types};
 use splitpoint::{Dictionary, DictionaryBuilder, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -38,7 +39,7 @@ pub struct Update {
     /// The dictionary
     old: PathBuf,
     /// The pairs to put, in the formats of `dict build`; the last argument is the new dictionary, which may be OLD
-    #[arg(required = true, value_name = "BATCH]... [NEW")]
+    #[arg(required = true, value_name = "BATCH... NEW")]
     batches_and_new: Vec<PathBuf>,
     /// A file of keys to delete, one per line; \t \n \r \\ \xHH for bytes; empty lines are skipped; - is standard input
     #[arg(long, value_name = "KEYS")]
@@ -58,8 +59,7 @@ pub struct Update {
 }
 
 impl Update {
-    pub fn run(mut self) -> Result<()> {
-        self.source.one_value = true;
+    pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
         let Some((new, batches)) = self.batches_and_new.split_last() else {
@@ -68,7 +68,7 @@ impl Update {
         self.check(batches)?;
         require_directory_of(new)?;
         let mut inputs = Inputs::look(batches, &self.source, &interrupt)?;
-        self.check_types(&inputs.types()?)?;
+        inputs.must_be = self.types(&inputs.types()?)?;
         let builder = self.builder()?;
         let bar = bar_of_pairs();
         let mut update = Dictionary::update(&self.old, new, &watched(builder, &interrupt, &bar))?;
@@ -79,7 +79,7 @@ impl Update {
             each_line(keys, &interrupt, &unchanged, &mut delete)?;
         }
         if let Some(changes) = &self.changes {
-            let mut lines = Changes::default();
+            let mut lines = Changes { types: inputs.must_be.as_ref(), ..Changes::default() };
             each_line(changes, &interrupt, &unchanged, &mut |line| lines.make(line, &mut update))?;
             if !lines.ended {
                 let name = if changes.as_os_str() == "-" { "stdin".into() } else { changes.to_string_lossy() };
@@ -99,7 +99,7 @@ impl Update {
         match end {
             End::Inputs => {}
             End::Bad(bad) => {
-                let advice = if bad.goes_on { "; --on-error skip continues" } else { "" };
+                let advice = inputs.advice(&bad);
                 return Err(Failure::no(format_args!("{bad}. Stopped after {rows}, {unchanged}{advice}")));
             }
             End::Signal(signal) => {
@@ -123,16 +123,16 @@ impl Update {
         Ok(())
     }
 
-    /// Refuses batches of other types than the dictionary records.
-    fn check_types(&self, types: &str) -> Result<()> {
-        if types.is_empty() {
-            return Ok(());
-        }
+    /// The types that the dictionary records, if any.
+    ///
+    /// # Errors
+    /// Batches of other types.
+    fn types(&self, of_batches: &str) -> Result<Option<Types>> {
         let old = open(&self.old)?;
-        if old.types().is_empty() || old.types() == types {
-            return Ok(());
+        if of_batches.is_empty() || old.types().is_empty() || old.types() == of_batches {
+            return Ok(Types::of(old.types()));
         }
-        let what = format!("{}: has the types {}, the changes have {types}", self.old.display(), old.types());
+        let what = format!("{}: has the types {}, the changes have {of_batches}", self.old.display(), old.types());
         Err(Failure::of_kind(ErrorKind::WrongTypes, what))
     }
 
@@ -170,14 +170,15 @@ fn delete(escaped: &[u8], update: &mut splitpoint::dictionary::Update) -> std::r
 
 /// The lines of `dict diff`.
 #[derive(Default)]
-struct Changes {
+struct Changes<'t> {
+    types: Option<&'t Types>,
     count: u64,
     /// Whether the last line was read, which has the number of changes before it.
     ended: bool,
     scratch: Scratch,
 }
 
-impl Changes {
+impl Changes<'_> {
     fn make(&mut self, line: &[u8], update: &mut splitpoint::dictionary::Update) -> std::result::Result<(), Unmade> {
         if self.ended {
             return Err("a line behind the last one of `dict diff`".to_owned().into());
@@ -185,6 +186,9 @@ impl Changes {
         match line.split_first() {
             Some((b'+', pair)) => {
                 let pair = tsv::parse(pair, &mut self.scratch)?;
+                if let Some(what) = self.types.and_then(|types| types.refuse(pair.key, pair.value, Origin::Bytes)) {
+                    return Err(what.into());
+                }
                 update.put(pair.key, pair.value)?;
             }
             Some((b'-', key)) => delete(key, update)?,

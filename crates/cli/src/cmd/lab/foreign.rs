@@ -5,7 +5,9 @@
 use crate::failure::{Failure, Result};
 use libloading::{Library, Symbol};
 use splitpoint::hash::HashFunction;
+use std::error::Error;
 use std::ffi::c_void;
+use std::path::Path;
 
 /// The C declaration: `uint64_t hash(const void *key, size_t bytes)`.
 type Hash = unsafe extern "C" fn(*const c_void, usize) -> u64;
@@ -20,12 +22,15 @@ pub fn function(name: &str, place: &str) -> Result<HashFunction> {
         .rsplit_once(':')
         .filter(|(library, symbol)| !library.is_empty() && !symbol.is_empty())
         .ok_or_else(|| usage(&"write NAME=LIBRARY.so:SYMBOL"))?;
+    // The system looks for a name without a slash among its own libraries.
+    let here = !library.contains('/') && Path::new(library).is_file();
+    let library = if here { format!("./{library}") } else { library.to_owned() };
     #[expect(unsafe_code, reason = "calls the user's own code")]
     // SAFETY: the user chose to run the initialization code of this library, with the option described in --help.
-    let library = unsafe { Library::new(library) }.map_err(|error| usage(&error))?;
+    let library = unsafe { Library::new(&*library) }.map_err(|error| usage(&cause(&error)))?;
     #[expect(unsafe_code, reason = "calls the user's own code")]
     // SAFETY: --help requires that the symbol is a function of this type; that cannot be checked.
-    let hash: Symbol<'_, Hash> = unsafe { library.get(symbol) }.map_err(|error| usage(&error))?;
+    let hash: Symbol<'_, Hash> = unsafe { library.get(symbol) }.map_err(|error| usage(&cause(&error)))?;
     let hash = *hash;
     // Never unloaded, so the address stays valid until the process ends.
     std::mem::forget(library);
@@ -36,4 +41,9 @@ pub fn function(name: &str, place: &str) -> Result<HashFunction> {
             hash(key.as_ptr().cast(), key.len())
         }
     }))
+}
+
+/// What the system says, which libloading keeps behind its own message.
+fn cause(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

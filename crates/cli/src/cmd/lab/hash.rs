@@ -11,7 +11,7 @@ use crate::output::Output;
 use serde_json::{Value, json};
 use splitpoint::hash::{HashFunction, HashKind};
 use splitpoint_lab::study::{
-    Buckets, Duplicates, FunctionReport, IntegerFunction, Level, Report, Speed, Study, StudyError,
+    Buckets, Duplicates, FunctionReport, Impurity, IntegerFunction, Level, Report, Speed, Study, StudyError,
 };
 use std::path::PathBuf;
 
@@ -80,7 +80,7 @@ pub struct Hash {
     /// Also write a page of plots, as one HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Also write the plots as SVG files into this existing directory
+    /// Also write the plots as SVG files into this directory
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
 }
@@ -110,6 +110,12 @@ impl Hash {
                 grouped(max)
             )),
             StudyError::NoFunctions => Failure::usage("no functions to compare"),
+            StudyError::NoFunction { name, impurity: Impurity { key, why } } => {
+                let key = escapes::quoted(&key);
+                Failure::usage(format_args!(
+                    "--function {name}: {why}, as that of {key} shows, so a table would lose keys"
+                ))
+            }
         })?;
         interrupt.stop_if_caught("nothing was written")?;
         let mut out = Output::stdout();
@@ -121,12 +127,12 @@ impl Hash {
         // Last, so that the report is not lost if these files cannot be written; also if nobody reads the report
         // (`head`).
         if let Some(path) = &self.html {
-            page::write(path, &page::study::of(&self.keys.describe(), &report))?;
+            page::write(path, &page::study::of(&self.keys.describe(), &report), self.keys.permissions())?;
         }
         if let Some(folder) = &self.plots {
             for (name, svg) in page::study::plots(&report) {
                 // The user chooses the names of their own functions.
-                page::write(&folder.join(name.replace('/', "-")), &svg)?;
+                page::write(&folder.join(name.replace('/', "-")), &svg, self.keys.permissions())?;
             }
         }
         printed?;

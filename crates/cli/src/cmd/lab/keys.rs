@@ -1,6 +1,7 @@
 //! Reads the keys of a study: from files, tables and dictionaries, or from this machine. A study may read them several
 //! times.
 
+use crate::access;
 use crate::failure::{Failure, Result};
 use crate::format::options::{Column, parse_column};
 use crate::format::{Format, Pair};
@@ -64,7 +65,8 @@ pub struct KeyArgs {
         value_name = "lines|tsv|csv|jsonl|raw|parquet|u32le|u64le"
     )]
     format: Option<KeyFormat>,
-    /// Column of the keys, by name or number from 1 (csv, tsv, parquet) [default: the first]
+    /// Column of the keys, by name or number from 1, as @2 if a column may be called 2 (csv, tsv, parquet) [default: the
+    /// first]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     key: Option<Column>,
     /// csv: the first line is data, and columns are named by number
@@ -85,6 +87,14 @@ impl KeyArgs {
             Some(MachineSource::Inodes) => format!("inode numbers in {}", names.join(", ")),
             Some(MachineSource::Blocks) => format!("block numbers in {}", names.join(", ")),
             Some(MachineSource::Pids) => "process numbers".to_owned(),
+        }
+    }
+
+    /// Permissions of what shows the keys: those of their files. Whoever reads a machine's own keys keeps them.
+    pub fn permissions(&self) -> u32 {
+        match self.source {
+            None => access::common(self.inputs.iter().map(PathBuf::as_path)),
+            Some(_) => access::OWNER,
         }
     }
 

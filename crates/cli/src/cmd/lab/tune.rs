@@ -4,8 +4,10 @@
 //! and as a command. The HTML page is `page/tune.rs`.
 
 use super::page;
+use crate::access;
 use crate::failure::{Failure, Result};
 use crate::format::Pair;
+use crate::histogram;
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size, seconds, size};
 use crate::output::Output;
@@ -97,7 +99,7 @@ impl Tune {
             report,
         };
         if let Some(path) = &self.html {
-            page::write(path, &page::tune::of(&summary))?;
+            page::write(path, &page::tune::of(&summary), access::common(self.samples.iter().map(PathBuf::as_path)))?;
         }
         let mut out = Output::stdout();
         if self.json {
@@ -115,7 +117,10 @@ impl Tune {
         })?;
         match end {
             End::Inputs => Ok(sample),
-            End::Bad(bad) => Err(Failure::no(bad)),
+            End::Bad(bad) => {
+                let advice = inputs.advice(&bad);
+                Err(Failure::no(format_args!("{bad}{advice}")))
+            }
             End::Signal(signal) => Err(Failure::stopped(signal, "nothing was written")),
         }
     }
@@ -258,6 +263,8 @@ fn lines(summary: &Summary) -> Vec<String> {
 /// A heat map: page sizes down, fill factors across; darker is worse.
 fn heat_map(summary: &Summary, figure: &Figure) -> Vec<String> {
     const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
+    const PLAIN_SHADES: [&str; 5] = [" ", ".", ":", "o", "#"];
+    let shades = if histogram::draws_blocks() { SHADES } else { PLAIN_SHADES };
     let head: String = FILL_FACTORS.iter().map(|&fill| format!("{:>8}", fill_name(fill))).collect();
     let mut lines = vec![format!("{}; page size by fill factor", figure.name), format!("       {head}")];
     for (page_bytes, cells) in rows(&summary.report) {
@@ -267,7 +274,7 @@ fn heat_map(summary: &Summary, figure: &Figure) -> Vec<String> {
                 true => format!("{:>8}", "-"),
                 false => {
                     let value = cell.median(figure.of);
-                    let shade = SHADES[(heat(summary, figure, value) * (SHADES.len() - 1) as f64).round() as usize];
+                    let shade = shades[(heat(summary, figure, value) * (shades.len() - 1) as f64).round() as usize];
                     format!(" {shade}{:>6}", (figure.text)(value))
                 }
             })

@@ -17,6 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
 use crate::open::{CacheArgs, StoreKind, stored};
 use crate::output::Output;
+use crate::types;
 use editor::Editor;
 use splitpoint::Table;
 use splitpoint_server::keyspace::ServedFile;
@@ -188,8 +189,16 @@ impl<'s> Session<'s> {
         let mut out = Output::stdout();
         match (names[0], arguments) {
             ("get", [_, ..]) => self.get(arguments, &mut out)?,
-            ("put", [key, value]) => ServedFile::of(self.table()?)?.put(key, value)?,
-            ("append", [key, value]) => drop(ServedFile::of(self.table()?)?.append(key, value)?),
+            ("put", [key, value]) => {
+                let table = self.table()?;
+                types::check_pair(table, key, value)?;
+                ServedFile::of(table)?.put(key, value)?;
+            }
+            ("append", [key, value]) => {
+                let table = self.table()?;
+                types::check_tail(table, key, value)?;
+                ServedFile::of(table)?.append(key, value)?;
+            }
             ("del", [_, ..]) => self.delete(arguments)?,
             ("exists", [_, ..]) => self.exists(arguments, &mut out)?,
             ("rename", [old, new]) => self.rename(old, new)?,
@@ -271,7 +280,9 @@ impl<'s> Session<'s> {
     }
 
     fn rename(&mut self, old: &[u8], new: &[u8]) -> Result<()> {
-        let (file, mut value) = (ServedFile::of(self.table()?)?, Vec::new());
+        let table = self.table()?;
+        types::check_key(table, new)?;
+        let (file, mut value) = (ServedFile::of(table)?, Vec::new());
         if !file.get_into(old, &mut value)? {
             return Err(self.absent(old));
         }

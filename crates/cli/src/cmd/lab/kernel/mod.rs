@@ -7,6 +7,7 @@
 pub mod report;
 
 use super::page;
+use crate::access;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
@@ -187,7 +188,7 @@ impl Kernel {
         };
         // Last, so that the report is not lost if the page cannot be written; also if nobody reads the report (`head`).
         if let Some(path) = &self.html {
-            page::write(path, &page::kernel::of(&report))?;
+            page::write(path, &page::kernel::of(&report), access::OWNER)?;
         }
         printed?;
         match &self.html {

@@ -24,6 +24,9 @@ use plot::Lines;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use splitpoint::OutputFile;
+use std::fs::DirBuilder;
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use table::{HeatMap, Table};
 
@@ -34,9 +37,20 @@ const UPLOT_LICENSE: &str = include_str!("assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("assets/page.js");
 const STYLE: &str = include_str!("assets/page.css");
 
-/// Writes a page to `path`.
-pub fn write(path: &Path, page: &str) -> Result<()> {
-    OutputFile::write(path, page).map_err(|error| Failure::io(path.display(), &error))
+/// Writes a page to `path`, in a folder that is made if it is missing. New ones get `permissions`: a page shows keys,
+/// so it is as private as their source.
+pub fn write(path: &Path, page: &str, permissions: u32) -> Result<()> {
+    let write = || {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            // Who may read the files may list them.
+            let permissions = permissions | (permissions & 0o444) >> 2;
+            DirBuilder::new().recursive(true).mode(permissions).create(folder)?;
+        }
+        let mut file = OutputFile::create_with(path, permissions)?;
+        file.write_all(page.as_bytes())?;
+        file.finish()
+    };
+    write().map_err(|error| Failure::io(path.display(), &error))
 }
 
 /// A page under construction.

@@ -101,6 +101,7 @@ impl Schemes {
             studies.extend(study);
         }
         progress.clear();
+        let permissions = self.keys.permissions();
         let report = Report {
             keys: self.keys.describe(),
             count: distinct.len(),
@@ -110,7 +111,7 @@ impl Schemes {
             studies,
         };
         if let Some(path) = &self.html {
-            page::write(path, &page::schemes::of(&report))?;
+            page::write(path, &page::schemes::of(&report), permissions)?;
         }
         let mut out = Output::stdout();
         if self.json {
