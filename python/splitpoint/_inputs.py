@@ -140,7 +140,8 @@ def _pandas(frame: Any, key: Optional[str], value: Optional[str]) -> Any:
 
         return pyarrow.Table.from_pandas(chosen, preserve_index=False)
     except ImportError:
-        return zip(chosen.iloc[:, 0], chosen.iloc[:, 1])
+        columns = (chosen.iloc[:, number] for number in range(2))
+        return zip(*(column.astype(str) if column.dtype.kind in "iu" else column for column in columns))
 
 
 def _parquet(path: str, key: Optional[str], value: Optional[str]) -> Any:

@@ -209,9 +209,9 @@ def slot_column(keys: Any, last_slots: Optional[list[int]], /) -> NumbersCore: .
 def build_dictionary(
     source: Any,
     path: str,
-    key_column: Optional[str],
-    value_column: Optional[str],
+    columns: tuple[Optional[str], Optional[str]],
     options: Mapping[str, Any],
+    merge: Any,
     progress: Optional[_Report],
     /,
 ) -> int: ...

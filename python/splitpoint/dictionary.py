@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypedDict, Union
 
 from splitpoint import _inputs, errors
 from splitpoint._splitpoint import DictionaryCore, build_dictionary
@@ -45,8 +45,9 @@ class BuildOptions(TypedDict, total=False):
     memory_bytes: int
     #: Threads that sort: one per processor.
     threads: int
-    #: What to do with a key that occurs twice: "error", or keep the "first" or the "last" value.
-    duplicates: str
+    #: What to do with a key that occurs twice: "error", or keep the "first" or the "last" value. Of :meth:`Dictionary.build`
+    #: also "sum" of integers in decimal, or a function of the earlier and the next value.
+    duplicates: Union[str, Callable[[bytes, bytes], Union[bytes, str]]]
     #: The directory for the files of the sort: that of the dictionary.
     temporary_directory: str
     #: Makes a directory of this many files, divided by the slots of Redis Cluster.
@@ -175,7 +176,7 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
 
         ``source`` is a mapping, an iterable of pairs, a pandas, Polars or Arrow table, a stream of record batches
         (anything with ``__arrow_c_stream__``), or the path of a Parquet file. ``key`` and ``value`` name the columns,
-        by default the first two. It may be far larger than memory; ``options`` are those of :class:`BuildOptions`.
+        by default the first two; integers of a column are stored as decimal text. It may be far larger than memory; ``options`` are those of :class:`BuildOptions`.
 
         ``progress`` is called as ``progress(phase, done, total)``, first with the phase ``"read"`` and a total of
         ``None``, then with ``"write"``; ``True`` shows bars of tqdm if it is installed. What it raises, and Ctrl-C, end
@@ -191,7 +192,12 @@ class Dictionary(DictionaryCore, Mapping):  # type: ignore[type-arg]
         path = _inputs.path_of(path)
         with _inputs.reporting(progress) as report:
             chosen = _options(options, _OPTIONS)
-            build_dictionary(_inputs.pairs_of(source, key, value), path, key, value, chosen, report)
+            merge = chosen["duplicates"]
+            if callable(merge) or merge == "sum":
+                chosen["duplicates"] = None
+            else:
+                merge = None
+            build_dictionary(_inputs.pairs_of(source, key, value), path, (key, value), chosen, merge, report)
         return cls(path)
 
     def update(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypedDict, TypeVar, Union, over
 from splitpoint import _inputs, errors
 from splitpoint._splitpoint import Batch, TableCore, TableScan, restore_table
 from splitpoint.figures import SalvageReport, TableCounters, TableStats
-from splitpoint.typed import How, TypedTable
+from splitpoint.typed import How, TypedTable, codecs
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -108,6 +108,10 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         **options: Unpack[TableOptions],
     ) -> None:
         where = None if path is None else _inputs.path_of(path)
+        if not isinstance(flag, str):
+            raise errors.wrong_type(f"flag is {flag!r}, expected a str: 'r', 'w', 'c' or 'n'")
+        if not isinstance(mode, int):
+            raise errors.wrong_type(f"mode is {mode!r}, expected the permissions of a file as an int")
         if not 0 <= mode <= 0o7777:
             raise errors.invalid(f"mode is {mode:#o}, expected the permissions of a file, 0 to 0o7777")
         self._open(where, flag, mode, _options(options, _OPTIONS))
@@ -139,7 +143,8 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         An iterable of keys gives a list, with ``default`` for absent ones. (``series.map(table)`` of pandas does not
         encode the keys, and finds none that is a text.) An array of Arrow, NumPy, pandas or Polars
         gives :class:`~splitpoint.Values`, without an object for each row. NumPy arrays of type ``S`` are byte strings;
-        in arrays of numbers the keys are the numbers' bytes, little-endian.
+        in NumPy arrays of numbers the keys are the numbers' bytes, little-endian, and in other arrays the integers'
+        decimal text.
 
         >>> import splitpoint
         >>> table = splitpoint.memory()
@@ -281,7 +286,7 @@ class Table(TableCore, MutableMapping):  # type: ignore[type-arg]
         """A mapping of Python's types in this table. The file records them, and refuses others
         (:class:`~splitpoint.WrongTypesError`).
 
-        ``key`` and ``value`` are ``int`` (of 64 bits), ``str``, ``bytes``, ``"json"``, ``"pickle"`` or a
+        ``key`` and ``value`` are ``int`` (of 64 bits), ``str``, ``bytes``, ``"json"``, ``"pickle"`` (only a value) or a
         :class:`~splitpoint.Codec`; by default ``bytes``.
 
         >>> import splitpoint
@@ -440,6 +445,7 @@ def open(
     b'admin'
     >>> directory.cleanup()
     """
+    codecs(key, value)  # before the file is created or emptied
     table = Table(path, flag, mode, **options)
     if key is None and value is None:
         return table

@@ -55,7 +55,25 @@ def _json_bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-#: ``int``, ``str``, ``bytes``, ``"json"``, ``"pickle"``, or a codec of one's own.
+def _json_key_bytes(key: Any) -> bytes:
+    """Equal keys have equal bytes: members are sorted, and a float that is an integer is written as one."""
+    return json.dumps(_plain(key), ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True).encode()
+
+
+def _plain(part: Any) -> Any:
+    if isinstance(part, dict):
+        for name in part:
+            if not isinstance(name, str):
+                raise errors.wrong_type(f"a member of a JSON key has a str as its name, not {name!r}")
+        return {name: _plain(member) for name, member in part.items()}
+    if isinstance(part, (list, tuple)):
+        return [_plain(member) for member in part]
+    if isinstance(part, bool):
+        return part
+    return int(part) if isinstance(part, float) and part.is_integer() else part
+
+
+#: ``int``, ``str``, ``bytes``, ``"json"``, ``"pickle"`` (values only), or a codec of one's own.
 How = Union[type[int], type[str], type[bytes], str, Codec]
 
 _BYTES = Codec("bytes", lambda value: value, lambda data: data)
@@ -68,15 +86,35 @@ _KNOWN: dict[Any, Codec] = {
 }
 
 
+#: The names of both types, as the file has room for them.
+_NAMES_BYTES = 64
+
+
+def codecs(key: Optional[How], value: Optional[How]) -> tuple[Codec, Codec]:
+    """The codecs of both, checked before a file is opened."""
+    if key == "pickle":
+        raise errors.invalid(
+            "key is 'pickle', which writes equal objects as different bytes, so a key would not be found: use int, str, "
+            "bytes, 'json' or a splitpoint.Codec"
+        )
+    made = _codec("key", key), _codec("value", value)
+    names = f"{made[0].name} -> {made[1].name}"
+    if len(names.encode()) > _NAMES_BYTES:
+        raise errors.invalid(f"the names of the types, {names!r}, are longer than {_NAMES_BYTES} bytes")
+    return (made[0]._replace(encode=_json_key_bytes) if key == "json" else made[0]), made[1]
+
+
 def _codec(role: str, how: Optional[How]) -> Codec:
     if how is None:
         return _BYTES
     if isinstance(how, Codec):
+        if not (isinstance(how.name, str) and callable(how.encode) and callable(how.decode)):
+            raise errors.wrong_type(f"{role} is {how!r}, expected a name and two functions")
         return how
     try:
         return _KNOWN[how]
     except (KeyError, TypeError):
-        known = "int, str, bytes, 'json', 'pickle' or a splitpoint.Codec"
+        known = "int, str, bytes, 'json', 'pickle' (a value) or a splitpoint.Codec"
         raise errors.invalid(f"{role} is {how!r}, expected {known}") from None
 
 
@@ -85,7 +123,8 @@ class TypedTable(MutableMapping):  # type: ignore[type-arg]
     :func:`splitpoint.open` with ``key`` or ``value``.
 
     ``"pickle"`` runs what the file says when a value is read: only for files that you trust. Keys are compared by their
-    bytes. :attr:`table` has everything else: batches, scans, backups.
+    bytes: a codec of your own must write equal keys the same way. ``"json"`` sorts the members of a key. :attr:`table`
+    has everything else: batches, scans, backups.
 
     >>> import splitpoint
     >>> ages = splitpoint.memory().typed(key=str, value=int)
@@ -101,7 +140,7 @@ class TypedTable(MutableMapping):  # type: ignore[type-arg]
     table: Table
 
     def __init__(self, table: Table, key: Optional[How] = None, value: Optional[How] = None) -> None:
-        self._key, self._value = _codec("key", key), _codec("value", value)
+        self._key, self._value = codecs(key, value)
         table._record_types(f"{self._key.name} -> {self._value.name}")
         self.table = table
 

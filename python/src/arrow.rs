@@ -11,10 +11,13 @@ use crate::bytes::Bytes;
 use crate::error::{invalid, wrong_type};
 use crate::handle::Handle;
 use crate::scan::Pairs;
-use arrow_array::builder::LargeBinaryBuilder;
+use arrow_array::builder::{LargeBinaryBuilder, LargeStringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::types::{
+    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray, LargeStringArray,
     RecordBatch, RecordBatchReader, StringArray, StringViewArray, make_array,
@@ -26,6 +29,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 use splitpoint::linear::Position;
 use splitpoint::{Dictionary, Table};
 use std::ffi::{CStr, c_void};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// The name of a capsule, and the words before the release function of the structure in it.
@@ -359,9 +363,18 @@ impl Column {
                 Column::Dictionary { rows, values: Box::new(Column::of(dictionary.values().clone(), name)?) }
             }
             DataType::Null => Column::Null(array.len()),
+            DataType::Int8 => decimal::<Int8Type>(&array),
+            DataType::Int16 => decimal::<Int16Type>(&array),
+            DataType::Int32 => decimal::<Int32Type>(&array),
+            DataType::Int64 => decimal::<Int64Type>(&array),
+            DataType::UInt8 => decimal::<UInt8Type>(&array),
+            DataType::UInt16 => decimal::<UInt16Type>(&array),
+            DataType::UInt32 => decimal::<UInt32Type>(&array),
+            DataType::UInt64 => decimal::<UInt64Type>(&array),
             other => {
                 return Err(wrong_type(format!(
-                    "{name} are of type {other}: keys and values are bytes; cast the column to binary or string"
+                    "{name} are of type {other}: keys and values are bytes, texts or integers; make texts of the \
+                     column first"
                 )));
             }
         })
@@ -398,6 +411,21 @@ impl Column {
             Column::Null(_) => None,
         }
     }
+}
+
+/// Integers as decimal text, as `splitpoint load` and `splitpoint dict build` store those of Parquet.
+fn decimal<T: ArrowPrimitiveType<Native: std::fmt::Display>>(array: &ArrayRef) -> Column {
+    let mut texts = LargeStringBuilder::with_capacity(array.len(), 0);
+    for number in array.as_primitive::<T>() {
+        match number {
+            None => texts.append_null(),
+            Some(number) => {
+                write!(texts, "{number}").expect("a builder takes every write");
+                texts.append_value("");
+            }
+        }
+    }
+    Column::LargeText(texts.finish())
 }
 
 /// An array as the two capsules of the interface.

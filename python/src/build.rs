@@ -2,6 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::long::{Watch, run_long};
+use crate::merged::Merged;
 use crate::options::BuildOptions;
 use crate::sources::{Nulls, Pair, feed};
 use pyo3::prelude::*;
@@ -17,24 +18,35 @@ pub fn watched(builder: &DictionaryBuilder, watch: &Arc<Watch>) -> DictionaryBui
     builder.clone().progress(move |progress| watch.report(progress.pairs, progress.pairs_total))
 }
 
-/// Builds a dictionary at `path`; returns the number of its pairs.
+/// Builds a dictionary at `path`; returns the number of its pairs. `merge` makes one value of those of a repeated key.
 #[pyfunction]
-#[pyo3(signature = (source, path, key_column, value_column, options, progress, /))]
+#[pyo3(signature = (source, path, columns, options, merge, progress, /))]
 pub fn build_dictionary(
     source: &Bound<'_, PyAny>,
     path: PathBuf,
-    key_column: Option<&str>,
-    value_column: Option<&str>,
+    columns: (Option<String>, Option<String>),
     options: BuildOptions,
+    merge: Option<&Bound<'_, PyAny>>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<u64> {
     let py = source.py();
     let watch = Arc::new(Watch::default());
     let builder = watched(&options.builder()?, &watch);
     let mut build = py.detach(|| builder.start(path)).or_raise(py)?;
-    feed(source, (key_column, value_column), Nulls::Refused, progress, |pairs: &[Pair<'_>]| {
-        pairs.iter().try_for_each(|(key, value)| build.push(key, value.unwrap_or_default())).map(|()| true)
-    })?;
+    let columns = (columns.0.as_deref(), columns.1.as_deref());
+    match merge {
+        None => {
+            feed(source, columns, Nulls::Refused, progress, |pairs: &[Pair<'_>]| {
+                pairs.iter().try_for_each(|(key, value)| build.push(key, value.unwrap_or_default())).map(|()| true)
+            })?;
+        }
+        Some(merge) => {
+            let mut merged = Merged::new(merge, options.memory_bytes())?;
+            feed(source, columns, Nulls::Refused, progress, |pairs: &[Pair<'_>]| merged.add(pairs))?;
+            merged.raised()?;
+            py.detach(|| merged.push_to(&mut build)).or_raise(py)?;
+        }
+    }
     run_long(py, "write", progress, &watch, || build.finish())
 }
 

@@ -6,6 +6,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use splitpoint::ErrorKind;
 use std::error::Error as _;
 use std::fmt::Display;
 
@@ -25,7 +26,12 @@ impl<T> OrRaise<T> for splitpoint::Result<T> {
 pub fn exception(py: Python<'_>, error: &splitpoint::Error) -> PyErr {
     let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     let errno = source.and_then(std::io::Error::raw_os_error);
-    of_kind(py, error.kind().code(), error.message(), error.hint(), errno)
+    // Only builds have such errors.
+    let hint = match error.kind() {
+        ErrorKind::Duplicate => Some("Choose by duplicates=\"first\" or \"last\", or merge by \"sum\" or a function."),
+        _ => error.hint(),
+    };
+    of_kind(py, error.kind().code(), error.message(), hint, errno)
 }
 
 /// The exception for the use of a closed handle; its kind 0 is the package's own.

@@ -26,6 +26,7 @@ mod handle;
 mod lab;
 mod long;
 mod many;
+mod merged;
 mod options;
 mod report;
 mod scan;

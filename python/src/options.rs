@@ -183,6 +183,12 @@ impl BuildOptions {
         Ok(with(builder, self.shards, DictionaryBuilder::shards))
     }
 
+    /// Memory for sorting.
+    pub fn memory_bytes(&self) -> u64 {
+        const DEFAULT: u64 = 1 << 30;
+        self.memory_bytes.unwrap_or(DEFAULT)
+    }
+
     /// Whether the filter option was given, even as no filter.
     pub fn has_filter(&self) -> bool {
         self.filter.is_some()

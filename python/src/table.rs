@@ -199,7 +199,8 @@ fn empty(path: &Path, options: &TableOptions) -> splitpoint::Result<()> {
     {
         return Err(error);
     }
-    let nothing = options.clone().in_memory()?;
+    // Counters are of the file, which is opened next.
+    let nothing = options.clone().publish_counters(false).in_memory()?;
     Backup::new().overwrite(true).options(options.clone()).save(&nothing, path)
 }
 

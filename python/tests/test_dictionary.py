@@ -94,6 +94,49 @@ def test_duplicates(spd, tmp_path):
     assert isinstance(raised.value, KeyError) and os.listdir(tmp_path) == []
     assert Dictionary.build(twice, spd, duplicates="first")["a"] == b"1"
     assert Dictionary.build(twice, spd, duplicates="last")["a"] == b"3"
+    assert 'duplicates="first"' in str(raised.value)
+
+
+def test_a_function_merges_the_values_of_repeated_keys(spd, tmp_path):
+    twice = [("a", "1"), ("b", "2"), ("a", "-30"), ("a", "5")]
+    assert dict(Dictionary.build(twice, spd, duplicates="sum")) == {b"a": b"-24", b"b": b"2"}
+    joined = Dictionary.build(twice, spd, duplicates=lambda earlier, value: earlier + b"," + value)
+    assert dict(joined) == {b"a": b"1,-30,5", b"b": b"2"}
+    many = ((str(number % 1000), str(number)) for number in range(100_000))
+    sums = Dictionary.build(many, spd, duplicates="sum", memory_bytes=1 << 25)
+    assert len(sums) == 1000 and sums["7"] == str(sum(range(7, 100_000, 1000))).encode()
+    before = dict(sums)
+    wrong = [("sum", ValueError), (lambda earlier, value: 1 / 0, ZeroDivisionError), (lambda *_: 7, TypeError)]
+    for duplicates, error in wrong:
+        with pytest.raises(error):
+            Dictionary.build([("a", "1"), ("a", "one")], spd, duplicates=duplicates)
+    assert dict(Dictionary(spd)) == before and os.listdir(tmp_path) == [os.path.basename(spd)]
+
+
+def test_integers_of_a_column_are_decimal_text(spd, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    kinds = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    wanted = {b"0": b"-1", b"7": b"-1", b"100": b"2"}
+    for kind in kinds:
+        frame = pa.table({"key": pa.array([0, 7, 100], kind), "value": pa.array([-1, -1, 2], pa.int8())})
+        parquet.write_table(frame, tmp_path / "pairs.parquet")
+        with splitpoint.memory() as table:
+            table.update_many(frame)
+            assert dict(table) == wanted
+            assert table.get_many(frame["key"]).to_list() == [b"-1", b"-1", b"2"]
+        for source in (frame, tmp_path / "pairs.parquet"):
+            words = Dictionary.build(source, spd)
+            assert dict(words) == wanted
+            assert words.get_many(pa.array([100, None, 9])).to_list() == [b"2", None, None]
+    for kind, extreme in (("uint64", 2**64 - 1), ("int64", -(2**63))):
+        with splitpoint.memory() as table:
+            table.update_many(pa.table({"k": pa.array([extreme], kind), "v": ["x"]}))
+            assert list(table) == [str(extreme).encode()]
+    pandas = pytest.importorskip("pandas")
+    assert dict(Dictionary.build(pandas.DataFrame({"k": [1, 2], "v": ["a", "b"]}), spd)) == {b"1": b"a", b"2": b"b"}
+    polars = pytest.importorskip("polars")
+    assert dict(Dictionary.build(polars.DataFrame({"k": [1, 2], "v": [3, 4]}), spd)) == {b"1": b"3", b"2": b"4"}
 
 
 def test_updates_in_place_and_elsewhere(spd, tmp_path):
@@ -213,8 +256,8 @@ def test_keys_from_arrow_and_values_to_arrow(store):
     coded = pa.array([*KEYS, None]).dictionary_encode()
     assert store.get_many(coded).to_list() == [*expected(KEYS), None]
     assert store.get_many(pa.nulls(3)).to_list() == [None] * 3
-    with pytest.raises(TypeError, match="cast the column to binary or string"):
-        store.get_many(pa.array([1, 2]))
+    with pytest.raises(TypeError, match="make texts of the column first"):
+        store.get_many(pa.array([1.5, 2]))
     table = pa.table(store)
     assert table.schema.names == ["key", "value"]
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist())) == PAIRS
@@ -557,7 +600,7 @@ def test_pandas_without_pyarrow(spd):
 import sys
 sys.modules["pyarrow"] = None
 import pandas, splitpoint
-frame = pandas.DataFrame({"k": ["a", "b"], "v": ["1", "2"]})
+frame = pandas.DataFrame({"k": ["a", "b"], "v": [1, 2]})
 print(dict(splitpoint.Dictionary.build(frame, sys.argv[1])) == {b"a": b"1", b"b": b"2"})
 try:
     splitpoint.Dictionary.build("x.parquet", sys.argv[1] + "2")

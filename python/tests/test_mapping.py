@@ -549,3 +549,67 @@ def test_a_typed_table_refuses_what_is_not_of_its_types(table):
     for how in ("yaml", float, 7, []):
         with pytest.raises(splitpoint.InvalidArgumentError, match="expected int"):
             splitpoint.memory().typed(key=how)
+
+
+WRONG = (
+    {"key": float},
+    {"value": "yaml"},
+    {"key": "pickle"},
+    {"key": splitpoint.Codec("n" * 60, bytes, bytes)},
+    {"key": splitpoint.Codec("name", None, bytes)},
+    {"page_bytes": 3},
+    {"hash": "md5"},
+    {"durability": "perhaps"},
+    {"cache_bytes": -1},
+    {"nonsense": 1},
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: next(iter(wrong)))
+@pytest.mark.parametrize("flag", ["n", "c", "w", "r"])
+def test_arguments_are_checked_before_the_file_is_touched(path, tmp_path, flag, wrong):
+    with pytest.raises((ValueError, TypeError)):
+        splitpoint.open(path, flag, **wrong)
+    assert os.listdir(tmp_path) == []
+    with splitpoint.open(path) as table:
+        table[b"a"] = b"1"
+    with pytest.raises((ValueError, TypeError)):
+        splitpoint.open(path, flag, **wrong)
+    with pytest.raises(TypeError, match="flag is b'c', expected a str"):
+        splitpoint.open(path, b"c")
+    with pytest.raises(TypeError, match="mode is '600'"):
+        splitpoint.open(path, flag, "600")
+    for mode in (-1, 0o10000):
+        with pytest.raises(ValueError):
+            splitpoint.open(path, flag, mode)
+    with splitpoint.open(path, "r") as table:
+        assert dict(table) == {b"a": b"1"}
+
+
+def test_n_with_counters_empties_the_table(path):
+    with splitpoint.open(path) as table:
+        table[b"a"] = b"1"
+    with splitpoint.open(path, "n", publish_counters=True) as table:
+        assert len(table) == 0
+
+
+def test_equal_keys_of_json_are_one_key(table):
+    typed = table.typed(key="json", value=int)
+    alike = [
+        {"a": 1, "b": [{"y": 2, "x": 3}]},
+        {"b": [{"x": 3.0, "y": 2}], "a": 1.0},
+        {"b": ({"x": 3, "y": 2},), "a": 1},
+    ]
+    for number, key in enumerate(alike):
+        typed[key] = number
+    assert len(typed) == 1 and [typed[key] for key in alike] == [2, 2, 2]
+    assert next(iter(typed)) == alike[0]
+    typed[0.0], typed[-0.0], typed[1e300] = 1, 2, 3
+    assert typed[0] == 2 and len(typed) == 3
+    for key in ({1: 2}, [{"a": {None: 1}}], {1, 2}):
+        with pytest.raises(TypeError):
+            typed[key] = 1
+    with pytest.raises(ValueError):
+        typed[float("nan")] = 1
+    with pytest.raises(ValueError, match="equal objects as different bytes"):
+        splitpoint.memory().typed(key="pickle")
