@@ -103,6 +103,10 @@ impl File for DammedFile {
         self.file.lock()
     }
 
+    fn unlock(&self) -> Result<()> {
+        self.file.unlock()
+    }
+
     fn is_at(&self, path: &Path) -> Result<bool> {
         self.file.is_at(path)
     }

@@ -126,6 +126,10 @@ impl File for WatchedFile {
         self.file.lock()
     }
 
+    fn unlock(&self) -> Result<()> {
+        self.file.unlock()
+    }
+
     fn is_at(&self, path: &Path) -> Result<bool> {
         self.file.is_at(path)
     }

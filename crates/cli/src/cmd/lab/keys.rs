@@ -65,8 +65,8 @@ pub struct KeyArgs {
         value_name = "lines|tsv|csv|jsonl|raw|parquet|u32le|u64le"
     )]
     format: Option<KeyFormat>,
-    /// Column of the keys, by name or number from 1, as @2 if a column may be called 2 (csv, tsv, parquet) [default: the
-    /// first]
+    /// Column of the keys, by name or number from 1, as @2 if a column may be called 2 (csv, tsv, parquet) [default:
+    /// the first]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     key: Option<Column>,
     /// csv: the first line is data, and columns are named by number
