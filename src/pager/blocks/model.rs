@@ -1,7 +1,7 @@
 //! A model of the file that `blocks/mod.rs` describes, in which nothing that is still needed is written over.
 //!
 //! ```text
-//! disk      blocks, two headers, two homes of the bitmap, the length: what is durable of each, and what was written since
+//! disk      blocks, two headers, two homes of the bitmap, the length: what is durable, and what was written since
 //! log       records by segment; a record may refer to a value in a block
 //! writer    frames, live map, free and waiting blocks, one checkpoint in progress; opens, replays, evicts, moves, cuts
 //! readers   hold a checkpoint, also while the writer is killed and opens again
