@@ -87,7 +87,7 @@ impl CacheArgs {
     }
 
     pub fn open_to_read(self, path: &Path) -> Result<Table> {
-        opened(path, self.options().create(false).read_only(true).open(path))
+        ReadArgs::from(self).open(path)
     }
 
     /// Opens a table that must exist: a misspelt name creates no file.
@@ -98,6 +98,32 @@ impl CacheArgs {
     pub fn open_or_create(self, path: &Path) -> Result<Table> {
         require_directory_of(path)?;
         opened(path, self.options().create(true).open(path))
+    }
+}
+
+/// How commands open a table that they only read.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub struct ReadArgs {
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// Read the last checkpoint alone, without the writes since then
+    #[arg(long)]
+    checkpoint: bool,
+}
+
+impl From<CacheArgs> for ReadArgs {
+    fn from(cache: CacheArgs) -> Self {
+        Self { cache, checkpoint: false }
+    }
+}
+
+impl ReadArgs {
+    pub fn options(self) -> TableOptions {
+        self.cache.options().create(false).read_only(true).checkpoint_only(self.checkpoint)
+    }
+
+    pub fn open(self, path: &Path) -> Result<Table> {
+        opened(path, self.options().open(path))
     }
 }
 

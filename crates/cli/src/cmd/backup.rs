@@ -5,9 +5,10 @@
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
-use crate::open::{CacheArgs, require_directory_of};
+use crate::open::{CacheArgs, ReadArgs, require_directory_of};
 use crate::output::Output;
 use crate::progress::Progress;
+use splitpoint::TableOptions;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,8 @@ Examples:
   splitpoint backup users.spt /mnt/backups/users.spt --force
 
 The copy is a table that you can open; `splitpoint restore` puts it back. It has
-the state of the last checkpoint: if another process has the table open for
-writing, its unsynced changes are missing. DEST is written under another name
+every write that returned before, also of a process that has the table open for
+writing, unless its durability is `none`. DEST is written under another name
 first, so it is complete or absent.";
 
 /// Copy a table to one file while it is in use
@@ -33,27 +34,29 @@ pub struct Backup {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Backup {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.dest)?;
-        with_bar(self.force, self.cache, "no backup was made", |copying| copying.save_file(&self.file, &self.dest))?;
-        report(&self.dest, self.cache, &format!("backup of {}", self.file.display()))
+        with_bar(self.force, self.reading.options(), "no backup was made", |copying| {
+            copying.save_file(&self.file, &self.dest)
+        })?;
+        report(&self.dest, self.reading.cache, &format!("backup of {}", self.file.display()))
     }
 }
 
 /// Runs `copy` with a progress bar. If a signal ends it, the error says `undone`.
 pub fn with_bar(
     force: bool,
-    cache: CacheArgs,
+    options: TableOptions,
     undone: &str,
     copy: impl FnOnce(&mut splitpoint::Backup<'_>) -> splitpoint::Result<()>,
 ) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let progress = Progress::of_bytes("copying", Some(1));
-    let copying = splitpoint::Backup::new().overwrite(force).options(cache.options());
+    let copying = splitpoint::Backup::new().overwrite(force).options(options);
     let mut copying = copying.progress(|done, all| {
         progress.set_total(all);
         progress.at(done);

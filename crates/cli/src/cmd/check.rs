@@ -4,7 +4,7 @@ use super::store::Store;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::number::{count_of, size};
-use crate::open::CacheArgs;
+use crate::open::ReadArgs;
 use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
@@ -29,14 +29,14 @@ pub struct Check {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Check {
     pub fn run(self) -> Result<()> {
         // One long call that only reads: a signal may end the process at any point.
         interrupt::exit_on_signal("the check did not finish and says nothing about the file")?;
-        match Store::open(&self.file, self.cache)? {
+        match Store::open(&self.file, self.reading)? {
             Store::Table(table) => self.table(&table)?,
             Store::Dictionary(dictionary) => self.dictionary(&dictionary)?,
         }

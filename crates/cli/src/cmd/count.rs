@@ -4,7 +4,7 @@ use super::filter::KeyFilter;
 use super::store::Store;
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
-use crate::open::CacheArgs;
+use crate::open::ReadArgs;
 use crate::output::Output;
 use std::path::PathBuf;
 
@@ -25,12 +25,12 @@ pub struct Count {
     #[command(flatten)]
     filter: KeyFilter,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Count {
     pub fn run(self) -> Result<()> {
-        let store = Store::open(&self.file, self.cache)?;
+        let store = Store::open(&self.file, self.reading)?;
         let count = if self.filter.takes_all() { store.count_keys()? } else { self.count_taken(&store)? };
         Output::stdout().line(&count.to_string())
     }

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped};
-use crate::open::CacheArgs;
+use crate::open::ReadArgs;
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use serde_json::json;
@@ -41,7 +41,7 @@ pub struct Diff {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 #[derive(Default)]
@@ -61,8 +61,8 @@ impl Found {
 impl Diff {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let (_copy_of_a, a) = Store::open_or_copy(&self.a, self.cache, &interrupt)?;
-        let (_copy_of_b, b) = Store::open_or_copy(&self.b, self.cache, &interrupt)?;
+        let (_copy_of_a, a) = Store::open_or_copy(&self.a, self.reading, &interrupt)?;
+        let (_copy_of_b, b) = Store::open_or_copy(&self.b, self.reading, &interrupt)?;
         let mut found = Found::default();
         let mut out = Output::stdout();
         let walked = self.walk(&a, &b, &mut found, &mut out, &interrupt);

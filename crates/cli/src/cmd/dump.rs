@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::open::{CacheArgs, StoreKind, stored};
+use crate::open::{ReadArgs, StoreKind, stored};
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
@@ -44,7 +44,7 @@ followed. Each file is complete or absent.
 --salvage reads a table that is damaged, truncated or without a header. It writes
 pairs with intact checksums, and pairs whose checksums alone are damaged, and
 names on standard error what is lost and why. The exit status is 1 if anything
-is, or may be, lost. It reads the file as of its last checkpoint.";
+is, or may be, lost. It reads the file without its log.";
 
 /// Write all pairs to standard output
 #[derive(clap::Args)]
@@ -74,7 +74,7 @@ pub struct Dump {
     #[arg(long, requires = "salvage")]
     only_verified: bool,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Dump {
@@ -90,7 +90,7 @@ impl Dump {
             return salvage::run(&self.file, self.format.0, self.only_verified);
         }
         let interrupt = Interrupt::watch()?;
-        let store = Store::open(&self.file, self.cache)?;
+        let store = Store::open(&self.file, self.reading)?;
         match &self.tree {
             Some(root) => self.write_tree(&store, root, &interrupt)?,
             None => self.write(&store, &interrupt)?,

@@ -3,7 +3,7 @@
 use super::keys::{Absent, KeyArgs};
 use super::store::Store;
 use crate::failure::Result;
-use crate::open::CacheArgs;
+use crate::open::ReadArgs;
 use std::path::PathBuf;
 
 /// Test whether keys exist (exit status only)
@@ -19,13 +19,13 @@ pub struct Exists {
     #[arg(long, short)]
     escaped: bool,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Exists {
     pub fn run(self) -> Result<()> {
         let keys = self.keys.parse(self.escaped)?;
-        let store = Store::open(&self.file, self.cache)?;
+        let store = Store::open_for(&self.file, self.reading, &keys)?;
         let mut absent = Absent::default();
         let all = keys.each(|key| {
             if !store.contains(key)? {

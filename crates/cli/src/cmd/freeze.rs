@@ -4,7 +4,7 @@ use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
 use super::dict::{Report, bar_of_pairs, ended, watched};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::open::{CacheArgs, require_directory_of};
+use crate::open::{ReadArgs, require_directory_of};
 use crate::source::Read;
 use splitpoint::DictionaryBuilder;
 use splitpoint_server::keyspace::ServedFile;
@@ -38,7 +38,7 @@ pub struct Freeze {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Freeze {
@@ -48,7 +48,7 @@ impl Freeze {
         let builder = DictionaryBuilder::new().index(self.index.index()?.unwrap_or_default());
         let builder = builder.filter(self.index.filter.unwrap_or(0));
         let builder = self.shape.shape(builder)?;
-        let table = self.cache.open_to_read(&self.file)?;
+        let table = self.reading.open(&self.file)?;
         if ServedFile::of(&table)?.has_marks() {
             let (file, dict) = (self.file.display(), self.dict.display());
             return Err(Failure::no(format_args!(

@@ -6,7 +6,7 @@ use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl};
 use crate::interrupt;
-use crate::open::CacheArgs;
+use crate::open::ReadArgs;
 use crate::output::Output;
 use splitpoint::OutputFile;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub struct Get {
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["raw", "json"])]
     output: Option<PathBuf>,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 /// How a value is printed, for tables and dictionaries.
@@ -59,17 +59,17 @@ impl Get {
         if let Some(output) = &self.output {
             return self.write_value(&keys, output);
         }
-        print_values(&self.file, &Store::open(&self.file, self.cache)?, &keys, &self.shown)
+        print_values(&self.file, &Store::open_for(&self.file, self.reading, &keys)?, &keys, &self.shown)
     }
 }
 
 impl Get {
     /// Writes the value of the only key to the file at `output`.
     fn write_value(&self, keys: &Keys, output: &Path) -> Result<()> {
-        let Keys::Given(keys) = keys else { return Err(one_key()) };
-        let [key] = &keys[..] else { return Err(one_key()) };
+        let Keys::Given(given) = keys else { return Err(one_key()) };
+        let [key] = &given[..] else { return Err(one_key()) };
         interrupt::exit_on_signal("nothing was written")?;
-        let store = Store::open(&self.file, self.cache)?;
+        let store = Store::open_for(&self.file, self.reading, keys)?;
         let mut value = Vec::new();
         if store.get_into(key, &mut value)? {
             return OutputFile::write(output, &value).map_err(|error| Failure::io(output.display(), &error));

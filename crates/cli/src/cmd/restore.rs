@@ -30,7 +30,9 @@ pub struct Restore {
 impl Restore {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.file)?;
-        with_bar(self.force, self.cache, "nothing was restored", |copying| copying.restore(&self.backup, &self.file))?;
+        with_bar(self.force, self.cache.options(), "nothing was restored", |copying| {
+            copying.restore(&self.backup, &self.file)
+        })?;
         report(&self.file, self.cache, &format!("restored from {}", self.backup.display()))
     }
 }

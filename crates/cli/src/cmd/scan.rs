@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl, tsv};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::open::CacheArgs;
+use crate::open::ReadArgs;
 use crate::output::{Output, say};
 use std::path::PathBuf;
 
@@ -39,13 +39,13 @@ pub struct Scan {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Scan {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
-        let store = Store::open(&self.file, self.cache)?;
+        let store = Store::open(&self.file, self.reading)?;
         let mut out = Output::stdout();
         let written = if self.json {
             self.write_json(&store, &mut out, &interrupt)

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::histogram;
 use crate::interrupt;
 use crate::number::{count_of, grouped, parse_interval, size};
-use crate::open::{CacheArgs, StoreKind, stored};
+use crate::open::{ReadArgs, StoreKind, stored};
 use crate::output::Output;
 use serde_json::json;
 use splitpoint::TableSurvey;
@@ -42,7 +42,7 @@ pub struct Stat {
     )]
     watch: Option<Duration>,
     #[command(flatten)]
-    cache: CacheArgs,
+    reading: ReadArgs,
 }
 
 impl Stat {
@@ -54,11 +54,11 @@ impl Stat {
                     "{file}: is a dictionary, which does not change; --watch is for tables"
                 )));
             }
-            return watch::watch(&self.file, self.cache, every, self.json);
+            return watch::watch(&self.file, self.reading, every, self.json);
         }
         // One long call that only reads: a signal may end the process at any point.
         interrupt::exit_on_signal("nothing was written")?;
-        let (stat, types) = match Store::open(&self.file, self.cache)? {
+        let (stat, types) = match Store::open(&self.file, self.reading)? {
             Store::Dictionary(dictionary) => return dict::stat::print(&self.file, &dictionary, self.json),
             Store::Table(table) => (table.survey()?, table.types()),
         };

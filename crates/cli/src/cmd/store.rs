@@ -3,12 +3,13 @@
 use super::dict;
 use super::dict::options::PartArgs;
 use super::filter::KeyFilter;
+use super::keys::Keys;
 use crate::failure::{Failure, Result};
 use crate::format::Pair;
 use crate::interrupt::{Interrupt, Signal};
-use crate::open::{CacheArgs, StoreKind, neither, stored};
+use crate::open::{ReadArgs, StoreKind, neither, opened, stored};
 use crate::source::{End, Inputs, PairStream, SourceArgs, accepted, foreign, refuse_address};
-use splitpoint::{Dictionary, Durability, ErrorKind, Table};
+use splitpoint::{Dictionary, Durability, ErrorKind, Table, TableOptions};
 use splitpoint_server::keyspace::ServedFile;
 use std::path::Path;
 use tempfile::TempDir;
@@ -36,12 +37,29 @@ pub struct Wanted<'w> {
 
 impl Store {
     /// Opens the file for reading; its first bytes show what it is.
-    pub fn open(path: &Path, cache: CacheArgs) -> Result<Self> {
+    pub fn open(path: &Path, reading: ReadArgs) -> Result<Self> {
+        Self::open_with(path, reading.options())
+    }
+
+    /// Opens the file for lookups of `keys` alone: if they are given, the log is not replayed for others.
+    pub fn open_for(path: &Path, reading: ReadArgs, keys: &Keys) -> Result<Self> {
+        let options = reading.options();
+        Self::open_with(
+            path,
+            match keys {
+                Keys::Given(keys) => options.only_keys(keys.iter().flat_map(|key| ServedFile::pairs_read_for(key))),
+                Keys::Stdin { .. } => options,
+            },
+        )
+    }
+
+    fn open_with(path: &Path, options: TableOptions) -> Result<Self> {
+        let open = || opened(path, options.open(path));
         refuse_address(path)?;
         match stored(path).map_err(|error| Failure::io(format_args!("cannot open {}", path.display()), &error))? {
             Some(StoreKind::Dictionary) => Ok(Self::Dictionary(Box::new(dict::open(path)?))),
-            Some(StoreKind::Table) => Ok(Self::Table(Box::new(cache.open_to_read(path)?))),
-            None => match cache.open_to_read(path) {
+            Some(StoreKind::Table) => Ok(Self::Table(Box::new(open()?))),
+            None => match open() {
                 Err(failure) if failure.is_of(&[ErrorKind::NotATable]) => Err(neither(path)),
                 opened => opened.map(|table| Self::Table(Box::new(table))),
             },
@@ -53,14 +71,14 @@ impl Store {
     ///
     /// # Errors
     /// Those of reading and writing; a bad row; a signal.
-    pub fn open_or_copy(path: &Path, cache: CacheArgs, interrupt: &Interrupt) -> Result<(Option<TempDir>, Self)> {
+    pub fn open_or_copy(path: &Path, reading: ReadArgs, interrupt: &Interrupt) -> Result<(Option<TempDir>, Self)> {
         refuse_address(path)?;
         let failed = |error| Failure::io(format_args!("cannot open {}", path.display()), &error);
         if stored(path).map_err(failed)?.is_some() || foreign(path).map_err(failed)?.is_none() {
-            return Ok((None, Self::open(path, cache)?));
+            return Ok((None, Self::open(path, reading)?));
         }
         let place = tempfile::tempdir().map_err(|error| Failure::io("a temporary directory", &error))?;
-        let options = cache.options().create(true).durability(Durability::None);
+        let options = reading.cache.options().create(true).durability(Durability::None);
         let table = options.open(place.path().join("copy.spt"))?;
         let (paths, args) = ([path.to_owned()], SourceArgs::auto());
         let end =

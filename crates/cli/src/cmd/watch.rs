@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! a process publishes its counters   rates per second between two writes (lookups, splits, I/O, latches)
-//! no process does                    the walk of `stat`, when the file has changed (pairs, buckets, overflow)
+//! no process does                    the walk of `stat`, when the table has changed (pairs, buckets, overflow)
 //! ```
 //!
 //! Counters live in the memory of the process that has the table open; others see them only if it publishes them
-//! (`TableOptions::publish_counters`, `load --stats`). A file shows a writer's changes at its checkpoints.
+//! (`TableOptions::publish_counters`, `load --stats`). A walk shows every write that has returned.
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{grouped, size};
-use crate::open::CacheArgs;
+use crate::open::ReadArgs;
 use crate::output::{Output, say};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
-use splitpoint::{ErrorKind, PublishedCounters, TableCounters, TableSurvey};
+use splitpoint::{ErrorKind, PublishedCounters, Table, TableCounters, TableSurvey};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Lines between two headings.
 const LINES_A_PAGE: u64 = 20;
@@ -27,13 +27,13 @@ const SILENT: Duration = Duration::from_secs(3);
 
 /// # Errors
 /// A file that cannot be read; a signal, which is how it normally ends.
-pub fn watch(file: &Path, cache: CacheArgs, every: Duration, json: bool) -> Result<()> {
+pub fn watch(file: &Path, reading: ReadArgs, every: Duration, json: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     // Report a misspelt name at once. A file that is being written right now is read later.
     file.metadata().map_err(|error| Failure::io(file.display(), &error))?;
     let mut watch = Watch {
         file,
-        cache,
+        reading,
         json,
         out: Output::stdout(),
         lines: 0,
@@ -70,7 +70,7 @@ enum Shown {
 
 struct Watch<'f> {
     file: &'f Path,
-    cache: CacheArgs,
+    reading: ReadArgs,
     json: bool,
     out: Output,
     lines: u64,
@@ -78,8 +78,8 @@ struct Watch<'f> {
     last: Option<PublishedCounters>,
     /// How long they have not changed.
     silent: Duration,
-    /// Length and modification time of the file at the last walk.
-    walked: Option<(u64, SystemTime)>,
+    /// The table as of the last walk.
+    walked: Option<Table>,
     shown: Shown,
 }
 
@@ -135,27 +135,31 @@ impl Watch<'_> {
             }
             self.say(
                 "no process publishes its counters (TableOptions::publish_counters, `splitpoint load --stats`); a \
-                 line follows whenever the file changes, from a walk over the whole file",
+                 line follows whenever the table changes, from a walk over all of it",
             );
         }
-        let metadata = self.file.metadata().map_err(|error| Failure::io(self.file.display(), &error))?;
-        let seen = (metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
-        if self.walked == Some(seen) {
-            return Ok(());
-        }
-        let stat = match self.cache.open_to_read(self.file).and_then(|table| Ok(table.survey()?)) {
-            // A checkpoint is being written, or the file is being created: the next round reads the result.
-            Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || metadata.len() == 0 => {
-                return Ok(());
-            }
-            other => other?,
+        let opened = match &self.walked {
+            Some(table) => table.newer().map_err(Into::into),
+            None => self.reading.open(self.file).map(Some),
         };
-        self.walked = Some(seen);
+        let table = match opened {
+            Ok(Some(table)) => table,
+            Ok(None) => return Ok(()),
+            // The file is being created or replaced: the next round reads the result.
+            Err(failure) if failure.is_of(&[ErrorKind::Stale, ErrorKind::Locked]) || self.is_empty() => return Ok(()),
+            Err(failure) => return Err(failure),
+        };
+        let stat = table.survey()?;
+        self.walked = Some(table);
         if self.json {
             return self.line(&walked_json(&stat).to_string());
         }
         self.heading(WALKED_HEADING)?;
         self.line(&walked_line(&stat))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.len() == 0)
     }
 
     fn say(&self, what: &str) {

@@ -74,7 +74,7 @@ pub(super) fn parse(stored: &[u8]) -> Option<&[u8]> {
 }
 
 /// The key of the header pair.
-fn header() -> Vec<u8> {
+pub(super) fn header() -> Vec<u8> {
     with_kind(HEADER, b"")
 }
 

@@ -53,6 +53,11 @@ impl<'t> ServedFile<'t> {
         self.marks.0 != Coding::Plain
     }
 
+    /// The stored keys of the pairs on which the answers for `key` depend.
+    pub fn pairs_read_for(key: &[u8]) -> [Vec<u8>; 3] {
+        [marks::header(), key.to_vec(), marks::of_key(key).into_owned()]
+    }
+
     fn coding(&self) -> Coding {
         self.marks.0
     }

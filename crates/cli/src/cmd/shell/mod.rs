@@ -105,9 +105,9 @@ impl<'s> Session<'s> {
     fn open(file: &'s Path, cache: CacheArgs, read_only: bool) -> Result<Self> {
         let store = match (file.exists(), read_only) {
             (false, false) => None,
-            (_, true) => Some(Store::open(file, cache)?),
+            (_, true) => Some(Store::open(file, cache.into())?),
             (true, false) if stored(file).is_ok_and(|kind| kind == Some(StoreKind::Dictionary)) => {
-                Some(Store::open(file, cache)?)
+                Some(Store::open(file, cache.into())?)
             }
             (true, false) => Some(Store::Table(Box::new(cache.open_or_create(file)?))),
         };
