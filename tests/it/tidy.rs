@@ -56,6 +56,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     // A test's disk: a thread can be interrupted at each of its calls.
     ("src/io/simulated/mod.rs", &["pager", "random"]),
     ("src/io/", &["racing"]),
+    // A test's walks.
+    ("src/pager/blocks/model.rs", &["random"]),
     ("src/pager/", &["checksum", "io", "little_endian", "error", "events", "fault", "own_line", "racing"]),
     (
         "src/buckets/",
