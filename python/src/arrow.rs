@@ -432,15 +432,15 @@ fn decimal<T: ArrowPrimitiveType<Native: std::fmt::Display>>(array: &ArrayRef) -
 pub fn export_array<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyTuple>> {
     let (array, schema) = to_ffi(&array.to_data()).map_err(invalid)?;
     // Both structures release their contents when dropped, unless a consumer has moved them out.
-    let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
-    let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+    let schema = PyCapsule::new_with_value(py, schema, SCHEMA.0)?;
+    let array = PyCapsule::new_with_value(py, array, ARRAY.0)?;
     PyTuple::new(py, [schema, array])
 }
 
 /// Record batches as the capsule of the interface.
 fn export_stream(py: Python<'_>, batches: impl RecordBatchReader + Send + 'static) -> PyResult<Bound<'_, PyAny>> {
     let stream = FFI_ArrowArrayStream::new(Box::new(batches));
-    Ok(PyCapsule::new_with_value(py, stream, STREAM)?.into_any())
+    Ok(PyCapsule::new_with_value(py, stream, STREAM.0)?.into_any())
 }
 
 /// The most pairs of an exported batch, and its most bytes, unless a single pair has more.
