@@ -84,7 +84,8 @@ impl Table {
             if let Some(e) = now.failed.take() {
                 return Err(e);
             }
-            if self.pager.frames().cannot_spill() {
+            // A handle that writes makes room by a checkpoint later.
+            if self.pager.is_read_only() && self.pager.frames().cannot_spill() {
                 return Err(self.too_many_changes());
             }
             std::mem::swap(&mut now, &mut next);

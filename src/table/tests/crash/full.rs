@@ -404,7 +404,8 @@ fn open_without_room(
     if left.content(Path::new(PATH)).is_none_or(<[u8]>::is_empty) {
         return Ok(0); // no table was made yet
     }
-    let mut content = match workload.open_to_read(&disk()) {
+    // With a cache for what the log changes: on this disk no temporary file can be written.
+    let mut content = match workload.open_to_read_large(&disk()) {
         Ok(table) => Some(content_of(&table, true)?),
         // Half of a checkpoint is in the file.
         Err(e) if e.kind() == ErrorKind::Locked => None,

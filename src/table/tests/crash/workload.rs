@@ -215,6 +215,11 @@ impl Workload {
         self.open_as(disk, |options| options.read_only = true)
     }
 
+    /// Opens the table for reading with a cache that holds every change in the log.
+    pub(super) fn open_to_read_large(&self, disk: &Simulated) -> Result<Table, Error> {
+        self.open_as(disk, |options| (options.read_only, options.cache_bytes) = (true, Some(64 << 20)))
+    }
+
     /// Backups to the same disk.
     pub(super) fn backup(&self, disk: &Simulated) -> Backup<'static> {
         Backup::new().overwrite(true).options(self.options_as(disk, |_| {}))
