@@ -220,7 +220,9 @@ impl Values<'_> {
         let Some(file) = &self.frames.file.handle else { return Ok(None) };
         let end = u64::from(self.frames.file.checkpoint_frames.load(Acquire)) * self.frames.frame_bytes() as u64;
         // A reader may be in the log of a later checkpoint, whose end is elsewhere.
-        if stored.address < end && !self.frames.file.read_only {
+        let table = &self.frames.file;
+        let is_last = !table.read_only || table.checkpoint_in_file()? == table.last_checkpoint();
+        if stored.address < end && is_last {
             return Err(self.frames.file.corrupt(format!(
                 "the log has a value at byte {} of this file, within the {end} bytes of its last checkpoint",
                 stored.address
