@@ -226,7 +226,9 @@ fn repeated_keys_of_a_cdb_have_the_value_that_cdb_finds() {
             let command = command.replace("FROM", from).replace('N', &format!("{from}-{number}"));
             let arguments: Vec<&str> = command.split(' ').collect();
             let said = String::from_utf8(run_well(place, &arguments)).unwrap();
-            assert!(said.contains("; 2 rows with the key of an earlier one"), "{command}: {said}");
+            // A dictionary that is merged counts the pair that it had, too.
+            let repeated = if command.contains("spd base.spd") { 3 } else { 2 };
+            assert!(said.contains(&format!("; {repeated} rows with the key of an earlier one")), "{command}: {said}");
             made.extend(
                 arguments
                     .iter()
@@ -245,7 +247,7 @@ fn repeated_keys_of_a_cdb_have_the_value_that_cdb_finds() {
             run_well(place, &["load", "chosen.spt", from, "--duplicates", duplicates]);
             assert_eq!(run_well(place, &["get", "chosen.spt", "a"]), format!("{value}\n").as_bytes(), "{duplicates}");
         }
-        assert_eq!(run(place, &["dict", "build", from, "no.spd", "--duplicates", "error"]).status.code(), Some(20));
+        assert_eq!(run(place, &["dict", "build", from, "no.spd", "--duplicates", "error"]).status.code(), Some(26));
     }
     fs::write(place.join("once"), "a\tfirst\nb\tone\n").unwrap();
     run_well(place, &["load", "once.spt", "once"]);
