@@ -88,7 +88,11 @@ impl Zip {
                 Err(format!("has more than {}; --max-row raises the limit", count_of(*row_bytes_max, "byte")))
             }
             Ok(_) => Ok(Some(())),
-            Err(error) => Err(format!("is damaged: {error}")),
+            // The method is looked at when the contents are read.
+            Err(error) => Err(match error.get_ref().and_then(|error| error.downcast_ref()) {
+                Some(error) => what(error),
+                None => format!("is damaged: {error}"),
+            }),
         }
     }
 }
