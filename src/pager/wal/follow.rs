@@ -72,7 +72,7 @@ impl Log {
     fn scout(&self, reader: &Reader, last_checkpoint: impl Fn() -> Result<u64>) -> Result<Option<End>> {
         const LIMITS: BlockLimits = BlockLimits { bytes: 2 << 20, records: usize::MAX };
         let Some(mut scout) = self.again(reader)? else { return Ok(None) };
-        scout.assembles = false;
+        scout.fills_blocks = false;
         let mut block = Block::default();
         loop {
             while scout.read(&mut block, LIMITS, |_, _| 0)? {}

@@ -162,8 +162,8 @@ pub(crate) struct Reader {
     pub(super) current: Option<Current>,
     /// Bytes to read at a time.
     read_bytes: usize,
-    /// Whether records in pieces are assembled; otherwise their bodies are empty.
-    pub(super) assembles: bool,
+    /// Whether blocks get records; otherwise only their end is looked for.
+    pub(super) fills_blocks: bool,
     /// Records from here on are not read.
     pub(super) until: Option<End>,
     replayed: Replayed,
@@ -178,8 +178,8 @@ impl Reader {
     pub(super) fn of_segments(found: Vec<Found>, sequence: u64) -> Reader {
         let number = found.iter().map(|s| s.header.number).max().unwrap_or(0);
         let replayed = Replayed { number, ..Replayed::default() };
-        let (current, read_bytes, assembles, until) = (None, READ_BYTES_MIN, true, None);
-        Reader { found, sequence, current, read_bytes, assembles, until, replayed }
+        let (current, read_bytes, fills_blocks, until) = (None, READ_BYTES_MIN, true, None);
+        Reader { found, sequence, current, read_bytes, fills_blocks, until, replayed }
     }
 
     /// Reads the next records into `block`. Returns false, with no records, at the end of the log. `room` returns how
@@ -210,7 +210,7 @@ impl Reader {
             let from = current.at;
             let end = self.until.filter(|until| until.number == current.segment.header.number);
             let end = end.map_or(current.file_bytes, |until| current.file_bytes.min(until.offset));
-            let filled = current.fill(block, end, self.read_bytes, self.assembles, limits, &room);
+            let filled = current.fill(block, end, self.read_bytes, self.fills_blocks, limits, &room);
             self.replayed.records += block.records.len() as u64;
             filled?;
             // If blocks end early, because their records need so much room, the rest is read again with the next block.
@@ -329,7 +329,7 @@ impl Current {
         block: &mut Block,
         end: u64,
         bytes: usize,
-        assembles: bool,
+        fills_blocks: bool,
         limits: BlockLimits,
         room: impl Fn(u8, &[u8]) -> usize,
     ) -> Result<()> {
@@ -359,6 +359,8 @@ impl Current {
             self.chain = computed;
             let mut body = RecordBody { source: 0, start: place + RECORD_HEADER_BYTES, len };
             match kind {
+                // What the record says is read by others. They may find that the log ends before it.
+                _ if !fills_blocks => {}
                 // The process that wrote these pieces is gone, and later records reuse its record numbers.
                 RESUMED => self.pieces.clear(),
                 PIECE => {
@@ -370,7 +372,7 @@ impl Current {
                         let number = <[u8; PIECE_HEADER_BYTES]>::try_from(block.bytes(body)).ok();
                         let pieces = number.and_then(|number| self.pieces.remove(&number));
                         let pieces = pieces.ok_or_else(|| bad_piece(&self.segment.path))?;
-                        body = block.keep(if assembles { self.assemble(&pieces)? } else { Vec::new() });
+                        body = block.keep(self.assemble(&pieces)?);
                     }
                     let kind = kind & !IN_PIECES;
                     let long = if body.source == 0 { 0 } else { body.len };

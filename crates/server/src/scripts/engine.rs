@@ -424,7 +424,13 @@ fn add_random(lua: &Lua, native: &Table, random: &Arc<AtomicU64>) -> mlua::Resul
         let next = state.load(Relaxed).wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & ((1 << 48) - 1);
         state.store(next, Relaxed);
         let part = ((next >> 17) % 0x7fff_ffff) as f64 / f64::from(0x7fff_ffff);
-        let (low, high, number) = match (low.map(f64::trunc), high.map(f64::trunc)) {
+        let whole = |value: Option<f64>, number: usize| match value {
+            Some(value) if !(value > -2_147_483_649.0 && value < 2_147_483_648.0) => {
+                Err(failure(lua, &format!("bad argument #{number} to 'random' (not an integer of 32 bits)")))
+            }
+            value => Ok(value.map(f64::trunc)),
+        };
+        let (low, high, number) = match (whole(low, 1)?, whole(high, 2)?) {
             (None, _) => return Ok(part),
             (Some(high), None) => (1.0, high, 1),
             (Some(low), Some(high)) => (low, high, 2),

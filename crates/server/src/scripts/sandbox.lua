@@ -324,12 +324,8 @@ function math.ldexp(...)
     whole(exponent, 2, 'ldexp')
     return ldexp(...)
 end
-function math.random(...)
-    local low, high = ...
-    whole(low, 1, 'random')
-    whole(high, 2, 'random')
-    return native.random(...)
-end
+-- Not a function of Lua, which would not know its caller after `return math.random(0)`.
+math.random = native.random
 math.randomseed = native.seed
 
 local redis = {
