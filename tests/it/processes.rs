@@ -7,6 +7,7 @@
 //! processes/full_disk.rs   a file system, or a file, that takes no more
 //! processes/lacking.rs     standard descriptors that are closed, file systems without locks, syncs or permissions
 //! processes/lost_pages.rs  pages that the system cannot provide, and signals that are not the library's
+//! processes/memory.rs     the memory that a table takes
 //! processes/names.rs       links, renames and mounts of a table's file
 //! processes/readers.rs     readers beside a writer: what they see and keep, stopped and killed
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
@@ -19,6 +20,8 @@ mod full_disk;
 mod killed;
 mod lacking;
 mod lost_pages;
+#[cfg(target_os = "linux")]
+mod memory;
 mod names;
 mod readers;
 mod sharing;
@@ -40,6 +43,7 @@ const TASKS: &[(&str, Task)] = &[
     ("build_dictionary_under_a_limit", dictionaries::build_under_a_limit),
     ("build_dictionary_without_threads", dictionaries::build_without_threads),
     ("fill", full_disk::fill),
+    ("fill_and_die", full_disk::fill_and_die),
     ("fill_under_a_limit", full_disk::fill_under_a_limit),
     ("back_up_under_a_limit", full_disk::back_up_under_a_limit),
     #[cfg(target_os = "linux")]
@@ -61,6 +65,8 @@ const TASKS: &[(&str, Task)] = &[
     ("keep", readers::keep),
     ("put_in_turn", readers::put_in_turn),
     ("read", sharing::read),
+    #[cfg(target_os = "linux")]
+    ("store", memory::store),
 ];
 
 /// The arguments that let this binary run a task.

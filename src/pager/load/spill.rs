@@ -8,6 +8,7 @@
 //! in the shadow file    all others, whatever the durability: an unnamed file, which ends with the handle. The
 //!                       checkpoint copies them from there, as it copies others from memory. A handle that only reads
 //!                       spills what it changed for the log's records
+//! nowhere               frames that only values were written through to: the file has them
 //! ```
 //!
 //! So the table's file has the last checkpoint until the next one is complete, whatever was spilled. In the shadow file
@@ -102,15 +103,22 @@ impl Frames {
         }
         let mut shadowed = self.pool.is_shadowed(frame);
         if !self.pool.is_spilled(frame) {
-            let Some(target) = self.spill_target(frame) else { return false };
+            let target = if self.pool.is_dirty(frame) {
+                let Some(target) = self.spill_target(frame) else { return false };
+                Some(target)
+            } else {
+                None // written through: the file has it
+            };
             let Some(mut sums) = self.pool.try_write_pinned(sum_frame) else { return false };
-            if !self.write_spilled(frame, &latch, &target) {
-                return false;
+            if let Some(target) = &target {
+                if !self.write_spilled(frame, &latch, target) {
+                    return false;
+                }
+                self.counts.frames_written.fetch_add(1, Relaxed);
             }
             let at = 4 * (frame % ZONE_FRAMES) as usize;
             sums.whole().store(at, &frame_sum(frame, &latch).to_le_bytes());
-            self.counts.frames_written.fetch_add(1, Relaxed);
-            shadowed = matches!(target, SpillTarget::Shadow(_));
+            shadowed = matches!(target, Some(SpillTarget::Shadow(_)));
         }
         // Stored before the latch is released, so that a checkpoint that waits for the latch finds the checksum.
         self.pool.discard_spilled(frame, latch, shadowed);

@@ -107,6 +107,8 @@ struct State {
     through_on: bool,
     /// Whether the checkpoint has the checksum of bytes other than those in the file.
     wrong_sum: bool,
+    /// The content whose checksum was stored when the frame was spilled.
+    summed: Option<Content>,
 }
 
 /// Whether `found` equals `expected`, except for parts that may be anything.
@@ -138,6 +140,7 @@ impl State {
             referred: [[None; 2]; 2],
             through_on: kind.through,
             wrong_sum: false,
+            summed: None,
         }
     }
 
@@ -156,7 +159,8 @@ impl State {
     }
 
     fn tokens(&self) -> Vec<Token> {
-        let optional = [self.last, self.frozen, self.copied.map(|(content, _)| content), self.preserved, self.held];
+        let copied = self.copied.map(|(content, _)| content);
+        let optional = [self.last, self.frozen, copied, self.preserved, self.held, self.summed];
         let contents = [self.memory, self.buffer, self.file, self.shadow, self.live];
         let referred = self.referred.iter().flatten().flatten().copied();
         contents.into_iter().chain(optional.into_iter().flatten()).flatten().chain(referred).collect()
@@ -170,6 +174,9 @@ impl State {
         }
         if !self.word.is_shadowed() && self.phase != Phase::ToReadShadow {
             self.shadow = [GARBAGE; 2];
+        }
+        if !self.word.is_spilled() {
+            self.summed = None;
         }
         let is_in_file =
             self.last.is_some() || self.in_file_frames || self.word.is_spilled() || self.phase != Phase::Idle;
@@ -189,7 +196,7 @@ impl State {
         let rename = |token: &mut Token| *token = names.get(token).copied().unwrap_or(*token);
         let contents = [&mut self.memory, &mut self.buffer, &mut self.file, &mut self.shadow, &mut self.live];
         contents.into_iter().flatten().for_each(rename);
-        let optional = [&mut self.last, &mut self.frozen, &mut self.preserved, &mut self.held];
+        let optional = [&mut self.last, &mut self.frozen, &mut self.preserved, &mut self.held, &mut self.summed];
         optional.into_iter().flatten().flatten().for_each(rename);
         self.copied.iter_mut().flat_map(|(content, _)| content).for_each(rename);
         self.referred.iter_mut().flatten().flatten().for_each(rename);
@@ -464,7 +471,7 @@ impl State {
                     return Some(next.release());
                 }
                 let is_new = self.last.is_none();
-                let to_shadow = if self.word.is_spilled() {
+                let to_shadow = if self.word.is_spilled() || !self.word.is_dirty() {
                     self.word.is_shadowed()
                 } else {
                     kind.checkpoints && !(kind.in_place && is_new)
@@ -474,7 +481,10 @@ impl State {
             Spiller::Decided(to_shadow) => {
                 if !self.word.is_spilled() {
                     let content = *next.bytes();
-                    *(if to_shadow { &mut next.shadow } else { &mut next.file }) = content;
+                    next.summed = Some(content);
+                    if self.word.is_dirty() {
+                        *(if to_shadow { &mut next.shadow } else { &mut next.file }) = content;
+                    }
                 }
                 next = next.leave_memory(next.word.spilled(to_shadow));
                 next.spiller = Spiller::Idle;
@@ -611,6 +621,11 @@ impl State {
             _ if counts => (self.frozen, self.file),
             _ => (self.last, self.file),
         };
+        if let Some(summed) = self.summed.filter(|_| self.word.is_spilled() && !self.word.is_shadowed())
+            && summed != self.file
+        {
+            return Err(format!("the file has {:?}, with the checksum of {summed:?}", self.file));
+        }
         if self.wrong_sum {
             return Err(format!("the checkpoint has the checksum of {:?}, the file {:?}", self.memory, self.file));
         }

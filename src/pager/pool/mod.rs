@@ -154,8 +154,8 @@ struct Dirtied {
     lists: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     count: AtomicU64,
-    /// How many of them cannot be spilled.
-    pinned_count: AtomicU64,
+    /// How many of them are never spilled.
+    kept_count: AtomicU64,
 }
 
 impl Pool {
@@ -443,8 +443,11 @@ impl Pool {
     pub(crate) fn write_fresh(&self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
         let mut latch = self.latch_to_replace(frame, true, source)?;
         self.move_to_buffer(frame, &mut latch);
-        self.note_resident(latch.state);
+        let is_new = self.note_resident(latch.state);
         self.mark_dirty(frame, latch.state);
+        if is_new {
+            source.made_resident();
+        }
         Ok(latch)
     }
 
@@ -458,13 +461,15 @@ impl Pool {
         Ok(latch)
     }
 
-    /// Notes that the bytes of a frame are in memory. The caller holds the exclusive latch.
-    fn note_resident(&self, state: &FrameState) {
+    /// Notes that the bytes of a frame are in memory; returns whether they were not. The caller holds the exclusive
+    /// latch.
+    fn note_resident(&self, state: &FrameState) -> bool {
         let now = state.load(Relaxed);
         if !now.is_resident() {
             state.set_latched(now.loaded());
             self.resident.fetch_add(1, Relaxed);
         }
+        !now.is_resident()
     }
 
     /// Latches a frame for a change that the checkpoint itself makes and writes. The frame does not count as dirty, and
@@ -599,18 +604,23 @@ impl Pool {
             let bytes = unsafe { std::slice::from_raw_parts(address, self.frame_bytes()) };
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
         }
+        self.note_kept(state.load(Relaxed), next, parity);
         state.set_latched(next);
         if list {
             self.list_for_checkpoint(frame, parity);
         }
     }
 
+    /// Counts a frame that from this change on stays in memory until the next checkpoint.
+    fn note_kept(&self, before: Word, now: Word, parity: Parity) {
+        if now.is_kept(parity) && !before.is_kept(parity) {
+            self.dirtied.kept_count.fetch_add(1, Relaxed);
+        }
+    }
+
     fn list_for_checkpoint(&self, frame: FrameNo, parity: Parity) {
         self.dirtied.lists[parity.index()].lock().expect("no panic while held").push(frame);
         self.dirtied.count.fetch_add(1, Relaxed);
-        if self.pinned.load(Relaxed) {
-            self.dirtied.pinned_count.fetch_add(1, Relaxed);
-        }
     }
 
     /// Frames dirtied in the current epoch.
@@ -643,7 +653,7 @@ impl Pool {
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirtied.lists[parity].lock().expect("no panic while held"));
         self.dirtied.count.store(0, Release);
-        self.dirtied.pinned_count.store(0, Relaxed);
+        self.dirtied.kept_count.store(0, Relaxed);
         self.frozen_count.store(frozen.len() as u64, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen

@@ -1,6 +1,7 @@
 //! Spilled frames: written to a file before a checkpoint, so that their memory can be freed.
 //!
-//! A spilled frame stays dirty, and in the list for the next checkpoint.
+//! A spilled frame stays dirty, and in the list for the next checkpoint. One that was only written through is already
+//! in the file.
 //!
 //! Not here: its states (`state.rs`), which frames may be spilled, and where they go (`load/spill.rs`).
 
@@ -8,9 +9,9 @@ use super::{FrameNo, Pool, WriteGuard};
 use std::sync::atomic::Ordering::*;
 
 impl Pool {
-    /// The number of dirty frames, not frozen ones, that cannot be spilled.
+    /// The number of frames for the next checkpoint, not frozen ones, that cannot be spilled.
     pub(in crate::pager) fn pinned_count(&self) -> u64 {
-        self.dirtied.pinned_count.load(Relaxed)
+        if self.is_pinned() { self.dirty_count() } else { self.dirtied.kept_count.load(Relaxed) }
     }
 
     /// Whether no dirty frame can be spilled at the moment.
@@ -21,13 +22,11 @@ impl Pool {
     /// From here on, no dirty frame can be spilled.
     pub(in crate::pager) fn pin(&self) {
         self.pinned.store(true, Relaxed);
-        self.dirtied.pinned_count.store(self.dirty_count(), Relaxed);
     }
 
     /// From here on, dirty frames can be spilled.
     pub(in crate::pager) fn unpin(&self) {
         self.pinned.store(false, Relaxed);
-        self.dirtied.pinned_count.store(0, Relaxed);
     }
 
     /// Whether a file has the bytes of a frame that has changed since the last checkpoint.
@@ -45,7 +44,7 @@ impl Pool {
         self.state(frame).load(Relaxed).is_dirty()
     }
 
-    /// Latches a frame that is dirty, not frozen, and was not used since the last call. Never waits.
+    /// Latches a frame that may be spilled and was not used since the last call. Never waits.
     pub(in crate::pager) fn latch_to_spill(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
         let (state, parity) = (self.state(frame), self.parity());
         self.latch_unused(state, |now| now.to_spill(parity))?;
@@ -62,8 +61,8 @@ impl Pool {
             return None;
         }
         let latch = self.write_guard(frame, state);
-        if !now.is_dirty() && !self.pinned.load(Relaxed) {
-            self.dirtied.pinned_count.fetch_add(1, Relaxed);
+        if !now.is_dirty() {
+            self.dirtied.kept_count.fetch_add(1, Relaxed);
         }
         self.mark_dirty(frame, state);
         Some(latch)

@@ -4,7 +4,7 @@
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
 //!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
 //!     24      spilled          25 in the shadow file               26 memory kept
-//!     27      in a buffer      32..63 version: up with each change
+//!     27      in a buffer      28 partly written through            32..63 version: up with each change
 //! ```
 //!
 //! All transitions are here. [`Word`] has one function for each, without side effects; it returns the next word, or
@@ -39,6 +39,8 @@ const SHADOWED: u64 = 1 << 25;
 const UNRETURNED: u64 = 1 << 26;
 /// The frame's bytes are in a buffer, not at its address (`pool/buffers.rs`).
 const BUFFERED: u64 = 1 << 27;
+/// Not all bytes of a frame that is written through are: its other bytes may follow, in the file before in memory.
+const PARTLY: u64 = 1 << 28;
 const VERSION: u64 = 1 << 32;
 
 /// The parity of an epoch, which selects its bits.
@@ -270,7 +272,8 @@ impl Word {
         let equals_file = whole || self.0 & (RESIDENT | UNRETURNED) == 0 || self.0 & now.through() != 0;
         let frozen = self.0 & now.other().any() != 0;
         let differs = !equals_file || frozen || self.0 & SPILLED != 0;
-        let (with, list) = (Word(self.0 | RESIDENT | now.through()), self.is_to_be_listed(now));
+        let partly = if whole { 0 } else { PARTLY };
+        let (with, list) = (Word(self.0 & !PARTLY | RESIDENT | now.through() | partly), self.is_to_be_listed(now));
         if differs { Change { list, ..with.dirtied(now) } } else { Change { next: with, preserve: false, list } }
     }
 
@@ -282,6 +285,11 @@ impl Word {
             preserve: false,
             list: self.is_to_be_listed(now),
         })
+    }
+
+    /// Whether the frame stays in memory until the next checkpoint, since a spilled copy could be wrong.
+    pub(super) fn is_kept(self, now: Parity) -> bool {
+        self.is_written_through(now) && self.0 & (now.dirty() | PARTLY) != 0
     }
 
     fn is_to_be_listed(self, now: Parity) -> bool {
@@ -323,7 +331,7 @@ impl Word {
     /// The word of a frame that the checkpoint has copied: no longer frozen. Its bytes stay where they are until
     /// [`in_file`](Self::in_file).
     pub(super) fn copied(self, now: Parity) -> Word {
-        Word(self.0 & !now.other().any() | JOURNALLED)
+        Word(self.0 & !(now.other().any() | PARTLY) | JOURNALLED)
     }
 
     /// The word of a frame that the checkpoint itself changes: not evicted until [`in_file`](Self::in_file). The
@@ -349,11 +357,13 @@ impl Word {
         if self.is_resident() && self.0 & KEPT == 0 { self.unless_used() } else { None }
     }
 
-    /// The word latched for spilling; `None` unless the frame is dirty, not frozen, and not latched.
+    /// The word latched for spilling; `None` unless the frame is dirty or, all of it, written through, not frozen, and
+    /// not latched.
     pub(super) fn to_spill(self, now: Parity) -> Option<Unused> {
-        const OTHERS: u64 = JOURNALLED | THROUGH[0] | THROUGH[1];
-        let dirty = self.0 & (OTHERS | RESIDENT | DIRTY[0] | DIRTY[1]) == RESIDENT | now.dirty();
-        if dirty { self.unless_used() } else { None }
+        const ASKED: u64 = RESIDENT | JOURNALLED | DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1];
+        let found = self.0 & ASKED;
+        let through = found == RESIDENT | now.through() && !self.is_kept(now);
+        if found == RESIDENT | now.dirty() || through { self.unless_used() } else { None }
     }
 
     fn unless_used(self) -> Option<Unused> {

@@ -42,6 +42,7 @@ impl Pool {
             match now.differing_from_file(parity) {
                 None => yield_now(),
                 Some(differs) if state.replace_weak(now, differs.next, Release) => {
+                    self.note_kept(now, differs.next, parity);
                     if differs.list {
                         self.list_for_checkpoint(frame, parity);
                     }

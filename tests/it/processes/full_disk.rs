@@ -5,12 +5,12 @@
 //! room again the handle goes on. The simulated disk has each call fail by itself; here
 //! are the promises of a real one (`fallocate`, pages made ready).
 
-use super::{task_arguments, this_binary, with_mounts, with_task};
+use super::{process, task_arguments, this_binary, with_mounts, with_task};
 use splitpoint::{Durability, ErrorKind, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -65,6 +65,41 @@ fn remove_half(table: &Table, pairs: &mut Pairs) {
     }
 }
 
+/// Changes pairs in batches; what the full disk refuses stays as it was. Returns how many batches it refused.
+fn change_in_batches(table: &Table, pairs: &mut Pairs) -> usize {
+    let keys: Vec<Vec<u8>> = pairs.keys().cloned().collect();
+    let mut refused = 0;
+    for (n, keys) in keys.chunks(8).enumerate() {
+        let mut changed = pairs.clone();
+        let mut batch = table.batch();
+        for (m, key) in keys.iter().enumerate() {
+            match m % 4 {
+                0 => {
+                    batch.remove(key).unwrap();
+                    changed.remove(key);
+                }
+                1 => {
+                    batch.append(key, &[7; 900]).unwrap();
+                    changed.get_mut(key).unwrap().extend([7; 900]);
+                }
+                _ => {
+                    let value = vec![n as u8; 500 * m];
+                    batch.put(key, &value).unwrap();
+                    changed.insert(key.clone(), value);
+                }
+            }
+        }
+        match batch.commit() {
+            Ok(()) => *pairs = changed,
+            Err(e) => {
+                is_full(&e);
+                refused += 1;
+            }
+        }
+    }
+    refused
+}
+
 fn holds(table: &Table, pairs: &Pairs, when: &str) {
     assert_eq!(table.len(), pairs.len() as u64, "{when}");
     for (key, value) in pairs {
@@ -76,15 +111,21 @@ fn holds(table: &Table, pairs: &Pairs, when: &str) {
 // A file system of some megabytes
 
 const DISK_BYTES: u64 = 8 << 20;
+const DURABILITIES: [Durability; 3] = [Durability::Os, Durability::Sync, Durability::None];
 
 /// Runs on a file system of [`DISK_BYTES`] at `place`.
 pub fn fill(place: &Path, _: &[u64]) {
+    let mut refused = 0;
     for kib in [0, 4, 8, 12, 16, 24, 32, 64, 100, 140, 200, 280, 400, 560, 800, 1100, 1600] {
-        for durability in [Durability::None, Durability::Os, Durability::Sync] {
+        for durability in DURABILITIES {
             for before in [0, 300] {
-                fill_one(place, kib << 10, durability, before);
+                refused += fill_one(place, kib << 10, durability, before);
             }
         }
+    }
+    assert!(refused > 100, "{refused} batches found no room");
+    for kib in [100, 400, 1100, 3000] {
+        (0..2).for_each(|durability| fill_and_kill(place, kib << 10, durability));
     }
     checkpoints_that_find_no_room(place);
     fill_a_copy_with_holes(place);
@@ -108,7 +149,8 @@ fn empty(place: &Path) {
 }
 
 /// Fills a disk with `free` bytes of room. The table has `before` pairs already; with none it is made on that disk.
-fn fill_one(place: &Path, free: u64, durability: Durability, before: u32) {
+/// Returns how many batches were refused.
+fn fill_one(place: &Path, free: u64, durability: Durability, before: u32) -> usize {
     let when = format!("{free} bytes free, {durability:?}, {before} pairs before");
     let path = place.join("t.spt");
     let open = || options(durability, 1 << 20).open(&path);
@@ -131,6 +173,8 @@ fn fill_one(place: &Path, free: u64, durability: Durability, before: u32) {
     });
     put_until_full(&table, &mut pairs, 10_000);
     holds(&table, &pairs, &when);
+    let refused = change_in_batches(&table, &mut pairs);
+    holds(&table, &pairs, &when);
     remove_half(&table, &mut pairs);
     holds(&table, &pairs, &when);
     let _ = table.sync().inspect_err(is_full);
@@ -150,6 +194,52 @@ fn fill_one(place: &Path, free: u64, durability: Durability, before: u32) {
         pairs.insert(b"more".into(), Vec::new());
         table.close().unwrap();
     }
+    empty(place);
+    refused
+}
+
+/// Fills the disk, and is killed. Arguments: the index of the durability.
+pub fn fill_and_die(place: &Path, arguments: &[u64]) {
+    let table = options(DURABILITIES[arguments[0] as usize], 1 << 20).open(place.join("t.spt")).unwrap();
+    let mut pairs = Pairs::new();
+    put_until_full(&table, &mut pairs, 10_000);
+    println!("stored: {}", pairs.len());
+    std::process::abort();
+}
+
+/// A process fills the disk and is killed. The table opens where there is no room at all, and has what was stored.
+fn fill_and_kill(place: &Path, free: u64, durability: u64) {
+    let when = format!("{free} bytes free, {:?}", DURABILITIES[durability as usize]);
+    let (path, durable) = (place.join("t.spt"), DURABILITIES[durability as usize]);
+    options(durable, 1 << 20).open(&path).unwrap().close().unwrap();
+    use_up(place, free);
+    let output = process("fill_and_die", place, &[durability]).stdout(Stdio::piped()).output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let stored = output.split("stored: ").nth(1).unwrap_or_else(|| panic!("{when}: {output}"));
+    let stored: u32 = stored.split_whitespace().next().unwrap().parse().unwrap();
+    // With `Sync`, a segment of the log is prepared before its first record.
+    let is_too_small = durable == Durability::Sync && free < 2 << 20;
+    assert!(stored > 10 || is_too_small, "{when}: {stored} pairs");
+    let mut pairs: Pairs = (0..stored).map(|n| (key(n), value(n))).collect();
+    use_up(place, 0);
+    match TableOptions::new().read_only(true).open(&path) {
+        Ok(reader) => holds(&reader, &pairs, &when),
+        // The kill cut off a checkpoint, which a writer has to complete.
+        Err(e) => assert_eq!(e.kind(), ErrorKind::Locked, "{when}: to read: {e}"),
+    }
+    let table = options(durable, 1 << 20).open(&path).unwrap_or_else(|e| panic!("{when}: {e}"));
+    holds(&table, &pairs, &when);
+    change_in_batches(&table, &mut pairs);
+    remove_half(&table, &mut pairs);
+    holds(&table, &pairs, &when);
+    fs::remove_file(place.join("ballast")).unwrap();
+    table.put(b"room", b"again").unwrap_or_else(|e| panic!("{when}: with room again: {e}"));
+    pairs.insert(b"room".into(), b"again".into());
+    table.close().unwrap();
+    let table = Table::open(&path).unwrap();
+    assert_eq!(table.verify().unwrap(), [], "{when}");
+    holds(&table, &pairs, &when);
+    table.close().unwrap();
     empty(place);
 }
 
@@ -219,11 +309,7 @@ fn checkpoints_that_find_no_room(place: &Path) {
             continue;
         }
         drop(table);
-        // There may be too little room to open it, too; that loses nothing.
-        match Table::open(&path) {
-            Ok(table) => holds(&table, &pairs, &when),
-            Err(e) => is_full(&e),
-        }
+        holds(&Table::open(&path).unwrap(), &pairs, &when);
         fs::remove_file(place.join("ballast")).unwrap();
         let table = Table::open(&path).unwrap();
         assert_eq!(table.verify().unwrap(), [], "{when}");
@@ -259,11 +345,9 @@ pub fn fill_under_a_limit(place: &Path, arguments: &[u64]) {
     remove_half(&table, &mut pairs);
     holds(&table, &pairs, "under a limit, half of it removed");
     let _ = table.close().inspect_err(is_full);
-    // It may be that no open finds room; that loses nothing.
-    match options(durability, log_bytes).open(&path) {
-        Ok(table) => holds(&table, &pairs, "opened again under a limit"),
-        Err(e) => is_full(&e),
-    }
+    let table = options(durability, log_bytes).open(&path).unwrap();
+    holds(&table, &pairs, "opened again under a limit");
+    drop(table);
     // For a process without a limit.
     fs::write(place.join("result"), format!("{puts} {}", pairs.len())).unwrap();
 }
