@@ -180,6 +180,8 @@ impl Drop for AtomicFile {
 
 /// The beginning of the names of unfinished files that are not named after their path.
 const UNFINISHED: &str = ".splitpoint-";
+/// The byte that the process that writes such a file has locked: the last one that a file can have.
+pub(crate) const UNFINISHED_BYTE: u64 = (u64::MAX >> 1) - 1;
 /// The kind of a copy of a table, in its name.
 pub(crate) const BACKUP: &str = "backup-";
 
@@ -212,6 +214,8 @@ fn claim(
                 // `false`, or no such name: another process took it for abandoned before it was locked. Without locks,
                 // no file is removed as abandoned.
                 let is_ours = !matches!(file.lock(), Ok(false));
+                // A second lock, which stays where the first is handed to a table's handle. Not all systems have it.
+                let _ = file.lock_byte(UNFINISHED_BYTE, true);
                 if is_ours && file.is_at(&path).map_err(failed(&path, "look at"))? {
                     return Ok((path, file));
                 }
@@ -226,7 +230,10 @@ fn claim(
 fn remove_abandoned(storage: &dyn Storage, path: &Path, sidecars: &[&str]) -> bool {
     let Ok(file) = storage.open(path, super::Mode::Write) else { return false };
     // The holder of the lock has the name to itself: nobody creates a file there, or renames this one.
-    matches!(file.lock(), Ok(true))
+    let is_in_use = || matches!(file.first_locked_byte(UNFINISHED_BYTE..UNFINISHED_BYTE + 1), Ok(Some(_)));
+    !is_in_use()
+        && matches!(file.lock(), Ok(true))
+        && !is_in_use()
         && matches!(file.is_at(path), Ok(true))
         && remove_with(storage, path, sidecars).is_ok()
 }

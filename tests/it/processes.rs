@@ -7,10 +7,11 @@
 //! processes/full_disk.rs   a file system, or a file, that takes no more
 //! processes/lacking.rs     standard descriptors that are closed, file systems without locks, syncs or permissions
 //! processes/lost_pages.rs  pages that the system cannot provide, and signals that are not the library's
-//! processes/memory.rs     the memory that a table takes
+//! processes/memory.rs      the memory that a table takes
 //! processes/names.rs       links, renames and mounts of a table's file
 //! processes/readers.rs     readers beside a writer: what they see and keep, stopped and killed
 //! processes/sharing.rs     locks, readers beside a writer, places that may not be written to
+//! processes/views.rs       views of readers beside writers that are killed and stopped
 //! ```
 //!
 //! What a power loss leaves no process can show: that is the simulated disk's, `src/table/tests/crash/`.
@@ -25,6 +26,7 @@ mod memory;
 mod names;
 mod readers;
 mod sharing;
+mod views;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -67,6 +69,8 @@ const TASKS: &[(&str, Task)] = &[
     ("read", sharing::read),
     #[cfg(target_os = "linux")]
     ("store", memory::store),
+    ("look", views::look),
+    ("write", views::write),
 ];
 
 /// The arguments that let this binary run a task.
