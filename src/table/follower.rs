@@ -184,7 +184,7 @@ impl Table {
     }
 
     /// Replays what was added to the log. If that fails, or the records are gone, the handle must not be read.
-    fn replay_what_follows(&mut self) -> Result<Ahead> {
+    pub(super) fn replay_what_follows(&mut self) -> Result<Ahead> {
         let pager = self.pager.clone();
         let following = self.following.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (Some(log), Some(mut reader)) = (pager.log(), following.take()) else { return Ok(Ahead::Gone) };
@@ -206,8 +206,10 @@ impl Table {
             return Ok(found);
         }
         let replayed = self.replay_log(reader, plan);
-        // The records, or the values that they refer to, may have been written over meanwhile.
-        if (replayed.is_err() || !reader.is_at_end()) && !log.has_records_of(reader, last_checkpoint)? {
+        // The records, or the values that they refer to, may have been written over meanwhile, or cut off for a
+        // checkpoint that is not complete yet.
+        let over_file = || self.pager.file().checkpoint_over_file();
+        if (replayed.is_err() || !reader.is_at_end()) && !log.has_records_of(reader, over_file)? {
             return Ok(Ahead::Gone);
         }
         replayed.map(|()| found)

@@ -88,6 +88,14 @@ impl TableFile {
         Ok(u64::from_le_bytes(number))
     }
 
+    /// The number of the last checkpoint that may be in the file: it may be cut for it, and have some of its frames,
+    /// before it has its header.
+    pub(crate) fn checkpoint_over_file(&self) -> Result<u64> {
+        let Some(file) = &self.handle else { return Ok(self.last_checkpoint()) };
+        let FileState { last, journal } = self.state(file.as_ref())?;
+        Ok(journal.map_or(last, |journal| journal.max(last)))
+    }
+
     /// Fails if another process has begun to write a checkpoint over the file that was opened here for reading.
     pub(crate) fn refuse_if_stale(&self) -> Result<()> {
         let Some(file) = self.handle.as_ref().filter(|_| self.read_only) else { return Ok(()) };

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests change the log from outside")]
 
 use crate::error::{ErrorKind, Result};
+use crate::pager::wal::Ahead;
 use crate::random::Random;
 use crate::table::{Backup, Durability, Follower, Table, TableOptions};
 use std::collections::BTreeMap;
@@ -272,6 +273,23 @@ fn a_reader_ends_before_a_record_that_is_stored_in_part_and_goes_on_once_it_is_w
     }
     reader = reader.catch_up().unwrap();
     assert_eq!(reader.len(), 2);
+}
+
+#[test]
+fn a_value_that_is_cut_off_for_the_next_checkpoint_does_not_end_the_log() {
+    let written = Written::new(Durability::Os, 15);
+    written.table.checkpoint().unwrap();
+    let mut reader = reading().open(&written.path).unwrap();
+    let checkpoint_bytes = std::fs::metadata(&written.path).unwrap().len();
+    written.table.put(b"stored", &[1; 300_000]).unwrap();
+    written.table.put(b"after", b"it").unwrap();
+    assert!(std::fs::metadata(&written.path).unwrap().len() > checkpoint_bytes, "the file has the value");
+    // The next checkpoint, of which the segment may not have the number, cuts the file before it has a header there.
+    let number = reader.pager.file().last_checkpoint() + 2;
+    let journal = [&b"SPLITJRN"[..], &number.to_le_bytes()].concat();
+    std::fs::write(written.path.with_file_name("table.spt-ckpt"), journal).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&written.path).unwrap().set_len(checkpoint_bytes).unwrap();
+    assert_eq!(reader.replay_what_follows().unwrap(), Ahead::Gone);
 }
 
 #[test]
