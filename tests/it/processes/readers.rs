@@ -5,6 +5,7 @@ use splitpoint::{Backup, Durability, Follower, Table, TableOptions};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 const PAIRS: u32 = 20_000;
@@ -101,8 +102,14 @@ fn undo_files(place: &Path) -> usize {
     fs::read_dir(place.join("t.spt-undo")).map_or(0, |entries| entries.count())
 }
 
-#[test]
+/// Sends a signal to a child process.
 #[expect(unsafe_code, reason = "std can end a process and not stop it")]
+pub fn send(process: &Child, signal: i32) {
+    // SAFETY: the process is our child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(process.id() as i32, signal) }, 0);
+}
+
+#[test]
 fn a_reader_keeps_its_checkpoint_and_one_that_is_stopped_or_killed_holds_back_nobody() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
@@ -118,16 +125,14 @@ fn a_reader_keeps_its_checkpoint_and_one_that_is_stopped_or_killed_holds_back_no
     };
     put_all(1);
     let [killed, stopped] = [start(0, 1), start(1, 1)];
-    // SAFETY: the process is our child, which has not been waited for.
-    assert_eq!(unsafe { libc::kill(stopped.0.id() as i32, libc::SIGSTOP) }, 0);
+    send(&stopped.0, libc::SIGSTOP);
     put_all(2);
     let later = start(2, 2);
     (3..8).for_each(put_all);
     // One set of frames for the first two readers, one for the third.
     assert_eq!(undo_files(place), 7 - 1);
     killed.kill();
-    // SAFETY: as above.
-    assert_eq!(unsafe { libc::kill(stopped.0.id() as i32, libc::SIGCONT) }, 0);
+    send(&stopped.0, libc::SIGCONT);
     put_all(8);
     fs::write(place.join("end"), "").unwrap();
     assert!(stopped.end().success() && later.end().success());

@@ -11,6 +11,7 @@
 //!
 //! Not here: what one write is at a time (`readers.rs`), what a power loss leaves (`crates/torture`).
 
+use super::readers::send;
 use super::{Running, process};
 use splitpoint::{Backup, Durability, ErrorKind, Follower, Table, TableOptions};
 use std::collections::BTreeMap;
@@ -255,12 +256,6 @@ pub fn look(place: &Path, arguments: &[u64]) {
         }
     }
     fs::write(place.join(format!("views{}", arguments[1])), views.to_string()).unwrap();
-}
-
-#[expect(unsafe_code, reason = "std can end a process and not stop it")]
-fn send(process: &Child, signal: i32) {
-    // SAFETY: the process is our child, which has not been waited for.
-    assert_eq!(unsafe { libc::kill(process.id() as i32, signal) }, 0);
 }
 
 /// Kills and stops writer and readers until `is_done` says so, with the number of kills of writers. Returns the number
