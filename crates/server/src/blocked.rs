@@ -5,6 +5,7 @@
 use crate::clients::Client;
 use crate::command::reply::{self, Version};
 use crate::command::sorted_sets::Extreme;
+use crate::command::spec::Spec;
 use crate::keyspace::list::End;
 use crate::keyspace::sorted::Element;
 use crate::keyspace::stream::EntryId;
@@ -23,6 +24,8 @@ type Queues = HashMap<(usize, Vec<u8>), VecDeque<Arc<Waiter>>>;
 pub(crate) struct Waiter {
     pub(crate) client: Arc<Client>,
     pub(crate) version: Version,
+    /// The command with which it waits.
+    pub(crate) spec: &'static Spec,
     pub(crate) database: usize,
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) wanted: Wanted,

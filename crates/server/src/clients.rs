@@ -1,6 +1,7 @@
 //! The connected clients: CLIENT LIST, CLIENT KILL, and messages that other clients send them.
 
 use crate::command::reply::Version;
+use crate::users::DEFAULT;
 use atomic_waker::AtomicWaker;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
@@ -52,6 +53,8 @@ pub struct Client {
 #[derive(Default)]
 struct Inner {
     name: String,
+    /// Empty for `default`.
+    user: Vec<u8>,
     library: (String, String),
     /// Indexed by [`Subscription`].
     subscribed: [HashSet<Vec<u8>>; 3],
@@ -87,6 +90,17 @@ impl Client {
     /// Sets its name.
     pub(crate) fn set_name(&self, name: String) {
         self.lock().name = name;
+    }
+
+    /// The name of its user.
+    pub(crate) fn user(&self) -> Vec<u8> {
+        let user = self.lock().user.clone();
+        if user.is_empty() { DEFAULT.as_bytes().to_vec() } else { user }
+    }
+
+    /// Notes the name of its user.
+    pub(crate) fn set_user(&self, user: &[u8]) {
+        self.lock().user = user.to_vec();
     }
 
     /// The name and version of its library (CLIENT SETINFO).

@@ -1,6 +1,8 @@
 //! Counters and latencies: one set per thread of the event loop, added up on request.
 
 use crate::command::spec::{COMMANDS, Id};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Latencies are counted by powers of two of nanoseconds, up to 2^(BUCKETS - 1).
@@ -20,8 +22,14 @@ pub struct Figures {
     pub(crate) bytes_out: AtomicU64,
     /// Socket reads that returned requests.
     pub(crate) reads: AtomicU64,
+    /// Error replies by their codes, such as `WRONGTYPE`.
+    error_codes: Mutex<BTreeMap<String, u64>>,
     commands: Vec<CommandFigures>,
 }
+
+/// Codes that are counted; scripts may invent any.
+const CODES_MAX: usize = 128;
+const CODE_BYTES_MAX: usize = 64;
 
 /// The counters of one command.
 #[derive(Default)]
@@ -54,6 +62,7 @@ impl Default for Figures {
             bytes_in: AtomicU64::default(),
             bytes_out: AtomicU64::default(),
             reads: AtomicU64::default(),
+            error_codes: Mutex::default(),
             commands: COMMANDS.iter().map(|_| CommandFigures::default()).collect(),
         }
     }
@@ -76,8 +85,25 @@ impl Figures {
         &self.commands[id as usize]
     }
 
+    /// Counts an error reply with this text.
+    pub(crate) fn note_error(&self, text: &[u8]) {
+        self.errors.fetch_add(1, Relaxed);
+        let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let code = String::from_utf8_lossy(&code[..code.len().min(CODE_BYTES_MAX)]).into_owned();
+        let mut codes = self.error_codes.lock().unwrap_or_else(|e| e.into_inner());
+        if codes.len() < CODES_MAX || codes.contains_key(&code) {
+            *codes.entry(code).or_default() += 1;
+        }
+    }
+
+    /// The number of error replies by code.
+    pub(crate) fn error_codes(&self) -> BTreeMap<String, u64> {
+        self.error_codes.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
     /// Sets what is counted of commands to 0.
     pub(crate) fn reset(&self) {
+        self.error_codes.lock().unwrap_or_else(|e| e.into_inner()).clear();
         self.commands.iter().for_each(CommandFigures::reset);
         [&self.hits, &self.misses, &self.errors].iter().for_each(|counter| counter.store(0, Relaxed));
     }

@@ -47,6 +47,7 @@ mod threads;
 mod tls;
 mod tracking;
 mod unix_socket;
+mod users;
 mod watcher;
 
 pub use health::ask as check_health;

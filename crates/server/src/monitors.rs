@@ -21,6 +21,11 @@ impl Monitors {
         self.count.load(Relaxed) > 0
     }
 
+    /// Whether a client is one of them.
+    pub(crate) fn has(&self, client: u64) -> bool {
+        self.clients.read().unwrap_or_else(PoisonError::into_inner).iter().any(|other| other.id == client)
+    }
+
     /// Adds a client.
     pub(crate) fn add(&self, client: &Arc<Client>) {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);

@@ -93,6 +93,10 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 
+    /// File of users and their rules, as ACL SAVE writes it; a password file still sets the password of `default`
+    #[arg(long, env = "SPLITPOINT_ACL_FILE", value_name = "FILE")]
+    pub(crate) acl_file: Option<PathBuf>,
+
     /// Allow listening without a password on addresses that other machines can reach
     #[arg(long, env = "SPLITPOINT_UNPROTECTED")]
     pub(crate) unprotected: bool,
@@ -157,6 +161,16 @@ pub(crate) enum EvictionOption {
     Noeviction,
     /// Remove the least recently used keys.
     AllkeysLru,
+    /// Remove the least frequently used keys.
+    AllkeysLfu,
+    /// Remove any keys.
+    AllkeysRandom,
+    /// Remove the least recently used keys that have a lifetime.
+    VolatileLru,
+    /// Remove the least frequently used keys that have a lifetime.
+    VolatileLfu,
+    /// Remove any keys that have a lifetime.
+    VolatileRandom,
     /// Remove keys that expire soon.
     VolatileTtl,
 }
@@ -166,6 +180,11 @@ impl From<EvictionOption> for Eviction {
         match option {
             EvictionOption::Noeviction => Eviction::None,
             EvictionOption::AllkeysLru => Eviction::AllKeysLru,
+            EvictionOption::AllkeysLfu => Eviction::AllKeysLfu,
+            EvictionOption::AllkeysRandom => Eviction::AllKeysRandom,
+            EvictionOption::VolatileLru => Eviction::VolatileLru,
+            EvictionOption::VolatileLfu => Eviction::VolatileLfu,
+            EvictionOption::VolatileRandom => Eviction::VolatileRandom,
             EvictionOption::VolatileTtl => Eviction::VolatileTtl,
         }
     }
@@ -245,6 +264,7 @@ impl Options {
             expected_keys: self.expected_keys.or(file.expected_keys),
             threads: self.threads.or(file.threads),
             password_file: self.password_file.or(file.password_file),
+            acl_file: self.acl_file.or(file.acl_file),
             unprotected: self.unprotected || file.unprotected,
             max_clients: self.max_clients.or(file.max_clients),
             idle_timeout: self.idle_timeout.or(file.idle_timeout),

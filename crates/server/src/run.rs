@@ -7,6 +7,7 @@
 //! ```
 
 use crate::clients::Client;
+use crate::command::acl::denied_clients;
 use crate::command::info::resident_bytes;
 use crate::connection::serve;
 use crate::dictionary::slots::text_of;
@@ -25,6 +26,7 @@ use crate::settings::Settings;
 use crate::systemd;
 use crate::tls::{Security, Tls};
 use crate::unix_socket::{self, SocketFile};
+use crate::users::PASSWORD_BYTES_MAX;
 use crate::watcher;
 use splitpoint::{Dictionary, TableOptions};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -247,11 +249,18 @@ fn apply(options: &Options, settings: &Settings) -> Result<(), ServeError> {
     if let Some(seconds) = options.stall_timeout {
         settings.stalled_s.store(seconds.max(1), Relaxed);
     }
+    if let Some(path) = &options.acl_file {
+        settings.users.open(path).map_err(ServeError::usage)?;
+    }
     if let Some(path) = &options.password_file {
         let text = std::fs::read(path).map_err(|error| ServeError::io(path.display(), &error))?;
         let password = text.trim_ascii_end();
         if password.is_empty() {
             return Err(ServeError::usage(format!("{}: no password in it", path.display())));
+        }
+        if password.len() > PASSWORD_BYTES_MAX {
+            let what = format!("{}: a password longer than {} KiB", path.display(), PASSWORD_BYTES_MAX >> 10);
+            return Err(ServeError::usage(what));
         }
         settings.set_password(password);
     }
@@ -279,6 +288,7 @@ fn reload(flags: &Options, server: &Server, security: &Security) {
         dictionary.reload_soon();
     }
     let reloaded = flags.clone().with_file().and_then(|options| apply(&options, &server.settings));
+    denied_clients(server).iter().for_each(|client| client.kill());
     let reloaded = reloaded.and_then(|()| security.as_ref().map_or(Ok(()), |tls| tls.reload()));
     match reloaded {
         Ok(()) => tracing::info!("read limits and certificates again"),

@@ -69,8 +69,6 @@ pub struct Server {
     pub(crate) startup_bytes: AtomicU64,
     /// Checkpoints of SAVE and BGSAVE since the start.
     pub(crate) saves: AtomicU64,
-    /// The most memory in use that was recorded.
-    memory_peak: AtomicU64,
     /// When the last checkpoint was complete, Unix time in seconds.
     pub(crate) saved_at_s: AtomicU64,
     /// Notified to shut the server down.
@@ -111,7 +109,6 @@ impl Server {
             save_failed: AtomicBool::new(false),
             startup_bytes: AtomicU64::new(0),
             saves: AtomicU64::new(0),
-            memory_peak: AtomicU64::new(0),
             saved_at_s: AtomicU64::new(now_ms() / 1000),
             shutdown: tokio::sync::Notify::new(),
             figures: Mutex::default(),
@@ -137,7 +134,7 @@ impl Server {
 
     /// Records the memory in use; returns the most recorded so far.
     pub(crate) fn note_memory_peak(&self, used: u64) -> u64 {
-        self.memory_peak.fetch_max(used, Relaxed).max(used)
+        self.space.events.memory_peak.fetch_max(used, Relaxed).max(used)
     }
 
     /// Compacts the files whose keys were all removed. Waits for the disk.

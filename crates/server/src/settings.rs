@@ -1,9 +1,10 @@
 //! Settings that can change while the server runs: limits and the password. CONFIG SET and SIGHUP write them, all
 //! threads read them.
 
+use crate::users::Users;
+use std::collections::BTreeMap;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use subtle::ConstantTimeEq;
 
 /// Limits and the password.
 pub struct Settings {
@@ -21,7 +22,12 @@ pub struct Settings {
     pub idle_s: AtomicU64,
     /// Seconds within which a client must read some of its replies.
     pub stalled_s: AtomicU64,
+    /// The password of `default` as it was given.
     password: RwLock<Option<Vec<u8>>>,
+    /// Who may connect, and what each may do.
+    pub(crate) users: Users,
+    /// What CONFIG SET was given for options that have no effect here.
+    hints: RwLock<BTreeMap<&'static str, String>>,
 }
 
 impl Default for Settings {
@@ -35,6 +41,8 @@ impl Default for Settings {
             idle_s: AtomicU64::new(0),
             stalled_s: AtomicU64::new(60),
             password: RwLock::default(),
+            users: Users::default(),
+            hints: RwLock::default(),
         }
     }
 }
@@ -42,12 +50,13 @@ impl Default for Settings {
 impl Settings {
     /// Whether clients have to authenticate.
     pub fn needs_password(&self) -> bool {
-        self.password().is_some()
+        let user = self.users.usual();
+        !user.is_on || !user.needs_no_password
     }
 
-    /// Whether `given` is the password. All wrong passwords of the same length take the same time.
+    /// Whether `given` is a password of `default`. All wrong passwords take the same time.
     pub fn is_password(&self, given: &[u8]) -> bool {
-        self.password().is_some_and(|password| bool::from(password.as_slice().ct_eq(given)))
+        self.users.usual().admits(given)
     }
 
     /// The password.
@@ -57,8 +66,19 @@ impl Settings {
 
     /// Sets the password; an empty one removes it. Existing connections stay authenticated.
     pub fn set_password(&self, password: &[u8]) {
+        self.users.set_password(password);
         let password = (!password.is_empty()).then(|| password.to_vec());
         *self.password.write().unwrap_or_else(|e| e.into_inner()) = password;
+    }
+
+    /// What an option without effect was set to.
+    pub(crate) fn hint(&self, name: &str) -> Option<String> {
+        self.hints.read().unwrap_or_else(|e| e.into_inner()).get(name).cloned()
+    }
+
+    /// Notes what an option without effect is set to.
+    pub(crate) fn set_hint(&self, name: &'static str, value: &str) {
+        self.hints.write().unwrap_or_else(|e| e.into_inner()).insert(name, value.to_owned());
     }
 
     /// How long a connection may be idle; `None` for no limit.

@@ -270,15 +270,15 @@ def lifetimes():
 
 
 def eviction():
-    for policy in ["allkeys-lru", "volatile-ttl", "noeviction"]:
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-ttl", "noeviction"]:
         server = servers.splitpoint("--max-memory", "32M", "--eviction", policy)
         connection = Connection(server.port)
         value, refused = b"v" * 1000, 0
         for start in range(0, 100_000, 500):
-            lifetime = ("EX", 1000) if policy == "volatile-ttl" else ()
+            lifetime = ("EX", 1000) if policy.startswith("volatile") else ()
             replies = connection.pipeline([("SET", f"k{n}", value, *lifetime) for n in range(start, start + 500)])
             refused += sum(reply != "+OK" for reply in replies)
-            if policy == "allkeys-lru":
+            if policy[-3:] in ("lru", "lfu"):
                 connection.pipeline([("GET", "k1"), ("GET", "k2")])
         info = dict(line.split(b":", 1) for line in connection.call("INFO").split(b"\r\n") if b":" in line)
         used, evicted = int(info[b"used_memory"]), int(info[b"evicted_keys"])
@@ -291,7 +291,7 @@ def eviction():
             expect(connection.call("SET", "another", value) == "+OK", "no room after FLUSHALL")
         else:
             expect(refused == 0 and evicted > 50_000, f"{policy}: {refused} refused, {evicted} evicted")
-        if policy == "allkeys-lru":
+        if policy[-3:] in ("lru", "lfu"):
             expect(connection.call("EXISTS", "k1", "k2") == 2, "keys in use were evicted")
         server.stop()
         print(f"behaviour: {policy}: {used >> 20} MiB of 32, {evicted} evicted, {refused} refused")

@@ -229,6 +229,87 @@ def sorted_sets(r):
     ])()
 
 
+def place(r):
+    """A longitude and a latitude, most of them near others."""
+    if r.random() < 0.03:
+        return r.choice([("181", "0"), ("0", "86"), ("x", "1"), ("1", "x"), ("-180", "-85.05112878"), ("180", "85.05112878"), ("nan", "0"), ("", "0")])
+    if r.random() < 0.1:
+        return repr(r.uniform(-180, 180)), repr(r.uniform(-85, 85))
+    longitude, latitude = r.choice([(13.36, 38.11), (-122.4, 37.7), (179.99, 0.01), (25, 70), (0, 84.9)])
+    return repr(max(-180, min(180, longitude + r.gauss(0, 0.5)))), repr(max(-85, min(85, latitude + r.gauss(0, 0.3))))
+
+
+def unit(r):
+    return r.choice(["m", "km", "ft", "mi", "KM", "x"][: 6 if r.random() < 0.1 else 5])
+
+
+def distance(r):
+    return r.choice(["0", "100", "500", "3000.5", "50000", "1e7", "200", "90"]) if r.random() < 0.95 else r.choice(["-1", "x", "", "1e400", "inf"])
+
+
+def geo(r):
+    k = lambda: r.choice(["geo", "geo", "geo", key(r)])
+    name = lambda: r.choice([b"p%d" % r.randrange(300), element(r)])
+    shape = lambda: r.choice([["BYRADIUS", distance(r), unit(r)], ["BYBOX", distance(r), distance(r), unit(r)], ["bybox", "400", "300", "km"]])
+    origin = lambda: r.choice([["FROMLONLAT", *place(r)], ["FROMMEMBER", name()], ["fromlonlat", "13.4", "38.1"]])
+    extra = lambda: [word for option in r.sample([["ASC"], ["DESC"], ["WITHDIST"], ["WITHHASH"], ["WITHCOORD"], ["COUNT", r.choice(["1", "3", "20", "0", "-1", "x"])], ["COUNT", "5", "ANY"], ["ANY"], ["x"]], r.choice([0, 0, 1, 1, 2, 3])) for word in option]
+    store = lambda: r.choice([[], [], [], ["STORE", r.choice(["geo2", key(r)])], ["STOREDIST", "geo2"], ["STORE"]])
+    return r.choice([
+        lambda: ["GEOADD", k(), *(word for _ in range(r.choice([1, 1, 2, 20, 200])) for word in (*place(r), name()))],
+        lambda: ["GEOADD", k(), *(word for _ in range(r.choice([1, 1, 2, 20, 200])) for word in (*place(r), name()))],
+        lambda: ["GEOADD", k(), *r.sample(["NX", "XX", "CH", "nx", "INCR"], r.choice([1, 2])), *place(r), name(), *r.choice([(), ("1",)])],
+        lambda: ["GEODIST", k(), name(), name(), *r.choice([(), (unit(r),), (unit(r), "x")])],
+        lambda: [r.choice(["GEOHASH", "GEOPOS"]), k(), *(name() for _ in range(r.choice([0, 1, 3])))],
+        lambda: ["GEOSEARCH", k(), *origin(), *shape(), *extra()],
+        lambda: ["GEOSEARCH", k(), *origin(), *shape(), *extra()],
+        lambda: ["GEOSEARCH", k(), *shape(), *extra(), *origin(), *r.choice([(), origin(), shape()])],
+        lambda: ["GEOSEARCHSTORE", r.choice(["geo2", key(r)]), k(), *origin(), *shape(), *extra(), *r.choice([(), ("STOREDIST",)])],
+        lambda: [r.choice(["GEORADIUS", "GEORADIUS_RO"]), k(), *place(r), distance(r), unit(r), *extra(), *store()],
+        lambda: [r.choice(["GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO"]), k(), name(), distance(r), unit(r), *extra(), *store()],
+        lambda: ["ZRANGE", r.choice(["geo", "geo2"]), "0", "-1", "WITHSCORES"],
+        lambda: ["ZREM", k(), *(name() for _ in range(r.choice([1, 100])))],
+    ])()
+
+
+def sorts(r):
+    k = lambda: r.choice(["numbers", "numbers", key(r)])
+    number = lambda: str(r.randrange(-30, 60))
+    limits = lambda: r.choice([[], [], ["LIMIT", index(r), index(r)], ["LIMIT", "0", "5"], ["LIMIT", "x", "1"], ["LIMIT", "1"]])
+    direction = lambda: r.choice([[], ["ASC"], ["DESC"], ["desc"]])
+    gets = lambda: [word for _ in range(r.choice([0, 0, 1, 2])) for word in ("GET", r.choice(["#", "weight_*", "hash_*->field", "hash_*->", "no", "*"]))]
+    store = lambda: r.choice([[], [], ["STORE", r.choice(["sorted", key(r)])], ["STORE"]])
+    name = lambda: r.choice(["SORT", "SORT", "SORT_RO"])
+    return r.choice([
+        lambda: [r.choice(["RPUSH", "SADD"]), "numbers", *(number() for _ in range(r.choice([1, 5, 40])))],
+        lambda: ["ZADD", "numbers", *(word for _ in range(r.choice([1, 5, 40])) for word in (number(), number()))],
+        lambda: ["DEL", "numbers"],
+        lambda: ["SET", "weight_" + number(), r.choice([number(), number(), "x", "1.5", " 3", "1e400", ""])],
+        lambda: ["SET", "weight_" + number(), number()],
+        lambda: ["HSET", "hash_" + number(), "field", r.choice([number(), number(), "x"])],
+        lambda: [name(), k(), *limits(), *direction(), *gets(), *store()],
+        lambda: [name(), k(), *limits(), *direction(), "ALPHA", *gets(), *store()],
+        lambda: [name(), k(), *limits(), *direction(), *gets(), "BY", r.choice(["weight_*", "hash_*->field", "no_*", "*"]), *store()],
+        # Elements with equal texts may be in any order.
+        lambda: [name(), k(), "BY", r.choice(["weight_*", "hash_*->field"]), "ALPHA", *direction(), *gets()],
+        # A set has any order.
+        lambda: [name(), k(), "BY", "nosort", *direction(), *gets()],
+        lambda: [name(), k(), *r.choice([("x",), ("BY",), ("GET",)])],
+        lambda: ["LRANGE", "sorted", "0", "-1"],
+    ])()
+
+
+def server(r):
+    return r.choice([
+        lambda: ["FUNCTION", *r.choice([("LIST",), ("LIST", "WITHCODE"), ("LIST", "LIBRARYNAME"), ("LIST", "x"), ("STATS",), ("FLUSH",), ("FLUSH", "x"), ("FLUSH", "SYNC", "x"), ("DUMP",), ("DELETE", "x"), ("x",), ("RESTORE", "x", "y")])],
+        lambda: [r.choice(["FCALL", "FCALL_RO"]), "f", r.choice(["0", "x"])],
+        lambda: ["MODULE", *r.choice([("LIST",), ("x",), ("LIST", "x")])],
+        lambda: ["MEMORY", *r.choice([("PURGE",), ("x",), ("PURGE", "x")])],
+        lambda: ["SWAPDB", r.choice(["0", "0", "1", "x", "99", "-1", "01"]), r.choice(["1", "0", "x"])] if "--file" not in sys.argv else ["PING"],
+        lambda: ["CONFIG", "SET", *r.choice([("save", ""), ("appendonly", "no"), *[("maxmemory-policy", r.choice(["volatile-lru", "allkeys-random", "noeviction", "x"]))] * ("--file" not in sys.argv), ("hz", "20"), ("activedefrag", "x"), ("nothing", "1"), ("save", "x")])],
+        lambda: ["CONFIG", "GET", r.choice(["maxmemory-policy", "hash-max-listpack-entries", "nothing"])],
+    ])()
+
+
 # Grows, so that most IDs are greater than those before.
 now = [1]
 
@@ -347,7 +428,7 @@ def generic(r):
     ])()
 
 
-KINDS = [hashes, sets, lists, sorted_sets, sorted_sets, streams, streams]
+KINDS = [hashes, sets, lists, sorted_sets, sorted_sets, geo, sorts, server, streams, streams]
 KINDS = [kind for kind in KINDS if not ONLY or kind.__name__ in ONLY]
 
 
@@ -360,7 +441,7 @@ def sorted_by(reply, size):
         reply = [word for pair in reply["map"] for word in pair]
     if not isinstance(reply, list):
         return reply
-    return sorted(tuple(reply[at : at + size]) for at in range(0, len(reply), size))
+    return sorted((tuple(reply[at : at + size]) for at in range(0, len(reply), size)), key=repr)
 
 
 def pairs_in(reply):
@@ -401,6 +482,12 @@ def comparable(words, reply):
     # What APPEND and the like leave, Redis stores in another way.
     if name == "OBJECT" and reply in (b"raw", b"embstr", b"int"):
         return b"raw"
+    if name.startswith("SORT") and isinstance(reply, list):
+        by = words[words.index("BY") + 1] if "BY" in words[:-1] else None
+        if by == "nosort" or by is not None and "ALPHA" in words:
+            return sorted_by(reply, max(1, words.count("GET")))
+    if name == "CONFIG" and isinstance(reply, str) and "save" in words:
+        return reply[:20]
     if name in RANDOM:
         return len(reply) if isinstance(reply, list) else reply is None or isinstance(reply, bytes) or reply
     return reply

@@ -119,7 +119,18 @@ def password():
         server, port = start("--password-file", file.name)
         expect(get(port, "/metrics")[0] == 401, "no password")
         expect(get(port, "/metrics", headers={"Authorization": "Basic dTpzZWNyZXQ="})[0] == 200, "the password")
+        admin = Connection(server.port)
+        admin.call("AUTH", "secret")
+        for rules, allowed in [(["+info", "+client|list", "+slowlog|get"], True), (["+@all", "-info"], False)]:
+            admin.call("ACL", "SETUSER", "watcher", "reset", "on", ">pw", *rules)
+            for path in ("/metrics", "/status.json", "/"):
+                status = get(port, path, headers={"Authorization": "Basic d2F0Y2hlcjpwdw=="})[0]
+                expect(status == (200 if allowed else 401), f"{path} of a user with {rules}: {status}")
         server.stop()
+    server, port = start()
+    Connection(server.port).call("ACL", "SETUSER", "default", "-info")
+    expect(get(port, "/metrics")[0] == 401, "default may not see the pages")
+    server.stop()
     command = [*servers.PROGRAM, "--resp", "127.0.0.1:0", "--http", "0.0.0.0:0"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=servers.PATIENCE)
     expect(answer.returncode != 0 and "password" in answer.stderr, "a public address without a password")

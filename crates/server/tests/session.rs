@@ -1214,3 +1214,382 @@ fn a_client_that_was_killed_is_not_listed() {
     assert!(!text_of(&mut session, &[&[b"CLIENT", b"LIST"]]).contains("name=victim"));
     assert!(text_of(&mut session, &[&[b"CLIENT", b"KILL", b"another"]]).starts_with("-ERR No such client"));
 }
+
+/// What Redis 7.0.15 answers.
+const SORT: &[(&str, &str)] = &[
+    ("RPUSH l 3 1 2 10", ":4"),
+    ("SORT l", "*4 $1 1 $1 2 $1 3 $2 10"),
+    ("SORT l DESC LIMIT 1 2", "*2 $1 3 $1 2"),
+    ("SORT l ALPHA", "*4 $1 1 $2 10 $1 2 $1 3"),
+    ("SET w_1 30", "+OK"),
+    ("SET w_2 20", "+OK"),
+    ("SET w_3 10", "+OK"),
+    ("SORT l BY w_* GET # GET w_*", "*8 $2 10 $-1 $1 3 $2 10 $1 2 $2 20 $1 1 $2 30"),
+    ("HSET h_1 f one", ":1"),
+    ("SORT l BY nosort GET h_*->f", "*4 $-1 $3 one $-1 $-1"),
+    ("SORT l LIMIT -5 2", "*2 $1 1 $1 2"),
+    ("SORT l LIMIT 9 2", "*0"),
+    ("SORT l BY w_* STORE sorted", ":4"),
+    ("LRANGE sorted 0 -1", "*4 $2 10 $1 3 $1 2 $1 1"),
+    ("SORT absent STORE sorted", ":0"),
+    ("EXISTS sorted", ":0"),
+    ("SADD s b a c", ":3"),
+    ("SORT s", "-ERR One or more scores can\\'t be converted into double"),
+    ("SORT s ALPHA DESC", "*3 $1 c $1 b $1 a"),
+    ("SORT s BY nosort STORE sorted", ":3"),
+    ("LRANGE sorted 0 -1", "*3 $1 a $1 b $1 c"),
+    ("ZADD z 3 a 2 b 1 c", ":3"),
+    ("SORT z BY nosort DESC", "*3 $1 a $1 b $1 c"),
+    ("SORT_RO l STORE x", "-ERR syntax error"),
+    ("SORT_RO l", "*4 $1 1 $1 2 $1 3 $2 10"),
+    ("SORT w_1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+    ("SORT l LIMIT 1 x", "-ERR value is not an integer or out of range"),
+    ("SORT l BY", "-ERR syntax error"),
+];
+/// What Redis 7.0.15 answers.
+const GEO: &[(&str, &str)] = &[
+    ("GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania", ":2"),
+    ("GEOADD g NX 13.5 38 Palermo", ":0"),
+    ("GEOADD g CH 13.361389 38.115557 Palermo", ":0"),
+    ("GEOADD g XX NX 1 1 a", "-ERR syntax error"),
+    ("GEOADD g 181 1 a", "-ERR invalid longitude,latitude pair 181.000000,1.000000"),
+    ("GEOADD g 1 1 a 2", "-ERR syntax error"),
+    ("GEODIST g Palermo Catania", "$11 166274.1516"),
+    ("GEODIST g Palermo Catania km", "$8 166.2742"),
+    ("GEODIST g Palermo absent", "$-1"),
+    ("GEODIST g Palermo Catania x", "-ERR unsupported unit provided. please use M, KM, FT, MI"),
+    ("GEOHASH g Palermo absent", "*2 $11 sqc8b49rny0 $-1"),
+    ("GEOPOS g Catania absent", "*2 *2 $20 15.08726745843887329 $20 37.50266842333162032 *-1"),
+    ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km ASC", "*2 $7 Catania $7 Palermo"),
+    (
+        "GEOSEARCH g FROMMEMBER Catania BYBOX 400 400 km WITHDIST WITHHASH WITHCOORD DESC",
+        "*2 *4 $7 Palermo $8 166.2742 :3479099956230698 \
+         *2 $20 13.36138933897018433 $20 38.11555639549629859 \
+         *4 $7 Catania $6 0.0000 :3479447370796909 *2 $20 15.08726745843887329 $20 37.50266842333162032",
+    ),
+    ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km COUNT 1", "*1 $7 Catania"),
+    ("GEOSEARCH g FROMMEMBER absent BYRADIUS 1 m", "-ERR could not decode requested zset member"),
+    (
+        "GEOSEARCH g BYRADIUS 200 km ASC COUNT 1",
+        "-ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for GEOSEARCH",
+    ),
+    ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS -1 km", "-ERR radius cannot be negative"),
+    ("GEOSEARCH absent FROMMEMBER a BYRADIUS 1 m", "*0"),
+    ("GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km STOREDIST", ":2"),
+    ("ZRANGE d 0 -1 WITHSCORES", "*4 $7 Catania $18 56.441257870158204 $7 Palermo $18 190.44242984775784"),
+    ("GEORADIUS g 15 37 200 km WITHDIST ASC", "*2 *2 $7 Catania $7 56.4413 *2 $7 Palermo $8 190.4424"),
+    ("GEORADIUS g 15 37 100 km STORE d", ":1"),
+    ("ZCARD d", ":1"),
+    ("GEORADIUS_RO g 15 37 100 km STORE d", "-ERR syntax error"),
+    ("GEORADIUSBYMEMBER g Palermo 100 km", "*1 $7 Palermo"),
+    ("GEORADIUSBYMEMBER g Palermo 1 m STOREDIST d", ":1"),
+    ("ZSCORE d Palermo", "$1 0"),
+    (
+        "GEORADIUSBYMEMBER g Palermo 1 m WITHDIST STORE d",
+        "-ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options",
+    ),
+    ("GEOSEARCH g FROMLONLAT 15 37 BYRADIUS 200 km ANY", "-ERR the ANY argument requires COUNT argument"),
+];
+/// What Redis 7.0.15 answers.
+const SERVER: &[(&str, &str)] = &[
+    ("FUNCTION LIST", "*0"),
+    (
+        "FUNCTION STATS",
+        "*4 $14 running_script $-1 $7 engines *2 $3 LUA *4 $15 libraries_count :0 $15 functions_count :0",
+    ),
+    ("FUNCTION FLUSH", "+OK"),
+    ("FUNCTION DUMP", "$10 \\n\\x00]\\x9b\\\\@\\x0f\\x7f\\xa2\\xda"),
+    ("FUNCTION DELETE x", "-ERR Library not found"),
+    ("FCALL f 0", "-ERR Function not found"),
+    ("MODULE LIST", "*0"),
+    ("MEMORY PURGE", "+OK"),
+    ("SET k zero", "+OK"),
+    ("SWAPDB 0 1", "+OK"),
+    ("EXISTS k", ":0"),
+    ("SELECT 1", "+OK"),
+    ("GET k", "$4 zero"),
+    ("SWAPDB 0 x", "-ERR invalid second DB index"),
+    ("SWAPDB 0 99", "-ERR DB index is out of range"),
+    ("CONFIG SET save", "-ERR wrong number of arguments for \\'config|set\\' command"),
+    ("COMMAND GETKEYSANDFLAGS SORT a STORE b", "*2 *2 $1 a *2 +RO +access *2 $1 b *2 +OW +update"),
+    ("COMMAND LIST FILTERBY ACLCAT nothing", "*0"),
+    ("COMMAND GETKEYS SORT a BY b GET c STORE d", "*2 $1 a $1 d"),
+];
+
+#[test]
+fn sorting_positions_and_commands_about_the_server_are_as_in_redis() {
+    for in_file in [false, true] {
+        for lines in [SORT, GEO, SERVER] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = in_file.then(|| folder.path().join("t.spt"));
+            let mut session = session(SpaceOptions { file, ..SpaceOptions::default() });
+            let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+            for ((command, expected), reply) in lines.iter().zip(replies_to(&mut session, &commands)) {
+                assert_eq!(reply, *expected, "{command}");
+            }
+        }
+    }
+}
+
+#[test]
+fn over_a_file_databases_are_not_swapped_among_other_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = session(SpaceOptions { file: Some(folder.path().join("t.spt")), ..SpaceOptions::default() });
+    let replies = replies_to(&mut session, &["SET k zero", "MULTI", "SET k other", "SWAPDB 0 1", "EXEC", "GET k"]);
+    assert!(replies[4].starts_with("*2 +OK -ERR SWAPDB over a file cannot"), "{replies:?}");
+    assert_eq!(replies[5], "$5 other");
+}
+
+#[test]
+fn a_watched_key_of_swapped_databases_ends_its_transaction() {
+    let mut session = session(SpaceOptions::default());
+    let lines = ["SET k 1", "WATCH k", "SWAPDB 0 1", "MULTI", "EXEC", "WATCH absent", "SWAPDB 0 1", "MULTI", "EXEC"];
+    let replies = replies_to(&mut session, &lines);
+    assert_eq!((replies[4].as_str(), replies[8].as_str()), ("*-1", "*0"));
+}
+
+#[test]
+fn a_user_may_do_what_its_rules_allow() {
+    let server =
+        Arc::new(Server::new(Arc::new(KeySpace::open(SpaceOptions::default()).unwrap()), Settings::default(), false));
+    let connect = || {
+        let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        RespSession::new(server.clone(), client, server.add_figures())
+    };
+    let (mut admin, mut user) = (connect(), connect());
+    let made = replies_to(&mut admin, &["ACL SETUSER alice on >pw ~a* %R~b* &news +@all -@dangerous +config|get"]);
+    assert_eq!(made, ["+OK"]);
+    let no_key = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    let no = |command: &str| format!("-NOPERM this user has no permissions to run the \\'{command}\\' command");
+    let in_script = "-ERR The user executing the script can\\'t access at least one of the keys mentioned in the \
+                     command \
+                     arguments";
+    let lines = [
+        ("AUTH alice wrong", "-WRONGPASS invalid username-password pair or user is disabled.".to_owned()),
+        ("AUTH alice pw", "+OK".into()),
+        ("ACL WHOAMI", "$5 alice".into()),
+        // As one of a run of requests, too.
+        ("SET a 1", "+OK".into()),
+        ("GET x", no_key.into()),
+        ("GET b", "$-1".into()),
+        ("SET b 1", no_key.into()),
+        ("COPY b a", ":0".into()),
+        ("COPY a b", no_key.into()),
+        ("KEYS *", no("keys")),
+        ("CONFIG SET timeout 1", no("config|set")),
+        ("CONFIG GET databases", "*2 $9 databases $2 16".into()),
+        (
+            "PUBLISH other x",
+            "-NOPERM this user has no permissions to access one of the channels used as arguments".into(),
+        ),
+        ("PUBLISH news x", ":0".into()),
+        ("EVAL return(redis.pcall('get','x')) 0", in_script.into()),
+        ("MULTI", "+OK".into()),
+        ("GET x", no_key.into()),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.".into()),
+        ("MULTI", "+OK".into()),
+        ("SET a 2", "+QUEUED".into()),
+    ];
+    let commands: Vec<&str> = lines.iter().map(|(command, _)| *command).collect();
+    for ((command, expected), reply) in lines.iter().zip(replies_to(&mut user, &commands)) {
+        assert_eq!(reply, *expected, "{command}");
+    }
+    // Rules that change meanwhile hold for what was queued.
+    replies_to(&mut admin, &["ACL SETUSER alice -set"]);
+    assert_eq!(replies_to(&mut user, &["EXEC"]), [format!("*1 {}", no("set"))]);
+    assert_eq!(replies_to(&mut admin, &["GET a"]), ["$1 1"]);
+    let log = replies_to(&mut admin, &["ACL LOG 1"]).remove(0);
+    assert!(log.contains("$7 command") && log.contains("$5 multi") && log.contains("$5 alice"), "{log}");
+    replies_to(&mut admin, &["ACL SETUSER default resetpass >secret"]);
+    let mut stranger = connect();
+    assert_eq!(replies_to(&mut stranger, &["PING", "HELLO 2 AUTH alice pw"])[0], "-NOAUTH Authentication required.");
+    assert_eq!(replies_to(&mut admin, &["ACL DELUSER alice"]), [":1"]);
+    assert_eq!(replies_to(&mut user, &["PING"]), [""], "the connection has ended");
+}
+
+#[test]
+fn a_run_of_requests_of_a_user_with_rules_is_checked_one_by_one() {
+    let mut session = session(SpaceOptions::default());
+    replies_to(&mut session, &["SET a 1", "SET b 2", "ACL SETUSER alice on nopass ~a +@all", "AUTH alice x"]);
+    let input = [request(&[b"GET", b"a"]), request(&[b"GET", b"b"]), request(&[b"GET", b"a"])].concat();
+    let out = String::from_utf8(replies(&mut session, &input, 1 << 20)).unwrap();
+    assert!(out.starts_with("$1\r\n1\r\n-NOPERM") && out.ends_with("$1\r\n1\r\n"), "{out}");
+}
+
+/// A connection of `alice`, whose rules are `rules`, and one of an administrator.
+fn alice_and_admin(rules: &str) -> (RespSession, RespSession) {
+    let mut admin = session(SpaceOptions::default());
+    let set_user = format!("ACL SETUSER alice on nopass {rules}");
+    assert_eq!(replies_to(&mut admin, &[&set_user]), ["+OK"]);
+    let mut alice = another(&admin);
+    assert_eq!(replies_to(&mut alice, &["AUTH alice x"]), ["+OK"]);
+    (alice, admin)
+}
+
+fn is_denied(reply: &str) -> bool {
+    reply.contains("-NOPERM")
+}
+
+#[test]
+fn rules_hold_for_the_rest_of_the_pipeline_that_changes_them() {
+    let (mut alice, _) = alice_and_admin("~* &* +@all");
+    let reply = text_of(&mut alice, &[&[b"ACL", b"SETUSER", b"alice", b"-get"], &[b"GET", b"a"], &[b"GET", b"a"]]);
+    assert_eq!(reply.matches("-NOPERM").count(), 2, "{reply}");
+
+    let (mut alice, _) = alice_and_admin("~* &* +@all");
+    let reply = replies_to(&mut alice, &["MULTI", "ACL SETUSER alice -get", "GET a", "EXEC"]);
+    assert!(is_denied(&reply[3]), "{}", reply[3]);
+
+    let (mut alice, mut admin) = alice_and_admin("~* &* +@all");
+    text_of(&mut alice, &[&[b"ACL", b"DELUSER", b"alice"], &[b"SET", b"a", b"1"]]);
+    assert_eq!(replies_to(&mut admin, &["EXISTS a"]), [":0"]);
+
+    let (mut alice, mut admin) = alice_and_admin("~* &* +@all");
+    replies_to(&mut alice, &["MULTI", "ACL DELUSER alice", "SET a 1", "EXEC"]);
+    assert_eq!(replies_to(&mut admin, &["EXISTS a"]), [":0"]);
+}
+
+#[test]
+fn the_keys_of_a_stream_read_are_those_that_are_checked() {
+    let (mut alice, mut admin) = alice_and_admin("~c ~STREAMS +@all");
+    replies_to(&mut admin, &["XADD secret 1-1 f v", "XGROUP CREATE secret STREAMS 0", "XGROUP CREATE secret g 0"]);
+    for read in [
+        "XREADGROUP COUNT 2 GROUP STREAMS c STREAMS secret >",
+        "XREADGROUP NOACK COUNT 2 GROUP STREAMS c STREAMS secret >",
+        "XREADGROUP GROUP g c STREAMS secret >",
+        "XREAD COUNT 2 STREAMS secret 0",
+        "XREAD STREAMS secret 0",
+    ] {
+        let reply = replies_to(&mut alice, &[read]).remove(0);
+        assert!(is_denied(&reply), "{read}: {reply}");
+    }
+}
+
+#[test]
+fn a_client_that_waits_gets_nothing_once_its_user_may_not() {
+    let pushed = ["RPUSH l x", "ZADD z 1 x", "XADD s 1-1 f v"];
+    for (command, change) in [
+        ("BLPOP l 0", "-blpop"),
+        ("BLPOP l 0", "resetkeys"),
+        ("BRPOP l 0", "resetkeys %R~*"),
+        ("BLMPOP 0 1 l LEFT", "resetkeys"),
+        ("BLMOVE l m LEFT LEFT 0", "resetkeys ~l"),
+        ("BRPOPLPUSH l m 0", "resetkeys ~m"),
+        ("BZPOPMIN z 0", "-@all"),
+        ("BZMPOP 0 1 z MIN", "resetkeys ~l"),
+        ("XREAD BLOCK 0 STREAMS s $", "resetkeys %W~s"),
+        ("XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "resetkeys"),
+    ] {
+        let (mut alice, mut admin) = alice_and_admin("~* +@all");
+        replies_to(&mut admin, &["XGROUP CREATE s g $ MKSTREAM"]);
+        assert_eq!(replies_to(&mut alice, &[command]), [""], "{command}");
+        let change = format!("ACL SETUSER alice {change}");
+        assert_eq!(replies_to(&mut admin, &[&change]), ["+OK"]);
+        replies_to(&mut admin, &pushed);
+        let mut out = Vec::new();
+        assert!(alice.is_unblocked() && alice.unblock(false, &mut out), "{command}");
+        let reply = String::from_utf8(out).unwrap();
+        assert!(is_denied(&reply), "{command}: {reply}");
+        assert_eq!(replies_to(&mut admin, &["LLEN l", "ZCARD z", "XLEN s", "EXISTS m"]), [":1", ":1", ":1", ":0"]);
+    }
+}
+
+#[test]
+fn subscribers_and_monitors_end_once_their_user_may_not() {
+    for (command, change) in [
+        ("SUBSCRIBE news", "resetchannels"),
+        ("PSUBSCRIBE n*", "resetchannels &news"),
+        ("SSUBSCRIBE news", "resetchannels &other"),
+        ("MONITOR", "-monitor"),
+    ] {
+        let (mut alice, mut admin) = alice_and_admin("~* &* +@all");
+        replies_to(&mut alice, &[command]);
+        let change = format!("ACL SETUSER alice {change}");
+        replies_to(&mut admin, &[&change]);
+        let clients = replies_to(&mut admin, &["CLIENT LIST"]).remove(0);
+        assert!(!clients.contains("user=alice"), "{command}: {clients}");
+    }
+}
+
+#[test]
+fn what_is_kept_of_users_and_denied_requests_is_bounded() {
+    let (mut alice, mut admin) = alice_and_admin("~* +get");
+    let long = "x".repeat(1 << 20);
+    let auth = format!("AUTH {long} pw");
+    for request in [format!("SET {long} 1"), auth] {
+        replies_to(&mut alice, &[&request]);
+    }
+    let set_user = format!("ACL SETUSER alice resetkeys ~a{}", "b".repeat(10));
+    replies_to(&mut admin, &[&set_user]);
+    let get = format!("GET {long}");
+    replies_to(&mut alice, &[&get]);
+    let log = replies_to(&mut admin, &["ACL LOG"]).remove(0);
+    assert!(log.contains("alice") && log.len() < 20_000, "{} bytes", log.len());
+
+    // Patterns, passwords, selectors and users.
+    let many = |rule: &dyn Fn(usize) -> String| (0..100_000).map(rule).collect::<Vec<_>>();
+    for rules in [
+        many(&|number| format!("~{number}")),
+        many(&|number| format!("&{number}")),
+        many(&|number| format!(">{number}")),
+        many(&|_| "(+get)".into()),
+        vec![format!("~{}", "x".repeat(32 << 20))],
+    ] {
+        let mut words: Vec<&[u8]> = vec![b"ACL", b"SETUSER", b"bob"];
+        words.extend(rules.iter().map(String::as_bytes));
+        let reply = text_of(&mut admin, &[&words]);
+        assert!(reply.starts_with("-ERR") && reply.contains("too many or too long"), "{reply:.100}");
+    }
+    let megabyte = format!("~{}", "x".repeat(1 << 20));
+    let made = (0..100).filter(|number| {
+        let name = format!("user{number}");
+        text_of(&mut admin, &[&[b"ACL", b"SETUSER", name.as_bytes(), megabyte.as_bytes()]]) == "+OK\r\n"
+    });
+    assert!((5..20).contains(&made.count()));
+    assert_eq!(replies_to(&mut admin, &["ACL SETUSER user0 reset", "ACL SETUSER user100 ~a"]), ["+OK", "+OK"]);
+}
+
+#[test]
+fn sorting_reads_no_more_than_a_reply_may_have() {
+    let mut session = session(SpaceOptions::default());
+    let push = format!("RPUSH l{}", " 1".repeat(1000));
+    let set = format!("SET big1 {}", "0".repeat(16 << 10));
+    replies_to(&mut session, &["CONFIG SET client-query-buffer-limit 1048576", &push, &set, "RPUSH one 1"]);
+    let gets = format!("SORT one{}", " GET big*".repeat(1000));
+    let pattern = format!("SORT l BY {}*", "p".repeat(100_000));
+    for sort in ["SORT l BY big* ALPHA", "SORT l BY big*", "SORT l GET big*", "SORT_RO l GET big*", &gets, &pattern] {
+        let reply = replies_to(&mut session, &[sort]).remove(0);
+        assert!(reply.starts_with("-ERR the reply would be longer"), "{sort:.50}: {reply:.100}");
+    }
+    assert_eq!(replies_to(&mut session, &["SORT one BY big* GET #"]), ["*1 $1 1"]);
+}
+
+#[test]
+fn positions_of_any_scores_and_at_the_ends_of_the_earth_are_numbers() {
+    let mut session = session(SpaceOptions::default());
+    let scores = "-inf inf -1 0 3 9.3e18 1e19 1e300 -5e9 -9.3e18";
+    let add: String = scores.split(' ').map(|score| format!(" {score} {score}")).collect();
+    replies_to(&mut session, &[&format!("ZADD z{add}")]);
+    for member in scores.split(' ') {
+        let nearby: Vec<String> = [
+            format!("GEOSEARCH z FROMMEMBER {member} BYBOX 1e300 1e300 mi WITHDIST WITHHASH WITHCOORD"),
+            format!("GEOSEARCH z FROMMEMBER {member} BYRADIUS inf m WITHDIST WITHHASH WITHCOORD DESC"),
+            format!("GEOSEARCHSTORE d z FROMMEMBER {member} BYBOX 1e300 1e300 m STOREDIST"),
+            format!("GEODIST z {member} 0"),
+            format!("GEOHASH z {member}"),
+            "ZRANGE d 0 -1 WITHSCORES".into(),
+            format!("GEORADIUSBYMEMBER z {member} 30000 km STORE z2"),
+            format!("GEORADIUSBYMEMBER z2 {member} 30000 km STORE z2"),
+        ]
+        .into();
+        let lines: Vec<&str> = nearby.iter().map(String::as_str).collect();
+        for reply in replies_to(&mut session, &lines) {
+            assert!(!reply.to_lowercase().contains("nan"), "{member}: {reply}");
+        }
+    }
+    // As Redis on x86-64 reads such scores.
+    let replies = replies_to(&mut session, &["GEOPOS z -inf", "GEOPOS z -1", "GEOPOS z 1e300"]);
+    assert!(replies[0].contains("-85.05112751263942528") && replies[0].contains("180"), "{}", replies[0]);
+    assert!(replies[1].contains("180") && replies[1].contains(" 85.05112877999"), "{}", replies[1]);
+    assert!(replies[2].contains("-179.99999731779098511"), "{}", replies[2]);
+}

@@ -6,7 +6,7 @@ use splitpoint_server::{Options, ServeError};
 /// Serve a table to Redis and memcached clients.
 ///
 /// Without options: keys in memory, Redis clients on 127.0.0.1:6379. With --file the keys are in a table, which the
-/// other commands can read after the server has ended. docs/server.md has all options and commands.
+/// other commands can read after the server has ended. docs/server.md has all options.
 #[derive(clap::Args)]
 pub struct Serve {
     #[command(flatten)]

@@ -7,14 +7,17 @@
 //! ```
 //!
 //! So an element goes to the client that has waited longest, and no other sees it. What was popped for a client that is
-//! gone before it was sent goes back to its place. In EXEC nothing waits.
+//! gone before it was sent goes back to its place. A client whose user may no longer have it gets an error instead. In
+//! EXEC nothing waits.
 
+use super::acl;
 use super::call::{Args, Outcome, Refusal};
 use super::events;
 use super::lists::{Move, Pops, end_of, pop_from_first};
 use super::number::Decimal;
 use super::reply;
 use super::sorted_sets;
+use super::spec::Names;
 use super::state::SessionState;
 use super::stream_reads;
 use crate::blocked::{Elements, Popped, State, Waiter, Wanted};
@@ -106,7 +109,8 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
                 *state = State::Claimed;
             }
             alone.begin();
-            let popped = pop(&waiter, alone, &place.1).and_then(|popped| {
+            let permitted = acl::permit_waiter(server, &waiter);
+            let popped = permitted.and_then(|()| pop(&waiter, alone, &place.1)).and_then(|popped| {
                 alone.commit()?;
                 Ok(popped)
             });
@@ -223,12 +227,12 @@ fn timeout(argument: &[u8]) -> Result<Option<Duration>, Refusal> {
 fn pop_or_wait(
     session: &mut SessionState,
     alone: &mut Exclusive<'_>,
-    keys: Vec<Vec<u8>>,
-    wanted: Wanted,
+    args: Args<'_>,
+    (keys, wanted): (Vec<Vec<u8>>, Wanted),
     time: Option<Duration>,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    let waiter = waiter_of(session, keys, wanted);
+    let waiter = waiter_of(session, args, keys, wanted)?;
     // EXEC commits for all of its commands.
     let is_own = !session.executing;
     if is_own {
@@ -270,16 +274,22 @@ fn begin_wait(session: &mut SessionState, waiter: Arc<Waiter>, time: Option<Dura
     session.wait = Some(time);
 }
 
-fn waiter_of(session: &SessionState, keys: Vec<Vec<u8>>, wanted: Wanted) -> Arc<Waiter> {
-    Arc::new(Waiter {
+fn waiter_of(
+    session: &SessionState,
+    args: Args<'_>,
+    keys: Vec<Vec<u8>>,
+    wanted: Wanted,
+) -> Result<Arc<Waiter>, Refusal> {
+    Ok(Arc::new(Waiter {
         client: session.client.clone(),
         version: session.version,
+        spec: Names::get().find(args.at(0)).ok_or_else(|| Refusal::unknown(&args))?,
         database: session.database,
         keys,
         wanted,
         reply_bytes_max: session.server.settings.request_bytes.load(Relaxed),
         state: Mutex::new(State::Waits),
-    })
+    }))
 }
 
 /// BLPOP, BRPOP, BZPOPMIN, BZPOPMAX key ... timeout
@@ -293,7 +303,7 @@ pub(crate) fn bpop(
     let last = args.len() - 1;
     let time = timeout(args.at(last))?;
     let keys = args.from(1).take(last - 1).map(<[u8]>::to_vec).collect();
-    pop_or_wait(session, alone, keys, wanted, time, out)
+    pop_or_wait(session, alone, args, (keys, wanted), time, out)
 }
 
 /// BLMPOP timeout numkeys key ... LEFT | RIGHT [COUNT count]
@@ -306,7 +316,7 @@ pub(crate) fn blmpop(
     let time = timeout(args.at(1))?;
     let pops = Pops::parse(&args, 2)?;
     let keys = args.from(pops.keys.start).take(pops.keys.len()).map(<[u8]>::to_vec).collect();
-    pop_or_wait(session, alone, keys, Wanted::Many(pops.end, pops.count), time, out)
+    pop_or_wait(session, alone, args, (keys, Wanted::Many(pops.end, pops.count)), time, out)
 }
 
 /// BZMPOP timeout numkeys key ... MIN | MAX [COUNT count]
@@ -319,7 +329,7 @@ pub(crate) fn bzmpop(
     let time = timeout(args.at(1))?;
     let pops = sorted_sets::Pops::parse(&args, 2)?;
     let keys = args.from(pops.keys.start).take(pops.keys.len()).map(<[u8]>::to_vec).collect();
-    pop_or_wait(session, alone, keys, Wanted::ManyScored(pops.end, pops.count), time, out)
+    pop_or_wait(session, alone, args, (keys, Wanted::ManyScored(pops.end, pops.count)), time, out)
 }
 
 /// BLMOVE source destination LEFT | RIGHT LEFT | RIGHT timeout
@@ -332,7 +342,7 @@ pub(crate) fn blmove(
     let (from, to) = (end_of(&args, 3)?, end_of(&args, 4)?);
     let time = timeout(args.at(5))?;
     let wanted = Wanted::Moved { from, to, destination: args.at(2).to_vec() };
-    pop_or_wait(session, alone, vec![args.at(1).to_vec()], wanted, time, out)
+    pop_or_wait(session, alone, args, (vec![args.at(1).to_vec()], wanted), time, out)
 }
 
 /// BRPOPLPUSH source destination timeout
@@ -344,7 +354,7 @@ pub(crate) fn brpoplpush(
 ) -> Outcome {
     let time = timeout(args.at(3))?;
     let wanted = Wanted::Moved { from: End::Right, to: End::Left, destination: args.at(2).to_vec() };
-    pop_or_wait(session, alone, vec![args.at(1).to_vec()], wanted, time, out)
+    pop_or_wait(session, alone, args, (vec![args.at(1).to_vec()], wanted), time, out)
 }
 
 /// XREAD [COUNT count] [BLOCK ms] STREAMS key ... id ...; XREADGROUP GROUP group consumer \[NOACK\] ...
@@ -356,7 +366,7 @@ pub(crate) fn xread(
     of_group: bool,
 ) -> Outcome {
     if let Some(wait) = stream_reads::read(session, alone, args, out, of_group)? {
-        let waiter = waiter_of(session, wait.keys, Wanted::Entries(wait.reading));
+        let waiter = waiter_of(session, args, wait.keys, Wanted::Entries(wait.reading))?;
         begin_wait(session, waiter, wait.time);
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! CLIENT: lists, names, pauses and ends connections.
 
 use super::call::{Args, Outcome, Refusal, SYNTAX};
-use super::connection::{NAME_BYTES_MAX, client_name};
 use super::number::parse_integer;
 use super::reply::{self, Version};
 use super::spec::COMMANDS;
 use super::state::{Replies, SessionState};
 use crate::clients::Client;
+use crate::server::Server;
 use crate::tracking::Mode;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::*;
@@ -46,6 +46,9 @@ const HELP: [&str; 32] = [
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Accepted; no command of this server blocks.",
 ];
+
+/// The longest name of a client or of its library, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
 
 /// CLIENT subcommand ...
 pub(crate) fn client(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
@@ -272,6 +275,11 @@ fn tracking_info(session: &SessionState, out: &mut Vec<u8>) {
     mode.prefixes.iter().for_each(|prefix| reply::bulk(out, prefix));
 }
 
+/// A client as one line of CLIENT LIST, now.
+pub(super) fn describe(server: &Server, client: &Client) -> String {
+    line_of(client, server.clock_s.load(Relaxed))
+}
+
 /// A client as one line of CLIENT LIST.
 fn line_of(client: &Client, now_s: u64) -> String {
     let age = client.since.elapsed().as_secs();
@@ -290,7 +298,7 @@ fn line_of(client: &Client, now_s: u64) -> String {
     format!(
         "id={} addr={} laddr={} fd=-1 name={} age={age} idle={} flags={flags} db={} sub={channels} psub={patterns} \
         ssub={shard_channels} multi={} watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} \
-        oll=0 omem={} tot-mem={} events=r cmd={command} user=default redir=-1 \
+        oll=0 omem={} tot-mem={} events=r cmd={command} user={} redir=-1 \
         resp={} lib-name={library} lib-ver={library_version}",
         client.id,
         client.address,
@@ -304,6 +312,7 @@ fn line_of(client: &Client, now_s: u64) -> String {
         client.output_bytes.load(Relaxed),
         client.output_bytes.load(Relaxed),
         client.input_bytes.load(Relaxed) + client.output_bytes.load(Relaxed),
+        String::from_utf8_lossy(&client.user()),
         if client.version() == Version::Resp3 { 3 } else { 2 },
     )
 }
@@ -371,9 +380,10 @@ fn kill(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
             known_type(value)?;
             tests.push(Box::new(move |client| value.eq_ignore_ascii_case(type_of(client).as_bytes())));
         } else if args.is(index, "user") {
-            if value != b"default" {
+            if session.server.settings.users.find(value).is_none() {
                 return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into());
             }
+            tests.push(Box::new(move |client| client.user() == value));
         } else if args.is(index, "skipme") && value.eq_ignore_ascii_case(b"yes") {
             skip_me = true;
         } else if args.is(index, "skipme") && value.eq_ignore_ascii_case(b"no") {
@@ -395,10 +405,21 @@ fn kill(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
 }
 
 /// Ends a connection; if it is the caller's own, after its reply.
-fn end(session: &mut SessionState, client: &Client) {
+pub(super) fn end(session: &mut SessionState, client: &Client) {
     if client.id == session.client.id {
         session.closing = true;
     } else {
         client.kill();
     }
+}
+
+/// Checks a client's name: printable characters, no blanks. It is copied into lists and logs, so it must be short.
+pub(super) fn client_name(name: &[u8]) -> Result<String, Refusal> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.").into());
+    }
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(String::from_utf8_lossy(name).into_owned());
+    }
+    Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
 }

@@ -7,6 +7,7 @@ use super::state::SessionState;
 use crate::keyspace::{DATABASE_COUNT, Eviction};
 use crate::notices::Notices;
 use crate::server::Server;
+use crate::users::PASSWORD_BYTES_MAX;
 use std::sync::atomic::Ordering::*;
 
 /// The options, in the order of CONFIG GET; those after `-` cannot be set.
@@ -23,15 +24,68 @@ const NAMES: &[&str] = &[
     "notify-keyspace-events",
     "busy-reply-threshold",
     "lua-time-limit",
+    "save",
+    "appendonly",
+    "appendfsync",
     // Read-only.
     "databases",
     "cluster-enabled",
     "port",
-    "save",
-    "appendonly",
-    "appendfsync",
     "dbfilename",
+    "dir",
 ];
+
+/// Options about the inside of Redis, with its defaults: they can be set, without effect.
+const HINTS: &[(&str, &str)] = &[
+    ("activedefrag", "no"),
+    ("active-defrag-threshold-lower", "10"),
+    ("activerehashing", "yes"),
+    ("auto-aof-rewrite-min-size", "67108864"),
+    ("auto-aof-rewrite-percentage", "100"),
+    ("dynamic-hz", "yes"),
+    ("hash-max-listpack-entries", "512"),
+    ("hash-max-listpack-value", "64"),
+    ("hash-max-ziplist-entries", "512"),
+    ("hash-max-ziplist-value", "64"),
+    ("hll-sparse-max-bytes", "3000"),
+    ("hz", "10"),
+    ("latency-monitor-threshold", "0"),
+    ("latency-tracking", "yes"),
+    ("lazyfree-lazy-eviction", "no"),
+    ("lazyfree-lazy-expire", "no"),
+    ("lazyfree-lazy-server-del", "no"),
+    ("lazyfree-lazy-user-del", "no"),
+    ("lazyfree-lazy-user-flush", "no"),
+    ("lfu-decay-time", "1"),
+    ("lfu-log-factor", "10"),
+    ("list-compress-depth", "0"),
+    ("list-max-listpack-size", "-2"),
+    ("list-max-ziplist-size", "-2"),
+    ("maxmemory-samples", "5"),
+    ("min-replicas-max-lag", "10"),
+    ("min-replicas-to-write", "0"),
+    ("rdb-key-save-delay", "0"),
+    ("rdbchecksum", "yes"),
+    ("rdbcompression", "yes"),
+    ("repl-backlog-size", "1048576"),
+    ("repl-diskless-sync", "yes"),
+    ("repl-diskless-sync-delay", "5"),
+    ("repl-timeout", "60"),
+    ("set-max-intset-entries", "512"),
+    ("stop-writes-on-bgsave-error", "yes"),
+    ("stream-node-max-bytes", "4096"),
+    ("stream-node-max-entries", "100"),
+    ("tcp-keepalive", "300"),
+    ("tracking-table-max-keys", "1000000"),
+    ("zset-max-listpack-entries", "128"),
+    ("zset-max-listpack-value", "64"),
+    ("zset-max-ziplist-entries", "128"),
+    ("zset-max-ziplist-value", "64"),
+];
+
+fn hint(name: &str) -> Option<&'static (&'static str, &'static str)> {
+    HINTS.iter().find(|(hint, _)| *hint == name)
+}
 
 fn get(server: &Server, name: &str) -> String {
     let settings = &server.settings;
@@ -56,7 +110,8 @@ fn get(server: &Server, name: &str) -> String {
         "appendonly" => if server.space.in_file() { "yes" } else { "no" }.into(),
         "appendfsync" => if server.syncer.is_some() { "always" } else { "no" }.into(),
         "dbfilename" => server.space.path().map_or(String::new(), |path| path.display().to_string()),
-        _ => String::new(),
+        "dir" => std::env::current_dir().map_or(String::new(), |path| path.display().to_string()),
+        _ => server.settings.hint(name).or(hint(name).map(|(_, value)| (*value).to_owned())).unwrap_or_default(),
     }
 }
 
@@ -64,7 +119,7 @@ fn get(server: &Server, name: &str) -> String {
 type Change<'v> = Box<dyn FnOnce(&Server) + 'v>;
 
 /// The change that a CONFIG SET asks for, or what is wrong with the value.
-fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
+fn change<'v>(server: &Server, name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
     const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);
     const NUMBER: &str = "argument couldn't be parsed into an integer";
     let text = std::str::from_utf8(value).map_err(|_| NUMBER)?;
@@ -79,8 +134,10 @@ fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
         }
         "maxmemory-policy" => {
             let policy = Eviction::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(text));
-            let policy =
-                policy.ok_or("argument must be one of the following: noeviction, allkeys-lru, volatile-ttl")?;
+            // In the order of Redis.
+            const WRONG: &str = "argument(s) must be one of the following: volatile-lru, volatile-lfu, \
+                volatile-random, volatile-ttl, allkeys-lru, allkeys-lfu, allkeys-random, noeviction";
+            let policy = policy.ok_or(WRONG)?;
             Box::new(move |server| server.space.limit_memory(server.space.memory_limit().0, policy))
         }
         "maxclients" => {
@@ -91,6 +148,7 @@ fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
             let seconds = within(0, 1 << 31)?;
             Box::new(move |server| server.settings.idle_s.store(seconds, Relaxed))
         }
+        "requirepass" if value.len() > PASSWORD_BYTES_MAX => return Err("argument is too long"),
         "requirepass" => Box::new(move |server| server.settings.set_password(value)),
         // Limited by the file format: values are shorter than 4 GiB.
         "proto-max-bulk-len" => {
@@ -118,7 +176,29 @@ fn change<'v>(name: &str, value: &'v [u8]) -> Result<Change<'v>, &'static str> {
             let classes = Notices::parse_classes(text).ok_or(UNKNOWN)?;
             Box::new(move |server| server.notices.set_classes(classes))
         }
-        _ => return Err("can't set immutable config"),
+        // What --file and --durability keep is at least what these ask for, or they are refused.
+        "save" if text.is_empty() => Box::new(|_| ()),
+        "save" => return Err("this server makes no snapshots; --file and --durability decide what is kept"),
+        "appendonly" => match text.to_ascii_lowercase().as_str() {
+            "no" => Box::new(|_| ()),
+            "yes" if server.space.in_file() => Box::new(|_| ()),
+            "yes" => return Err("the keys of this server are in memory only; start it with --file to keep them"),
+            _ => return Err("argument must be 'yes' or 'no'"),
+        },
+        "appendfsync" => match text.to_ascii_lowercase().as_str() {
+            "no" => Box::new(|_| ()),
+            "always" | "everysec" if !server.space.in_file() || server.syncer.is_some() => Box::new(|_| ()),
+            "always" | "everysec" => return Err("start the server with --durability sync"),
+            _ => return Err("argument(s) must be one of the following: everysec, always, no"),
+        },
+        _ => match hint(name) {
+            None => return Err("can't set immutable config"),
+            Some((_, "yes" | "no")) if !matches!(text, "yes" | "no") => return Err("argument must be 'yes' or 'no'"),
+            Some((_, default)) if *default != "yes" && *default != "no" && signed(text).is_none() => {
+                return Err(NUMBER);
+            }
+            Some((name, _)) => Box::new(move |server| server.settings.set_hint(name, text)),
+        },
     })
 }
 
@@ -127,11 +207,11 @@ fn set(server: &Server, args: Args<'_>) -> Outcome {
     let mut changes: Vec<(String, Change<'_>)> = Vec::new();
     for (name, value) in args.from(2).step_by(2).zip(args.from(3).step_by(2)) {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-        if !NAMES.contains(&name.as_str()) {
+        if !NAMES.contains(&name.as_str()) && hint(&name).is_none() {
             return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
         }
         let is_second = changes.iter().any(|(other, _)| *other == name);
-        let change = if is_second { Err("duplicate parameter") } else { change(&name, value) };
+        let change = if is_second { Err("duplicate parameter") } else { change(server, &name, value) };
         let change =
             change.map_err(|what| format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {what}"))?;
         changes.push((name, change));
@@ -147,7 +227,7 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
     match (subcommand.as_slice(), args.len()) {
         (b"get", 3..) => {
             let wanted = |name: &&&str| args.from(2).any(|p| matches(&p.to_ascii_lowercase(), name.as_bytes()));
-            let names: Vec<&&str> = NAMES.iter().filter(wanted).collect();
+            let names: Vec<&&str> = NAMES.iter().chain(HINTS.iter().map(|(name, _)| name)).filter(wanted).collect();
             reply::map(out, names.len(), version);
             for name in names {
                 reply::bulk(out, name.as_bytes());
@@ -178,6 +258,15 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         _ => return Err(Refusal::unknown_subcommand(&args, "CONFIG")),
     }
     Ok(())
+}
+
+/// A size that may be negative.
+fn signed(text: &str) -> Option<u64> {
+    const LEN_MAX: usize = 32; // it is kept
+    if text.len() > LEN_MAX {
+        return None;
+    }
+    size(text.strip_prefix('-').unwrap_or(text))
 }
 
 /// Parses a size in bytes with Redis's units: k is 1000, kb is 1024.

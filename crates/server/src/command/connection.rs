@@ -1,15 +1,14 @@
 //! Commands about the connection and its transaction. EXEC is in `dispatch.rs`.
 
+use super::acl;
 use super::call::{Args, Outcome, Refusal, SYNTAX};
+use super::client::client_name;
 use super::info::REDIS_VERSION;
 use super::reply::{self, Version};
 use super::state::{Replies, SessionState, Transaction};
 use super::strings::database;
 use crate::keyspace::Exclusive;
 use std::sync::atomic::Ordering::*;
-
-/// The longest name of a client or of its library, in bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 1024;
 
 /// ECHO message
 pub(super) fn echo(_: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
@@ -65,7 +64,9 @@ pub(super) fn reset(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) 
     set_version(session, Version::Resp2);
     session.client.set_name(String::new());
     session.replies = Replies::On;
-    session.authenticated = !session.server.settings.needs_password();
+    let (settings, user) = (&session.server.settings, session.server.settings.users.usual());
+    let authenticated = !settings.needs_password();
+    session.become_user(user, authenticated);
     reply::simple(out, "RESET");
     Ok(())
 }
@@ -89,18 +90,8 @@ pub(super) fn auth(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>
                 .into(),
         );
     }
-    authenticate(session, user, password)?;
+    acl::authenticate(session, user, password)?;
     reply::ok(out);
-    Ok(())
-}
-
-/// There is one user, `default`, as in Redis without ACLs.
-fn authenticate(session: &mut SessionState, user: &[u8], password: &[u8]) -> Outcome {
-    let settings = &session.server.settings;
-    if user != b"default" || settings.needs_password() && !settings.is_password(password) {
-        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
-    }
-    session.authenticated = true;
     Ok(())
 }
 
@@ -131,7 +122,7 @@ pub(super) fn hello(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8
         }
     }
     if let Some((user, password)) = credentials {
-        authenticate(session, user, password)?;
+        acl::authenticate(session, user, password)?;
     }
     if !session.authenticated {
         return Err(
@@ -163,17 +154,6 @@ pub(super) fn hello(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8
     reply::bulk(out, b"modules");
     reply::array(out, 0);
     Ok(())
-}
-
-/// Checks a client's name: printable characters, no blanks. It is copied into lists and logs, so it must be short.
-pub(crate) fn client_name(name: &[u8]) -> Result<String, Refusal> {
-    if name.len() > NAME_BYTES_MAX {
-        return Err(format!("ERR Client names cannot be longer than {NAME_BYTES_MAX} bytes.").into());
-    }
-    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Ok(String::from_utf8_lossy(name).into_owned());
-    }
-    Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
 }
 
 /// MULTI

@@ -1,7 +1,9 @@
 //! The function that executes each command, and EXEC, which executes those that were queued.
 
+use super::acl::{self, Context};
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
 use super::edit::Plan;
+use super::geo::Form;
 use super::hashes::Parts;
 use super::reply;
 use super::sets::Operation;
@@ -10,9 +12,9 @@ use super::spec::{Flags, Id, Spec};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
-    bits, blocking, client, cluster, config, connection, dump, edit, events, hashes, hyperloglog, info, introspect,
-    keys, lifetime, lists, pubsub, script, sets, sorted_operations, sorted_sets, stats, stream_groups, stream_info,
-    streams, strings,
+    bits, blocking, client, cluster, config, connection, dump, edit, events, extensions, geo, hashes, hyperloglog,
+    info, introspect, keys, lifetime, lists, pubsub, script, sets, sort, sorted_operations, sorted_sets, stats,
+    stream_groups, stream_info, streams, strings,
 };
 use crate::blocked::Wanted;
 use crate::clients::Subscription;
@@ -90,7 +92,9 @@ fn exec_queued(session: &mut SessionState, alone: &mut Exclusive<'_>, out: &mut 
         let before = out.len();
         session.feed_monitors(spec, &args, &session.client.address);
         session.track(spec, &args);
-        let outcome = execute_within(session, alone, spec, args, out);
+        // The rules may have changed since it was queued.
+        let permitted = acl::permit(session, spec, &args, Context::Multi);
+        let outcome = permitted.and_then(|()| execute_within(session, alone, spec, args, out));
         if has_begun && !alone.has_begun() {
             return Err("ERR the server stops; nothing was changed".into());
         }

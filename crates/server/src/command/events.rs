@@ -128,6 +128,7 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
         Id::HDel => "hdel",
         Id::HIncrBy => "hincrby",
         Id::HIncrByFloat => "hincrbyfloat",
+        Id::GeoAdd => "zadd",
         Id::ZAdd => {
             let is_option = |word: &&[u8]| ["nx", "xx", "gt", "lt", "ch"].iter().any(|option| is(word, option));
             if args.from(2).find(|word| !is_option(word)).is_some_and(|word| is(word, "incr")) {
@@ -208,6 +209,9 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
         Id::ZUnionStore => "zunionstore",
         Id::ZInterStore => "zinterstore",
         Id::ZDiffStore => "zdiffstore",
+        Id::GeoRadius | Id::GeoRadiusByMember => "georadiusstore",
+        Id::GeoSearchStore => "geosearchstore",
+        Id::Sort => "sortstore",
         Id::Copy => "copy_to",
         Id::Move => "move_to",
         Id::Restore => "restore",

@@ -7,8 +7,10 @@ use super::state::SessionState;
 use crate::clients::Client;
 use crate::clients::Subscription;
 use crate::dictionary::slots::text_of;
+use crate::figures::BUCKETS;
 use crate::keyspace::DATABASE_COUNT;
 use crate::server::Server;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,10 +18,23 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The version of Redis whose commands and texts these are. Clients use it to choose what to send.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-const SECTIONS: [&str; 10] =
-    ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "dictionary", "keyspace"];
+const SECTIONS: [&str; 11] = [
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "replication",
+    "cpu",
+    "errorstats",
+    "cluster",
+    "dictionary",
+    "keyspace",
+];
+/// Only if they are named, or with `all`.
+const MORE_SECTIONS: [&str; 2] = ["commandstats", "latencystats"];
 
-/// INFO [section ...]: these sections; all but command statistics if none is named.
+/// INFO [section ...]: these sections; all but the figures of each command if none is named.
 pub(super) fn info(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let server = &session.server;
     let mut wanted: Vec<String> = args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
@@ -28,11 +43,11 @@ pub(super) fn info(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>
         wanted.extend(SECTIONS.iter().map(ToString::to_string));
     }
     if extra {
-        wanted.push("commandstats".into());
+        wanted.extend(MORE_SECTIONS.iter().map(ToString::to_string));
     }
     let mut text = String::new();
     let is_there = |section: &str| section != "dictionary" || server.space.dictionary().is_some();
-    for section in SECTIONS.iter().chain(&["commandstats"]).filter(|section| is_there(section)) {
+    for section in SECTIONS.iter().chain(&MORE_SECTIONS).filter(|section| is_there(section)) {
         if wanted.iter().any(|name| name == section) {
             if !text.is_empty() {
                 text.push_str("\r\n");
@@ -228,6 +243,17 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
         "cluster" => {
             line(text, format_args!("cluster_enabled:{}", u8::from(server.space.dictionary().is_some())));
         }
+        "errorstats" => {
+            let mut codes: BTreeMap<String, u64> = BTreeMap::new();
+            for (code, count) in server.figures().iter().flat_map(|figures| figures.error_codes()) {
+                *codes.entry(code).or_default() += count;
+            }
+            for (code, count) in codes {
+                let code = code.replace([':', '\r', '\n'], "_");
+                line(text, format_args!("errorstat_{code}:count={count}"));
+            }
+        }
+        "latencystats" => latencies(server, text),
         "dictionary" => dictionary(server, text),
         "keyspace" => {
             for database in 0..DATABASE_COUNT {
@@ -261,6 +287,31 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
                 }
             }
         }
+    }
+}
+
+/// For each command that was called: the time within which half, 99 % and 99.9 % of its calls ended, rounded up to a
+/// power of two of nanoseconds.
+fn latencies(server: &Server, text: &mut String) {
+    let figures = server.figures();
+    for spec in COMMANDS {
+        let counts: Vec<u64> =
+            (0..BUCKETS).map(|bucket| figures.iter().map(|figures| figures.of(spec.id).bucket(bucket)).sum()).collect();
+        let calls: u64 = counts.iter().sum();
+        if calls == 0 {
+            continue;
+        }
+        let within = |share: f64| {
+            let (wanted, mut sum) = ((calls as f64 * share).ceil() as u64, 0);
+            let bucket = counts.iter().position(|count| {
+                sum += count;
+                sum >= wanted
+            });
+            (1u64 << bucket.unwrap_or(BUCKETS - 1)) as f64 / 1000.0
+        };
+        let [half, most, almost_all] = [0.5, 0.99, 0.999].map(within);
+        let name = spec.name;
+        line(text, format_args!("latency_percentiles_usec_{name}:p50={half:.3},p99={most:.3},p99.9={almost_all:.3}"));
     }
 }
 

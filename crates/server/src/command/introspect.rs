@@ -1,17 +1,20 @@
 //! Commands about the server: COMMAND, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
 
 use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
+use super::categories;
+use super::categories::{Unit, find_unit, units};
+use super::key_specs::{self, Access};
 use super::number::parse_integer;
 use super::pattern::matches;
 use super::reply::{self, Version};
-use super::spec::{COMMANDS, Keys, Names, Spec};
+use super::spec::{COMMANDS, Id, Keys, Names, Spec};
 use super::state::SessionState;
 use crate::figures::BUCKETS;
-use crate::keyspace::Kind;
 use crate::keyspace::fields::Fields;
 use crate::keyspace::list::List;
 use crate::keyspace::sorted::SortedSet;
 use crate::keyspace::stream::Stream;
+use crate::keyspace::{DATABASE_COUNT, KeySpace, Kind};
 use crate::server::Server;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -42,6 +45,7 @@ pub(super) fn compact(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>
 pub(super) fn monitor(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     session.server.monitors.add(&session.client);
     session.client.monitors.store(true, Relaxed);
+    super::acl::settle_receiver(session);
     reply::ok(out);
     Ok(())
 }
@@ -72,90 +76,46 @@ pub(super) fn wait(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// ACL subcommand ...: there is one user, who may do everything.
-pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let groups = || {
-        let mut groups: Vec<&str> = COMMANDS.iter().map(|spec| spec.group).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        groups
-    };
-    let subcommand = args.at(1).to_ascii_lowercase();
-    match (subcommand.as_slice(), args.len()) {
-        (b"whoami", 2) => reply::bulk(out, b"default"),
-        (b"users", 2) => {
-            reply::array(out, 1);
-            reply::bulk(out, b"default");
-        }
-        (b"list", 2) => {
-            let password = if session.server.settings.needs_password() { "" } else { "nopass " };
-            reply::array(out, 1);
-            reply::bulk(out, format!("user default on {password}sanitize-payload ~* &* +@all").as_bytes());
-        }
-        (b"cat", 2) => {
-            let groups = groups();
-            reply::array(out, groups.len());
-            groups.iter().for_each(|group| reply::bulk(out, group.as_bytes()));
-        }
-        (b"cat", 3) => {
-            let wanted = args.at(2);
-            if !groups().iter().any(|group| wanted.eq_ignore_ascii_case(group.as_bytes())) {
-                return Err(Refusal::about("ERR Unknown category '", &wanted[..wanted.len().min(128)], "'"));
-            }
-            list(COMMANDS.iter().filter(|spec| wanted.eq_ignore_ascii_case(spec.group.as_bytes())), out);
-        }
-        (b"help", 2) => {
-            let lines = [
-                "CAT [<category>]",
-                "    The categories, or the commands of one.",
-                "LIST",
-                "    The rules of each user.",
-                "USERS",
-                "    The names of the users.",
-                "WHOAMI",
-                "    The user of this connection.",
-            ];
-            reply::help(out, "ACL", &lines);
-        }
-        _ => return Err(Refusal::unknown_subcommand(&args, "ACL")),
-    }
-    Ok(())
-}
-
 /// COMMAND [subcommand ...]
 pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let version = session.version;
     let subcommand = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
-        (_, 1) => {
+        (_, 1) | (b"info", 2) => {
             reply::array(out, COMMANDS.len());
-            COMMANDS.iter().for_each(|spec| describe(spec, out, version));
+            COMMANDS.iter().for_each(|spec| describe(Unit { spec, subcommand: None }, out, version));
         }
         (b"count", 2) => reply::count(out, COMMANDS.len() as u64),
-        (b"info", 2) => {
-            reply::array(out, COMMANDS.len());
-            COMMANDS.iter().for_each(|spec| describe(spec, out, version));
-        }
         (b"info", _) => {
             reply::array(out, args.len() - 2);
             for name in args.from(2) {
-                match Names::get().find(name) {
-                    Some(spec) => describe(spec, out, version),
+                match find_unit(name) {
+                    Some(unit) => describe(unit, out, version),
                     None => reply::null_array(out, version),
                 }
             }
         }
         (b"docs", _) => docs(args, out, version),
-        (b"list", 2) => list(COMMANDS.iter(), out),
+        (b"list", 2) => list(COMMANDS.iter().map(|spec| spec.name.to_owned()), out),
         (b"list", 5) if args.is(2, "filterby") => {
-            let value = args.at(4);
-            let filtered = COMMANDS.iter().filter(|spec| {
-                args.is(3, "pattern") && matches(&value.to_ascii_lowercase(), spec.name.as_bytes())
-                    || args.is(3, "aclcat") && value.eq_ignore_ascii_case(spec.group.as_bytes())
-            });
-            list(filtered, out);
+            let value = args.at(4).to_ascii_lowercase();
+            let names = units().iter().map(|unit| (unit.name(), unit));
+            match () {
+                () if args.is(3, "pattern") => {
+                    list(names.filter(|(name, _)| matches(&value, name.as_bytes())).map(|(name, _)| name), out);
+                }
+                () if args.is(3, "aclcat") => {
+                    let category = std::str::from_utf8(&value).ok().and_then(categories::index_of);
+                    let is_of = |unit: &Unit| category.is_some_and(|index| unit.categories().has(index));
+                    list(names.filter(|(_, unit)| is_of(unit)).map(|(name, _)| name), out);
+                }
+                () if args.is(3, "module") => reply::array(out, 0),
+                () => return Err(SYNTAX.into()),
+            }
         }
-        (b"getkeys", 3..) => return get_keys(args, out),
+        (b"list", _) => return Err(SYNTAX.into()),
+        (b"getkeysandflags", 3..) => return get_keys(args, out, Some(version)),
+        (b"getkeys", 3..) => return get_keys(args, out, None),
         (b"help", 2) => {
             let lines = [
                 "(no subcommand)",
@@ -166,9 +126,11 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
                 "    What commands are for.",
                 "GETKEYS <full-command>",
                 "    Which arguments of a command are keys.",
+                "GETKEYSANDFLAGS <full-command>",
+                "    The same, with what the command does with them.",
                 "INFO [<command-name> ...]",
                 "    Facts about these commands.",
-                "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <group>)]",
+                "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <category>|MODULE <name>)]",
                 "    The names of the commands.",
             ];
             reply::help(out, "COMMAND", &lines);
@@ -178,32 +140,43 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-fn list<'s>(specs: impl Iterator<Item = &'s Spec>, out: &mut Vec<u8>) {
-    let names: Vec<&str> = specs.map(|spec| spec.name).collect();
+fn list(names: impl Iterator<Item = String>, out: &mut Vec<u8>) {
+    let names: Vec<String> = names.collect();
     reply::array(out, names.len());
     names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
 }
 
-/// Writes a command as COMMAND INFO describes it.
-fn describe(spec: &Spec, out: &mut Vec<u8>, version: Version) {
+/// Writes a command or a subcommand as COMMAND INFO describes it.
+fn describe(unit: Unit, out: &mut Vec<u8>, version: Version) {
+    let Unit { spec, subcommand } = unit;
+    let subcommands = if subcommand.is_none() { spec.subcommands() } else { &[] };
+    // A subcommand has the key, except HELP; of MEMORY only USAGE has one.
+    let has_keys = match subcommand {
+        Some((name, _)) => name != "help" && (spec.id != Id::Memory || name == "usage"),
+        None => subcommands.is_empty(),
+    };
     reply::array(out, 10);
-    reply::bulk(out, spec.name.as_bytes());
-    reply::integer(out, spec.arity.into());
-    let mut flags: Vec<&str> = spec.flags.names().collect();
-    flags.extend(spec.counts_keys().then_some("movablekeys"));
+    reply::bulk(out, unit.name().as_bytes());
+    reply::integer(out, subcommand.map_or(spec.arity, |(_, arity)| arity).into());
+    let mut flags: Vec<&str> = unit.flags().names().collect();
+    flags.extend((spec.counts_keys() && has_keys).then_some("movablekeys"));
     reply::set(out, flags.len(), version);
     flags.iter().for_each(|flag| reply::simple(out, flag));
     let Keys { first, last, step } = spec.keys;
-    let positions = if spec.keys.last == 0 { [0; 3] } else { [first, last, step] };
+    let positions = if last == 0 || !has_keys { [0; 3] } else { [first, last, step] };
     positions.into_iter().for_each(|position| reply::integer(out, position.into()));
-    reply::set(out, 1, version);
-    reply::simple(out, &format!("@{}", spec.group));
-    let tips = spec.tips();
+    let categories: Vec<&str> = unit.categories().names().collect();
+    reply::set(out, categories.len(), version);
+    categories.iter().for_each(|name| reply::simple(out, &format!("@{name}")));
+    let tips = if subcommand.is_none() { spec.tips() } else { &[] };
     reply::array(out, tips.len());
     tips.iter().for_each(|tip| reply::bulk(out, tip.as_bytes()));
-    // Key specifications, subcommands.
-    reply::array(out, 0);
-    reply::array(out, 0);
+    match has_keys {
+        true => key_specs::describe(spec, out, version),
+        false => reply::array(out, 0),
+    }
+    reply::array(out, subcommands.len());
+    subcommands.iter().for_each(|subcommand| describe(Unit { spec, subcommand: Some(*subcommand) }, out, version));
 }
 
 fn docs(args: Args<'_>, out: &mut Vec<u8>, version: Version) {
@@ -223,7 +196,8 @@ fn docs(args: Args<'_>, out: &mut Vec<u8>, version: Version) {
     }
 }
 
-fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// COMMAND GETKEYS; with a version GETKEYSANDFLAGS.
+fn get_keys(args: Args<'_>, out: &mut Vec<u8>, flags: Option<Version>) -> Outcome {
     let spec = Names::get().find(args.at(2)).ok_or("ERR Invalid command specified")?;
     let args = Args { spans: &args.spans[2..], ..args };
     if spec.keys.first == 0 {
@@ -232,9 +206,23 @@ fn get_keys(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if !spec.accepts(args.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let keys: Vec<usize> = spec.key_indices(&args).collect();
+    let with_access = |(ordinal, index)| (index, key_specs::access_of(spec, &args, ordinal));
+    let keys: Vec<(usize, Access)> = spec.key_indices(&args).enumerate().map(with_access).collect();
+    if keys.iter().any(|(_, access)| access.is_no_key()) {
+        return Err("ERR The command has no key arguments".into());
+    }
     reply::array(out, keys.len());
-    keys.iter().for_each(|&index| reply::bulk(out, args.at(index)));
+    for (index, access) in keys {
+        if let Some(version) = flags {
+            reply::array(out, 2);
+            reply::bulk(out, args.at(index));
+            let names: Vec<&str> = access.names().collect();
+            reply::set(out, names.len(), version);
+            names.iter().for_each(|name| reply::simple(out, name));
+        } else {
+            reply::bulk(out, args.at(index));
+        }
+    }
     Ok(())
 }
 
@@ -343,12 +331,94 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         reply::bulk(call.out, b"Sam, I detected no issues: INFO memory has the figures.");
         return Ok(());
     }
+    if args.is(1, "stats") && args.len() == 2 {
+        memory_stats(turn.space(), call);
+        return Ok(());
+    }
+    if args.is(1, "malloc-stats") && args.len() == 2 {
+        reply::text(call.out, "Stats not supported for the current allocator", call.version);
+        return Ok(());
+    }
+    // Memory of removed keys is free for new ones, and large values return theirs at once.
+    if args.is(1, "purge") && args.len() == 2 {
+        reply::ok(call.out);
+        return Ok(());
+    }
     if args.is(1, "help") && args.len() == 2 {
-        let lines = ["USAGE <key> [SAMPLES <count>]", "    The bytes of a key and its value."];
+        let lines = [
+            "MALLOC-STATS",
+            "    That the allocator has no figures.",
+            "PURGE",
+            "    Accepted; freed memory needs no request.",
+            "STATS",
+            "    Figures about memory.",
+            "USAGE <key> [SAMPLES <count>]",
+            "    The bytes of a key and its value.",
+        ];
         reply::help(call.out, "MEMORY", &lines);
         return Ok(());
     }
     Err(Refusal::unknown_subcommand(&args, "MEMORY"))
+}
+
+/// MEMORY STATS, under Redis's names.
+fn memory_stats(space: &KeySpace, call: &mut Call<'_, '_>) {
+    let (used, dataset, resident) = (space.used_bytes(), space.payload_bytes(), super::info::resident_bytes());
+    let (peak, active) = (space.events.memory_peak.fetch_max(used, Relaxed).max(used), space.table_bytes());
+    let databases: Vec<usize> = (0..DATABASE_COUNT).filter(|database| space.len(*database) > 0).collect();
+    let keys: u64 = databases.iter().map(|database| space.len(*database)).sum();
+    let numbers = [
+        ("peak.allocated", peak),
+        ("total.allocated", used),
+        ("startup.allocated", 0),
+        ("replication.backlog", 0),
+        ("clients.slaves", 0),
+        ("clients.normal", 0),
+        ("cluster.links", 0),
+        ("aof.buffer", 0),
+        ("lua.caches", 0),
+        ("functions.caches", 0),
+        ("overhead.total", used.saturating_sub(dataset)),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", used / keys.max(1)),
+        ("dataset.bytes", dataset),
+        ("allocator.allocated", used),
+        ("allocator.active", active),
+        ("allocator.resident", resident),
+        ("allocator-fragmentation.bytes", active.saturating_sub(used)),
+        ("allocator-rss.bytes", resident.saturating_sub(active)),
+        ("rss-overhead.bytes", 0),
+        ("fragmentation.bytes", resident.saturating_sub(used)),
+    ];
+    let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let ratios = [
+        ("dataset.percentage", 100.0 * ratio(dataset, used)),
+        ("peak.percentage", 100.0 * ratio(used, peak)),
+        ("allocator-fragmentation.ratio", ratio(active, used)),
+        ("allocator-rss.ratio", ratio(resident, active)),
+        ("rss-overhead.ratio", 1.0),
+        ("fragmentation", ratio(resident, used)),
+    ];
+    let (out, version) = (&mut *call.out, call.version);
+    reply::map(out, numbers.len() + ratios.len() + databases.len(), version);
+    for (name, bytes) in numbers {
+        reply::bulk(out, name.as_bytes());
+        reply::count(out, bytes);
+    }
+    for (name, ratio) in ratios {
+        reply::bulk(out, name.as_bytes());
+        reply::score(out, ratio, version);
+    }
+    for database in databases {
+        let usage = space.table(database).map(|table| (table.usage().used_bytes, table.counters().payload_bytes));
+        let (used, payload) = usage.unwrap_or_default();
+        reply::bulk(out, format!("db.{database}").as_bytes());
+        reply::map(out, 2, version);
+        reply::bulk(out, b"overhead.hashtable.main");
+        reply::count(out, used.saturating_sub(payload));
+        reply::bulk(out, b"overhead.hashtable.expires");
+        reply::count(out, 0);
+    }
 }
 
 /// The bytes of a collection: its elements, and the overhead of its segments.

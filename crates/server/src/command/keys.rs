@@ -187,6 +187,21 @@ pub(crate) fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
     if !known || args.len() != 3 {
         return Err(Refusal::unknown_subcommand(&args, "OBJECT"));
     }
+    let frequency = turn.space().frequency(args.at(2));
+    if args.is(1, "freq")
+        && let Some(frequency) = frequency
+    {
+        match turn.contains(call.database, args.at(2))? {
+            true => reply::integer(call.out, frequency.into()),
+            false => reply::null(call.out, call.version),
+        }
+        return Ok(());
+    }
+    if args.is(1, "idletime") && frequency.is_some() && turn.contains(call.database, args.at(2))? {
+        return Err("ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching \
+            between policies at runtime LRU and LFU data will take some time to adjust."
+            .into());
+    }
     if args.is(1, "freq") && turn.contains(call.database, args.at(2))? {
         return Err(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
@@ -242,6 +257,25 @@ fn encoding_of(value: &[u8], len: usize) -> &'static str {
         0..=EMBEDDED_MAX => "embstr",
         _ => "raw",
     }
+}
+
+/// SWAPDB index1 index2
+pub(crate) fn swap_db(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    if alone.space().dictionary().is_some() {
+        return Err("ERR SWAPDB is not allowed in cluster mode".into());
+    }
+    let [one, other] = [(1, "ERR invalid first DB index"), (2, "ERR invalid second DB index")]
+        .map(|(index, wrong)| parse_integer(call.args.at(index)).and_then(|n| i32::try_from(n).ok()).ok_or(wrong));
+    let known = |number: i32| usize::try_from(number).ok().filter(|number| *number < DATABASE_COUNT);
+    let (Some(one), Some(other)) = (known(one?), known(other?)) else {
+        return Err("ERR DB index is out of range".into());
+    };
+    if alone.has_begun_many() {
+        return Err("ERR SWAPDB over a file cannot be part of a transaction or script; send it alone".into());
+    }
+    alone.swap(one, other)?;
+    reply::ok(call.out);
+    Ok(())
 }
 
 /// FLUSHDB, FLUSHALL [ASYNC | SYNC]: both modes do the same here.

@@ -5,6 +5,8 @@
 //! call.rs         a request and where its answer goes; how commands fail
 //! table.rs        a row for each command, with the function that executes it
 //! spec.rs         the rows without the functions; lookup by name
+//! categories.rs   @read, @dangerous and the other categories of commands
+//! key_specs.rs    what commands do with their keys
 //! state.rs        what commands read and change of their client's session
 //! number.rs       numbers as Redis reads and writes them
 //! double.rs       doubles as C reads and writes them
@@ -19,21 +21,26 @@
 //! lists.rs        LPUSH, RPOP, LRANGE ...
 //! sorted_sets.rs  ZADD, ZRANGE, ZPOPMIN ...
 //! sorted_operations.rs  ZUNION, ZINTER ...
+//! geo.rs          GEOADD, GEOSEARCH ...
+//! geohash.rs      positions as scores, cells of the earth
 //! streams.rs      XADD, XRANGE, XDEL ...
 //! stream_reads.rs XREAD, XREADGROUP
 //! stream_groups.rs  XGROUP, XACK, XCLAIM ...
 //! stream_info.rs  XINFO
 //! blocking.rs     BLPOP, BZPOPMIN ..., and the clients that wait
 //! keys.rs         DEL, EXISTS, RENAME, SCAN ...
+//! sort.rs         SORT, SORT_RO
 //! lifetime.rs     EXPIRE, TTL ...
 //! dump.rs         DUMP, RESTORE
 //! connection.rs   HELLO, AUTH, MULTI, WATCH ...
+//! acl.rs          ACL; the check of requests against the rules of users
 //! client.rs       CLIENT
 //! pubsub.rs       SUBSCRIBE, PUBLISH ...
 //! cluster.rs      CLUSTER; MOVED and other redirections
 //! config.rs       CONFIG
 //! info.rs         INFO
 //! script.rs       EVAL, SCRIPT ...
+//! extensions.rs   FUNCTION, FCALL, MODULE: there are none
 //! stats.rs        HT.STATS
 //! introspect.rs   COMMAND, SLOWLOG, MEMORY ...
 //!
@@ -42,9 +49,11 @@
 //!
 //! Which commands run together, and in which order: `resp/session/`.
 
+pub(crate) mod acl;
 mod bits;
 pub(crate) mod blocking;
 pub(crate) mod call;
+pub(crate) mod categories;
 mod client;
 pub(crate) mod cluster;
 mod comparison;
@@ -55,10 +64,14 @@ pub(crate) mod double;
 mod dump;
 pub(crate) mod edit;
 pub(crate) mod events;
+mod extensions;
+mod geo;
+mod geohash;
 mod hashes;
 mod hyperloglog;
 pub(crate) mod info;
 mod introspect;
+mod key_specs;
 pub(crate) mod keys;
 pub(crate) mod lifetime;
 mod lists;
@@ -68,6 +81,7 @@ mod pubsub;
 pub(crate) mod reply;
 pub(crate) mod script;
 mod sets;
+mod sort;
 mod sorted_operations;
 pub(crate) mod sorted_sets;
 pub(crate) mod spec;

@@ -23,7 +23,7 @@ pub(super) fn publish_in_shard(session: &mut SessionState, args: Args<'_>, out: 
 }
 
 /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE name ...
-pub(super) fn subscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>, kind: Subscription) -> Outcome {
+pub(super) fn subscribe(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>, kind: Subscription) -> Outcome {
     const COUNT_MAX: usize = 1 << 20;
     // The names of a client's subscriptions may take as many bytes as one request.
     let (count, bytes) = (COUNT_MAX, session.server.settings.request_bytes.load(Relaxed));
@@ -35,6 +35,7 @@ pub(super) fn subscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<u8
         session.server.channels.subscribe(&session.client, name, kind);
         confirm(session, out, kind, "subscribe", Some(name));
     }
+    super::acl::settle_receiver(session);
     Ok(())
 }
 

@@ -77,6 +77,18 @@ pub(crate) fn score(out: &mut Vec<u8>, score: f64, version: Version) {
     }
 }
 
+/// A number with all its digits, at most 17 of them after the point: in RESP3 a double, in RESP2 its text.
+pub(crate) fn decimal(out: &mut Vec<u8>, number: f64, version: Version) {
+    let text = format!("{number:.17}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    match version {
+        Version::Resp2 => bulk(out, text.as_bytes()),
+        Version::Resp3 => {
+            let _ = write!(out, ",{text}\r\n"); // a vector takes all
+        }
+    }
+}
+
 /// `$len` and the bytes.
 #[inline]
 pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {

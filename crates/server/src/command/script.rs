@@ -3,6 +3,7 @@
 //! A script runs while the gate is closed, so it is atomic for all other clients; in a file its changes are one batch,
 //! which is stored whole or not at all. As in Redis, what a script has changed before it fails stays changed.
 
+use super::acl::{self, Context};
 use super::call::{Args, Outcome, Refusal};
 use super::info::REDIS_VERSION;
 use super::number::parse_integer;
@@ -155,7 +156,7 @@ fn call_command(
         })
         .collect();
     let args = Args { request: &request, spans: &spans };
-    let spec = Names::get().find(args.at(0)).ok_or_else(|| unknown(args.at(0)))?;
+    let spec = Names::get().find(args.at(0)).ok_or("ERR Unknown Redis command called from script")?;
     let arity_fits = spec.subcommand(&args)?.is_none_or(|(_, arity)| spec::fits(arity, args.len()));
     if !spec.accepts(args.len()) || !arity_fits {
         return Err("ERR Wrong number of args calling Redis command from script".into());
@@ -163,6 +164,7 @@ fn call_command(
     if spec.flags.has(Flags::NOSCRIPT) {
         return Err("ERR This Redis command is not allowed from script".into());
     }
+    acl::permit(session, spec, &args, Context::Lua)?;
     // Redis counts these as writes, since it may send them to replicas.
     let may_replicate = matches!(spec.id, Id::Publish | Id::SPublish | Id::PfCount);
     if read_only && (may_replicate || spec.flags.has(Flags::WRITE)) {
@@ -189,17 +191,6 @@ fn call_command(
         session.figures.of(spec.id).failed.fetch_add(1, Relaxed);
     }
     outcome
-}
-
-/// The refusal of an unknown command. If it is one of Redis, it names the family that is missing.
-fn unknown(name: &[u8]) -> Refusal {
-    const FAMILIES: [(&str, &str); 2] = [("sorting", "sort"), ("geospatial indexes", "geo")];
-    const TEXT: &str = "ERR Unknown Redis command called from script";
-    let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
-    match FAMILIES.iter().find(|(_, start)| lower.starts_with(start)) {
-        Some((family, _)) => Refusal::about(&format!("{TEXT}: "), name, &format!(" (this server has no {family})")),
-        None => TEXT.into(),
-    }
 }
 
 /// SCRIPT subcommand ...
@@ -255,9 +246,4 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         _ => return Err(Refusal::unknown_subcommand(&args, "SCRIPT")),
     }
     Ok(())
-}
-
-/// FUNCTION, FCALL, FCALL_RO: refused.
-pub(super) fn no_functions(_: &mut SessionState, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
-    Err("ERR this server has no functions; send the script with EVAL or SCRIPT LOAD".into())
 }

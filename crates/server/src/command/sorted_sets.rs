@@ -27,9 +27,9 @@ fn open_mut<'e, 'k>(alone: &'e mut Exclusive<'k>, call: &Call<'_, 'e>) -> keyspa
 
 /// What ZADD does with a member.
 #[derive(Clone, Copy, Debug, Default)]
-struct Adding {
-    only_new: bool,
-    only_present: bool,
+pub(super) struct Adding {
+    pub(super) only_new: bool,
+    pub(super) only_present: bool,
     only_greater: bool,
     only_less: bool,
     is_increment: bool,
@@ -102,9 +102,20 @@ pub(crate) fn zadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, is_increm
     }
     let scores: Option<Vec<f64>> = args.from(index).step_by(2).map(parse_score).collect();
     let scores = scores.ok_or(super::call::NOT_A_FLOAT)?;
+    add_all(alone, call, how, counts_changed, scores.into_iter().zip(args.from(index + 1).step_by(2)))
+}
+
+/// Adds members with their scores, and replies with the number of new ones, or also of changed ones, or with the score.
+pub(super) fn add_all<'a>(
+    alone: &mut Exclusive<'_>,
+    call: &mut Call<'_, 'a>,
+    how: Adding,
+    counts_changed: bool,
+    members: impl Iterator<Item = (f64, &'a [u8])>,
+) -> Outcome {
     let mut set = open_mut(alone, call)?;
     let (mut count, mut last) = (0, None);
-    for (score, member) in scores.into_iter().zip(args.from(index + 1).step_by(2)) {
+    for (score, member) in members {
         last = match how.add(&mut set, member, score)? {
             Added::No => None,
             Added::New(score) => {
@@ -431,8 +442,19 @@ pub(super) fn store(
     call: &mut Call<'_, '_>,
     fill: impl FnOnce(&mut SortedSetMut<'_, '_>) -> keyspace::Result<()>,
 ) -> Outcome {
-    alone.remove(call.database, call.args.at(1))?;
-    let mut set = open_mut(alone, call)?;
+    store_at(alone, call, 1, fill)
+}
+
+/// [`store`] under the argument at `index`.
+pub(super) fn store_at(
+    alone: &mut Exclusive<'_>,
+    call: &mut Call<'_, '_>,
+    index: usize,
+    fill: impl FnOnce(&mut SortedSetMut<'_, '_>) -> keyspace::Result<()>,
+) -> Outcome {
+    let key = call.args.at(index);
+    alone.remove(call.database, key)?;
+    let mut set = SortedSetMut::open(alone, call.database, key)?;
     fill(&mut set)?;
     let len = set.finish()?;
     reply::count(call.out, len);

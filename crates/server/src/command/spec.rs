@@ -46,13 +46,20 @@ flags! {
 }
 
 impl Flags {
+    /// No flags.
+    pub(crate) const NONE: Flags = Flags(0);
+
     /// Whether all of `other` are set.
     pub(crate) const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    const fn with(self, other: Flags) -> Flags {
+    pub(crate) const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
+    }
+
+    pub(crate) const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
 }
 
@@ -115,11 +122,31 @@ macro_rules! specs {
 
 rows!(specs);
 
+// `Client::last_command` has the greatest number for none.
+const _: () = assert!(COMMANDS.len() < u8::MAX as usize);
+
 /// Subcommands, and the number of arguments of each as in [`Spec::arity`].
 type Subcommands = &'static [(&'static str, i32)];
 
-const SUBCOMMANDS: [(Id, Subcommands); 12] = [
-    (Id::Acl, &[("cat", -2), ("help", 2), ("list", 2), ("users", 2), ("whoami", 2)]),
+const SUBCOMMANDS: [(Id, Subcommands); 14] = [
+    (
+        Id::Acl,
+        &[
+            ("cat", -2),
+            ("deluser", -3),
+            ("dryrun", -4),
+            ("genpass", -2),
+            ("getuser", 3),
+            ("help", 2),
+            ("list", 2),
+            ("load", 2),
+            ("log", -2),
+            ("save", 2),
+            ("setuser", -3),
+            ("users", 2),
+            ("whoami", 2),
+        ],
+    ),
     (
         Id::Client,
         &[
@@ -143,10 +170,36 @@ const SUBCOMMANDS: [(Id, Subcommands); 12] = [
             ("unpause", 2),
         ],
     ),
-    (Id::Command, &[("count", 2), ("docs", -2), ("getkeys", -4), ("help", 2), ("info", -2), ("list", -2)]),
+    (
+        Id::Command,
+        &[
+            ("count", 2),
+            ("docs", -2),
+            ("getkeys", -4),
+            ("getkeysandflags", -4),
+            ("help", 2),
+            ("info", -2),
+            ("list", -2),
+        ],
+    ),
     (Id::Config, &[("get", -3), ("help", 2), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
+    (
+        Id::Function,
+        &[
+            ("delete", 3),
+            ("dump", 2),
+            ("flush", -2),
+            ("help", 2),
+            ("kill", 2),
+            ("list", -2),
+            ("load", -3),
+            ("restore", -3),
+            ("stats", 2),
+        ],
+    ),
     (Id::Latency, &[("help", 2), ("histogram", -2), ("history", 3), ("latest", 2), ("reset", -2)]),
-    (Id::Memory, &[("doctor", 2), ("help", 2), ("usage", -3)]),
+    (Id::Memory, &[("doctor", 2), ("help", 2), ("malloc-stats", 2), ("purge", 2), ("stats", 2), ("usage", -3)]),
+    (Id::Module, &[("help", 2), ("list", 2), ("load", -3), ("loadex", -3), ("unload", 3)]),
     (Id::Object, &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
     (
         Id::PubSub,
@@ -200,6 +253,12 @@ impl Spec {
         fits(self.arity, count)
     }
 
+    /// Its subcommands, and the arity of each; none if it has no subcommands, or says nothing of them.
+    #[inline]
+    pub(crate) fn subcommands(&self) -> &'static [(&'static str, i32)] {
+        SUBCOMMANDS.iter().find(|(id, _)| *id == self.id).map_or(&[], |(_, known)| known)
+    }
+
     /// The subcommand that a request names, and its arity; `None` if the command has no subcommands or the request
     /// names none.
     ///
@@ -207,7 +266,10 @@ impl Spec {
     /// That the command has no such subcommand.
     #[inline]
     pub(crate) fn subcommand(&self, args: &Args<'_>) -> Result<Option<(&'static str, i32)>, Refusal> {
-        let Some(&(_, known)) = SUBCOMMANDS.iter().find(|(id, _)| *id == self.id) else { return Ok(None) };
+        let known = self.subcommands();
+        if known.is_empty() {
+            return Ok(None);
+        }
         let Some(given) = args.get(1) else { return Ok(None) };
         let found = known.iter().find(|(name, _)| given.eq_ignore_ascii_case(name.as_bytes()));
         let container = args.at(0).to_ascii_uppercase();
@@ -228,9 +290,12 @@ impl Spec {
         (self.flags.has(Flags::RUN) && is_plain || is_edit).then_some(1)
     }
 
-    /// Whether a request states the number of its keys.
+    /// Whether a request's options or numbers say which arguments are keys.
     pub(crate) fn counts_keys(&self) -> bool {
-        self.keys.first > 0 && self.keys.last == 0 || self.counts_more_keys()
+        self.keys.first > 0 && self.keys.last == 0
+            || self.counts_more_keys()
+            || matches!(self.id, Id::Sort | Id::SortRo | Id::GeoRadius | Id::GeoRadiusByMember)
+            || matches!(self.id, Id::XRead | Id::XReadGroup)
     }
 
     /// Whether the first argument is a key, and the second the number of those that follow.
@@ -238,9 +303,21 @@ impl Spec {
         matches!(self.id, Id::ZUnionStore | Id::ZInterStore | Id::ZDiffStore)
     }
 
-    /// The keys of XREAD and XREADGROUP: the first half of the arguments after STREAMS, which is not before `from`.
-    fn keys_of_streams(args: &Args<'_>, from: usize) -> Keys {
-        let first = (from..args.len()).find(|&index| args.is(index, "streams")).map_or(0, |index| index + 1);
+    /// The keys of XREAD and XREADGROUP: the first half of the arguments after STREAMS. The options before it come in
+    /// any order, and their arguments may be the word STREAMS.
+    fn keys_of_streams(args: &Args<'_>) -> Keys {
+        let (mut at, mut first) = (1, 0);
+        while at < args.len() {
+            at += match () {
+                () if args.is(at, "streams") => {
+                    first = at + 1;
+                    break;
+                }
+                () if args.is(at, "count") || args.is(at, "block") => 2,
+                () if args.is(at, "group") => 3,
+                () => 1,
+            };
+        }
         let count = if first == 0 { 0 } else { (args.len() - first) / 2 };
         let is_there = count > 0 && first + 2 * count == args.len();
         let index = |index: usize| if is_there { i32::try_from(index).unwrap_or(0) } else { 0 };
@@ -249,12 +326,10 @@ impl Spec {
 
     /// Indices of the keys in a request. None if it states an impossible number of keys.
     pub(crate) fn key_indices(&self, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
-        let destination = self.counts_more_keys().then_some(1);
+        let (destination, target) = (self.counts_more_keys().then_some(1), self.stored_to(args));
         let Keys { first, last, step } = match self.id {
             _ if destination.is_some() => Keys { first: 3, last: 0, step: 1 },
-            Id::XRead => Self::keys_of_streams(args, 1),
-            // After GROUP, the group and the consumer.
-            Id::XReadGroup => Self::keys_of_streams(args, 4),
+            Id::XRead | Id::XReadGroup => Self::keys_of_streams(args),
             _ => self.keys,
         };
         let (count, first) = (args.len() as i64, i64::from(first));
@@ -270,7 +345,29 @@ impl Spec {
         };
         let none = first == 0;
         let keys = (first..=last).step_by(step.max(1) as usize).filter(move |_| !none).map(|index| index as usize);
-        destination.into_iter().chain(keys)
+        destination.into_iter().chain(keys).chain(target)
+    }
+
+    /// The index of the key that the option STORE or STOREDIST names; the last one counts.
+    fn stored_to(&self, args: &Args<'_>) -> Option<usize> {
+        let first = match self.id {
+            Id::Sort => 2,
+            Id::GeoRadius => 6,
+            Id::GeoRadiusByMember => 5,
+            _ => return None,
+        };
+        let (mut target, mut at) = (None, first);
+        while at + 1 < args.len() {
+            let is_sort = self.id == Id::Sort;
+            if args.is(at, "store") || !is_sort && args.is(at, "storedist") {
+                target = Some(at + 1);
+                at += 1;
+            } else if is_sort {
+                at += if args.is(at, "limit") { 2 } else { usize::from(args.is(at, "by") || args.is(at, "get")) };
+            }
+            at += 1;
+        }
+        target
     }
 }
 
@@ -360,14 +457,27 @@ mod tests {
         }
         const BEGIN: &str = "<!-- commands: from crates/server/src/command/table.rs -->\n";
         const END: &str = "\n<!-- end of commands -->";
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server-commands.md");
         let text = std::fs::read_to_string(path).unwrap();
         let begin = text.find(BEGIN).unwrap() + BEGIN.len();
         let end = text.find(END).unwrap();
         if std::env::var_os("SPLITPOINT_UPDATE").is_some() {
             std::fs::write(path, [&text[..begin], &list, &text[end..]].concat()).unwrap();
         } else {
-            assert_eq!(&text[begin..end], list, "docs/server.md is not of this table");
+            assert_eq!(&text[begin..end], list, "docs/server-commands.md is not of this table");
+        }
+    }
+
+    #[test]
+    fn the_commands_that_the_documentation_calls_absent_are_absent() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/server.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, list) = text.split_once("of Redis 7.2 are absent: ").unwrap();
+        let (list, _) = list.split_once('.').unwrap();
+        let names: Vec<&str> = list.split(',').map(str::trim).collect();
+        assert!(names.len() > 5, "{names:?}");
+        for name in names {
+            assert!(Names::get().find(name.as_bytes()).is_none(), "{name}");
         }
     }
 
@@ -408,8 +518,16 @@ mod tests {
         assert_eq!(keys("xread count 2 streams a b 0 0"), [4, 5]);
         assert_eq!(keys("xreadgroup group streams streams streams a >"), [5]);
         assert_eq!(keys("xreadgroup group g c block 0 streams a >"), [7]);
+        assert_eq!(keys("xreadgroup count 2 group streams c streams a >"), [7]);
+        assert_eq!(keys("xreadgroup noack block 0 group group streams streams a b > >"), [8, 9]);
         assert_eq!(keys("xread streams a b c"), [0usize; 0]);
         assert_eq!(keys("xgroup create a g 0"), [2]);
+        assert_eq!(keys("sort a get store limit store 2 store b store c"), [1, 10]);
+        assert_eq!(keys("sort a by nosort get store"), [1]);
+        assert_eq!(keys("sort_ro a store b"), [1]);
+        assert_eq!(keys("geosearchstore a b frommember c byradius 1 m"), [1, 2]);
+        assert_eq!(keys("georadius a 1 2 3 m storedist b"), [1, 7]);
+        assert_eq!(keys("georadiusbymember a store 3 m asc store b"), [1, 7]);
         for impossible in ["msetex 0 a 1", "msetex -1 a 1", "msetex 9223372036854775807 a 1", "msetex 4 a 1 b 2 nx"] {
             assert_eq!(keys(impossible), [0usize; 0]);
         }

@@ -10,6 +10,7 @@ use crate::figures::Figures;
 use crate::keyspace::Watch;
 use crate::server::Server;
 use crate::tracking::Mode;
+use crate::users::User;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -22,6 +23,9 @@ pub(crate) struct SessionState {
     pub(crate) database: usize,
     pub(crate) version: Version,
     pub(crate) authenticated: bool,
+    /// Who the client is, as of this version of the users.
+    pub(crate) user: Arc<User>,
+    users_version: u64,
     pub(crate) replies: Replies,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watch: Watch,
@@ -59,6 +63,7 @@ impl SessionState {
     /// The state of a client that has just connected.
     pub(crate) fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> SessionState {
         let authenticated = !server.settings.needs_password();
+        let (users_version, user) = (server.settings.users.version(), server.settings.users.usual());
         SessionState {
             server,
             client,
@@ -66,6 +71,8 @@ impl SessionState {
             database: 0,
             version: Version::Resp2,
             authenticated,
+            user,
+            users_version,
             replies: Replies::On,
             transaction: None,
             watch: Watch::default(),
@@ -80,6 +87,34 @@ impl SessionState {
             wait: None,
             is_tls: false,
         }
+    }
+
+    /// Makes the client this user.
+    pub(crate) fn become_user(&mut self, user: Arc<User>, authenticated: bool) {
+        self.client.set_user(&user.name);
+        (self.user, self.authenticated) = (user, authenticated);
+    }
+
+    /// Whether no user has changed since the user was looked up.
+    #[inline]
+    pub(crate) fn knows_users(&self) -> bool {
+        self.users_version == self.server.settings.users.version()
+    }
+
+    /// Looks the user up again if any user has changed. `false` if it was removed; then the client may do nothing.
+    #[inline]
+    pub(crate) fn refresh_user(&mut self) -> bool {
+        self.knows_users() || self.look_up_user()
+    }
+
+    #[cold]
+    fn look_up_user(&mut self) -> bool {
+        let users = &self.server.settings.users;
+        self.users_version = users.version();
+        let found = users.find(&self.user.name);
+        let is_there = found.is_some();
+        self.user = found.unwrap_or_else(|| Arc::new(User::new(&self.user.name)));
+        is_there
     }
 
     /// Ends WATCH outside the gate.
@@ -143,9 +178,10 @@ impl SessionState {
 
     /// Replies with an error, and counts it.
     pub(crate) fn refuse(&self, out: &mut Vec<u8>, refusal: &Refusal) {
-        self.figures.errors.fetch_add(1, Relaxed);
+        let text = refusal.text();
+        self.figures.note_error(&text);
         refusal.note(&self.server.space);
-        reply::error(out, refusal.text());
+        reply::error(out, text);
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! The rows are a macro, because two files read them: `spec.rs` takes what is known about each command, which handlers
 //! may use; `dispatch.rs` takes the functions. So they drive lookup, the check of the number of arguments, dispatch,
-//! batching, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the list in docs/server.md, which a test compares.
+//! batching, COMMAND (COUNT, DOCS, INFO, LIST, GETKEYS), and the list in docs/server-commands.md, which a
+//! test compares.
 //!
 //! To add a command, add a row here and its function in the file of its group.
 
@@ -365,6 +366,47 @@ macro_rules! rows {
         "Stores the members that only the first set has."
         Change(|alone, call| sorted_operations::operate_and_store(alone, call, Operation::Diff));
 
+    GeoAdd "geoadd" -5 [WRITE DENYOOM] (1 1 1) "geo" "3.2.0"
+        "key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]"
+        "Adds members with their positions to a sorted set."
+        Change(geo::geoadd);
+    GeoHash "geohash" -2 [READONLY] (1 1 1) "geo" "3.2.0" "key [member [member ...]]" "The geohashes of members."
+        Lookup(geo::geohash);
+    GeoPos "geopos" -2 [READONLY] (1 1 1) "geo" "3.2.0" "key [member [member ...]]"
+        "The longitudes and latitudes of members."
+        Lookup(geo::geopos);
+    GeoDist "geodist" -4 [READONLY] (1 1 1) "geo" "3.2.0" "key member1 member2 [M | KM | FT | MI]"
+        "The distance between two members."
+        Lookup(geo::geodist);
+    GeoSearch "geosearch" -7 [READONLY] (1 1 1) "geo" "6.2.0"
+        "key FROMMEMBER member | FROMLONLAT longitude latitude BYRADIUS radius unit | BYBOX width height unit \
+         [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]"
+        "Members within a circle or a box."
+        Lookup(|turn, call| geo::search(turn, call, Form::Search));
+    GeoSearchStore "geosearchstore" -8 [WRITE DENYOOM] (1 2 1) "geo" "6.2.0"
+        "destination source FROMMEMBER member | FROMLONLAT longitude latitude \
+         BYRADIUS radius unit | BYBOX width height unit [ASC | DESC] [COUNT count [ANY]] [STOREDIST]"
+        "Stores members within a circle or a box."
+        Change(|alone, call| geo::search_and_store(alone, call, Form::SearchStore));
+    GeoRadius "georadius" -6 [WRITE DENYOOM] (1 1 1) "geo" "3.2.0"
+        "key longitude latitude radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] \
+         [STORE key | STOREDIST key]"
+        "Members within a circle: the old form of GEOSEARCH."
+        Change(|alone, call| geo::search_and_store(alone, call, Form::Radius(true)));
+    GeoRadiusRo "georadius_ro" -6 [READONLY] (1 1 1) "geo" "3.2.10"
+        "key longitude latitude radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]"
+        "GEORADIUS without storing."
+        Lookup(|turn, call| geo::search(turn, call, Form::Radius(false)));
+    GeoRadiusByMember "georadiusbymember" -5 [WRITE DENYOOM] (1 1 1) "geo" "3.2.0"
+        "key member radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC] \
+         [STORE key | STOREDIST key]"
+        "Members within a circle around a member: the old form of GEOSEARCH."
+        Change(|alone, call| geo::search_and_store(alone, call, Form::RadiusByMember(true)));
+    GeoRadiusByMemberRo "georadiusbymember_ro" -5 [READONLY] (1 1 1) "geo" "3.2.10"
+        "key member radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC | DESC]"
+        "GEORADIUSBYMEMBER without storing."
+        Lookup(|turn, call| geo::search(turn, call, Form::RadiusByMember(false)));
+
     XAdd "xadd" -5 [WRITE DENYOOM FAST] (1 1 1) "stream" "5.0.0"
         "key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value [field value ...]"
         "Adds an entry; returns its ID."
@@ -478,6 +520,14 @@ macro_rules! rows {
         Lookup(|turn, call| lifetime::ttl(turn, call, lifetime::UNIX_MILLISECONDS));
     Persist "persist" 2 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "2.2.0" "key" "Removes a lifetime."
         Edit(|_, _| Ok(Plan::Persist));
+    Sort "sort" -2 [WRITE DENYOOM] (1 1 1) "generic" "1.0.0"
+        "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]"
+        "The elements of a list, set or sorted set in order, or what belongs to them."
+        Change(sort::sort_and_store);
+    SortRo "sort_ro" -2 [READONLY] (1 1 1) "generic" "7.0.0"
+        "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]"
+        "SORT without storing."
+        Lookup(sort::sort_ro);
 
     Multi "multi" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction."
         Session(connection::multi);
@@ -514,13 +564,16 @@ macro_rules! rows {
     Script "script" -2 [NOSCRIPT] (0 0 0) "scripting" "2.6.0" "LOAD | EXISTS | FLUSH | KILL | HELP [...]"
         "Adds scripts, asks about them, ends the running one."
         Session(script::script);
-    Function "function" -2 [NOSCRIPT] (0 0 0) "scripting" "7.0.0" "" "Refused: there are no functions here."
-        Session(script::no_functions);
-    FCall "fcall" -3 [NOSCRIPT] (3 0 1) "scripting" "7.0.0" "function numkeys" "Refused: there are no functions here."
-        Session(script::no_functions);
-    FCallRo "fcall_ro" -3 [NOSCRIPT] (3 0 1) "scripting" "7.0.0" "function numkeys"
-        "Refused: there are no functions here."
-        Session(script::no_functions);
+    Function "function" -2 [NOSCRIPT] (0 0 0) "scripting" "7.0.0"
+        "LIST | STATS | FLUSH | DUMP | RESTORE | DELETE | KILL | HELP [...]"
+        "As with no library loaded; none can be loaded."
+        Session(extensions::function);
+    FCall "fcall" -3 [NOSCRIPT STALE] (3 0 1) "scripting" "7.0.0" "function numkeys [key [key ...]] [arg [arg ...]]"
+        "Returns an error: there are no functions."
+        Session(extensions::call);
+    FCallRo "fcall_ro" -3 [NOSCRIPT STALE READONLY] (3 0 1) "scripting" "7.0.0"
+        "function numkeys [key [key ...]] [arg [arg ...]]" "Returns an error: there are no functions."
+        Session(extensions::call);
 
     Auth "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH] (0 0 0) "connection" "1.0.0" "[username] password"
         "Authenticates the connection."
@@ -603,6 +656,8 @@ macro_rules! rows {
         Change(|alone, call| keys::flush(alone, call, false));
     FlushAll "flushall" -1 [WRITE WAITS] (0 0 0) "server" "1.0.0" "[ASYNC | SYNC]" "Removes all keys of all databases."
         Change(|alone, call| keys::flush(alone, call, true));
+    SwapDb "swapdb" 3 [WRITE FAST WAITS] (0 0 0) "server" "4.0.0" "index1 index2" "Exchanges two databases."
+        Change(keys::swap_db);
     Debug "debug" -2 [ADMIN NOSCRIPT LOADING STALE NO_MULTI] (0 0 0) "server" "1.0.0" "SLEEP seconds | HELP"
         "Lets this connection wait."
         Session(introspect::debug);
@@ -625,14 +680,18 @@ macro_rules! rows {
     Monitor "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "1.0.0" ""
         "Receives every command that is executed."
         Session(introspect::monitor);
-    Memory "memory" -2 [READONLY] (2 2 1) "server" "4.0.0" "USAGE key [SAMPLES count] | DOCTOR | HELP"
-        "The memory of a key."
+    Memory "memory" -2 [READONLY] (2 2 1) "server" "4.0.0"
+        "USAGE key [SAMPLES count] | STATS | PURGE | DOCTOR | MALLOC-STATS | HELP"
+        "The memory of a key, and figures about memory."
         Lookup(introspect::memory);
+    Module "module" -2 [ADMIN NOSCRIPT] (0 0 0) "server" "4.0.0" "LIST | HELP" "As with no module loaded."
+        Session(extensions::module);
     Role "role" 1 [LOADING STALE FAST] (0 0 0) "server" "2.8.12" "" "That this server is a master without replicas."
         Session(introspect::role);
-    Acl "acl" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "6.0.0" "WHOAMI | LIST | USERS | CAT [category] | HELP"
-        "Asks about the one user."
-        Session(introspect::acl);
+    Acl "acl" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "server" "6.0.0"
+        "SETUSER | GETUSER | DELUSER | LIST | USERS | WHOAMI | CAT | GENPASS | DRYRUN | LOG | LOAD | SAVE | HELP [...]"
+        "Users, and what each may do."
+        Session(acl::acl);
     HtStats "ht.stats" -1 [READONLY WAITS] (0 0 0) "server" "splitpoint 0.1" "[SAMPLE buckets]"
         "Bucket histogram and probes of the table, from a sample."
         Scan(|space, call, _| stats::ht_stats(space, call));

@@ -163,7 +163,7 @@ impl Site {
                 Some(_) => text(StatusCode::SERVICE_UNAVAILABLE, "writes are refused; INFO persistence says why\n"),
             };
         }
-        if server.settings.needs_password() && !is_authorized(&server, request) {
+        if !is_authorized(&server, request) {
             let mut refused = text(StatusCode::UNAUTHORIZED, "a password is needed\n");
             let scheme = HeaderValue::from_static("Basic realm=\"splitpoint\", charset=\"UTF-8\"");
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
@@ -191,12 +191,21 @@ fn names_loopback(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
+/// Whether the user that a request names, or else `default`, may see the pages.
 fn is_authorized<B>(server: &Server, request: &Request<B>) -> bool {
+    const SHOWN: [&str; 3] = ["info", "client|list", "slowlog|get"];
+    let users = &server.settings.users;
+    if !server.settings.needs_password() {
+        return users.usual().may_run(&SHOWN);
+    }
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let decoded = given.and_then(|given| given.strip_prefix("Basic ")).and_then(|given| STANDARD.decode(given).ok());
     decoded.is_some_and(|decoded| {
         let colon = decoded.iter().position(|&b| b == b':');
-        colon.is_some_and(|colon| server.settings.is_password(&decoded[colon + 1..]))
+        colon.is_some_and(|colon| {
+            let user = users.find(&decoded[..colon]).unwrap_or_else(|| users.usual());
+            user.admits(&decoded[colon + 1..]) && user.may_run(&SHOWN)
+        })
     })
 }
 

@@ -10,8 +10,9 @@
 //! needed > limit: evict keys      in use > limit: merge buckets that the load does not need
 //! ```
 //!
-//! *allkeys-lru* is approximate in two ways. Times of use are in an array indexed by the key's hash, so keys that share
-//! an element share the latest time. And the victim is the least recently used of a few random keys.
+//! A victim is the best of a few random keys. Times of use are in an array indexed by the key's hash, so keys that
+//! share an element share the latest time. The policies that go by frequency keep a counter there instead, as Redis
+//! does: the higher it is, the less likely a use increments it, and it loses one for each minute without a use.
 //!
 //! A write evicts a bounded number of keys, even if the limit was lowered far below what is in use; housekeeping evicts
 //! the rest.
@@ -34,11 +35,30 @@ pub enum Eviction {
     AllKeysLru = 1,
     /// A key that expires soon; keys without a lifetime are never removed.
     VolatileTtl = 2,
+    /// The least frequently used key, approximately.
+    AllKeysLfu = 3,
+    /// Any key.
+    AllKeysRandom = 4,
+    /// The least recently used key that has a lifetime.
+    VolatileLru = 5,
+    /// The least frequently used key that has a lifetime.
+    VolatileLfu = 6,
+    /// Any key that has a lifetime.
+    VolatileRandom = 7,
 }
 
 impl Eviction {
     /// All policies, in the order of their numbers.
-    pub(crate) const ALL: [Eviction; 3] = [Eviction::None, Eviction::AllKeysLru, Eviction::VolatileTtl];
+    pub(crate) const ALL: [Eviction; 8] = [
+        Eviction::None,
+        Eviction::AllKeysLru,
+        Eviction::VolatileTtl,
+        Eviction::AllKeysLfu,
+        Eviction::AllKeysRandom,
+        Eviction::VolatileLru,
+        Eviction::VolatileLfu,
+        Eviction::VolatileRandom,
+    ];
 
     /// Redis's name for the policy.
     pub(crate) fn name(self) -> &'static str {
@@ -46,7 +66,27 @@ impl Eviction {
             Eviction::None => "noeviction",
             Eviction::AllKeysLru => "allkeys-lru",
             Eviction::VolatileTtl => "volatile-ttl",
+            Eviction::AllKeysLfu => "allkeys-lfu",
+            Eviction::AllKeysRandom => "allkeys-random",
+            Eviction::VolatileLru => "volatile-lru",
+            Eviction::VolatileLfu => "volatile-lfu",
+            Eviction::VolatileRandom => "volatile-random",
         }
+    }
+
+    /// Whether only keys with a lifetime are removed.
+    fn is_volatile(self) -> bool {
+        use Eviction::{VolatileLfu, VolatileLru, VolatileRandom, VolatileTtl};
+        matches!(self, VolatileTtl | VolatileLru | VolatileLfu | VolatileRandom)
+    }
+
+    fn is_lru(self) -> bool {
+        matches!(self, Eviction::AllKeysLru | Eviction::VolatileLru)
+    }
+
+    /// Whether it goes by how often keys were used.
+    pub(crate) fn is_lfu(self) -> bool {
+        matches!(self, Eviction::AllKeysLfu | Eviction::VolatileLfu)
     }
 }
 
@@ -72,7 +112,7 @@ pub(super) struct MemoryLimit {
     pressed: AtomicBool,
     /// Bytes that may be written before the next check.
     countdown: AtomicI64,
-    /// When keys were last used, in 1/64 s, indexed by hash; allocated for `AllKeysLru`.
+    /// When keys were last used, in 1/64 s, or [`Frequency`], indexed by hash; allocated when a policy first needs it.
     used: OnceLock<Box<[AtomicU32]>>,
     hash: HashFunction,
     random: AtomicU64,
@@ -109,9 +149,20 @@ impl MemoryLimit {
     #[inline]
     pub(super) fn note_use(&self, keys: &[&[u8]], clock: &Clock) {
         if let Some(used) = self.used.get() {
-            for key in keys {
-                used[self.hash.hash(key) as usize % PLACES].store(time_of_use(clock.now_ms()), Relaxed);
-            }
+            self.note_used(used, keys.iter().copied(), clock.now_ms());
+        }
+    }
+
+    fn note_used<'a>(&self, used: &[AtomicU32], keys: impl Iterator<Item = &'a [u8]>, now_ms: u64) {
+        let is_lfu = self.policy().is_lfu();
+        for key in keys {
+            let place = &used[self.hash.hash(key) as usize % PLACES];
+            let now = if is_lfu {
+                Frequency::of(place.load(Relaxed)).decayed(now_ms).used(self.random()).encode()
+            } else {
+                time_of_use(now_ms)
+            };
+            place.store(now, Relaxed);
         }
     }
 
@@ -122,9 +173,7 @@ impl MemoryLimit {
         }
         let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len() + OVERHEAD_BYTES).sum();
         if let Some(used) = self.used.get() {
-            for (key, _) in pairs {
-                used[self.hash.hash(key) as usize % PLACES].store(time_of_use(clock.now_ms()), Relaxed);
-            }
+            self.note_used(used, pairs.iter().map(|(key, _)| *key), clock.now_ms());
         }
         self.note_bytes(space, bytes);
     }
@@ -148,6 +197,14 @@ impl MemoryLimit {
         self.pressed.store(used > max, Relaxed);
     }
 
+    fn used_at(&self, key: &[u8]) -> u32 {
+        self.used.get().map_or(0, |used| used[self.hash.hash(key) as usize % PLACES].load(Relaxed))
+    }
+
+    fn frequency(&self, key: &[u8], now_ms: u64) -> Frequency {
+        Frequency::of(self.used_at(key)).decayed(now_ms)
+    }
+
     fn random(&self) -> u64 {
         // xorshift64*; it does no harm if two threads get the same number.
         let mut x = self.random.load(Relaxed);
@@ -163,10 +220,55 @@ fn time_of_use(now_ms: u64) -> u32 {
     (now_ms >> 4) as u32 // wraps after two years
 }
 
+/// How often a key is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Frequency {
+    counter: u8,
+    /// When the counter last changed, in minutes; wraps after 31 years.
+    minute: u32,
+}
+
+impl Frequency {
+    /// The counter of a new key, so that it is not the next victim.
+    const NEW: u8 = 5;
+    /// The greater, the more uses a high counter stands for: about a million at 255.
+    const LOG_FACTOR: u64 = 10;
+
+    fn of(encoded: u32) -> Frequency {
+        match encoded {
+            0 => Frequency { counter: Self::NEW, minute: 0 }, // never used
+            _ => Frequency { counter: encoded as u8, minute: encoded >> 8 },
+        }
+    }
+
+    fn encode(self) -> u32 {
+        self.minute << 8 | u32::from(self.counter)
+    }
+
+    /// Without a use until now.
+    fn decayed(self, now_ms: u64) -> Frequency {
+        let minute = (now_ms / 60_000) as u32 & 0xff_ffff;
+        let idle = if self.minute == 0 { 0 } else { minute.wrapping_sub(self.minute) & 0xff_ffff };
+        Frequency { counter: self.counter.saturating_sub(u8::try_from(idle).unwrap_or(u8::MAX)), minute }
+    }
+
+    /// After one more use.
+    fn used(self, random: u64) -> Frequency {
+        let above = u64::from(self.counter.saturating_sub(Self::NEW));
+        let is_counted = random.is_multiple_of(above * Self::LOG_FACTOR + 1);
+        Frequency { counter: self.counter.saturating_add(is_counted.into()), ..self }
+    }
+}
+
 impl KeySpace {
     /// Sets the memory limit, 0 for none, and the eviction policy.
     pub(crate) fn limit_memory(&self, max_bytes: u64, policy: Eviction) {
-        if policy == Eviction::AllKeysLru && max_bytes > 0 {
+        if let Some(used) = self.memory.used.get()
+            && policy.is_lfu() != self.memory.policy().is_lfu()
+        {
+            used.iter().for_each(|place| place.store(0, Relaxed)); // they mean something else now
+        }
+        if (policy.is_lru() || policy.is_lfu()) && max_bytes > 0 {
             self.memory.used.get_or_init(|| (0..PLACES).map(|_| AtomicU32::new(0)).collect());
         }
         self.memory.policy.store(policy as u8, Relaxed);
@@ -193,6 +295,11 @@ impl KeySpace {
     /// The memory limit, 0 for none, and the eviction policy.
     pub(crate) fn memory_limit(&self) -> (u64, Eviction) {
         (self.memory.max_bytes.load(Relaxed), self.memory.policy())
+    }
+
+    /// How often a key is used, from 0 to 255 on a logarithmic scale; `None` unless the eviction policy goes by it.
+    pub(crate) fn frequency(&self, key: &[u8]) -> Option<u8> {
+        self.memory.policy().is_lfu().then(|| self.memory.frequency(key, super::now_ms()).counter)
     }
 
     /// A number that no client can guess.
@@ -228,12 +335,7 @@ impl Exclusive<'_> {
                 evicted += 1;
                 continue;
             }
-            let victim = match memory.policy() {
-                Eviction::None => None,
-                Eviction::AllKeysLru => self.stalest()?,
-                Eviction::VolatileTtl => self.soonest()?,
-            };
-            let Some((database, key)) = victim else {
+            let Some((database, key)) = self.victim(memory.policy())? else {
                 memory.look(space);
                 return Err(SpaceError::MemoryLimit);
             };
@@ -259,67 +361,70 @@ impl Exclusive<'_> {
         Ok(merged)
     }
 
-    /// The least recently used of a few random keys.
-    fn stalest(&self) -> Result<Option<(usize, Vec<u8>)>> {
-        let space = self.space();
-        let Some(used) = space.memory.used.get() else { return Ok(None) };
-        let now = time_of_use(self.now_ms());
-        let age = |key: &[u8]| now.wrapping_sub(used[space.memory.hash.hash(key) as usize % PLACES].load(Relaxed));
-        let mut best: Option<(u32, usize, Vec<u8>)> = None;
-        for number in 0..DATABASE_COUNT {
-            let Some(table) = space.table(number) else { continue };
-            let mut consider = |key: &[u8]| {
-                if best.as_ref().is_none_or(|(oldest, ..)| age(key) > *oldest) {
-                    best = Some((age(key), number, key.to_vec()));
-                }
-            };
-            let mut taken = 0;
-            // If the random position is after the last key, start again from the beginning.
-            for from in [space.random(), 0] {
-                let (mut scan, mut looked_at) = (table.scan_from(from).only_keys(), 0);
-                while taken < SAMPLE && (taken == 0 || looked_at < LOOKED_AT_MAX) {
-                    let Some((stored, _)) = scan.next_ref()? else { break };
-                    looked_at += 1;
-                    if let Some(key) = space.key_of(stored) {
-                        consider(key);
-                        taken += 1;
-                    }
-                }
-            }
+    /// The best of a few random keys for this policy.
+    fn victim(&self, policy: Eviction) -> Result<Option<(usize, Vec<u8>)>> {
+        if policy == Eviction::None {
+            return Ok(None);
         }
-        Ok(best.map(|(_, number, key)| (number, key)))
-    }
-
-    /// Of a few random keys, the one that expires first.
-    fn soonest(&self) -> Result<Option<(usize, Vec<u8>)>> {
-        let space = self.space();
+        let (space, now_ms) = (self.space(), self.now_ms());
+        let memory = &space.memory;
+        // The key with the greatest number goes.
+        let rank = |key: &[u8], expires_at_ms: u64| match policy {
+            _ if policy.is_lru() => time_of_use(now_ms).wrapping_sub(memory.used_at(key)).into(),
+            _ if policy.is_lfu() => u64::MAX - u64::from(memory.frequency(key, now_ms).counter),
+            Eviction::VolatileTtl => u64::MAX - expires_at_ms,
+            _ => space.random(),
+        };
         let mut best: Option<(u64, usize, Vec<u8>)> = None;
         for (number, database) in space.databases.iter().enumerate() {
-            let Some(table) = database.table.load_full().filter(|_| database.may_expire.load(Relaxed)) else {
-                continue;
-            };
+            let may_have_some = !policy.is_volatile() || database.may_expire.load(Relaxed);
+            let Some(table) = database.table.load_full().filter(|_| may_have_some) else { continue };
             let coding = space.coding(database);
             let (mut taken, mut looked_at) = (0, 0);
+            // If the random position is after the last key, start again from the beginning.
             for from in [space.random(), 0] {
-                let mut scan = table.scan_from(from).only_heads(HEAD_BYTES_MAX);
-                // Until there are some, however few of the keys expire.
+                let scan = table.scan_from(from);
+                let mut scan = if policy.is_volatile() { scan.only_heads(HEAD_BYTES_MAX) } else { scan.only_keys() };
+                // Until there are some, even if few of the keys expire.
                 while taken < SAMPLE && (taken == 0 || looked_at < LOOKED_AT_MAX) {
                     let Some((stored, head)) = scan.next_ref()? else { break };
                     looked_at += 1;
-                    let at = coding.decode(head).attributes.expires_at_ms;
-                    let Some(key) = space.key_of(stored).filter(|_| at != 0) else { continue };
+                    let at = if policy.is_volatile() { coding.decode(head).attributes.expires_at_ms } else { 0 };
+                    let is_candidate = !policy.is_volatile() || at != 0;
+                    let Some(key) = space.key_of(stored).filter(|_| is_candidate) else { continue };
                     taken += 1;
-                    if best.as_ref().is_none_or(|(soonest, ..)| at < *soonest) {
-                        best = Some((at, number, key.to_vec()));
+                    let rank = rank(key, at);
+                    if best.as_ref().is_none_or(|(greatest, ..)| rank > *greatest) {
+                        best = Some((rank, number, key.to_vec()));
                     }
                 }
             }
-            if taken == 0 {
+            if taken == 0 && policy.is_volatile() {
                 // No writer is between its flag and the table: the gate is closed.
                 database.may_expire.store(false, Relaxed);
                 database.is_expiry_new.store(false, Relaxed);
             }
         }
         Ok(best.map(|(_, number, key)| (number, key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_of_uses_grows_slowly_and_decays() {
+        const NOW_MS: u64 = 1_800_000_000_000;
+        let mut frequency = Frequency::of(0).decayed(NOW_MS);
+        assert_eq!(frequency.counter, Frequency::NEW);
+        frequency = frequency.used(1);
+        assert_eq!(frequency.counter, 6, "the first use always counts");
+        assert_eq!(frequency.used(1).counter, 6, "of later ones only some do");
+        assert_eq!(frequency.used(11).counter, 7);
+        assert_eq!(Frequency::of(frequency.encode()), frequency);
+        assert_eq!(frequency.decayed(NOW_MS + 2 * 60_000).counter, 4);
+        assert_eq!(frequency.decayed(NOW_MS + 900 * 60_000).counter, 0);
+        assert_eq!(Frequency { counter: 255, ..frequency }.used(0).counter, 255);
     }
 }

@@ -102,7 +102,7 @@ impl<'k> Exclusive<'k> {
     ///
     /// # Errors
     /// Those of [`Table::get`].
-    pub(crate) fn presence_of(&mut self, database: usize, key: &[u8]) -> Result<(bool, bool)> {
+    pub(crate) fn presence_of(&self, database: usize, key: &[u8]) -> Result<(bool, bool)> {
         let known = self.known(database, key)?;
         Ok((known.is_some(), known.is_some_and(|known| known.attributes.expires_at_ms != 0)))
     }
@@ -131,6 +131,11 @@ impl<'k> Exclusive<'k> {
     /// Whether changes are being collected.
     pub(crate) fn has_begun(&self) -> bool {
         self.transaction.is_some()
+    }
+
+    /// Whether changes of several commands are being collected.
+    pub(crate) fn has_begun_many(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.is_of_many)
     }
 
     /// Makes the changes since [`begin`](Self::begin).
@@ -762,7 +767,7 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::clear`]; [`SpaceError::TooManyKeys`].
     pub fn flush(&mut self, database: usize) -> Result<()> {
-        if self.transaction.as_ref().is_some_and(|transaction| transaction.is_of_many) {
+        if self.has_begun_many() {
             return self.flush_within(database);
         }
         self.commit()?;
@@ -1140,7 +1145,10 @@ impl<'k> Exclusive<'k> {
         }
         let table = Arc::new(match &self.space.place {
             Place::Memory => self.space.new_table()?,
-            Place::File(options, path) => super::opening::open_file(options, path, number, true)?.expect("created"),
+            Place::File(options, path) => {
+                let number = self.space.file_number(number);
+                super::opening::open_file(options, path, number, true)?.expect("created")
+            }
         });
         database.table.store(Some(table.clone()));
         Ok(table)

@@ -43,6 +43,7 @@ mod served_file;
 mod shape;
 pub(crate) mod sorted;
 pub(crate) mod stream;
+mod swap;
 mod sweep;
 mod tree;
 mod watched;
@@ -142,6 +143,8 @@ pub struct KeySpace {
     databases: Vec<Database>,
     gate: Gate,
     place: Place,
+    /// The files of the databases, which SWAPDB changes.
+    order: Mutex<swap::Order>,
     /// The dictionary that database 0 has instead of a table.
     dictionary: Option<Arc<Served>>,
     watched: Watched,
@@ -172,6 +175,8 @@ pub(crate) struct Events {
     pub(crate) changes: AtomicU64,
     /// `changes` when the last SAVE or BGSAVE began.
     pub(crate) saved: AtomicU64,
+    /// The most memory in use that was recorded.
+    pub(crate) memory_peak: AtomicU64,
 }
 
 enum Place {

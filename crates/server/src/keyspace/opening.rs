@@ -7,13 +7,14 @@
 
 use super::counts::Counts;
 use super::eviction::{Eviction, MemoryLimit};
+use super::swap::Order;
 use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result, Watched, heads_by, marks, now_ms};
 use crate::dictionary::Served;
 use splitpoint::{Durability, Error, ErrorKind, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// How to open a [`KeySpace`].
 #[derive(Clone, Debug, Default)]
@@ -47,7 +48,7 @@ impl KeySpace {
         // Clients could guess a seed that comes only from the clock; they cannot guess the seed of a memory table.
         let seed = TableOptions::new().in_memory()?.hash_function().seed();
         let (max_memory, eviction) = (options.max_memory_bytes, options.eviction);
-        let mut databases = no_databases();
+        let (mut databases, mut order) = (no_databases(), Order::default());
         let place = match options.file.clone() {
             None => {
                 let table = memory_table().expected_len(options.expected_len).in_memory()?;
@@ -55,7 +56,9 @@ impl KeySpace {
                 Place::Memory
             }
             Some(path) => {
+                order = Order::read(&path)?;
                 for (number, database) in databases.iter_mut().enumerate() {
+                    let number = order.file_of(number);
                     if let Some(table) = open_file(&options, &path, number, number == 0)? {
                         database.load(table, &file_of(&path, number))?;
                     }
@@ -63,7 +66,7 @@ impl KeySpace {
                 Place::File(Box::new(options), path)
             }
         };
-        let space = Self::of(databases, place, seed);
+        let space = KeySpace { order: Mutex::new(order), ..Self::of(databases, place, seed) };
         space.limit_memory(max_memory, eviction);
         Ok(space)
     }
@@ -100,6 +103,7 @@ impl KeySpace {
             databases,
             gate: Gate::new(),
             place,
+            order: Mutex::default(),
             dictionary: None,
             watched: Watched::default(),
             observer: OnceLock::new(),
@@ -111,6 +115,14 @@ impl KeySpace {
             failures: super::failures::Failures::default(),
             has_long_values: AtomicBool::new(false),
         }
+    }
+
+    /// A new number that no client can guess.
+    ///
+    /// # Errors
+    /// Those of [`TableOptions::in_memory`].
+    pub(crate) fn new_secret(&self) -> Result<u64> {
+        Ok(memory_table().in_memory()?.hash_function().seed())
     }
 
     /// Bytes that no client can guess.
@@ -133,7 +145,7 @@ fn memory_table() -> TableOptions {
     TableOptions::new().hash(HashKind::Sip13)
 }
 
-/// Opens the file of a database; `None` if it is absent and `create` is false.
+/// Opens the file of this number; `None` if it is absent and `create` is false.
 pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, create: bool) -> Result<Option<Table>> {
     let path = file_of(path, number);
     let exists = path.exists();
@@ -169,7 +181,7 @@ fn refuse_numbers(table: &Table, path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::WrongTypes, what).with_hint("Serve another file.").into())
 }
 
-/// The file of a database: `F` for database 0, `F-db1` for database 1.
+/// The file of this number: `F` for 0, `F-db1` for 1.
 fn file_of(path: &Path, number: usize) -> PathBuf {
     let mut name = OsString::from(path);
     if number > 0 {

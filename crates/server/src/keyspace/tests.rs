@@ -785,3 +785,48 @@ fn a_typed_table_is_served_if_it_holds_strings() {
         assert_eq!(served.is_ok(), number == 0, "{types}");
     }
 }
+
+/// What is left of 2,000 keys, of which the even ones have lifetimes and the first 200 are used, at a limit for about
+/// half of them: `(used, expiring, others)`, each out of its number.
+fn left_after(policy: Eviction) -> (usize, usize, usize) {
+    let space = in_memory();
+    space.limit_memory(64 << 20, policy);
+    let now = super::now_ms();
+    for number in 0..2000u64 {
+        let lifetime = if number % 2 == 0 { Attributes::expiring(now + 1_000_000 + number) } else { Attributes::NONE };
+        put(&space, &number.to_be_bytes(), &[7; 2000], lifetime);
+    }
+    STOPPED_CLOCK.set(Some(now + 60_000));
+    let mut value = Vec::new();
+    for number in (0..200u64).cycle().take(200 * 100) {
+        assert!(space.close(Patience::MayWait).unwrap().get(0, &number.to_be_bytes(), &mut value).unwrap());
+    }
+    space.limit_memory(space.needed_bytes() * 3 / 4, policy);
+    space.evict_excess(|| true).unwrap();
+    STOPPED_CLOCK.set(None);
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    let mut left = |wanted: fn(u64) -> bool| {
+        (0..2000u64).filter(|number| wanted(*number) && alone.contains(0, &number.to_be_bytes()).unwrap()).count()
+    };
+    let left = (left(|number| number < 200), left(|number| number % 2 == 0), left(|number| number % 2 == 1));
+    assert!(left.1 + left.2 < 1700, "{policy:?} {left:?}");
+    left
+}
+
+#[test]
+fn each_policy_evicts_the_keys_that_it_names() {
+    for policy in Eviction::ALL.into_iter().filter(|policy| *policy != Eviction::None) {
+        let (used, expiring, others) = left_after(policy);
+        let is_volatile = policy.name().starts_with("volatile");
+        assert_eq!(others == 1000, is_volatile, "{policy:?}: {others} of those that never expire");
+        match policy {
+            // With sixteen candidates a used key is the best of them almost never.
+            Eviction::AllKeysLru | Eviction::AllKeysLfu | Eviction::VolatileLru | Eviction::VolatileLfu => {
+                assert!(used >= 198, "{policy:?}: {used} of those that are used");
+            }
+            // Those that are used expire first.
+            Eviction::VolatileTtl => assert!(used < 110 && expiring < 700, "{used} used, {expiring} expiring"),
+            _ => assert!(used < 198, "{policy:?}: {used} of those that are used"),
+        }
+    }
+}

@@ -353,3 +353,27 @@ fn commands_that_compare_cas_numbers_accept_the_current_one_alone() {
         assert_ne!(ask(&with(number)), accepted, "{command}: the value is another one now");
     }
 }
+
+#[test]
+fn clients_are_refused_once_the_rules_of_default_do_not_allow_everything() {
+    let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+    let server = Arc::new(Server::new(space, Settings::default(), false));
+    let connect = || {
+        let client = server.clients.add("a client".into(), "here".into(), 0, 10).unwrap();
+        MemcachedSession::new(server.clone(), client, server.add_figures())
+    };
+    let (mut session, mut other) = (connect(), connect());
+    let set: &[u8] = b"set a 0 0 1\r\n1\r\n";
+    let binary = [&[0x80][..], &[0; 23]].concat(); // a get without a key
+    let mut out = Vec::new();
+    session.execute(set, &mut out, Patience::MayWait);
+    assert_eq!(out, b"STORED\r\n");
+    other.execute(&binary, &mut out, Patience::MayWait);
+    server.settings.users.change(b"default", &[b"-flushall".to_vec()]).unwrap();
+    out.clear();
+    let (used, flow) = session.execute(b"get a\r\n", &mut out, Patience::MayWait);
+    assert!(used == 0 && matches!(flow, Flow::Close) && out.starts_with(b"SERVER_ERROR the rules"), "{flow:?}");
+    out.clear();
+    let (_, flow) = other.execute(&binary, &mut out, Patience::MayWait);
+    assert!(matches!(flow, Flow::Close) && out.is_empty());
+}

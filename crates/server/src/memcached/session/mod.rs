@@ -58,6 +58,8 @@ pub struct MemcachedSession {
     client: Arc<Client>,
     figures: Arc<Figures>,
     authenticated: bool,
+    /// The version of the users, and whether `default` might do everything.
+    permitted: Option<(u64, bool)>,
     /// Bytes of a refused value that must still be skipped.
     swallow: usize,
     /// Bytes at the beginning of the input that were searched and contain no line end.
@@ -96,6 +98,12 @@ impl Session for MemcachedSession {
             return (0, Flow::Wait);
         }
         server.space.note_len(input.len());
+        if !self.is_permitted() {
+            if self.is_binary != Some(true) {
+                out.extend_from_slice(b"SERVER_ERROR the rules of the user default do not allow everything\r\n");
+            }
+            return (0, Flow::Close);
+        }
         let mut batch = Batch { server: &server, patience, entry: Entry::Outside, clock: Instant::now() };
         let is_binary = match (self.is_binary, input.first()) {
             (None, Some(&byte)) => {
@@ -185,12 +193,28 @@ impl MemcachedSession {
             client,
             figures,
             authenticated,
+            permitted: None,
             swallow: 0,
             scanned: 0,
             is_binary: None,
             answered: 0,
             dump: None,
             unsynced: false,
+        }
+    }
+
+    /// Whether the rules of `default`, as which all memcached clients act, allow everything. Single requests are not
+    /// checked.
+    fn is_permitted(&mut self) -> bool {
+        let users = &self.server.settings.users;
+        let version = users.version();
+        match self.permitted {
+            Some((known, permitted)) if known == version => permitted,
+            _ => {
+                let permitted = users.usual().is_unrestricted();
+                self.permitted = Some((version, permitted));
+                permitted
+            }
         }
     }
 

@@ -20,6 +20,7 @@ mod runs;
 
 use super::parse::{ParseLimits, Parsed, Parser};
 use crate::clients::Client;
+use crate::command::acl::{self, Context};
 use crate::command::blocking;
 use crate::command::call::{Args, Outcome, Refusal, Span, Turn};
 use crate::command::cluster;
@@ -265,6 +266,9 @@ impl RespSession {
             if patience == Patience::MayWait && self.state.client.is_killed() {
                 break Some((index, Flow::Close));
             }
+            if !self.state.refresh_user() {
+                break Some((index, Flow::Close));
+            }
             let run = self.run_at(&requests[index..]);
             if let Some((id, mut count)) = run {
                 if shared.is_none() {
@@ -378,6 +382,7 @@ impl RespSession {
             || self.state.server.clients.are_paused()
             || self.state.server.monitors.are_there()
             || self.state.caching.is_some()
+            || !self.state.user.is_unrestricted()
         {
             return None;
         }
@@ -568,7 +573,7 @@ impl RespSession {
     }
 
     /// Whether the command is allowed now, with these arguments.
-    fn admit(&self, spec: &Spec, args: &Args<'_>) -> Outcome {
+    fn admit(&mut self, spec: &'static Spec, args: &Args<'_>) -> Outcome {
         let subcommand = spec.subcommand(args)?;
         let name = || match subcommand {
             Some((subcommand, _)) => format!("{}|{subcommand}", spec.name),
@@ -581,6 +586,8 @@ impl RespSession {
         if !self.state.authenticated && !spec.flags.has(Flags::NO_AUTH) {
             return Err("NOAUTH Authentication required.".into());
         }
+        let context = if self.state.transaction.is_some() { Context::Multi } else { Context::TopLevel };
+        acl::permit(&mut self.state, spec, args, context)?;
         if self.state.transaction.is_some() && spec.flags.has(Flags::NO_MULTI) {
             return Err("ERR Command not allowed inside a transaction".into());
         }

@@ -1,0 +1,385 @@
+//! ACL: users and their rules; and the check of each request against them.
+//!
+//! ```text
+//! request -> needs (unit, keys, channels) -> User::check (users.rs) -> nothing, or NOPERM and an entry of ACL LOG
+//! ```
+
+use super::call::{Args, NOT_AN_INTEGER, Outcome, Refusal};
+use super::categories::{self, unit_index, units};
+use super::number::parse_integer;
+use super::reply;
+use super::spec::{Id, Names, Spec};
+use super::state::SessionState;
+use super::{client, key_specs};
+use crate::blocked::{Waiter, Wanted};
+use crate::clients::{Client, Subscription};
+use crate::keyspace::now_ms;
+use crate::server::Server;
+use crate::users::{DEFAULT, Denied, LogEntry, Needs, Selector, User, Users, join_selectors};
+use std::sync::{Arc, PoisonError};
+
+/// What a request needs of its user's rules.
+fn needs<'a>(spec: &'static Spec, args: &Args<'a>) -> Needs<'a> {
+    let subcommand = spec.subcommand(args).ok().flatten().map(|(name, _)| name);
+    let keys = spec.key_indices(args).enumerate().filter_map(|(ordinal, index)| {
+        let access = key_specs::access_of(spec, args, ordinal);
+        (!access.is_no_key()).then(|| (args.at(index), access.reads(), access.writes()))
+    });
+    let channels: Vec<(&[u8], bool)> = match spec.id {
+        Id::Publish | Id::SPublish => args.get(1).map(|name| (name, false)).into_iter().collect(),
+        Id::Subscribe | Id::SSubscribe => args.from(1).map(|name| (name, false)).collect(),
+        Id::PSubscribe => args.from(1).map(|name| (name, true)).collect(),
+        _ => Vec::new(),
+    };
+    Needs {
+        unit: unit_index(spec, subcommand),
+        keys: keys.collect(),
+        channels,
+        reads_any_key: super::sort::reads_other_keys(spec.id, args),
+        is_free: matches!(spec.id, Id::Auth | Id::Hello | Id::Quit | Id::Reset),
+    }
+}
+
+/// Where a request comes from, for ACL LOG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    TopLevel,
+    Multi,
+    Lua,
+}
+
+/// Fails unless the user's rules now allow the request. A denied request is recorded. The connection of a user that was
+/// removed ends.
+#[inline]
+pub(crate) fn permit(session: &mut SessionState, spec: &'static Spec, args: &Args<'_>, context: Context) -> Outcome {
+    session.closing |= !session.refresh_user();
+    match session.user.is_unrestricted() {
+        true => Ok(()),
+        false => check(&session.server, &session.client, &session.user, &needs(spec, args), context),
+    }
+}
+
+/// Fails unless the rules now allow a client that has waited to have what it waits for.
+pub(super) fn permit_waiter(server: &Server, waiter: &Waiter) -> Outcome {
+    let users = &server.settings.users;
+    if users.version() == 0 {
+        return Ok(());
+    }
+    let access = |key, ordinal| {
+        let access = key_specs::access(waiter.spec, ordinal);
+        (key, access.reads(), access.writes())
+    };
+    let mut keys: Vec<(&[u8], bool, bool)> = waiter.keys.iter().map(|key| access(key.as_slice(), 0)).collect();
+    if let Wanted::Moved { destination, .. } = &waiter.wanted {
+        keys.push(access(destination, 1));
+    }
+    let needs = Needs { unit: unit_index(waiter.spec, None), keys, ..Needs::default() };
+    let name = waiter.client.user();
+    let user = users.find(&name).unwrap_or_else(|| Arc::new(User::new(&name)));
+    check(server, &waiter.client, &user, &needs, Context::TopLevel)
+}
+
+#[cold]
+fn check(server: &Server, client: &Client, user: &User, needs: &Needs<'_>, context: Context) -> Outcome {
+    let Err(denied) = user.check(needs) else { return Ok(()) };
+    let name = units()[needs.unit].name();
+    let (reason, object) = match denied {
+        Denied::Command => ("command", name.as_bytes()),
+        Denied::Key(key) => ("key", key),
+        Denied::Channel(channel) => ("channel", channel),
+    };
+    note((server, client), reason, context, object, &user.name);
+    Err(match (context, denied) {
+        (Context::Lua, Denied::Command) => {
+            "ERR The user executing the script can't run this command or subcommand".into()
+        }
+        (Context::Lua, Denied::Key(_)) => {
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"
+                .into()
+        }
+        (Context::Lua, Denied::Channel(_)) => {
+            "ERR The user executing the script can't publish to the channel mentioned in the command".into()
+        }
+        (_, Denied::Command) => format!("NOPERM this user has no permissions to run the '{name}' command").into(),
+        (_, Denied::Key(_)) => "NOPERM this user has no permissions to access one of the keys used as arguments".into(),
+        (_, Denied::Channel(_)) => {
+            "NOPERM this user has no permissions to access one of the channels used as arguments".into()
+        }
+    })
+}
+
+fn note((server, client): (&Server, &Client), reason: &'static str, context: Context, object: &[u8], user: &[u8]) {
+    server.settings.users.note(LogEntry {
+        count: 1,
+        reason,
+        context: match context {
+            Context::TopLevel => "toplevel",
+            Context::Multi => "multi",
+            Context::Lua => "lua",
+        },
+        object: object.to_vec(),
+        user: user.to_vec(),
+        at_ms: now_ms(),
+        client: client::describe(server, client),
+    });
+}
+
+/// Makes the connection one of this user.
+///
+/// # Errors
+/// `WRONGPASS`, which is recorded.
+pub(super) fn authenticate(session: &mut SessionState, name: &[u8], password: &[u8]) -> Outcome {
+    match session.server.settings.users.find(name).filter(|user| user.admits(password)) {
+        Some(user) => {
+            session.become_user(user, true);
+            Ok(())
+        }
+        None => {
+            note((&session.server, &session.client), "auth", Context::TopLevel, b"AUTH", name);
+            Err("WRONGPASS invalid username-password pair or user is disabled.".into())
+        }
+    }
+}
+
+/// ACL subcommand ...
+pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    const LOG_ENTRIES: i64 = 10;
+    let (server, version) = (session.server.clone(), session.version);
+    let users = &server.settings.users;
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), args.len()) {
+        (b"whoami", 2) => reply::bulk(out, &session.user.name),
+        (b"users", 2) => {
+            let all = users.all();
+            reply::array(out, all.len());
+            all.iter().for_each(|user| reply::bulk(out, &user.name));
+        }
+        (b"list", 2) => {
+            let all = users.all();
+            reply::array(out, all.len());
+            all.iter().for_each(|user| reply::bulk(out, &user.line()));
+        }
+        (b"getuser", 3) => match users.find(args.at(2)) {
+            None => reply::null(out, version),
+            Some(user) => {
+                reply::map(out, 6, version);
+                reply::bulk(out, b"flags");
+                let flags = user.flags();
+                reply::set(out, flags.len(), version);
+                flags.iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
+                reply::bulk(out, b"passwords");
+                reply::array(out, user.passwords.len());
+                user.passwords.iter().for_each(|hash| reply::bulk(out, hash.as_bytes()));
+                let rules = |out: &mut Vec<u8>, selector: &Selector| {
+                    reply::bulk(out, b"commands");
+                    reply::bulk(out, selector.commands_text().as_bytes());
+                    reply::bulk(out, b"keys");
+                    reply::bulk(out, &selector.keys_text());
+                    reply::bulk(out, b"channels");
+                    reply::bulk(out, &selector.channels_text());
+                };
+                rules(out, &user.selectors[0]);
+                reply::bulk(out, b"selectors");
+                reply::array(out, user.selectors.len() - 1);
+                for selector in &user.selectors[1..] {
+                    reply::map(out, 3, version);
+                    rules(out, selector);
+                }
+            }
+        },
+        (b"setuser", 3..) => {
+            let name = args.at(2);
+            if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
+                return Err("ERR Usernames can't contain spaces or null characters".into());
+            }
+            if name.is_empty() {
+                return Err("ERR a user needs a name".into()); // a file could not have its line
+            }
+            let refused = |text: Vec<u8>| Refusal::Text([b"ERR ".as_slice(), &text].concat().into());
+            let rules = join_selectors(args.from(3)).map_err(refused)?;
+            users.change(name, &rules).map_err(refused)?;
+            end_denied(session);
+            reply::ok(out);
+        }
+        (b"deluser", 3..) => {
+            if args.from(2).any(|name| name == DEFAULT.as_bytes()) {
+                return Err("ERR The 'default' user cannot be removed".into());
+            }
+            let removed = args.from(2).filter(|name| users.remove(name)).count();
+            end_denied(session);
+            reply::count(out, removed as u64);
+        }
+        (b"cat", 2) => {
+            reply::array(out, categories::NAMES.len());
+            categories::NAMES.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
+        }
+        (b"cat", 3) => {
+            let index = std::str::from_utf8(args.at(2)).ok().and_then(categories::index_of);
+            let index = index.ok_or_else(|| Refusal::about("ERR Unknown category '", args.at(2), "'"))?;
+            let found = units().iter().filter(|unit| unit.categories().has(index));
+            let names: Vec<String> = found.map(|unit| unit.name()).collect();
+            reply::array(out, names.len());
+            names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
+        }
+        (b"genpass", 2 | 3) => {
+            const WRONG: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+                                 positive number up to 4096";
+            let bits = args.get(2).map_or(Ok(256), |text| parse_integer(text).ok_or(NOT_AN_INTEGER))?;
+            let bits = usize::try_from(bits).ok().filter(|bits| (1..=4096).contains(bits)).ok_or(WRONG)?;
+            reply::bulk(out, secret_digits(session, bits.div_ceil(4))?.as_bytes());
+        }
+        (b"log", 3) if args.is(2, "reset") => {
+            users.log.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            reply::ok(out);
+        }
+        (b"log", 2 | 3) => {
+            let count = args.get(2).map_or(Ok(LOG_ENTRIES), |text| parse_integer(text).ok_or(NOT_AN_INTEGER))?;
+            log(users, usize::try_from(count).unwrap_or(0), out, version);
+        }
+        (b"dryrun", 4..) => dry_run(session, args, out)?,
+        (b"load" | b"save", 2) => {
+            let path = users.file().ok_or(
+                "ERR This server has no ACL file: start it with --acl-file, or give the users' rules with ACL SETUSER",
+            )?;
+            if subcommand == b"load" {
+                users.load(path).map_err(|what| format!("ERR {what}; the users stay as they were"))?;
+                end_denied(session);
+            } else {
+                users.save(path).map_err(|error| format!("ERR {}: {error}", path.display()))?;
+            }
+            reply::ok(out);
+        }
+        (b"help", 2) => {
+            let lines = [
+                "CAT [<category>]",
+                "    The categories, or the commands of one.",
+                "DELUSER <username> [<username> ...]",
+                "    Removes users and ends their connections.",
+                "DRYRUN <username> <command> [<arg> ...]",
+                "    Whether a user may send a command.",
+                "GENPASS [<bits>]",
+                "    A random password.",
+                "GETUSER <username>",
+                "    The rules of a user.",
+                "LIST",
+                "    The rules of all users, as lines of an ACL file.",
+                "LOAD | SAVE",
+                "    Reads the users from the ACL file, or writes them.",
+                "LOG [<count> | RESET]",
+                "    Requests that were denied.",
+                "SETUSER <username> [<rule> ...]",
+                "    Makes a user, or changes its rules.",
+                "USERS",
+                "    The names of the users.",
+                "WHOAMI",
+                "    The user of this connection.",
+            ];
+            reply::help(out, "ACL", &lines);
+        }
+        _ => return Err(Refusal::unknown_subcommand(&args, "ACL")),
+    }
+    Ok(())
+}
+
+/// Random hexadecimal digits that nobody can guess.
+fn secret_digits(session: &SessionState, digits: usize) -> Result<String, Refusal> {
+    let mut text = String::new();
+    while text.len() < digits {
+        text.push_str(&format!("{:016x}", session.server.space.new_secret()?));
+    }
+    text.truncate(digits);
+    Ok(text)
+}
+
+/// Whether a user may receive what its client does without a request: messages, and others' commands.
+fn may_receive(server: &Server, user: &User, client: &Client) -> bool {
+    let has_denied = |kind: Subscription| {
+        let names = client.subscribed(kind);
+        names.iter().any(|channel| !user.may_subscribe(channel, kind == Subscription::Pattern))
+    };
+    let may_monitor = || !server.monitors.has(client.id) || user.may_run(&["monitor"]);
+    user.is_unrestricted() || may_monitor() && !Subscription::ALL.into_iter().any(has_denied)
+}
+
+/// The clients that the rules no longer allow: those whose user was removed, and those that receive what their user may
+/// not.
+pub(crate) fn denied_clients(server: &Server) -> Vec<Arc<Client>> {
+    let mut clients = server.clients.all();
+    clients.retain(|client| {
+        let user = server.settings.users.find(&client.user());
+        !user.is_some_and(|user| may_receive(server, &user, client))
+    });
+    clients
+}
+
+/// Ends the connections of [`denied_clients`].
+fn end_denied(session: &mut SessionState) {
+    for client in denied_clients(&session.server) {
+        client::end(session, &client);
+    }
+}
+
+/// Ends the connection if rules that changed after the request was permitted deny what the client now receives. The
+/// change did not see that client among the receivers.
+pub(super) fn settle_receiver(session: &mut SessionState) {
+    if session.knows_users() {
+        return;
+    }
+    let is_there = session.refresh_user();
+    session.closing |= !is_there || !may_receive(&session.server, &session.user, &session.client);
+}
+
+/// ACL DRYRUN username command ...
+fn dry_run(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let user = session.server.settings.users.find(args.at(2));
+    let user = user.ok_or_else(|| Refusal::about("ERR User '", args.at(2), "' not found"))?;
+    let spec = Names::get().find(args.at(3));
+    let spec = spec.ok_or_else(|| Refusal::about("ERR Command '", args.at(3), "' not found"))?;
+    let args = Args { spans: &args.spans[3..], ..args };
+    let fits = spec.subcommand(&args)?.is_none_or(|(_, arity)| super::spec::fits(arity, args.len()));
+    if !spec.accepts(args.len()) || !fits {
+        return Err(format!("ERR wrong number of arguments for '{}' command", spec.name).into());
+    }
+    let needs = needs(spec, &args);
+    let quoted = |before: &str, object: &[u8], after: &str| [before.as_bytes(), object, after.as_bytes()].concat();
+    match user.check(&needs) {
+        Ok(()) => reply::ok(out),
+        Err(Denied::Command) => {
+            let name = units()[needs.unit].name();
+            reply::bulk(out, format!("This user has no permissions to run the '{name}' command").as_bytes());
+        }
+        Err(Denied::Key(key)) => {
+            reply::bulk(out, &quoted("This user has no permissions to access the '", key, "' key"));
+        }
+        Err(Denied::Channel(channel)) => {
+            reply::bulk(out, &quoted("This user has no permissions to access the '", channel, "' channel"));
+        }
+    }
+    Ok(())
+}
+
+/// ACL LOG \[count\]
+fn log(users: &Users, count: usize, out: &mut Vec<u8>, version: reply::Version) {
+    let entries: Vec<LogEntry> =
+        users.log.lock().unwrap_or_else(PoisonError::into_inner).iter().take(count).cloned().collect();
+    let now_ms = now_ms();
+    reply::array(out, entries.len());
+    for entry in entries {
+        reply::map(out, 7, version);
+        reply::bulk(out, b"count");
+        reply::count(out, entry.count);
+        for (name, value) in [
+            ("reason", entry.reason.as_bytes()),
+            ("context", entry.context.as_bytes()),
+            ("object", &entry.object),
+            ("username", &entry.user),
+        ] {
+            reply::bulk(out, name.as_bytes());
+            reply::bulk(out, value);
+        }
+        reply::bulk(out, b"age-seconds");
+        reply::score(out, now_ms.saturating_sub(entry.at_ms) as f64 / 1000.0, version);
+        reply::bulk(out, b"client-info");
+        reply::bulk(out, entry.client.as_bytes());
+    }
+}

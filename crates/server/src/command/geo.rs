@@ -1,0 +1,384 @@
+//! GEOADD, GEOSEARCH and their family: positions as the members of a sorted set.
+//!
+//! ```text
+//! GEOSEARCH -> Search (options) -> ranges of scores (geohash.rs) -> members within the shape -> sort, limit -> reply
+//! ```
+//!
+//! GEORADIUS and GEORADIUSBYMEMBER are older forms of the same search. Not here: how positions become scores.
+
+use super::call::{Args, Call, NOT_A_FLOAT, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::double::parse_score;
+use super::geohash::{Position, Shape};
+use super::reply;
+use super::sorted_sets::{Adding, add_all, store_at};
+use super::strings::integer;
+use crate::keyspace::sorted::{Element, SortedSet};
+use crate::keyspace::{Exclusive, Pairs};
+
+/// Longitude and latitude from the argument at `index` on.
+fn position(args: &Args<'_>, index: usize) -> Result<Position, Refusal> {
+    let [longitude, latitude] = [index, index + 1].map(|index| args.get(index).and_then(parse_score));
+    let longitude = longitude.ok_or(NOT_A_FLOAT)?;
+    let position = Position { longitude, latitude: latitude.ok_or(NOT_A_FLOAT)? };
+    if !position.is_valid() {
+        let Position { longitude, latitude } = position;
+        return Err(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into());
+    }
+    Ok(position)
+}
+
+/// Meters of the unit at `index`.
+fn unit(args: &Args<'_>, index: usize) -> Result<f64, Refusal> {
+    const UNITS: [(&str, f64); 4] = [("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)];
+    let found = UNITS.into_iter().find(|(name, _)| args.is(index, name));
+    Ok(found.ok_or("ERR unsupported unit provided. please use M, KM, FT, MI")?.1)
+}
+
+/// A distance in meters, of which the argument at `index` is a number in `unit`.
+fn length(args: &Args<'_>, index: usize, what: &'static str) -> Result<f64, Refusal> {
+    Ok(args.get(index).and_then(parse_score).ok_or(what)?)
+}
+
+/// A radius and its unit, from `index` on.
+fn radius(args: &Args<'_>, index: usize) -> Result<(Shape, f64), Refusal> {
+    let radius = length(args, index, "ERR need numeric radius")?;
+    if radius < 0.0 {
+        return Err("ERR radius cannot be negative".into());
+    }
+    let unit = unit(args, index + 1)?;
+    Ok((Shape::Circle { radius: radius * unit }, unit))
+}
+
+/// Width, height and their unit, from `index` on.
+fn rectangle(args: &Args<'_>, index: usize) -> Result<(Shape, f64), Refusal> {
+    let width = length(args, index, "ERR need numeric width")?;
+    let height = length(args, index + 1, "ERR need numeric height")?;
+    if width < 0.0 || height < 0.0 {
+        return Err("ERR height or width cannot be negative".into());
+    }
+    let unit = unit(args, index + 2)?;
+    Ok((Shape::Box { width: width * unit, height: height * unit }, unit))
+}
+
+/// GEOADD key [NX | XX] \[CH\] longitude latitude member ...
+pub(crate) fn geoadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+    let args = call.args;
+    let (mut how, mut counts_changed, mut index) = (Adding::default(), false, 2);
+    while index < args.len() {
+        match () {
+            () if args.is(index, "nx") => how.only_new = true,
+            () if args.is(index, "xx") => how.only_present = true,
+            () if args.is(index, "ch") => counts_changed = true,
+            () => break,
+        }
+        index += 1;
+    }
+    if args.len() == index || !(args.len() - index).is_multiple_of(3) || how.only_new && how.only_present {
+        return Err(SYNTAX.into());
+    }
+    let positions: Result<Vec<f64>, Refusal> =
+        (index..args.len()).step_by(3).map(|index| Ok(position(&args, index)?.score())).collect();
+    add_all(alone, call, how, counts_changed, positions?.into_iter().zip(args.from(index + 2).step_by(3)))
+}
+
+/// The positions of members; an outer `None` for an absent member.
+fn positions_of(
+    turn: &mut Turn<'_, '_>,
+    call: &Call<'_, '_>,
+    members: usize,
+) -> Result<Vec<Option<Position>>, Refusal> {
+    let set = SortedSet::open(turn, call.database, call.args.at(1))?;
+    let mut positions = Vec::with_capacity(members);
+    for member in call.args.from(2).take(members) {
+        let score = match &set {
+            Some(set) => set.score(turn, member)?,
+            None => None,
+        };
+        positions.push(score.map(Position::of_score));
+    }
+    Ok(positions)
+}
+
+/// GEOHASH key \[member ...\]
+pub(crate) fn geohash(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let positions = positions_of(turn, call, call.args.len() - 2)?;
+    reply::array(call.out, positions.len());
+    for position in positions {
+        reply::bulk_or_null(call.out, position.map(Position::text).as_ref().map(<[u8; 11]>::as_slice), call.version);
+    }
+    Ok(())
+}
+
+/// GEOPOS key \[member ...\]
+pub(crate) fn geopos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let positions = positions_of(turn, call, call.args.len() - 2)?;
+    reply::array(call.out, positions.len());
+    for position in positions {
+        match position {
+            Some(position) => coordinates(call, position),
+            None => reply::null_array(call.out, call.version),
+        }
+    }
+    Ok(())
+}
+
+fn coordinates(call: &mut Call<'_, '_>, position: Position) {
+    reply::array(call.out, 2);
+    for degrees in [position.longitude, position.latitude] {
+        reply::decimal(call.out, degrees, call.version);
+    }
+}
+
+fn distance(call: &mut Call<'_, '_>, distance: f64) {
+    reply::bulk(call.out, format!("{distance:.4}").as_bytes());
+}
+
+/// GEODIST key member1 member2 \[M | KM | FT | MI\]
+pub(crate) fn geodist(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
+    let unit = match call.args.len() {
+        4 => 1.0,
+        5 => unit(&call.args, 4)?,
+        _ => return Err(SYNTAX.into()),
+    };
+    match positions_of(turn, call, 2)?[..] {
+        [Some(one), Some(other)] => distance(call, one.distance(other) / unit),
+        _ => reply::null(call.out, call.version),
+    }
+    Ok(())
+}
+
+/// Which command searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// GEORADIUS, and whether it may store.
+    Radius(bool),
+    /// GEORADIUSBYMEMBER, and whether it may store.
+    RadiusByMember(bool),
+    Search,
+    SearchStore,
+}
+
+impl Form {
+    /// The key that is searched.
+    fn source<'a>(self, args: &Args<'a>) -> &'a [u8] {
+        args.at(if self == Form::SearchStore { 2 } else { 1 })
+    }
+}
+
+/// Where the result of a search is stored, and whether with distances as scores.
+type Target = Option<(usize, bool)>;
+
+/// A parsed search.
+#[derive(Default)]
+struct Search {
+    centre: Option<Position>,
+    shape: Option<Shape>,
+    /// Meters of the unit of distances.
+    unit: f64,
+    with_distance: bool,
+    with_hash: bool,
+    with_position: bool,
+    /// The most members; 0 for all.
+    count: usize,
+    /// Whether any members will do.
+    any: bool,
+    /// Nearest or farthest first.
+    ascending: Option<bool>,
+    target: Target,
+}
+
+/// A member that was found.
+struct Found {
+    member: Vec<u8>,
+    score: f64,
+    position: Position,
+    distance: f64,
+}
+
+impl Search {
+    /// Parses the arguments. `set`: that of the source key; without one, positions of members are not looked up.
+    fn parse(form: Form, args: &Args<'_>, pairs: &mut impl Pairs, set: Option<&SortedSet>) -> Result<Search, Refusal> {
+        let mut search = Search::default();
+        let mut member = |index: usize| -> Result<Option<Position>, Refusal> {
+            let Some(set) = set else { return Ok(None) };
+            let score = set.score(pairs, args.at(index))?.ok_or("ERR could not decode requested zset member")?;
+            Ok(Some(Position::of_score(score)))
+        };
+        let (mut from_member, mut from_position, mut by_box) = (false, false, None);
+        let shape = |search: &mut Search, (shape, unit): (Shape, f64)| {
+            (search.shape, search.unit) = (Some(shape), unit);
+        };
+        let mut at = match form {
+            Form::Radius(_) => {
+                search.centre = Some(position(args, 2)?);
+                shape(&mut search, radius(args, 4)?);
+                6
+            }
+            Form::RadiusByMember(_) => {
+                search.centre = member(2)?;
+                if set.is_some() {
+                    shape(&mut search, radius(args, 3)?);
+                }
+                5
+            }
+            Form::Search => 2,
+            Form::SearchStore => {
+                search.target = Some((1, false));
+                3
+            }
+        };
+        let is_search = matches!(form, Form::Search | Form::SearchStore);
+        let may_store = matches!(form, Form::Radius(true) | Form::RadiusByMember(true));
+        while at < args.len() {
+            let left = args.len() - at - 1;
+            match () {
+                () if args.is(at, "withdist") => search.with_distance = true,
+                () if args.is(at, "withhash") => search.with_hash = true,
+                () if args.is(at, "withcoord") => search.with_position = true,
+                () if args.is(at, "any") => search.any = true,
+                () if args.is(at, "asc") => search.ascending = Some(true),
+                () if args.is(at, "desc") => search.ascending = Some(false),
+                () if left >= 1 && args.is(at, "count") => {
+                    let count = integer(args.at(at + 1))?;
+                    let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                    search.count = count.ok_or("ERR COUNT must be > 0")?;
+                    at += 1;
+                }
+                () if may_store && left >= 1 && (args.is(at, "store") || args.is(at, "storedist")) => {
+                    search.target = Some((at + 1, args.is(at, "storedist")));
+                    at += 1;
+                }
+                () if is_search && !from_position && left >= 1 && args.is(at, "frommember") => {
+                    search.centre = member(at + 1)?;
+                    from_member = true;
+                    at += 1;
+                }
+                () if is_search && !from_member && left >= 2 && args.is(at, "fromlonlat") => {
+                    search.centre = Some(position(args, at + 1)?);
+                    from_position = true;
+                    at += 2;
+                }
+                () if is_search && by_box != Some(true) && left >= 2 && args.is(at, "byradius") => {
+                    shape(&mut search, radius(args, at + 1)?);
+                    by_box = Some(false);
+                    at += 2;
+                }
+                () if is_search && by_box != Some(false) && left >= 3 && args.is(at, "bybox") => {
+                    shape(&mut search, rectangle(args, at + 1)?);
+                    by_box = Some(true);
+                    at += 3;
+                }
+                () if form == Form::SearchStore && args.is(at, "storedist") => search.target = Some((1, true)),
+                () => return Err(SYNTAX.into()),
+            }
+            at += 1;
+        }
+        if search.target.is_some() && (search.with_distance || search.with_hash || search.with_position) {
+            let what = if is_search { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
+            return Err(format!("ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options").into());
+        }
+        if is_search && !from_member && !from_position {
+            let before = "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for ";
+            return Err(Refusal::about(before, args.at(0), ""));
+        }
+        if is_search && by_box.is_none() {
+            let before = "ERR exactly one of BYRADIUS and BYBOX can be specified for ";
+            return Err(Refusal::about(before, args.at(0), ""));
+        }
+        if search.any && search.count == 0 {
+            return Err("ERR the ANY argument requires COUNT argument".into());
+        }
+        // The nearest ones are wanted if not all are.
+        if search.count > 0 && !search.any {
+            search.ascending = search.ascending.or(Some(true));
+        }
+        Ok(search)
+    }
+
+    /// The members in the area, sorted and limited.
+    fn run(&self, pairs: &mut impl Pairs, set: &SortedSet, bytes_max: usize) -> Result<Vec<Found>, Refusal> {
+        let (Some(centre), Some(shape)) = (self.centre, self.shape) else { return Ok(Vec::new()) };
+        let (mut found, mut bytes, is_full) = (Vec::new(), 0, |count| self.any && count >= self.count);
+        for scores in shape.ranges(centre) {
+            if is_full(found.len()) || bytes > bytes_max {
+                break;
+            }
+            let start = set.count_before(pairs, |score, _| score < scores.start)?;
+            let end = set.count_before(pairs, |score, _| score < scores.end)?;
+            set.for_range(pairs, start..end.max(start), false, |member, score| {
+                let position = Position::of_score(score);
+                if let Some(distance) = shape.distance(centre, position) {
+                    bytes += member.len() + size_of::<Found>();
+                    found.push(Found { member: member.to_vec(), score, position, distance });
+                }
+                !is_full(found.len()) && bytes <= bytes_max
+            })?;
+        }
+        if bytes > bytes_max {
+            return Err(REPLY_TOO_LONG.into());
+        }
+        match self.ascending {
+            None => {}
+            Some(true) => found.sort_by(|one, other| one.distance.total_cmp(&other.distance)),
+            Some(false) => found.sort_by(|one, other| other.distance.total_cmp(&one.distance)),
+        }
+        if self.count > 0 {
+            found.truncate(self.count);
+        }
+        found.iter_mut().for_each(|found| found.distance /= self.unit);
+        Ok(found)
+    }
+
+    fn reply(&self, call: &mut Call<'_, '_>, found: &[Found]) {
+        reply::array(call.out, found.len());
+        let options = [self.with_distance, self.with_hash, self.with_position];
+        let options = options.into_iter().filter(|option| *option).count();
+        for Found { member, score, position, distance: meters } in found {
+            if options > 0 {
+                reply::array(call.out, options + 1);
+            }
+            reply::bulk(call.out, member);
+            if self.with_distance {
+                distance(call, *meters);
+            }
+            if self.with_hash {
+                // A whole number below 2^54, or what Redis on x86-64 makes of another score.
+                let is_too_large = *score >= -(i64::MIN as f64);
+                reply::integer(call.out, if is_too_large { i64::MIN } else { *score as i64 });
+            }
+            if self.with_position {
+                coordinates(call, *position);
+            }
+        }
+    }
+}
+
+/// GEOSEARCH, and GEORADIUS_RO and GEORADIUSBYMEMBER_RO.
+pub(crate) fn search(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, form: Form) -> Outcome {
+    let set = SortedSet::open(turn, call.database, form.source(&call.args))?;
+    let search = Search::parse(form, &call.args, turn, set.as_ref())?;
+    let found = match &set {
+        Some(set) => search.run(turn, set, call.reply_bytes_max)?,
+        None => Vec::new(),
+    };
+    search.reply(call, &found);
+    Ok(())
+}
+
+/// GEOSEARCHSTORE, and GEORADIUS and GEORADIUSBYMEMBER, which store with an option.
+pub(crate) fn search_and_store(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, form: Form) -> Outcome {
+    let set = SortedSet::open(alone, call.database, form.source(&call.args))?;
+    let search = Search::parse(form, &call.args, alone, set.as_ref())?;
+    let bytes_max = if search.target.is_some() { usize::MAX } else { call.reply_bytes_max };
+    let found = match &set {
+        Some(set) => search.run(alone, set, bytes_max)?,
+        None => Vec::new(),
+    };
+    let Some((target, by_distance)) = search.target else {
+        search.reply(call, &found);
+        return Ok(());
+    };
+    let score = |found: &Found| if by_distance { found.distance } else { found.score };
+    let elements: Vec<Element> = found.iter().map(|found| (found.member.clone(), score(found))).collect();
+    store_at(alone, call, target, |set| set.fill(&elements))
+}
