@@ -245,7 +245,7 @@ pub fn look(place: &Path, arguments: &[u64]) {
         let Some(table) = opened else { continue };
         let found = counts(&table);
         has_all(&found, &before, "a reader");
-        if random / 64 % 4 == 0 {
+        if (random / 64).is_multiple_of(4) {
             assert_eq!(table.verify().unwrap(), []);
         }
         views += 1;
