@@ -78,6 +78,10 @@ pub struct CacheArgs {
 }
 
 impl CacheArgs {
+    pub fn bytes(self) -> Option<u64> {
+        self.cache
+    }
+
     pub fn options(self) -> TableOptions {
         let options = TableOptions::new();
         match self.cache {

@@ -111,6 +111,12 @@ impl Types {
         key_is.or_else(|| self.value.refuse(value, origin).map(|what| refused("the value of", what)))
     }
 
+    /// Why a key with a type or a lifetime of a server cannot be stored.
+    pub fn refuse_entry(&self, key: &[u8]) -> String {
+        let (key, names) = (escapes::quoted(key), &self.names);
+        format!("the key {key} has a type or a lifetime; the table holds {names}, a table without types holds both")
+    }
+
     /// What is wrong with a tail that is appended to a value.
     pub fn refuse_tail(&self) -> Option<String> {
         let whole = !matches!(self.value, Encoding::Bytes | Encoding::Text);

@@ -17,7 +17,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         let read = rdb::decode(&again, Limits::FILE).expect("what was written is read");
         assert_eq!(without_lifetimes(read), without_lifetimes(value));
     }
-    if let Ok(mut reader) = Reader::new(input) {
+    if let Ok(mut reader) = Reader::new(input, LIMITS) {
         while let Ok(Some(_)) = reader.next_entry() {}
     }
 });

@@ -13,6 +13,7 @@ use crate::open::{ReadArgs, StoreKind, stored};
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
+use splitpoint_server::rdb::{StoredScan, TypedFile};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::IsTerminal;
@@ -26,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   splitpoint dump users.spt > users.tsv
   splitpoint dump users.spd --format jsonl | jq .key
+  splitpoint dump served.spt --format rdb > dump.rdb
   splitpoint dump users.spt --key-prefix al --limit 100
   splitpoint dump users.spd --part 3/16 > part3.tsv
   splitpoint dump old.spt --format raw | splitpoint load new.spt - --format raw
@@ -34,7 +36,8 @@ Examples:
 
 Pairs of a table come in no particular order, those of a dictionary in hash
 order; sort the output to compare two files. Any bytes make the round trip
-through `load` in tsv, jsonl and raw; lines gives the keys only.
+through `load` in tsv, jsonl and raw; lines gives the keys only. jsonl and rdb, which
+redis-server loads, have the types, lifetimes and databases that a server keeps.
 
 --tree is the inverse of `load --tree`. Every key must be a path within DIR, without
 `..`, `.` except in front as tar has it, an empty part or a zero byte, and none may be
@@ -52,7 +55,7 @@ is, or may be, lost. It reads the file without its log.";
 pub struct Dump {
     /// The table or dictionary
     file: PathBuf,
-    /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb or cdbmake
+    /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb, cdbmake, rdb
     #[arg(long, short, value_enum, default_value = "tsv", hide_possible_values = true, value_name = "FORMAT")]
     format: WriteFormat,
     #[command(flatten)]
@@ -95,9 +98,22 @@ impl Dump {
             Some(root) => self.write_tree(&store, root, &interrupt)?,
             None => self.write(&store, &interrupt)?,
         }
+        if !self.has_types() {
+            self.say_what_is_not_in_it(&store)?;
+        }
+        Ok(())
+    }
+
+    fn say_what_is_not_in_it(&self, store: &Store) -> Result<()> {
+        let file = self.file.display();
         if store.has_marks()? {
-            let file = self.file.display();
             say(format_args!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump"));
+        }
+        for (number, path) in self.databases()?.1 {
+            let path = path.display();
+            say(format_args!(
+                "splitpoint: {file}: database {number}, in {path}, is not in the dump; --format jsonl has it"
+            ));
         }
         Ok(())
     }
@@ -121,7 +137,12 @@ impl Dump {
         };
         let about = About { file: &self.file, file_bytes, text };
         let mut writer = Writer::begin(format, &about, &mut dumping.row).map_err(|what| dumping.failed(what))?;
-        let all = dumping.all(&mut *pairs, &mut writer);
+        let all = match store.entries(&self.part)? {
+            Some(entries) if self.has_types() && (store.has_marks()? || self.databases()? != (0, Vec::new())) => {
+                dumping.databases(entries, &mut writer)
+            }
+            _ => dumping.all(&mut *pairs, &mut writer),
+        };
         // Also after a failure: every pair before it.
         dumping.write()?;
         dumping.progress.clear();
@@ -134,6 +155,18 @@ impl Dump {
             say(format_args!("splitpoint: {}: {note}", self.file.display()));
         }
         Ok(())
+    }
+
+    /// Whether the format has types and lifetimes.
+    fn has_types(&self) -> bool {
+        self.tree.is_none() && matches!(self.format.0, Format::Jsonl | Format::Rdb)
+    }
+
+    /// The number of the database in the file, and the sidecar files of the others.
+    fn databases(&self) -> Result<(u64, Vec<(u64, PathBuf)>)> {
+        let (number, mut sidecars) = TypedFile::databases(&self.file)?;
+        sidecars.retain(|(_, path)| path.exists());
+        Ok((number, sidecars))
     }
 
     /// Whether all keys and all values of the chosen pairs are UTF-8.
@@ -220,6 +253,43 @@ struct Dumping<'d> {
 }
 
 impl Dumping<'_> {
+    /// Writes the keys of the file, and of the other databases if the format has them.
+    fn databases(&mut self, entries: StoredScan<'_>, writer: &mut Writer) -> Result<Option<String>> {
+        let (number, sidecars) = self.dump.databases()?;
+        self.entries(entries, number, writer)?;
+        for (number, path) in sidecars {
+            let store = Store::open(&path, self.dump.reading)?;
+            if let Some(entries) = store.entries(&self.dump.part)? {
+                self.entries(entries, number, writer)?;
+            }
+        }
+        if self.stopped_by.is_some() {
+            return Ok(None);
+        }
+        writer.end(&mut self.row).map_err(|what| self.failed(what))
+    }
+
+    fn entries(&mut self, mut entries: StoredScan<'_>, database: u64, writer: &mut Writer) -> Result<()> {
+        while !self.dump.is_full(self.rows) && self.stopped_by.is_none() {
+            self.stopped_by = self.interrupt.caught();
+            let Some((mut entry, form)) = entries.next_entry()? else { break };
+            self.read += 1;
+            if self.read.is_multiple_of(STEPS_PER_TICK) {
+                self.progress.at(self.read);
+            }
+            if self.stopped_by.is_some() || !self.dump.filter.takes(&entry.key) {
+                continue;
+            }
+            entry.database = database;
+            writer.entry(&entry, form, &mut self.row).map_err(|what| self.failed(what))?;
+            if self.row.len() >= WRITE_BYTES {
+                self.write()?;
+            }
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
     /// Writes pairs up to the end or a signal; returns a note about the file for the user.
     fn all(&mut self, pairs: &mut dyn PairStream, writer: &mut Writer) -> Result<Option<String>> {
         while !self.dump.is_full(self.rows) {
@@ -271,10 +341,11 @@ fn stopped(rows: u64, format: Format) -> String {
 
 /// Refuses to write a binary format to a terminal.
 fn refuse_terminal(format: Format) -> Result<()> {
-    if matches!(format, Format::Parquet) && std::io::stdout().is_terminal() {
-        return Err(Failure::usage(
-            "Parquet is no text for a terminal; write it to a file, as in `... > FILE.parquet`",
-        ));
+    if matches!(format, Format::Parquet | Format::Rdb) && std::io::stdout().is_terminal() {
+        let name = format.name();
+        return Err(Failure::usage(format_args!(
+            "{name} is no text for a terminal; write it to a file, as in `... > FILE.{name}`"
+        )));
     }
     Ok(())
 }

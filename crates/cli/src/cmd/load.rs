@@ -13,12 +13,13 @@ use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds, size};
 use crate::open::{opened, require_directory_of};
 use crate::output::Output;
-use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, SourceArgs, accepted, twice};
+use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Item, Kind, SourceArgs, accepted, twice};
 use crate::types::{self, Types};
 use clap::ValueEnum;
 use serde_json::json;
 use splitpoint::{Durability, ErrorKind, HashKind, OutputFile, Table, TableOptions};
-use splitpoint_server::keyspace::{Marks, ServedFile};
+use splitpoint_server::keyspace::{Marks, ServedFile, SpaceOptions};
+use splitpoint_server::rdb::{Entry, Object, Stored, TypedFile, Value};
 use std::cell::{Cell, OnceCell};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ Examples:
   splitpoint load users.spt 2024.csv.gz 2025.csv.gz --key id
   splitpoint load log.spt log.jsonl --key id --value message --on-error skip
   splitpoint load users.spt users.gdbm
-  splitpoint load users.spt redis://127.0.0.1:6379/0 --ttl ignore
+  splitpoint load users.spt redis://127.0.0.1:6379/0
+  splitpoint load users.spt dump.rdb
   splitpoint load users.spt sqlite:users.db#users --key email
   splitpoint load words.spt words.txt --format lines --number
   splitpoint load pages.spt --tree tree
@@ -186,20 +188,31 @@ impl Load {
             load: &self,
             table: OnceCell::new(),
             marks: Cell::new(None),
+            typed: None,
+            expired: 0,
+            keys: None,
             stored: 0,
             table_failed: false,
+            table_lost: false,
+            reserved: Cell::new(false),
             start: Instant::now(),
         };
+        let (_, sidecars) = TypedFile::databases(&self.file).unwrap_or_default();
+        let others: Vec<PathBuf> = sidecars.into_iter().map(|(_, path)| path).filter(|path| !path.exists()).collect();
         let loaded = loading.all(&mut inputs, existed);
+        let ended = loading.end_typed();
+        let loaded = loaded.and_then(|end| ended.map(|()| end));
         // A first load that fails leaves no empty table behind.
         let nothing_kept = if self.whole {
             !matches!(loaded, Ok(End::Inputs))
         } else {
             loaded.is_err() && !existed && loading.stored == 0
         };
-        if nothing_kept && let Some(table) = loading.table.take() {
-            drop(table);
+        let was_opened = loading.table_lost || loading.table.get().is_some();
+        if nothing_kept && was_opened {
+            drop(loading.table.take());
             remove_table(&self.file);
+            others.iter().for_each(|path| remove_table(path));
         }
         let end = match loaded {
             Ok(end) => end,
@@ -213,15 +226,17 @@ impl Load {
             self.table(&loading.table)?;
         }
         let (stored, start) = (loading.stored, loading.start);
+        let (keys, expired) = (loading.keys, loading.expired);
         let table = loading.table.into_inner();
         if let Some(table) = &table {
             let written = table.checkpoint();
             if self.whole && written.is_err() {
                 remove_table(&self.file);
+                others.iter().for_each(|path| remove_table(path));
             }
             written?;
         }
-        let table_pairs = table.as_ref().map_or(0, Table::len);
+        let table_pairs = keys.unwrap_or_else(|| table.as_ref().map_or(0, Table::len));
         let kept = match self.duplicates {
             _ if inputs.read.repeated > 0 => "left out as by cdb's programs",
             None | Some(Duplicates::Last) => "of which the last is kept",
@@ -231,7 +246,7 @@ impl Load {
         if !existed && inputs.read.repeated == 0 {
             inputs.read.repeated = stored.saturating_sub(table_pairs);
         }
-        let report = Report { time: start.elapsed(), table_pairs, kept, inputs: &inputs };
+        let report = Report { time: start.elapsed(), table_pairs, kept, expired, inputs: &inputs };
         if let Some(table) = table {
             table.close()?;
             if !existed && inputs.are_stored() {
@@ -314,6 +329,15 @@ impl Load {
         options
     }
 
+    /// For the files of other databases.
+    fn space_options(&self) -> SpaceOptions {
+        SpaceOptions {
+            logged: !matches!(self.durability, DurabilityName::None),
+            cache_bytes: self.source.cache.bytes(),
+            ..SpaceOptions::default()
+        }
+    }
+
     fn not_created(&self, end: End) -> Failure {
         let file = self.file.display();
         match end {
@@ -372,6 +396,7 @@ impl Load {
             "rows": read.rows,
             "rows_skipped": read.skipped,
             "rows_repeated": read.repeated,
+            "rows_expired": report.expired,
             "input_bytes": read.bytes,
             "seconds": report.time.as_secs_f64(),
             "rows_per_s": rate(read.rows, report.time),
@@ -391,6 +416,8 @@ struct Report<'r> {
     table_pairs: u64,
     /// Which values of repeated keys are in the table.
     kept: &'static str,
+    /// Keys that had expired, and are not stored.
+    expired: u64,
 }
 
 impl Report<'_> {
@@ -411,6 +438,9 @@ impl Report<'_> {
             let (rows, kept) = (count_of(read.repeated, "row"), self.kept);
             text.push_str(&format!("; {rows} with the key of an earlier one, {kept}"));
         }
+        if self.expired > 0 {
+            text.push_str(&format!("; {} left out", count_of(self.expired, "expired key")));
+        }
         if self.table_pairs != read.rows {
             text.push_str(&format!("; the table holds {}", count_of(self.table_pairs, "pair")));
         }
@@ -423,10 +453,20 @@ struct Loading<'l> {
     table: OnceCell<Table>,
     /// Whether a server has kept lifetimes in the table.
     marks: Cell<Option<Marks>>,
+    /// Has the table from the first key with a type or a lifetime on.
+    typed: Option<TypedFile>,
+    /// Keys that had expired.
+    expired: u64,
+    /// The number of keys, once the typed file was closed.
+    keys: Option<u64>,
     /// Rows in the table.
     stored: u64,
     /// The library failed, not an input.
     table_failed: bool,
+    /// The typed file failed, and has closed the table.
+    table_lost: bool,
+    /// A key was stored as it is that a server would store under another key.
+    reserved: Cell<bool>,
     start: Instant,
 }
 
@@ -443,11 +483,78 @@ impl Loading<'_> {
         {
             return Err(Failure::of_kind(ErrorKind::WrongTypes, what));
         }
-        inputs.feed(&mut |pair, _| {
-            let refused = self.store(pair).inspect_err(|_| self.table_failed = true)?;
-            self.stored += u64::from(refused.is_none());
+        inputs.feed_items(&mut |item, _| {
+            let expired = self.expired;
+            let stored = match item {
+                Item::Pair(pair) if self.typed.is_none() => self.store(pair),
+                Item::Pair(Pair { key, value }) => {
+                    let object = Object::Value(Value::String(value.to_vec()));
+                    self.store_entry(&Entry { database: 0, key: key.to_vec(), expires_at_ms: 0, flags: 0, object })
+                }
+                Item::Entry(entry) => self.store_entry(entry),
+            };
+            let refused = stored.inspect_err(|_| self.table_failed = true)?;
+            self.stored += u64::from(refused.is_none() && self.expired == expired);
             Ok(refused)
         })
+    }
+
+    /// Stores a key as a server would; `Some` reason if it may not be stored.
+    fn store_entry(&mut self, entry: &Entry) -> Result<Option<String>> {
+        let duplicates = self.load.duplicates.unwrap_or(Duplicates::Last);
+        if duplicates == Duplicates::Append {
+            return Ok(Some("--duplicates append is for pairs alone, without types and lifetimes".into()));
+        }
+        if entry.has_fields_with_lifetimes() {
+            let key = escapes::quoted(&entry.key);
+            let what = format!("fields of the hash {key} have lifetimes, which are not kept; --ttl ignore stores it");
+            return Ok(Some(format!("{what} without")));
+        }
+        if entry.database >= TypedFile::DATABASES {
+            return Ok(Some(format!("database {}: a file has {}", entry.database, TypedFile::DATABASES)));
+        }
+        let typed = match self.typed.take() {
+            Some(typed) => typed,
+            None => {
+                if self.reserved.get() {
+                    let what = "a key that begins as a server's own keys do was stored before, as it is; load the \
+                                inputs with types and lifetimes first";
+                    return Ok(Some(what.into()));
+                }
+                self.load.table(&self.table)?;
+                let Some(table) = self.table.take() else { return Ok(None) };
+                self.table_lost = true;
+                TypedFile::of(table, self.load.file.clone(), self.load.space_options())?
+            }
+        };
+        let typed = self.typed.insert(typed);
+        let mut stored = typed.put(entry, duplicates == Duplicates::Last);
+        if let DurabilityName::Sync = self.load.durability {
+            stored = stored.and_then(|stored| typed.sync().map(|()| stored));
+        }
+        Ok(match stored {
+            Ok(Stored::Done) => None,
+            Ok(Stored::Expired) => {
+                self.expired += 1;
+                None
+            }
+            Ok(Stored::Present) if duplicates == Duplicates::First => None,
+            Ok(Stored::Present) => {
+                Some(format!("duplicate key {}; --duplicates last or first accepts it", escapes::quoted(&entry.key)))
+            }
+            stored => accepted(stored.map(drop))?,
+        })
+    }
+
+    /// Gives the table back to the load.
+    fn end_typed(&mut self) -> Result<()> {
+        if let Some(typed) = self.typed.take() {
+            self.keys = Some(typed.count_keys());
+            let table = typed.into_table().inspect_err(|_| self.table_failed = true)?;
+            let _ = self.table.set(table);
+            self.table_lost = false;
+        }
+        Ok(())
     }
 
     /// `Some` reason if the pair may not be stored.
@@ -459,6 +566,9 @@ impl Loading<'_> {
             None => ServedFile::of(table)?,
         };
         self.marks.set(Some(table.marks()));
+        if !table.has_marks() && ServedFile::is_reserved(pair.key) {
+            self.reserved.set(true);
+        }
         match self.load.duplicates.unwrap_or(Duplicates::Last) {
             Duplicates::Last => accepted(table.put(pair.key, pair.value)),
             Duplicates::Append => match &self.load.separator {

@@ -11,6 +11,7 @@ use crate::open::{ReadArgs, StoreKind, neither, opened, stored};
 use crate::source::{End, Inputs, PairStream, SourceArgs, accepted, foreign, refuse_address};
 use splitpoint::{Dictionary, Durability, ErrorKind, Table, TableOptions};
 use splitpoint_server::keyspace::ServedFile;
+use splitpoint_server::rdb::StoredScan;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -138,6 +139,19 @@ impl Store {
             Self::Table(table) => Box::new(ServedFile::of(table)?.keys_of(table.scan())),
             Self::Dictionary(dictionary) => Box::new(dictionary.iter()),
         })
+    }
+
+    /// The keys of a part of hash order with types and lifetimes; `None` for a dictionary, which has none.
+    ///
+    /// # Errors
+    /// A part of a table whose number of parts is no power of two.
+    pub fn entries(&self, part: &PartArgs) -> Result<Option<StoredScan<'_>>> {
+        let Self::Table(table) = self else { return Ok(None) };
+        let scan = match part.prefix()? {
+            (_, 0) => table.scan(),
+            (prefix, bits) => table.scan_prefix(prefix, bits),
+        };
+        Ok(Some(StoredScan::of(ServedFile::of(table)?, scan)))
     }
 
     /// The pairs of a part of hash order.

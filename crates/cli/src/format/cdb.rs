@@ -169,6 +169,7 @@ mod tests {
             match file.next_row().unwrap() {
                 Row::Pair(pair, _) => rows.push(Ok((pair.key.to_vec(), pair.value.to_vec()))),
                 Row::Bad(bad) => return rows.into_iter().chain([Err(bad.to_string())]).collect(),
+                Row::Entry(entry, _) => panic!("{entry:?}"),
                 Row::Interrupted | Row::End => return rows,
             }
         }

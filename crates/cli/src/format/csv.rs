@@ -468,6 +468,7 @@ mod tests {
                         return rows;
                     }
                 }
+                Row::Entry(entry, _) => panic!("{entry:?}"),
                 Row::Interrupted | Row::End => return rows,
             }
         }

@@ -373,6 +373,7 @@ mod tests {
                 Row::Pair(pair, _) => _ = pairs.insert((pair.key.to_vec(), pair.value.to_vec())),
                 Row::Bad(row) if row.goes_on => bad += 1,
                 Row::Bad(_) => return Some((pairs, bad + 1)),
+                Row::Entry(entry, _) => panic!("{entry:?}"),
                 Row::Interrupted => {}
                 Row::End => return Some((pairs, bad)),
             }

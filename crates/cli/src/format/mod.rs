@@ -35,12 +35,14 @@ pub mod parquet;
 #[cfg(feature = "parquet")]
 mod parquet_text;
 pub mod raw;
+pub mod rdb;
 mod read;
 mod sql;
 mod stop;
 pub mod tar;
 pub mod text;
 pub mod tsv;
+pub mod typed;
 mod write;
 pub mod zip;
 
@@ -48,6 +50,7 @@ use crate::failure::Result;
 use crate::input::Input;
 pub use name::{Format, Layout, ReadFormat, WriteFormat};
 pub use read::reader;
+use splitpoint_server::rdb::Entry;
 pub use write::{About, Writer};
 
 /// The rows of one input, one at a time.
@@ -97,6 +100,8 @@ pub struct Pair<'r> {
 pub enum Row<'r> {
     /// With its number, because the reader is borrowed.
     Pair(Pair<'r>, u64),
+    /// A key with a type, a lifetime or a database, which only `load` stores as it is.
+    Entry(&'r Entry, u64),
     Bad(BadRow),
     /// A signal came while we waited for input.
     Interrupted,

@@ -22,11 +22,12 @@ pub enum Format {
     GdbmFile,
     Tar,
     Zip,
+    Rdb,
     Sql,
 }
 
 impl Format {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Tsv,
         Self::Csv,
         Self::Jsonl,
@@ -43,6 +44,7 @@ impl Format {
         Self::GdbmFile,
         Self::Tar,
         Self::Zip,
+        Self::Rdb,
         Self::Sql,
     ];
 
@@ -64,6 +66,7 @@ impl Format {
             Self::GdbmFile => "gdbm-file",
             Self::Tar => "tar",
             Self::Zip => "zip",
+            Self::Rdb => "rdb",
             Self::Sql => "sql",
         }
     }
@@ -87,6 +90,7 @@ impl Format {
             "gdbm" => Self::GdbmFile,
             "tar" => Self::Tar,
             "zip" => Self::Zip,
+            "rdb" => Self::Rdb,
             _ => return None,
         })
     }
@@ -142,8 +146,8 @@ pub struct ReadFormat(pub Option<Format>);
 
 impl ValueEnum for ReadFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        const READ: [ReadFormat; 17] = {
-            let mut read = [ReadFormat(None); 17];
+        const READ: [ReadFormat; 18] = {
+            let mut read = [ReadFormat(None); 18];
             let mut at = 1;
             // All but the last, SQL, which is only written.
             while at < read.len() {
@@ -166,7 +170,7 @@ pub struct WriteFormat(pub Format);
 
 impl ValueEnum for WriteFormat {
     fn value_variants<'a>() -> &'a [Self] {
-        const WRITTEN: [WriteFormat; 13] = [
+        const WRITTEN: [WriteFormat; 14] = [
             WriteFormat(Format::Tsv),
             WriteFormat(Format::Csv),
             WriteFormat(Format::Jsonl),
@@ -180,6 +184,7 @@ impl ValueEnum for WriteFormat {
             WriteFormat(Format::DbHex),
             WriteFormat(Format::Mdb),
             WriteFormat(Format::Cdbmake),
+            WriteFormat(Format::Rdb),
         ];
         &WRITTEN
     }
@@ -200,6 +205,6 @@ mod tests {
         let written = WriteFormat::value_variants();
         let only_read = [Format::Cdb, Format::GdbmFile, Format::Tar, Format::Zip];
         let all = Format::ALL.into_iter().filter(|format| !only_read.contains(format));
-        assert!(written.len() == 13 && all.clone().count() == 13 && all.map(WriteFormat).all(|f| written.contains(&f)));
+        assert!(written.len() == 14 && all.clone().count() == 14 && all.map(WriteFormat).all(|f| written.contains(&f)));
     }
 }

@@ -18,6 +18,17 @@ pub struct Reading {
     pub number: bool,
     /// No option decides on repeated keys, so the source does: see [`SourceArgs::own_rule`](crate::source::SourceArgs).
     pub own_rule: bool,
+    /// What happens to keys with a lifetime, other than that they keep it.
+    pub ttl: Option<Ttl>,
+}
+
+/// What happens to a key with a lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Ttl {
+    /// It is stored without
+    Ignore,
+    /// It is left out
+    Skip,
 }
 
 impl Reading {

@@ -698,6 +698,7 @@ mod tests {
                     rows.push(format!("{} {}", text(pair.key), text(pair.value)));
                 }
                 Row::Bad(bad) => rows.push(bad.what),
+                Row::Entry(entry, _) => panic!("{entry:?}"),
                 Row::Interrupted | Row::End => return Ok(rows),
             }
         }

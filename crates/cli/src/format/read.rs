@@ -5,7 +5,7 @@ use super::columns::Columns;
 use super::options::Reading;
 use super::text::{LineReader, Lines};
 use super::tsv::TsvColumns;
-use super::{Format, Source, berkeley, cdb, cdbmake, csv, gdbm, jsonl, raw, tar};
+use super::{Format, Source, berkeley, cdb, cdbmake, csv, gdbm, jsonl, raw, rdb, tar};
 use crate::input::{Input, Taken};
 
 /// The rows of `input`. The first byte of a GDBM dump says which of its two formats it has.
@@ -39,5 +39,6 @@ pub fn reader<'i>(
         Format::Cdbmake => Box::new(cdbmake::Text::new(input)),
         Format::Cdb => Box::new(cdb::File::new(input)),
         Format::Tar => Box::new(tar::Tar::new(input)),
+        Format::Rdb => Box::new(rdb::Rdb::new(input, reading.ttl)),
     })
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 type OwnedRow = std::result::Result<(Vec<u8>, Vec<u8>), String>;
 
 /// Those that keep any bytes, and are read from a stream.
-const ALL_BYTES: [Format; 9] = [
+const ALL_BYTES: [Format; 10] = [
     Format::Tsv,
     Format::Csv,
     Format::Jsonl,
@@ -18,6 +18,7 @@ const ALL_BYTES: [Format; 9] = [
     Format::Db,
     Format::DbHex,
     Format::Cdbmake,
+    Format::Rdb,
 ];
 
 fn read(format: Format, bytes: &[u8]) -> Vec<OwnedRow> {
@@ -35,6 +36,7 @@ fn read(format: Format, bytes: &[u8]) -> Vec<OwnedRow> {
         };
         match row {
             Row::Pair(pair, _) => rows.push(Ok((pair.key.to_vec(), pair.value.to_vec()))),
+            Row::Entry(entry, _) => rows.push(Err(format!("{entry:?}"))),
             Row::Bad(bad) => {
                 rows.push(Err(bad.to_string()));
                 if !bad.goes_on {

@@ -1,10 +1,11 @@
 //! Rows that are lines: TSV of two columns, JSON lines, plain lines.
 
-use super::{Format, Pair, Row, Scratch, Source, bad_line, jsonl, tsv};
+use super::{Format, Pair, Row, Scratch, Source, bad_line, jsonl, rdb, tsv, typed};
 use crate::compressed::Compression;
 use crate::escapes;
 use crate::failure::Result;
 use crate::input::{BYTE_ORDER_MARK, Input, Taken};
+use splitpoint_server::rdb::Entry;
 use std::io::Write;
 
 /// How a line becomes a pair.
@@ -25,17 +26,19 @@ pub struct LineReader<'i> {
     /// Number of the last line, from 1.
     number: u64,
     scratch: Scratch,
+    /// The last key with a type or a lifetime.
+    entry: Option<Entry>,
 }
 
 impl<'i> LineReader<'i> {
     pub fn new(input: Input<'i>, lines: Lines) -> Self {
-        Self { input, lines, number: 0, scratch: Scratch::default() }
+        Self { input, lines, number: 0, scratch: Scratch::default(), entry: None }
     }
 }
 
 impl Source for LineReader<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
-        let Self { input, lines, number, scratch } = self;
+        let Self { input, lines, number, scratch, entry } = self;
         let range = loop {
             match input.line()? {
                 Taken::Bytes(range) => {
@@ -54,6 +57,13 @@ impl Source for LineReader<'_> {
             }
         };
         let line = input.bytes(range);
+        if matches!(lines, Lines::Jsonl(jsonl::Fields::Ours)) && typed::may_be(line) {
+            match typed::parse(line) {
+                Ok(Some(found)) => return Ok(rdb::row_of(entry.insert(found), *number)),
+                Ok(None) => {}
+                Err(what) => return Ok(bad_line(input, *number, what)),
+            }
+        }
         let parsed = match lines {
             Lines::Tsv { .. } | Lines::Plain { .. } if memchr::memchr(0, line).is_some() => {
                 Err(tsv::has_zero_byte(line))

@@ -5,7 +5,7 @@
 //! value is written `\r`.
 
 use super::columns::{Columns, Picked, PickedValue};
-use super::{Pair, Row, Scratch, Source, bad_line, cdbmake, gdbm};
+use super::{Pair, Row, Scratch, Source, bad_line, cdbmake, gdbm, rdb};
 use crate::compressed::Compression;
 use crate::escapes::{escape, quoted, unescape};
 use crate::failure::Result as Outcome;
@@ -192,6 +192,7 @@ fn begins_like_another_format(row: &[u8]) -> bool {
     row.trim_ascii_start().starts_with(b"{")
         || row.starts_with(gdbm::TEXT_SIGNATURE)
         || cdbmake::is_cdbmake(row)
+        || rdb::is_rdb(row)
         || Compression::of(row).is_some()
 }
 

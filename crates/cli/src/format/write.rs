@@ -1,7 +1,9 @@
 //! Writing pairs in any format, into a buffer.
 
-use super::{Format, Pair, berkeley, cdbmake, csv, gdbm, jsonl, raw, sql, text, tsv};
+use super::{Format, Pair, Row, berkeley, cdbmake, csv, gdbm, jsonl, raw, rdb, sql, text, tsv, typed};
+use crate::escapes;
 use crate::number::count_of;
+use splitpoint_server::rdb::{Entry, Form, Object, Value, Writer as RdbWriter};
 use std::path::Path;
 
 type Result<T> = std::result::Result<T, String>;
@@ -26,6 +28,9 @@ pub struct Writer {
     pairs: u64,
     /// Pairs with an empty key or value.
     empty: u64,
+    rdb: Option<RdbWriter>,
+    /// Keys with flags that the format does not have.
+    with_flags: u64,
     #[cfg(feature = "parquet")]
     parquet: Option<super::parquet::Writer>,
 }
@@ -48,12 +53,20 @@ impl Writer {
             Format::Parquet if cfg!(not(feature = "parquet")) => {
                 return Err("this program was built without Parquet; use --format csv".into());
             }
-            Format::Tsv | Format::Jsonl | Format::Raw | Format::Lines | Format::Parquet | Format::Cdbmake => {}
+            Format::Tsv
+            | Format::Jsonl
+            | Format::Raw
+            | Format::Lines
+            | Format::Parquet
+            | Format::Cdbmake
+            | Format::Rdb => {}
         }
         Ok(Self {
             format,
             pairs: 0,
             empty: 0,
+            rdb: (format == Format::Rdb).then(|| RdbWriter::begin(row)),
+            with_flags: 0,
             #[cfg(feature = "parquet")]
             parquet: match format {
                 Format::Parquet => Some(super::parquet::Writer::new(about.text.0, about.text.1)?),
@@ -89,9 +102,39 @@ impl Writer {
                 berkeley::write(true, pair, row);
             }
             Format::Cdbmake => return cdbmake::write(pair, row),
+            Format::Rdb => {
+                let value = Value::String(pair.value.to_vec());
+                if let Some(rdb) = &mut self.rdb {
+                    rdb.entry(row, 0, pair.key, 0, (&value, Form::Packed));
+                }
+            }
             #[cfg(feature = "parquet")]
             Format::Parquet => return self.parquet.as_mut().map_or(Ok(()), |parquet| parquet.pair(pair, row)),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A key with a type or a lifetime, and the encoding of its value.
+    ///
+    /// # Errors
+    /// Why the format cannot hold it.
+    pub fn entry(&mut self, entry: &Entry, form: Form, row: &mut Vec<u8>) -> Result<()> {
+        let Object::Value(value) = &entry.object else { return Ok(()) };
+        match (&mut self.rdb, self.format, value) {
+            (Some(rdb), ..) => {
+                self.with_flags += u64::from(entry.flags != 0);
+                rdb.entry(row, entry.database, &entry.key, entry.expires_at_ms, (value, form));
+            }
+            (_, Format::Jsonl, _) => match rdb::row_of(entry, 0) {
+                Row::Pair(pair, _) => jsonl::write(pair, row),
+                _ => typed::write(entry, row),
+            },
+            (_, _, Value::String(value)) => return self.pair(Pair { key: &entry.key, value }, row),
+            _ => {
+                let (key, kind) = (escapes::quoted(&entry.key), value.type_name());
+                return Err(format!("the key {key} has a {kind}; --format jsonl and rdb hold every type"));
+            }
         }
         Ok(())
     }
@@ -103,6 +146,17 @@ impl Writer {
             Format::Gdbm => gdbm::write_text_end(self.pairs, row),
             Format::Db | Format::DbHex | Format::Mdb => berkeley::write_end(row),
             Format::Cdbmake => row.push(b'\n'),
+            Format::Rdb => {
+                if let Some(rdb) = self.rdb.take() {
+                    rdb.end(row);
+                }
+                if self.with_flags > 0 {
+                    let keys = count_of(self.with_flags, "key");
+                    return Ok(Some(format!(
+                        "memcached's flags of {keys} are not in the dump; --format jsonl has them"
+                    )));
+                }
+            }
             #[cfg(feature = "parquet")]
             Format::Parquet => {
                 if let Some(parquet) = self.parquet.take() {

@@ -225,6 +225,7 @@ mod tests {
                     rows.push(format!("\"{} {}\"", pair.key.escape_ascii(), pair.value.escape_ascii()))
                 }
                 Row::Bad(bad) => rows.push(bad.what),
+                Row::Entry(entry, _) => panic!("{entry:?}"),
                 Row::Interrupted | Row::End => return rows,
             }
         }

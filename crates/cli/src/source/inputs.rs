@@ -6,6 +6,7 @@ use super::recognize::{Kind, recognize};
 use super::stored::Stored;
 use super::tree::Tree;
 use super::{OnError, SQLITE, SourceArgs, redis};
+use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::gdbm_file::GdbmFile;
 use crate::format::options::Column;
@@ -20,6 +21,7 @@ use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::types::{self, Types};
 use splitpoint::{Dictionary, ErrorKind};
 use splitpoint_server::keyspace::ServedFile;
+use splitpoint_server::rdb::{Entry, Object};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,16 @@ const BAD_ROWS_NAMED_MAX: u64 = 20;
 
 /// Takes a pair and its place; `Some` says why it may not be stored, which makes it a bad row.
 type Take<'t> = dyn FnMut(Pair<'_>, u64) -> Result<Option<String>> + 't;
+
+/// Takes a pair, or a key with a type or a lifetime.
+type TakeItem<'t> = dyn FnMut(Item<'_>, u64) -> Result<Option<String>> + 't;
+
+/// What an input has.
+#[derive(Clone, Copy)]
+pub enum Item<'r> {
+    Pair(Pair<'r>),
+    Entry(&'r Entry),
+}
 
 /// What a [`Take`] returns for the library's answer: a pair that is too long is a bad row.
 pub fn accepted(taken: splitpoint::Result<()>) -> Result<Option<String>> {
@@ -159,13 +171,31 @@ impl InputFile {
         let unit = match kind {
             Kind::Table | Kind::Dictionary | Kind::Tree => Unit::None,
             Kind::Redis | Kind::Sqlite => Unit::Pair,
-            Kind::Rows(Format::Raw | Format::GdbmFlat | Format::Cdb | Format::GdbmFile | Format::Tar | Format::Zip) => {
-                Unit::Pair
-            }
+            Kind::Rows(
+                Format::Raw
+                | Format::GdbmFlat
+                | Format::Cdb
+                | Format::GdbmFile
+                | Format::Tar
+                | Format::Zip
+                | Format::Rdb,
+            ) => Unit::Pair,
             Kind::Rows(Format::Parquet) => Unit::Row,
             Kind::Rows(_) => Unit::Line,
         };
         Origin { name: self.name(), unit }
+    }
+}
+
+/// Why a command that stores pairs alone does not take a key.
+fn refused(entry: &Entry) -> String {
+    let key = escapes::quoted(&entry.key);
+    match &entry.object {
+        Object::Value(value) if value.type_name() != "string" => {
+            format!("the key {key} has a {}; `splitpoint load` stores it in a table", value.type_name())
+        }
+        _ if entry.database != 0 => format!("the key {key} is of database {}", entry.database),
+        _ => format!("the key {key} has a lifetime; `splitpoint load` stores it in a table"),
     }
 }
 
@@ -207,8 +237,12 @@ impl SourceArgs {
         if reading.columns_chosen() && !has_columns {
             return refuse("--key and --value choose columns of csv, tsv, parquet, SQLite or fields of jsonl");
         }
-        if self.server.is_given() && kind != Kind::Redis {
-            return refuse("--ttl, --skip-other-types and --timeout are for a server, as in redis://127.0.0.1:6379/0");
+        let is_dump = kind == Kind::Rows(Format::Rdb) && !self.server.has_connection_options();
+        if self.server.is_given() && kind != Kind::Redis && !is_dump {
+            return refuse(
+                "--ttl is for a server, as in redis://127.0.0.1:6379/0, and a dump of Redis; --skip-other-types and \
+                 --timeout are for a server",
+            );
         }
         if !self.is_auto() && matches!(kind, Kind::Redis | Kind::Sqlite | Kind::Tree) {
             return refuse("--format is for files and pipes of rows");
@@ -309,6 +343,20 @@ impl<'i> Inputs<'i> {
     /// # Errors
     /// Errors of reading or of `take`. Bad rows and signals are not errors but an [`End`].
     pub fn feed(&mut self, take: &mut Take<'_>) -> Result<End> {
+        self.feed_items(&mut |item, place| match item {
+            Item::Pair(pair) => take(pair, place),
+            Item::Entry(entry) => match entry.as_pair() {
+                Some((key, value)) => take(Pair { key, value }, place),
+                None => Ok(Some(refused(entry))),
+            },
+        })
+    }
+
+    /// Passes every pair, and every key with a type or a lifetime, to `take`.
+    ///
+    /// # Errors
+    /// Those of [`feed`](Self::feed).
+    pub fn feed_items(&mut self, take: &mut TakeItem<'_>) -> Result<End> {
         for index in 0..self.files.len() {
             let end = self.feed_file(index, take)?;
             if !matches!(end, End::Inputs) {
@@ -331,7 +379,7 @@ impl<'i> Inputs<'i> {
         }
     }
 
-    fn feed_file(&mut self, index: usize, take: &mut Take<'_>) -> Result<End> {
+    fn feed_file(&mut self, index: usize, take: &mut TakeItem<'_>) -> Result<End> {
         let InputFile { path, kind, bytes } = &self.files[index];
         let (path, bytes, kind) = (path.clone(), bytes.unwrap_or(0), *kind);
         match kind {
@@ -413,13 +461,13 @@ impl<'i> Inputs<'i> {
     }
 
     #[cfg(feature = "sqlite")]
-    fn feed_sqlite(&mut self, index: usize, path: &Path, take: &mut Take<'_>) -> Result<End> {
+    fn feed_sqlite(&mut self, index: usize, path: &Path, take: &mut TakeItem<'_>) -> Result<End> {
         let mut rows = super::sqlite::open(path, self.args.reading(), self.args.max_row)?;
         self.feed_rows(index, &mut rows, take)
     }
 
     #[cfg(not(feature = "sqlite"))]
-    fn feed_sqlite(&mut self, _: usize, path: &Path, _: &mut Take<'_>) -> Result<End> {
+    fn feed_sqlite(&mut self, _: usize, path: &Path, _: &mut TakeItem<'_>) -> Result<End> {
         Err(Failure::usage(format_args!(
             "{}: this program was built without SQLite; rebuild it with `--features sqlite`, or load what \
              `sqlite3 -csv` prints",
@@ -428,13 +476,13 @@ impl<'i> Inputs<'i> {
     }
 
     #[cfg(feature = "parquet")]
-    fn feed_parquet(&mut self, index: usize, path: &Path, take: &mut Take<'_>) -> Result<End> {
+    fn feed_parquet(&mut self, index: usize, path: &Path, take: &mut TakeItem<'_>) -> Result<End> {
         let mut rows = crate::format::parquet::Parquet::open(path, &self.args.reading())?;
         self.feed_rows(index, &mut rows, take)
     }
 
     #[cfg(not(feature = "parquet"))]
-    fn feed_parquet(&mut self, _: usize, path: &Path, _: &mut Take<'_>) -> Result<End> {
+    fn feed_parquet(&mut self, _: usize, path: &Path, _: &mut TakeItem<'_>) -> Result<End> {
         Err(Failure::usage(format_args!(
             "{}: this program was built without Parquet; rebuild it with `--features parquet`, or convert the file to \
              csv or jsonl",
@@ -479,14 +527,15 @@ impl<'i> Inputs<'i> {
         self.places.name(self.places_next)
     }
 
-    fn feed_rows(&mut self, index: usize, rows: &mut dyn Source, take: &mut Take<'_>) -> Result<End> {
+    fn feed_rows(&mut self, index: usize, rows: &mut dyn Source, take: &mut TakeItem<'_>) -> Result<End> {
         let bytes_before = self.read.bytes;
         let end = loop {
             if let Some(signal) = self.interrupt.caught() {
                 break End::Signal(signal);
             }
             let taken = match rows.next_row()? {
-                Row::Pair(pair, number) => self.take(pair, self.places_before + number, take)?,
+                Row::Pair(pair, number) => self.take(Item::Pair(pair), self.places_before + number, take)?,
+                Row::Entry(entry, number) => self.take(Item::Entry(entry), self.places_before + number, take)?,
                 Row::Bad(bad) => Err(bad),
                 // The flag is about to show the signal.
                 Row::Interrupted => continue,
@@ -513,16 +562,20 @@ impl<'i> Inputs<'i> {
     }
 
     /// `Err` with the bad row if the pair may not be stored.
-    fn take(&mut self, pair: Pair<'_>, place: u64, take: &mut Take<'_>) -> Result<std::result::Result<(), BadRow>> {
+    fn take(&mut self, item: Item<'_>, place: u64, take: &mut TakeItem<'_>) -> Result<std::result::Result<(), BadRow>> {
         if let Some(first_values) = &self.first_values
+            && let Item::Pair(pair) = item
             && !first_values.is_first(pair.key)?
         {
             self.read.repeated += 1;
             return Ok(Ok(()));
         }
-        let refused = self.must_be.as_ref().and_then(|types| types.refuse(pair.key, pair.value, self.pairs_from));
+        let refused = self.must_be.as_ref().and_then(|types| match item {
+            Item::Pair(pair) => types.refuse(pair.key, pair.value, self.pairs_from),
+            Item::Entry(entry) => Some(types.refuse_entry(&entry.key)),
+        });
         let refused = match refused {
-            None => take(pair, place)?,
+            None => take(item, place)?,
             refused => refused,
         };
         Ok(match refused {

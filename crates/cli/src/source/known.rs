@@ -19,7 +19,6 @@ const UTF16: &str = "convert it first, as in `iconv -f UTF-16 -t UTF-8 FILE | sp
 const UTF32: &str = "convert it first, as in `iconv -f UTF-32 -t UTF-8 FILE | splitpoint load TABLE -`";
 const SQLITE: &str = "`sqlite3 -csv -header FILE 'SELECT key, value FROM ...' | splitpoint load TABLE - --format csv` \
                       copies a query's rows";
-const REDIS: &str = "its values have types; export the strings as jsonl or tsv from a running server, and load those";
 
 /// A kind of binary file.
 struct Kind {
@@ -74,7 +73,6 @@ const KINDS: &[Kind] = &[
     kind("a Berkeley DB B-tree database", 12, b"\x00\x05\x31\x62", BERKELEY),
     kind("a Berkeley DB B-tree database", 0, b"\x62\x31\x05\x00", BERKELEY),
     kind("a Berkeley DB B-tree database", 0, b"\x00\x05\x31\x62", BERKELEY),
-    kind("a Redis dump", 0, b"REDIS0", REDIS),
     kind("a Sparkey index", 0, b"\x8f\x31\x11\x9a", EXPORT),
     kind("a Sparkey log", 0, b"\x95\x9c\xb3\x49", EXPORT),
     kind("a Kyoto Cabinet database", 0, b"KC\n\0", EXPORT),

@@ -29,7 +29,7 @@ use crate::format::options::{Column, Reading, Separator, parse_column, parse_sep
 use crate::input::ROW_BYTES_MAX;
 use crate::number::parse_size;
 use crate::open::CacheArgs;
-pub use inputs::{End, InputFile, Inputs, Read, accepted, twice};
+pub use inputs::{End, InputFile, Inputs, Item, Read, accepted, twice};
 pub use recognize::{Kind, foreign};
 use redis::ServerArgs;
 pub use redis::refuse_address;
@@ -116,9 +116,9 @@ pub struct SourceArgs {
 pub const FORMATS_HELP: &str = "\
 INPUT is a file, a pipe, a table or a dictionary; gzip and Zstandard are
 decompressed. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] and
-redis+unix:///SOCKET[?db=N] are the strings of a running server, sqlite:FILE#TABLE two
+redis+unix:///SOCKET[?db=N] are the keys of a running server, sqlite:FILE#TABLE two
 columns of a table; --value chooses if it has more. The format is recognized by the content, then by the name (.tsv,
-.csv, .jsonl, .raw, .parquet, .cdb; also before .gz and .zst), else it is tsv;
+.csv, .jsonl, .raw, .parquet, .cdb, .rdb; also before .gz and .zst), else it is tsv;
 --format decides by itself:
   tsv      key TAB value, one pair per line. \\t \\n \\r \\\\ \\xHH are escapes. Later
            tabs belong to the value; with --key or --value each tab ends a
@@ -126,7 +126,8 @@ columns of a table; --value chooses if it has more. The format is recognized by 
   csv      comma-separated, quoted as in RFC 4180; the first line has the names;
            Excel's line `sep=;` before it chooses the separator.
   jsonl    {\"key\": \"...\", \"value\": \"...\"}, one pair per line; key_base64 and
-           value_base64 for bytes that are not UTF-8. With --key or --value the
+           value_base64 for bytes that are not UTF-8; \"type\" and \"expires_at_ms\"
+           for what a server keeps. With --key or --value the
            fields of any object; what is no string is stored as its JSON text.
   raw      u32 key length, u32 value length (little-endian), key, value.
   lines    the line is the key; the value is empty, or with --number the line's
@@ -137,6 +138,8 @@ columns of a table; --value chooses if it has more. The format is recognized by 
   db, mdb  what db_dump and mdb_dump write, print or hex.
   cdbmake  what cdbdump and `cdb -d` write; cdb, a cdb file itself.
   gdbm-file a GDBM file itself, in both its formats and both byte orders.
+  rdb      a dump file of Redis 2.4 to 7.4 or Valkey 8; its database N becomes
+           FILE-dbN, as `splitpoint serve` names it.
   tar, zip the paths and contents of an archive's files.";
 
 impl SourceArgs {
@@ -191,6 +194,7 @@ impl SourceArgs {
             no_escapes: self.no_escapes,
             number: self.number,
             own_rule: self.own_rule,
+            ttl: self.server.ttl,
         }
     }
 }

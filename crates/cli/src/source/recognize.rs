@@ -1,7 +1,7 @@
 //! What an input is, and the format of its rows, by its first bytes and its name, before anything is written.
 //!
 //! ```text
-//! signature      Parquet, cdb, GDBM, tar, ZIP, the dumps of GDBM, Berkeley DB, LMDB, cdb, our CSV    decides
+//! signature      Parquet, cdb, GDBM, RDB, tar, ZIP, the dumps of GDBM, Berkeley DB, LMDB, cdb, our CSV    decides
 //! known binary   tables, databases, archives                                refused, with the command to use
 //! zero bytes     raw if the name says so and the first lengths fit           else refused
 //! text           { ... }: jsonl.  The name: tsv, csv, jsonl.  Else each line has a tab: tsv; records of one width: csv
@@ -13,7 +13,7 @@
 
 use super::known;
 use crate::failure::{Failure, Result};
-use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, gdbm_file, raw, tar, zip};
+use crate::format::{Format, Layout, berkeley, cdb, cdbmake, csv, gdbm, gdbm_file, raw, rdb, tar, zip};
 use crate::input::{Input, Taken};
 use splitpoint::ErrorKind;
 use std::fs::File;
@@ -136,6 +136,7 @@ impl Head<'_> {
             () if is_berkeley(text) => return Ok(Format::Db),
             () if cdbmake::is_cdbmake(text) => return Ok(Format::Cdbmake),
             () if text.starts_with(csv::HEADER) => return Ok(Format::Csv),
+            () if rdb::is_rdb(self.bytes) => return Ok(Format::Rdb),
             () if tar::is_tar(self.bytes) => return Ok(Format::Tar),
             () if zip::is_zip(self.bytes) => return self.zip(),
             () => {}
@@ -151,7 +152,9 @@ impl Head<'_> {
             () => {}
         }
         // Damaged: the format's own reader says where.
-        if let Some(named @ (Format::Cdb | Format::GdbmFile | Format::Parquet | Format::Tar | Format::Zip)) = named
+        if let Some(
+            named @ (Format::Cdb | Format::GdbmFile | Format::Parquet | Format::Rdb | Format::Tar | Format::Zip),
+        ) = named
             && (self.refuse_zero_byte().is_err() || text.len() < 4)
         {
             return Ok(named);
@@ -294,6 +297,8 @@ mod tests {
             ("a.raw", b"\x01\0\0\0\x01\0\0\0ab", Format::Raw),
             ("a.raw", b"key\tvalue\n", Format::Tsv),
             ("a.csv", b"key,value\na,\0\n", Format::Csv),
+            ("-", b"REDIS0011\xfa\x09redis-ver\x057.2.4", Format::Rdb),
+            ("-", b"REDIS0011\t1\n", Format::Tsv),
             ("-", b"[{\t1\n", Format::Tsv),
             ("-", b"CREATE TABLE \t1\n", Format::Tsv),
             ("-", b"", Format::Tsv),

@@ -1,48 +1,50 @@
-//! The strings of a running Redis server, or of our own: `redis://host:6379/0`.
+//! The keys of a running Redis server, or of our own: `redis://host:6379/0`.
 //!
 //! ```text
-//! SCAN -> keys;  per key STRLEN, PTTL in one pipeline -> length, lifetime, or WRONGTYPE;  GET of up to 4 MiB together
+//! SCAN -> keys;  per key STRLEN, PTTL in one pipeline -> length, lifetime, or WRONGTYPE
+//! strings         GET of up to 4 MiB together
+//! collections     MEMORY USAGE, then DUMP of up to 4 MiB together
 //! ```
 //!
-//! The length first, so that a pipeline of values has a bound. A key may come twice: SCAN says so, and keys that come,
-//! change or go meanwhile may be missed or not.
+//! Sizes first, so that a pipeline of values has a bound. DUMP, not the commands of each type: it returns a value of
+//! one moment, streams with their groups included, and every server since Redis 2.6 has it. SCAN may list a key twice,
+//! and may miss keys that are added or removed while it runs.
 
 use super::threaded::{Ended, Feed, Threaded};
 use crate::escapes;
 use crate::failure::{Failure, Result};
+use crate::format::options::Ttl;
+use crate::format::rdb as rdb_file;
 use crate::number::{grouped, parse_interval};
 use redis::{Connection, RedisError, RedisResult, Value};
 use splitpoint::ErrorKind;
+use splitpoint_server::keyspace::ServedFile;
+use splitpoint_server::rdb::{self, Entry, Object, RdbError, Value as Stored};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Keys of one SCAN.
 const KEYS: u64 = 1000;
 /// Bytes of values that are requested together, unless one is longer.
 const VALUES_BYTES: u64 = 4 << 20;
+/// What a collection is taken to have if the server does not say.
+const COLLECTION_BYTES: u64 = 64 << 10;
 
 /// As of redis-cli: a password that is not in the list of processes.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
 const SCHEMES: [&[u8]; 4] = [b"redis://", b"rediss://", b"redis+unix://", b"valkey://"];
 
-/// What happens to a key with a lifetime.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Ttl {
-    /// It is stored without
-    Ignore,
-    /// It is left out
-    Skip,
-}
-
-/// What is done with keys that a table cannot hold as they are; otherwise each is a bad row.
+/// What is done with keys that have a lifetime or another type than string. Without these options `load` stores them as
+/// they are, and each is a bad row for other commands.
 #[derive(clap::Args, Clone, Copy)]
 pub struct ServerArgs {
-    /// From a server: store keys with a lifetime without it, or leave them out [default: a lifetime is a bad row]
+    /// From a server or a dump of Redis: store keys with a lifetime without it, or leave them out [default: `load`
+    /// keeps lifetimes]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "ignore|skip")]
-    ttl: Option<Ttl>,
-    /// From a server: leave out lists, sets and other values that are no strings [default: each is a bad row]
+    pub ttl: Option<Ttl>,
+    /// From a server: leave out lists, sets and other values that are no strings [default: `load` stores them]
     #[arg(long)]
     skip_other_types: bool,
     /// From a server: how long to wait for a connection, and for each answer [default: 60]
@@ -57,8 +59,13 @@ impl ServerArgs {
     /// Without any choice.
     pub const NONE: Self = Self { ttl: None, skip_other_types: false, timeout: None };
 
+    /// Whether an option is given that is for servers alone.
+    pub fn has_connection_options(self) -> bool {
+        self.skip_other_types || self.timeout.is_some()
+    }
+
     pub fn is_given(self) -> bool {
-        self.ttl.is_some() || self.skip_other_types || self.timeout.is_some()
+        self.ttl.is_some() || self.has_connection_options()
     }
 }
 
@@ -93,6 +100,8 @@ pub fn refuse_address(path: &Path) -> Result<()> {
 struct LeftOut {
     with_lifetime: u64,
     other_types: u64,
+    /// Other databases that have keys.
+    databases: Vec<i64>,
 }
 
 impl LeftOut {
@@ -100,7 +109,14 @@ impl LeftOut {
         let parts = [(self.with_lifetime, "with a lifetime"), (self.other_types, "of other types than string")];
         let parts = parts.into_iter().filter(|(count, _)| *count > 0);
         let parts: Vec<_> = parts.map(|(count, what)| format!("{} {what}", grouped(count))).collect();
-        (!parts.is_empty()).then(|| format!("keys left out: {}", parts.join(", ")))
+        let keys = (!parts.is_empty()).then(|| format!("keys left out: {}", parts.join(", ")));
+        let databases: Vec<_> = self.databases.iter().map(i64::to_string).collect();
+        let databases = (!databases.is_empty()).then(|| {
+            let list = databases.join(", ");
+            format!("databases left out: {list}; each has its own address, and `splitpoint serve` finds N in FILE-dbN")
+        });
+        let notes: Vec<_> = keys.into_iter().chain(databases).collect();
+        (!notes.is_empty()).then(|| notes.join(". "))
     }
 }
 
@@ -114,7 +130,7 @@ pub fn open(input: &Path, args: ServerArgs, row_bytes_max: u64) -> Result<Thread
     let password = std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty());
     let text = password.map_or_else(|| text.to_owned(), |password| with_password(text, &password));
     let client = redis::Client::open(&*text).map_err(|error| Failure::usage(format_args!("{name}: {error}")))?;
-    let server = name.clone();
+    let (server, database) = (name.clone(), client.get_connection_info().redis_settings().db());
     Threaded::start(name, move |feed| {
         let timeout = args.timeout.unwrap_or(TIMEOUT);
         let failed = |error: RedisError| failure(&server, timeout, &error);
@@ -123,8 +139,13 @@ pub fn open(input: &Path, args: ServerArgs, row_bytes_max: u64) -> Result<Thread
         connection.set_write_timeout(Some(timeout)).map_err(failed)?;
         let mut reader = Reader { connection, timeout, feed, args, row_bytes_max, left_out: LeftOut::default() };
         reader.read(&server)?;
+        reader.left_out.databases = reader.others(database);
         Ok(reader.left_out.note())
     })
+}
+
+fn entry(key: Vec<u8>, expires_at_ms: u64, value: Stored) -> Entry {
+    Entry { database: 0, key, expires_at_ms, flags: 0, object: Object::Value(value) }
 }
 
 fn failure(server: &str, timeout: Duration, error: &RedisError) -> Failure {
@@ -187,6 +208,14 @@ impl Reader<'_> {
         }
     }
 
+    /// The other databases that have keys, as far as the server says it.
+    fn others(&mut self, database: i64) -> Vec<i64> {
+        let info: RedisResult<String> = redis::cmd("INFO").arg("keyspace").query(&mut self.connection);
+        let info = info.unwrap_or_default();
+        let numbers = info.lines().filter_map(|line| line.strip_prefix("db")?.split_once(':')?.0.parse().ok());
+        numbers.filter(|number| *number != database).collect()
+    }
+
     /// Reads the values of `keys`.
     fn keys(&mut self, keys: &[Vec<u8>], server: &str) -> std::result::Result<(), Ended> {
         // SCAN may find no keys before its end, and a pipeline must have a command.
@@ -201,34 +230,32 @@ impl Reader<'_> {
             pipeline.cmd("STRLEN").arg(&key[..]).cmd("PTTL").arg(&key[..]);
         }
         let answers: Vec<RedisResult<i64>> = pipeline.query(&mut self.connection).map_err(failed)?;
-        let (mut wanted, mut bytes) = (Vec::new(), 0);
+        let (mut wanted, mut collections, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let now_ms = now_ms();
         for (key, answer) in keys.iter().zip(answers.chunks_exact(2)) {
             let [length, lifetime] = [&answer[0], &answer[1]].map(Clone::clone);
+            let expires_at_ms = match (lifetime.map_err(failed)?, self.args.ttl) {
+                (-1, _) => 0,
+                // Gone since SCAN named it.
+                (-2, _) => continue,
+                (_, Some(Ttl::Ignore)) => 0,
+                (_, Some(Ttl::Skip)) => {
+                    self.left_out.with_lifetime += 1;
+                    continue;
+                }
+                (left_ms, None) => now_ms.saturating_add_signed(left_ms).max(1),
+            };
             let length = match length {
+                Err(error) if is_wrong_type(&error) && self.args.skip_other_types => {
+                    self.left_out.other_types += 1;
+                    continue;
+                }
                 Err(error) if is_wrong_type(&error) => {
-                    self.other_type(key)?;
+                    collections.push((key, expires_at_ms));
                     continue;
                 }
                 length => u64::try_from(length.map_err(failed)?).unwrap_or(0),
             };
-            match lifetime.map_err(failed)? {
-                -1 => {}
-                // Gone since SCAN named it.
-                -2 => continue,
-                _ => match self.args.ttl {
-                    Some(Ttl::Ignore) => {}
-                    Some(Ttl::Skip) => {
-                        self.left_out.with_lifetime += 1;
-                        continue;
-                    }
-                    None => {
-                        let key = escapes::quoted(key);
-                        let advice = "--ttl ignore stores it without, --ttl skip leaves it out";
-                        self.feed.bad(format!("the key {key} has a lifetime, which is not copied; {advice}"))?;
-                        continue;
-                    }
-                },
-            }
             if key.len() as u64 + length > self.row_bytes_max {
                 let (key, most) = (escapes::quoted(key), self.row_bytes_max);
                 let what = format!("the value of {key} has {length} bytes; a pair may have {most}; --max-row raises");
@@ -240,12 +267,14 @@ impl Reader<'_> {
                 bytes = 0;
             }
             bytes += length;
-            wanted.push(key);
+            wanted.push((key, expires_at_ms));
         }
-        self.values(&wanted, server)
+        self.values(&wanted, server)?;
+        self.collections(&collections, server)
     }
 
-    fn values(&mut self, keys: &[&Vec<u8>], server: &str) -> std::result::Result<(), Ended> {
+    /// Reads values of other types, as many together as have [`VALUES_BYTES`].
+    fn collections(&mut self, keys: &[(&Vec<u8>, u64)], server: &str) -> std::result::Result<(), Ended> {
         if keys.is_empty() {
             return Ok(());
         }
@@ -253,33 +282,95 @@ impl Reader<'_> {
         let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
         let mut pipeline = redis::pipe();
         pipeline.ignore_errors();
-        for key in keys {
-            pipeline.cmd("GET").arg(&key[..]);
+        for (key, _) in keys {
+            pipeline.cmd("MEMORY").arg("USAGE").arg(&key[..]);
         }
-        let answers: Vec<RedisResult<Value>> = pipeline.query(&mut self.connection).map_err(failed)?;
-        for (key, answer) in keys.iter().zip(answers) {
-            match answer {
-                Ok(Value::BulkString(value)) => self.feed.pair((*key).clone(), value)?,
-                Ok(Value::Nil) => {}
-                Ok(_) => {
-                    let what = format_args!("{server}: GET was answered with something else than a string");
-                    return Err(Ended::Failed(Failure::of_kind(ErrorKind::Io, what)));
+        // A server may not have the command, or not allow it.
+        let sizes: Vec<RedisResult<Option<u64>>> = pipeline.query(&mut self.connection).map_err(failed)?;
+        let (mut first, mut bytes) = (0, 0);
+        for (index, size) in sizes.iter().enumerate() {
+            let size = size.as_ref().ok().copied().flatten().unwrap_or(COLLECTION_BYTES);
+            if bytes + size > VALUES_BYTES && index > first {
+                self.dumps(&keys[first..index], server)?;
+                (first, bytes) = (index, 0);
+            }
+            bytes += size;
+        }
+        self.dumps(&keys[first..], server)
+    }
+
+    fn dumps(&mut self, keys: &[(&Vec<u8>, u64)], server: &str) -> std::result::Result<(), Ended> {
+        let timeout = self.timeout;
+        let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
+        let mut pipeline = redis::pipe();
+        for (key, _) in keys {
+            pipeline.cmd("DUMP").arg(&key[..]);
+        }
+        let answers: Vec<Option<Vec<u8>>> = pipeline.query(&mut self.connection).map_err(failed)?;
+        for (&(key, expires_at_ms), dump) in keys.iter().zip(answers) {
+            // Gone since SCAN named it.
+            let Some(dump) = dump else { continue };
+            match rdb::decode(&dump, rdb_file::limits(self.row_bytes_max)) {
+                Ok(value) => {
+                    let mut entry = entry(key.clone(), expires_at_ms, value);
+                    if self.args.ttl == Some(Ttl::Ignore) {
+                        entry.persist();
+                    }
+                    self.feed.entry(entry, dump.len())?;
                 }
-                Err(error) if is_wrong_type(&error) => self.other_type(key)?,
-                Err(error) => return Err(failed(error)),
+                Err(error) => {
+                    let key = escapes::quoted(key);
+                    let advice = match error {
+                        RdbError::TooLong(_) => "--max-row raises the limit",
+                        _ => "--skip-other-types leaves it out",
+                    };
+                    let what = format!("what DUMP returned for {key} has {error}; {advice}");
+                    self.feed.bad(what)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn other_type(&mut self, key: &[u8]) -> std::result::Result<(), Ended> {
-        if self.args.skip_other_types {
-            self.left_out.other_types += 1;
+    fn values(&mut self, keys: &[(&Vec<u8>, u64)], server: &str) -> std::result::Result<(), Ended> {
+        if keys.is_empty() {
             return Ok(());
         }
-        let key = escapes::quoted(key);
-        Ok(self.feed.bad(format!("the value of {key} is no string; --skip-other-types leaves such keys out"))?)
+        let timeout = self.timeout;
+        let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for (key, _) in keys {
+            pipeline.cmd("GET").arg(&key[..]);
+        }
+        let answers: Vec<RedisResult<Value>> = pipeline.query(&mut self.connection).map_err(failed)?;
+        for (&(key, expires_at_ms), answer) in keys.iter().zip(answers) {
+            match answer {
+                Ok(Value::BulkString(value)) if expires_at_ms == 0 && !ServedFile::is_reserved(key) => {
+                    self.feed.pair(key.clone(), value)?;
+                }
+                Ok(Value::BulkString(value)) => {
+                    let bytes = value.len();
+                    self.feed.entry(entry(key.clone(), expires_at_ms, Stored::String(value)), bytes)?;
+                }
+                Ok(Value::Nil) => {}
+                Ok(_) => {
+                    let what = format_args!("{server}: GET was answered with something else than a string");
+                    return Err(Ended::Failed(Failure::of_kind(ErrorKind::Io, what)));
+                }
+                // It was a string when its length was asked.
+                Err(error) if is_wrong_type(&error) && self.args.skip_other_types => self.left_out.other_types += 1,
+                Err(error) if is_wrong_type(&error) => self.dumps(&[(key, expires_at_ms)], server)?,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
     }
+}
+
+/// The time now in Unix milliseconds.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64) // for 500 million years
 }
 
 fn is_wrong_type(error: &RedisError) -> bool {

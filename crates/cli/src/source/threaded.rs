@@ -5,8 +5,10 @@
 //! [`Gone`], or ends with the process.
 
 use crate::failure::{Failure, Result};
+use crate::format::rdb::row_of;
 use crate::format::{BadRow, Row, Scratch, Source};
 use splitpoint::ErrorKind;
+use splitpoint_server::rdb::Entry;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ const WAKE: Duration = Duration::from_millis(50);
 
 enum Item {
     Pair(Scratch),
+    /// And its size in bytes.
+    Entry(Box<Entry>, u64),
     Bad(String),
 }
 
@@ -50,6 +54,13 @@ impl Feed {
     pub fn pair(&mut self, key: Vec<u8>, value: Vec<u8>) -> std::result::Result<(), Gone> {
         self.batch.bytes += key.len() + value.len();
         self.item(Item::Pair(Scratch { key, value }))
+    }
+
+    /// A key with a type or a lifetime, whose value took about `bytes`.
+    pub fn entry(&mut self, entry: Entry, bytes: usize) -> std::result::Result<(), Gone> {
+        let bytes = entry.key.len() + bytes;
+        self.batch.bytes += bytes;
+        self.item(Item::Entry(Box::new(entry), bytes as u64))
     }
 
     pub fn bad(&mut self, what: String) -> std::result::Result<(), Gone> {
@@ -96,6 +107,7 @@ pub struct Threaded {
     receiver: Receiver<Message>,
     items: std::vec::IntoIter<Item>,
     current: Scratch,
+    entry: Option<Box<Entry>>,
     number: u64,
     bytes: u64,
     done: Option<(u64, u64)>,
@@ -127,7 +139,17 @@ impl Threaded {
         let started = std::thread::Builder::new().name("reader".into()).spawn(reader);
         started.map_err(|error| Failure::io("cannot start a thread", &error))?;
         let items = Vec::new().into_iter();
-        Ok(Self { name, receiver, items, current: Scratch::default(), number: 0, bytes: 0, done: None, note: None })
+        Ok(Self {
+            name,
+            receiver,
+            items,
+            current: Scratch::default(),
+            entry: None,
+            number: 0,
+            bytes: 0,
+            done: None,
+            note: None,
+        })
     }
 }
 
@@ -141,6 +163,10 @@ impl Source for Threaded {
                         self.bytes += (pair.key.len() + pair.value.len()) as u64;
                         self.current = pair;
                         Row::Pair(self.current.pair(), self.number)
+                    }
+                    Item::Entry(entry, bytes) => {
+                        self.bytes += bytes;
+                        row_of(self.entry.insert(entry), self.number)
                     }
                     Item::Bad(what) => {
                         let place = format!("{}: pair {}", self.name, self.number);

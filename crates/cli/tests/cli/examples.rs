@@ -20,7 +20,7 @@ const CHANGED: &[(&str, &str)] = &[
     ("paths /usr", "paths tree"),
     ("--expected-len 100000000", "--expected-len 1000"),
     ("--cache 2GiB", "--cache 2MiB"),
-    ("redis://127.0.0.1:6379/0 --ttl ignore", "users.tsv"),
+    ("redis://127.0.0.1:6379/0", "users.tsv"),
 ];
 
 /// Programs of others, and files that they make; an example that lacks one is not run, and that is said.
@@ -78,6 +78,8 @@ fn prepare(place: &Path) {
         (0..50).map(|n| format!("{{\"id\":{n},\"key\":{n},\"message\":\"m\",\"value\":1}}\n")).collect();
     write("log.jsonl", &lines);
     write("huge.tsv", &more);
+    fs::write(place.join("dump.rdb"), super::rdb::GOLDEN[1]).unwrap();
+    run("load served.spt dump.rdb");
     let words: String = (0..500).map(|n| format!("word{n}\n")).collect();
     write("words.txt", &words);
     for name in ["2024.csv", "2025.csv", "log.jsonl"] {

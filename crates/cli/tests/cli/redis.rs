@@ -68,6 +68,9 @@ fn strings_of_a_server_are_loaded_from_the_chosen_database() {
         assert_eq!(run_well(place, &["get", "t.spt", "key4999"]), b"value4999\n");
         assert_eq!(run_well(place, &["get", "t.spt", "holes", "--raw"]), b"\0\0\0x");
         assert_eq!(run_well(place, &["get", "t.spt", "long"]).len(), (5 << 20) + 1);
+        let loaded = run(place, &["load", "first.spt", &address(place, "")]);
+        let note = String::from_utf8_lossy(&loaded.stderr).into_owned();
+        assert!(loaded.status.success() && note.contains("databases left out: 3; "), "{name}: {note}");
         run_well(place, &["load", "other.spt", &address(place, "?db=3")]);
         assert_eq!(run_well(place, &["dump", "other.spt"]), b"other\t1\n");
         run_well(place, &["dict", "build", &address(place, "?db=3"), "other.spd"]);
@@ -76,13 +79,20 @@ fn strings_of_a_server_are_loaded_from_the_chosen_database() {
 }
 
 #[test]
-fn a_key_with_a_lifetime_is_refused_ignored_or_left_out() {
+fn a_key_with_a_lifetime_is_kept_refused_ignored_or_left_out() {
     for_each_server(|name, place| {
         say(place, &["SET kept 1", "SET passing 2 EX 1000"]);
-        let refused = run(place, &["load", "t.spt", &address(place, "")]);
+        run_well(place, &["load", "t.spt", &address(place, "")]);
+        let dumped = String::from_utf8(run_well(place, &["dump", "t.spt", "--format", "jsonl"])).unwrap();
+        assert!(
+            dumped.contains(r#"{"key":"passing","type":"string","value":"2","expires_at_ms":"#),
+            "{name}: {dumped}"
+        );
+        assert!(dumped.contains(r#"{"key":"kept","value":"1"}"#), "{name}: {dumped}");
+        let refused = run(place, &["dict", "build", &address(place, ""), "t.spd"]);
         let message = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(1), "{name}: {message}");
-        assert!(message.contains("the key \"passing\" has a lifetime, which is not copied; --ttl ignore"), "{message}");
+        assert!(message.contains("the key \"passing\" has a lifetime"), "{message}");
         run_well(place, &["load", "i.spt", &address(place, ""), "--ttl", "ignore"]);
         assert_eq!(run_well(place, &["count", "i.spt"]), b"2\n");
         let skipped = run(place, &["load", "s.spt", &address(place, ""), "--ttl", "skip"]);
@@ -93,7 +103,7 @@ fn a_key_with_a_lifetime_is_refused_ignored_or_left_out() {
 }
 
 #[test]
-fn a_value_that_is_no_string_is_refused_or_left_out() {
+fn a_value_that_is_no_string_is_kept_refused_or_left_out() {
     let probe = directory();
     for index in 0..servers(probe.path()).len() {
         let place = directory();
@@ -101,9 +111,13 @@ fn a_value_that_is_no_string_is_refused_or_left_out() {
         let (_, server) = servers(place).swap_remove(index);
         let _server = started(server, place);
         say(place, &["SET kept 1", "LPUSH list a", "HSET map a 1"]);
-        let refused = run(place, &["load", "t.spt", &address(place, "")]);
+        run_well(place, &["load", "t.spt", &address(place, "")]);
+        let dumped = String::from_utf8(run_well(place, &["dump", "t.spt", "--format", "jsonl"])).unwrap();
+        assert!(dumped.contains(r#"{"key":"list","type":"list","value":["a"]}"#), "{dumped}");
+        assert!(dumped.contains(r#"{"key":"map","type":"hash","value":[["a","1"]]}"#), "{dumped}");
+        let refused = run(place, &["dict", "build", &address(place, ""), "t.spd"]);
         let message = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(1) && message.contains("is no string; --skip-other-types"), "{message}");
+        assert!(refused.status.code() == Some(1) && message.contains("`splitpoint load` stores it"), "{message}");
         let skipped = run(place, &["load", "s.spt", &address(place, ""), "--skip-other-types"]);
         let message = String::from_utf8_lossy(&skipped.stderr).into_owned();
         assert!(skipped.status.success() && message.contains("2 of other types than string"), "{message}");
@@ -212,6 +226,43 @@ fn a_server_that_does_not_answer_is_not_waited_for_forever() {
         assert!(message.contains("no answer in 0.1 s; --timeout SECONDS waits longer"), "{message}");
         assert!(!place.path().join("t.spt").exists());
     }
+}
+
+#[test]
+fn a_server_that_goes_away_leaves_the_keys_before() {
+    let place = directory();
+    let listener = std::os::unix::net::UnixListener::bind(place.path().join("s")).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut part = [0; 4096];
+        while let Ok(read @ 1..) = client.read(&mut part) {
+            let text = String::from_utf8_lossy(&part[..read]).into_owned();
+            for command in text.split('*').skip(1) {
+                let answer: &[u8] = match command {
+                    command if command.contains("SCAN") => b"*2\r\n$1\r\n5\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+                    command if command.contains("PTTL") => b":900000\r\n",
+                    command if command.contains("STRLEN") || command.contains("DBSIZE") => b":1\r\n",
+                    command if command.contains("GET") => b"$1\r\nv\r\n",
+                    _ => b"+OK\r\n",
+                };
+                client.write_all(answer).unwrap();
+            }
+            if text.contains("GET") {
+                // Its next SCAN finds no server.
+                return;
+            }
+        }
+    });
+    let output = run(place.path(), &["load", "t.spt", &address(place.path(), "")]);
+    server.join().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(11) && message.contains("Stopped after 2 rows, all of them in t.spt"),
+        "{message}"
+    );
+    let dumped = String::from_utf8(run_well(place.path(), &["dump", "t.spt", "--format", "jsonl"])).unwrap();
+    assert_eq!(dumped.matches("expires_at_ms").count(), 2, "{dumped}");
+    run_well(place.path(), &["check", "t.spt"]);
 }
 
 #[test]

@@ -743,7 +743,7 @@ impl<'k> Exclusive<'k> {
     }
 
     /// From now on the values of this database may have heads.
-    fn begin_heads(&mut self, database: usize) -> Result<()> {
+    pub(crate) fn begin_heads(&mut self, database: usize) -> Result<()> {
         let of = self.database(database);
         if of.has_heads() {
             return Ok(());

@@ -57,6 +57,7 @@ pub(crate) use exclusive::{ANY_KEY, Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
 pub use opening::SpaceOptions;
+pub(crate) use opening::databases_of;
 pub(crate) use record::{Attributes, Kind, Record};
 use record::{Coding, HEAD_BYTES_MAX, MARK_BYTES};
 pub(crate) use segments::Pairs;

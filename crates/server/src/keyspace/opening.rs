@@ -12,6 +12,7 @@ use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result,
 use crate::dictionary::Served;
 use splitpoint::{Durability, Error, ErrorKind, HashKind, Table, TableOptions};
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -72,15 +73,24 @@ impl KeySpace {
     }
 
     /// The key space of a table file that the caller has opened, for a program that stores collections in it. Files of
-    /// other databases are opened, or created, when they are needed.
+    /// other databases are opened with `options`, and created when they are needed.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
-    pub(crate) fn over_table(table: Table, path: PathBuf) -> Result<KeySpace> {
+    /// Those of [`open`](Self::open); a file whose databases were exchanged.
+    pub(crate) fn over_table(table: Table, path: PathBuf, options: SpaceOptions) -> Result<KeySpace> {
         let seed = TableOptions::new().in_memory()?.hash_function().seed();
         let mut databases = no_databases();
+        if Order::read(&path)? != Order::default() {
+            let what = format!("{}: SWAPDB has exchanged its databases", path.display());
+            return Err(Error::new(ErrorKind::WrongTypes, what).with_hint("Load into another file.").into());
+        }
         databases[0].load(table, &path)?;
-        Ok(Self::of(databases, Place::File(Box::default(), path), seed))
+        for (number, database) in databases.iter_mut().enumerate().skip(1) {
+            if let Some(table) = open_file(&options, &path, number, false)? {
+                database.load(table, &file_of(&path, number))?;
+            }
+        }
+        Ok(Self::of(databases, Place::File(Box::new(options), path), seed))
     }
 
     /// The tables of the databases, with their numbers.
@@ -147,7 +157,7 @@ fn memory_table() -> TableOptions {
 
 /// Opens the file of this number; `None` if it is absent and `create` is false.
 pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, create: bool) -> Result<Option<Table>> {
-    let path = file_of(path, number);
+    let (first, path) = (path, file_of(path, number));
     let exists = path.exists();
     if !exists && !create {
         return Ok(None);
@@ -156,6 +166,10 @@ pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, crea
     if !exists {
         // An existing file keeps its own function.
         table = table.hash(HashKind::Sip13);
+        // What database 0 keeps private is private in the others, too.
+        if let Ok(metadata) = first.metadata() {
+            table = table.permissions(metadata.permissions().mode() & 0o777);
+        }
     }
     if let Some(bytes) = options.cache_bytes {
         table = table.cache_bytes(bytes);
@@ -179,6 +193,17 @@ fn refuse_numbers(table: &Table, path: &Path) -> Result<()> {
     }
     let what = format!("{}: holds {types}, and clients of a server store strings", path.display());
     Err(Error::new(ErrorKind::WrongTypes, what).with_hint("Serve another file.").into())
+}
+
+/// The number of the database in the table file itself, then the others with their files, which may be absent.
+///
+/// # Errors
+/// A damaged order of the databases.
+pub(crate) fn databases_of(path: &Path) -> splitpoint::Result<(u64, Vec<(u64, PathBuf)>)> {
+    let order = Order::read(path)?;
+    let (first, others): (Vec<_>, Vec<_>) = (0..DATABASE_COUNT).partition(|&database| order.file_of(database) == 0);
+    let others = others.into_iter().map(|database| (database as u64, file_of(path, order.file_of(database))));
+    Ok((first[0] as u64, others.collect()))
 }
 
 /// The file of this number: `F` for 0, `F-db1` for 1.

@@ -58,6 +58,11 @@ impl<'t> ServedFile<'t> {
         [marks::header(), key.to_vec(), marks::of_key(key).into_owned()]
     }
 
+    /// Whether a table in which a server has stored a lifetime or a collection has `key` under another key.
+    pub fn is_reserved(key: &[u8]) -> bool {
+        marks::is_marked(key)
+    }
+
     fn coding(&self) -> Coding {
         self.marks.0
     }
@@ -253,7 +258,9 @@ fn refuse_collection(key: &[u8], attributes: Attributes) -> Result<()> {
     const SHOWN_MAX: usize = 64;
     let (key, kind) = (key[..key.len().min(SHOWN_MAX)].escape_ascii(), attributes.kind.name());
     let error = Error::new(ErrorKind::WrongTypes, format!("key \"{key}\" has a {kind}"));
-    Err(error.with_hint("Hashes, lists, sets and sorted sets are read and changed through `splitpoint serve --file`."))
+    Err(error.with_hint(
+        "`splitpoint serve --file` reads and changes collections; `splitpoint dump` writes them as jsonl or rdb.",
+    ))
 }
 
 /// A scan that leaves out the header pair and expired keys; made by [`ServedFile::keys_of`].

@@ -54,7 +54,8 @@ pub struct EntryId {
 }
 
 impl EntryId {
-    pub(crate) const MIN: EntryId = EntryId { ms: 0, seq: 0 };
+    /// The ID before all others, which no entry has.
+    pub const MIN: EntryId = EntryId { ms: 0, seq: 0 };
     pub(crate) const MAX: EntryId = EntryId { ms: u64::MAX, seq: u64::MAX };
 
     /// The ID after this one; `None` after the last.

@@ -12,7 +12,7 @@
 use super::crc64::crc64;
 use super::sink::Sink;
 use super::source::Source;
-use super::{Form, Limits, Object, Result, VERSION, VERSION_MAX, Value, bad, read, write};
+use super::{Form, Limits, Object, RdbError, Result, VERSION, VERSION_MAX, Value, bad, read, write};
 use std::io::Read;
 
 const AUX: u8 = 0xfa;
@@ -40,8 +40,41 @@ pub struct Entry {
     pub key: Vec<u8>,
     /// Unix time in milliseconds; 0: never.
     pub expires_at_ms: u64,
+    /// memcached's flags of a string, which the format does not have.
+    pub flags: u32,
     /// The value.
     pub object: Object,
+}
+
+impl Entry {
+    /// Whether the key, or a field of its hash, expires.
+    pub fn has_lifetimes(&self) -> bool {
+        self.expires_at_ms != 0 || self.has_fields_with_lifetimes()
+    }
+
+    /// Whether a field of its hash expires.
+    pub fn has_fields_with_lifetimes(&self) -> bool {
+        let Object::Value(Value::Hash(fields)) = &self.object else { return false };
+        fields.iter().any(|field| field.expires_at_ms != 0)
+    }
+
+    /// Removes all lifetimes.
+    pub fn persist(&mut self) {
+        self.expires_at_ms = 0;
+        if let Object::Value(Value::Hash(fields)) = &mut self.object {
+            fields.iter_mut().for_each(|field| field.expires_at_ms = 0);
+        }
+    }
+
+    /// The value, if that is all there is to the key: a string of database 0 without a lifetime.
+    pub fn as_pair(&self) -> Option<(&[u8], &[u8])> {
+        match &self.object {
+            Object::Value(Value::String(value)) if (self.expires_at_ms, self.flags, self.database) == (0, 0, 0) => {
+                Some((&self.key, value))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Reads a dump file, one key after another.
@@ -57,12 +90,12 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the head of the file.
+    /// Reads the head of the file; `limits` bound each value.
     ///
     /// # Errors
-    /// [`RdbError`](super::RdbError) for a file that is no dump, or of a version above 12.
-    pub fn new(reader: R) -> Result<Reader<R>> {
-        let mut source = Source::new(reader, Limits::FILE);
+    /// [`RdbError`] for a file that is no dump, or of a version above 12.
+    pub fn new(reader: R, limits: Limits) -> Result<Reader<R>> {
+        let mut source = Source::new(reader, limits);
         let [signature @ .., a, b, c, d] = source.bytes::<9>()?;
         let digits = std::str::from_utf8(&[a, b, c, d]).ok().and_then(|digits| digits.parse::<u16>().ok());
         let version = digits.filter(|_| signature == *SIGNATURE);
@@ -91,7 +124,7 @@ impl<R: Read> Reader<R> {
     /// The next key; `None` after the last, once the checksum is verified.
     ///
     /// # Errors
-    /// [`RdbError`](super::RdbError); the key after it cannot be found.
+    /// [`RdbError`]; the key after it cannot be found.
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         let mut expires_at_ms = 0;
         while !self.has_ended {
@@ -130,14 +163,16 @@ impl<R: Read> Reader<R> {
                 END => return self.end().map(|()| None),
                 number => {
                     let key = self.source.string()?;
+                    let at_key = |what| {
+                        const SHOWN_MAX: usize = 64;
+                        format!("key \"{}\": {what}", key[..key.len().min(SHOWN_MAX)].escape_ascii())
+                    };
                     let object = read::object(&mut self.source, number).map_err(|error| match error {
-                        super::RdbError::Bad(what) => {
-                            const SHOWN_MAX: usize = 64;
-                            bad(format!("key \"{}\": {what}", key[..key.len().min(SHOWN_MAX)].escape_ascii()))
-                        }
+                        RdbError::Bad(what) => RdbError::Bad(at_key(what)),
+                        RdbError::TooLong(what) => RdbError::TooLong(at_key(what)),
                         error => error,
                     })?;
-                    return Ok(Some(Entry { database: self.database, key, expires_at_ms, object }));
+                    return Ok(Some(Entry { database: self.database, key, expires_at_ms, flags: 0, object }));
                 }
             }
         }

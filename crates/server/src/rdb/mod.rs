@@ -164,6 +164,8 @@ impl Limits {
 pub enum RdbError {
     /// What is wrong with the bytes.
     Bad(String),
+    /// A string or a value is over a limit.
+    TooLong(String),
     /// They could not be read.
     Io(std::io::Error),
 }
@@ -171,7 +173,7 @@ pub enum RdbError {
 impl std::fmt::Display for RdbError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RdbError::Bad(what) => f.write_str(what),
+            RdbError::Bad(what) | RdbError::TooLong(what) => f.write_str(what),
             RdbError::Io(error) => error.fmt(f),
         }
     }

@@ -4,10 +4,11 @@
 use super::file::Entry;
 use super::{Form, Object, Value, stored};
 use crate::keyspace::{
-    DATABASE_COUNT, Exclusive, KeySpace, Kind, Patience, Record, ServedFile, ServedScan, SpaceError, now_ms,
+    Attributes, DATABASE_COUNT, Exclusive, KeySpace, Kind, Lifetime, Patience, Record, ServedFile, ServedScan,
+    SpaceError, SpaceOptions, databases_of, now_ms,
 };
 use splitpoint::{Error, ErrorKind, Result, Scan, Table};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A table file that receives values of every type.
 pub struct TypedFile(KeySpace);
@@ -34,12 +35,22 @@ impl TypedFile {
     /// The number of databases that a file and its sidecar files can hold.
     pub const DATABASES: u64 = DATABASE_COUNT as u64;
 
-    /// Takes the table over. Databases other than 0 are in sidecar files of `path`, which are created when needed.
+    /// The number of the database in the table file at `path`, 0 unless SWAPDB has exchanged it; and the others with
+    /// their sidecar files, which may be absent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for a damaged order of the databases.
+    pub fn databases(path: &Path) -> Result<(u64, Vec<(u64, PathBuf)>)> {
+        databases_of(path)
+    }
+
+    /// Takes the table over. Databases other than 0 are in sidecar files of `path`, which are created when needed, with
+    /// these options.
     ///
     /// # Errors
     /// [`ErrorKind::Version`] if another version has served the file.
-    pub fn of(table: Table, path: PathBuf) -> Result<TypedFile> {
-        KeySpace::over_table(table, path).map(TypedFile).map_err(plain)
+    pub fn of(table: Table, path: PathBuf, options: SpaceOptions) -> Result<TypedFile> {
+        KeySpace::over_table(table, path, options).map(TypedFile).map_err(plain)
     }
 
     /// Stores a value as one change; `replace`: also in place of an earlier one. Lifetimes of fields are ignored.
@@ -62,21 +73,41 @@ impl TypedFile {
         let Some(mut alone) = self.0.close(Patience::MayWait) else {
             return Err(Error::new(ErrorKind::Io, "the file is in use"));
         };
-        Self::put_within(&mut alone, (database, &entry.key), value, entry.expires_at_ms, replace).map_err(plain)
+        Self::put_within(&mut alone, database, entry, value, replace).map_err(plain)
+    }
+
+    /// Writes the log to the disk.
+    ///
+    /// # Errors
+    /// Those of [`Table::sync`].
+    pub fn sync(&self) -> Result<()> {
+        self.0.sync()
     }
 
     fn put_within(
         alone: &mut Exclusive<'_>,
-        (database, key): (usize, &[u8]),
+        database: usize,
+        entry: &Entry,
         value: &Value,
-        expires_at_ms: u64,
         replace: bool,
     ) -> crate::keyspace::Result<Stored> {
+        let &Entry { ref key, expires_at_ms, flags, .. } = entry;
         if !replace && alone.contains(database, key)? {
             return Ok(Stored::Present);
         }
         alone.begin();
-        match stored::store(alone, database, key, value, expires_at_ms) {
+        if ServedFile::is_reserved(key) {
+            // Without heads, the program would look for it as it is.
+            alone.begin_heads(database)?;
+        }
+        let stored = match value {
+            Value::String(value) => {
+                let attributes = Attributes { flags, ..Attributes::expiring(expires_at_ms) };
+                alone.put(database, key, value, Lifetime::Are(attributes))
+            }
+            value => stored::store(alone, database, key, value, expires_at_ms),
+        };
+        match stored {
             Ok(()) => alone.commit().map(|()| Stored::Done),
             Err(error) => {
                 alone.roll_back();
@@ -131,6 +162,7 @@ impl<'t> StoredScan<'t> {
         };
         let (value, form) = found.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a key that is listed is absent"))?;
         let (key, expires_at_ms) = (key.to_vec(), attributes.expires_at_ms);
-        Ok(Some((Entry { database: 0, key, expires_at_ms, object: Object::Value(value) }, form)))
+        let flags = attributes.flags;
+        Ok(Some((Entry { database: 0, key, expires_at_ms, flags, object: Object::Value(value) }, form)))
     }
 }

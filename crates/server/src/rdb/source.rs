@@ -4,7 +4,7 @@
 //! to the limit of its value.
 
 use super::crc64::crc64;
-use super::{Limits, Result, bad, lzf};
+use super::{Limits, RdbError, Result, bad, lzf};
 use std::io::Read;
 
 /// Memory that lists an element, charged with its bytes.
@@ -47,7 +47,7 @@ impl<R: Read> Source<R> {
         let left = self.left.checked_sub(bytes.saturating_add(ELEMENT_BYTES));
         self.left = left.ok_or_else(|| {
             let most = self.limits.value_bytes;
-            bad(format!("a value of more than {most} bytes when decompressed, which is the limit"))
+            RdbError::TooLong(format!("a value of more than {most} bytes when decompressed, which is the limit"))
         })?;
         Ok(())
     }
@@ -122,7 +122,7 @@ impl<R: Read> Source<R> {
     fn charge_string(&mut self, len: u64) -> Result<()> {
         if len > self.limits.string_bytes {
             let most = self.limits.string_bytes;
-            return Err(bad(format!("a string of {len} bytes, over the limit of {most}")));
+            return Err(RdbError::TooLong(format!("a string of {len} bytes, over the limit of {most}")));
         }
         self.charge(len)
     }

@@ -151,7 +151,7 @@ proptest! {
             writer.entry(&mut file, number as u64 / 2, key.as_bytes(), number as u64, (value, Form::Elements));
         }
         writer.end(&mut file);
-        let mut reader = Reader::new(&file[..]).unwrap();
+        let mut reader = Reader::new(&file[..], Limits::FILE).unwrap();
         for (number, value) in values.into_iter().enumerate() {
             let entry = reader.next_entry().unwrap().unwrap();
             prop_assert_eq!((entry.database, entry.expires_at_ms), (number as u64 / 2, number as u64));
@@ -163,7 +163,7 @@ proptest! {
         if file[at] != byte {
             file[at] = byte;
             // The checksum finds what the values do not; a checksum of 0 is not checked.
-            let reader = Reader::new(&file[..]);
+            let reader = Reader::new(&file[..], Limits::FILE);
             let all = reader.and_then(|mut reader| { while reader.next_entry()?.is_some() {} Ok(()) });
             prop_assert!(all.is_err());
         }
@@ -237,7 +237,7 @@ fn a_module_s_value_is_skipped_and_named() {
     file.extend_from_slice(b"\x01\x05\x04\0\0\0\0\0\0\xf0\x3f\x05\x03abc\x00\x00\x03key\x05value\xf7\x81");
     file.extend_from_slice(&id.to_be_bytes());
     file.extend_from_slice(b"\x02\x02\x02\x09\x00\xff\0\0\0\0\0\0\0\0");
-    let mut reader = Reader::new(&file[..]).unwrap();
+    let mut reader = Reader::new(&file[..], Limits::FILE).unwrap();
     assert_eq!(reader.next_entry().unwrap().unwrap().object, Object::Module("hellotype".into()));
     assert_eq!(reader.next_entry().unwrap().unwrap().key, b"key");
     assert_eq!(reader.next_entry().unwrap(), None);
@@ -246,7 +246,7 @@ fn a_module_s_value_is_skipped_and_named() {
 
 /// The keys of a file by database and name, without what differs from one server to the next.
 fn golden(file: &[u8]) -> std::collections::BTreeMap<(u64, Vec<u8>), (bool, Value)> {
-    let (mut reader, mut found) = (Reader::new(file).unwrap(), std::collections::BTreeMap::new());
+    let (mut reader, mut found) = (Reader::new(file, Limits::FILE).unwrap(), std::collections::BTreeMap::new());
     while let Some(entry) = reader.next_entry().unwrap() {
         let Object::Value(mut value) = entry.object else { panic!("a module's value") };
         match &mut value {
@@ -290,7 +290,7 @@ fn files_of_several_servers_have_the_same_keys() {
     let [group] = &stream.groups[..] else { panic!("a group") };
     assert_eq!((group.pending.len(), group.pending[0].id.to_string()), (1, "5-0".into()));
     assert!(redis_7[&(0, b"passing".to_vec())].0 && redis_7.contains_key(&(3, b"other".to_vec())));
-    let mut reader = Reader::new(&include_bytes!("golden/redis-7.0.rdb")[..]).unwrap();
+    let mut reader = Reader::new(&include_bytes!("golden/redis-7.0.rdb")[..], Limits::FILE).unwrap();
     while reader.next_entry().unwrap().is_some() {}
     assert_eq!(reader.left_out(), ["a library of functions, `#!lua name=lib`"]);
 }
