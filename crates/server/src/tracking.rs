@@ -5,8 +5,8 @@
 //! BCAST     every key that begins with one of the client's prefixes            table: prefix -> clients
 //! ```
 //!
-//! The table of keys is bounded: beyond [`KEYS_MAX`] keys any key is dropped, as if it had changed. As in Redis, keys
-//! of the same name in several databases are one.
+//! The table of keys is bounded: beyond [`KEYS_MAX`] keys or [`BYTES_MAX`] bytes any key is dropped, as if it had
+//! changed. As in Redis, keys of the same name in several databases are one.
 //!
 //! A key is remembered before the lookup's shared entry to the key space ends, and changes are reported while entry is
 //! exclusive, so no change after the lookup is missed.
@@ -22,6 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The most keys that are remembered, of all clients together.
 const KEYS_MAX: usize = 1_000_000;
+/// The most bytes that these keys take, with the numbers of their clients.
+const BYTES_MAX: usize = 128 << 20;
+/// The bytes of a key besides its name, and those of each of its clients.
+const KEY_BYTES: usize = 64;
+const CLIENT_BYTES: usize = size_of::<u64>();
 /// The channel of invalidations for clients that speak RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
@@ -54,6 +59,8 @@ struct Tracker {
 struct Inner {
     trackers: HashMap<u64, Tracker>,
     keys: HashMap<Vec<u8>, Vec<u64>>,
+    /// The bytes that `keys` take.
+    key_bytes: usize,
     prefixes: BTreeMap<Vec<u8>, Vec<u64>>,
 }
 
@@ -93,10 +100,13 @@ impl Tracking {
         let mut inner = self.lock();
         if inner.trackers.remove(&client).is_some() {
             inner.forget_prefixes(client);
-            inner.keys.retain(|_, clients| {
+            let mut bytes = 0;
+            inner.keys.retain(|key, clients| {
                 clients.retain(|&other| other != client);
+                bytes += if clients.is_empty() { 0 } else { bytes_of(key, clients) };
                 !clients.is_empty()
             });
+            inner.key_bytes = bytes;
             self.count.store(inner.trackers.len(), Relaxed);
         }
     }
@@ -121,17 +131,22 @@ impl Tracking {
     pub(crate) fn remember<'k>(&self, client: u64, keys: impl Iterator<Item = &'k [u8]>, bytes_max: usize) {
         let mut inner = self.lock();
         for key in keys {
-            match inner.keys.get_mut(key) {
-                Some(clients) if clients.contains(&client) => {}
-                Some(clients) => clients.push(client),
-                None => {
-                    if inner.keys.len() >= KEYS_MAX
-                        && let Some(dropped) = inner.keys.keys().next().cloned()
-                    {
-                        inner.invalidate_key(&dropped, None, bytes_max);
-                    }
-                    inner.keys.insert(key.to_vec(), vec![client]);
+            let more = match inner.keys.get_mut(key) {
+                Some(clients) if clients.contains(&client) => 0,
+                Some(clients) => {
+                    clients.push(client);
+                    CLIENT_BYTES
                 }
+                None => {
+                    inner.keys.insert(key.to_vec(), vec![client]);
+                    bytes_of(key, &[client])
+                }
+            };
+            inner.key_bytes += more;
+            while inner.keys.len() > KEYS_MAX || inner.key_bytes > BYTES_MAX {
+                // The key itself only if it is the last.
+                let other = inner.keys.keys().find(|other| *other != key).map_or(key, Vec::as_slice).to_vec();
+                inner.invalidate_key(&other, None, bytes_max);
             }
         }
     }
@@ -145,6 +160,7 @@ impl Tracking {
         // FLUSHALL flushes many databases, of which clients are told once.
         if changes.iter().any(|change| change.what == Happened::Flushed) {
             inner.keys.clear();
+            inner.key_bytes = 0;
             inner.trackers.values_mut().for_each(|tracker| tracker.send(None, bytes_max));
         }
         let is_of_key = |change: &&Change| !matches!(change.what, Happened::Flushed | Happened::Event(_));
@@ -153,6 +169,10 @@ impl Tracking {
             inner.broadcast(&change.key, writer, bytes_max);
         }
     }
+}
+
+fn bytes_of(key: &[u8], clients: &[u64]) -> usize {
+    key.len() + KEY_BYTES + clients.len() * CLIENT_BYTES
 }
 
 impl Inner {
@@ -164,7 +184,9 @@ impl Inner {
     }
 
     fn invalidate_key(&mut self, key: &[u8], writer: Option<u64>, bytes_max: usize) {
-        for client in self.keys.remove(key).unwrap_or_default() {
+        let Some(clients) = self.keys.remove(key) else { return };
+        self.key_bytes -= bytes_of(key, &clients);
+        for client in clients {
             self.send(client, key, writer, bytes_max);
         }
     }

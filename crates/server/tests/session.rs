@@ -1593,3 +1593,39 @@ fn positions_of_any_scores_and_at_the_ends_of_the_earth_are_numbers() {
     assert!(replies[1].contains("180") && replies[1].contains(" 85.05112877999"), "{}", replies[1]);
     assert!(replies[2].contains("-179.99999731779098511"), "{}", replies[2]);
 }
+
+#[test]
+fn what_is_kept_of_clients_that_track_keys_is_bounded() {
+    let mut session = session(SpaceOptions::default());
+    replies_to(&mut session, &["HELLO 3"]);
+    let prefixes = |count: usize, len: usize| -> String {
+        (0..count).map(|number| format!(" PREFIX {number:05}{}", "x".repeat(len))).collect()
+    };
+    for many in [prefixes(2000, 0), prefixes(1, 1 << 20)] {
+        let reply = replies_to(&mut session, &[&format!("CLIENT TRACKING ON BCAST{many}")]).remove(0);
+        assert!(reply.starts_with("-ERR too many or too long prefixes"), "{reply:.100}");
+    }
+    // One after another, too.
+    let kept = (0..20).filter(|number| {
+        let line = format!("CLIENT TRACKING ON BCAST PREFIX {number:05}{}", "x".repeat(10_000));
+        replies_to(&mut session, &[&line]) == ["+OK"]
+    });
+    assert_eq!(kept.count(), 6);
+    replies_to(&mut session, &["CLIENT TRACKING OFF", "CLIENT TRACKING ON"]);
+    let long = "x".repeat(1 << 20);
+    let (mut sent, mut other) = (0, another(&session));
+    let total = |other: &mut RespSession| {
+        let info = replies_to(other, &["INFO stats"]).remove(0);
+        let field = info.split("tracking_total_keys:").nth(1).unwrap();
+        field.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse::<usize>().unwrap()
+    };
+    for number in 0..160 {
+        replies_to(&mut session, &[&format!("GET {number}{long}")]);
+        sent += pushes(&mut session).matches("invalidate").count();
+    }
+    let keys = total(&mut other);
+    assert!(keys < 128 && keys + sent == 160, "{keys} keys, {sent} messages");
+    // Short keys have the room of the long ones.
+    replies_to(&mut session, &["CLIENT TRACKING OFF", "CLIENT TRACKING ON", "GET a", "GET b"]);
+    assert_eq!((total(&mut other), pushes(&mut session).as_str()), (2, ""));
+}

@@ -185,6 +185,8 @@ fn track(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outco
 
 /// Checks a mode, and adds to it what the client has already.
 fn complete(mode: &mut Mode, old: Option<&Mode>) -> Outcome {
+    const PREFIXES_MAX: usize = 1024;
+    const PREFIX_BYTES_MAX: usize = 64 << 10;
     if !mode.broadcast && !mode.prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
     }
@@ -211,6 +213,12 @@ fn complete(mode: &mut Mode, old: Option<&Mode>) -> Outcome {
         Refusal::from(format!("ERR Prefix '{one}' overlaps with {which} prefix '{other}'. {rest}"))
     };
     let earlier = old.map_or(&[][..], |old| &old.prefixes);
+    let count = mode.prefixes.len() + earlier.len();
+    let bytes: usize = mode.prefixes.iter().chain(earlier).map(Vec::len).sum();
+    if count > PREFIXES_MAX || bytes > PREFIX_BYTES_MAX {
+        let what = "ERR too many or too long prefixes: a client may have";
+        return Err(format!("{what} {PREFIXES_MAX}, with {PREFIX_BYTES_MAX} bytes together").into());
+    }
     for (index, prefix) in mode.prefixes.iter().enumerate() {
         if let Some(other) = earlier.iter().find(|other| overlap(prefix, other)) {
             return Err(refusal(prefix, "an existing", other));
