@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use splitpoint::{ErrorKind, Json, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Shape {
@@ -74,4 +74,21 @@ fn bytes_that_are_no_json_of_the_type_are_an_error() {
         let error = typed.get("k").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WrongTypes, "{error}");
     }
+}
+
+#[test]
+fn equal_maps_are_one_key_whatever_the_order_of_their_members() {
+    let table = Table::in_memory().unwrap();
+    let counts = table.typed::<Json<Vec<HashMap<String, u128>>>, u32>().unwrap();
+    // Each map hashes with a seed of its own, so that the order of its members differs.
+    let maps = || vec![(0..20).map(|n| (format!("{{{n}}}"), u128::MAX - n)).collect::<HashMap<_, _>>(); 2];
+    for n in 0..50 {
+        counts.put(&Json(maps()), &n).unwrap();
+    }
+    assert_eq!((table.len(), counts.get(&Json(maps())).unwrap()), (1, Some(49)));
+    let (key, _) = counts.iter().next().unwrap().unwrap();
+    assert_eq!(key.0, maps());
+    // As Python writes them.
+    counts.put(&Json(vec![HashMap::from([("b".to_owned(), 1), ("a".to_owned(), 2)])]), &1).unwrap();
+    assert!(table.contains(br#"[{"a":2,"b":1}]"#).unwrap());
 }

@@ -13,7 +13,11 @@
 
 use super::handle::Table;
 use crate::error::Result;
+#[cfg(feature = "serde")]
+use serde_json::value::RawValue;
 use std::borrow::{Borrow, Cow};
+#[cfg(feature = "serde")]
+use std::collections::BTreeMap;
 
 /// A type that a [`TypedTable`](crate::TypedTable) can store. Implement it for your own types:
 ///
@@ -286,8 +290,8 @@ fn decode_element<'a, T: Codec>(bytes: &mut &'a [u8]) -> Option<T::View<'a>> {
 
 /// A value that is stored as JSON: any type that serde serializes. With the feature `serde`.
 ///
-/// Python's `value="json"` is the same encoding. Keys are compared by their bytes, so a type of keys must always be
-/// written the same way.
+/// Python's `"json"` is the same encoding. Keys are compared by their bytes, so the members of each object are sorted by
+/// name: equal maps are one key, whatever their order.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -325,10 +329,13 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> Codec for Json<T> {
     }
 
     fn try_encode(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(&self.0).map_err(|error| {
-            let what = format!("a value that is no JSON: {error}");
-            crate::Error::new(crate::ErrorKind::InvalidArgument, what)
-        })
+        let written = serde_json::to_string(&self.0);
+        written.and_then(|text| if text.contains('{') { sorted(&text) } else { Ok(text.into_bytes()) }).map_err(
+            |error| {
+                let what = format!("a value that is no JSON: {error}");
+                crate::Error::new(crate::ErrorKind::InvalidArgument, what)
+            },
+        )
     }
 
     fn decode(bytes: &[u8]) -> Option<Json<T>> {
@@ -338,6 +345,40 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> Codec for Json<T> {
     fn to_owned(view: Json<T>) -> Json<T> {
         view
     }
+}
+
+/// JSON with the members of each object sorted by name.
+#[cfg(feature = "serde")]
+fn sorted(text: &str) -> serde_json::Result<Vec<u8>> {
+    fn write(text: &str, sorted: &mut Vec<u8>) -> serde_json::Result<()> {
+        match text.as_bytes().first() {
+            Some(b'{') => {
+                let members: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+                sorted.push(b'{');
+                for (index, (name, value)) in members.iter().enumerate() {
+                    sorted.extend_from_slice(if index == 0 { b"" } else { b"," });
+                    serde_json::to_writer(&mut *sorted, name)?;
+                    sorted.push(b':');
+                    write(value.get(), sorted)?;
+                }
+                sorted.push(b'}');
+            }
+            Some(b'[') => {
+                let elements: Vec<&RawValue> = serde_json::from_str(text)?;
+                sorted.push(b'[');
+                for (index, element) in elements.iter().enumerate() {
+                    sorted.extend_from_slice(if index == 0 { b"" } else { b"," });
+                    write(element.get(), sorted)?;
+                }
+                sorted.push(b']');
+            }
+            _ => sorted.extend_from_slice(text.as_bytes()),
+        }
+        Ok(())
+    }
+    let mut out = Vec::with_capacity(text.len());
+    write(text, &mut out)?;
+    Ok(out)
 }
 
 macro_rules! tuples {
