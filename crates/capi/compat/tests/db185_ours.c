@@ -171,6 +171,33 @@ static void files_have_one_writer_and_many_readers(void)
     CHECK(db->close(db) == 0);
 }
 
+static void a_forked_child_reads_and_does_not_write(void)
+{
+    DBT key = text("key"), value;
+    DB *db = dbopen("forked", O_RDWR | O_CREAT, 0644, DB_HASH, NULL);
+    REQUIRE(db && put(db, "key", "value") == 0);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        failures = 0;
+        CHECK(db->get(db, &key, &value, 0) == 0 && value.size == 5);
+        CHECK(db->seq(db, &key, &value, R_FIRST) == 0 && key.size == 3);
+        CHECK(db->seq(db, &key, &value, R_NEXT) == 1);
+        errno = 0;
+        CHECK(put(db, "key", "child") == -1 && errno == EBADF);
+        key = text("key");
+        errno = 0;
+        CHECK(db->del(db, &key, 0) == -1 && errno == EBADF);
+        db->close(db);
+        exit(finish());
+    }
+    int status = 1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(put(db, "key", "parent") == 0);
+    CHECK(db->close(db) == 0);
+}
+
 static void a_small_cache_spills(void)
 {
     HASHINFO info = {0};
@@ -201,6 +228,7 @@ int main(int argc, char **argv)
     a_walk_gives_what_is_there();
     a_hash_function_belongs_to_its_file();
     files_have_one_writer_and_many_readers();
+    a_forked_child_reads_and_does_not_write();
     a_small_cache_spills();
     return finish();
 }

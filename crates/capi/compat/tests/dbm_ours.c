@@ -123,12 +123,37 @@ static void a_file_that_may_not_be_written_is_read(void)
     CHECK(dbmclose() == 0);
 }
 
+static void a_forked_child_reads_and_does_not_write(void)
+{
+    REQUIRE(dbminit("shared") == 0 && store(text("forked"), text("before")) == 0);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        failures = 0;
+        CHECK(is(fetch(text("forked")), "before"));
+        datum key = firstkey();
+        CHECK(key.dptr != NULL && nextkey(key).dptr != NULL);
+        errno = 0;
+        CHECK(store(text("forked"), text("of the child")) < 0 && errno == EBADF);
+        errno = 0;
+        CHECK(delete(text("forked")) < 0 && errno == EBADF);
+        CHECK(dbmclose() == 0);
+        exit(finish());
+    }
+    int status = 1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(store(text("forked"), text("after")) == 0 && is(fetch(text("forked")), "after"));
+    CHECK(dbmclose() == 0);
+}
+
 int main(int argc, char **argv)
 {
     enter_folder(argc, argv);
     without_a_database_everything_fails();
     every_key_can_be_walked_from();
     the_first_store_opens_for_writing();
+    a_forked_child_reads_and_does_not_write();
     a_file_that_may_not_be_written_is_read();
     return finish();
 }
