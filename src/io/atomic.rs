@@ -13,7 +13,7 @@
 //!
 //! Not here: what a file holds, and which leftovers may be overwritten (the callers).
 
-use super::{File, Granted, LOCKED_BYTE, PRIVATE, Storage, forked_since, forks, open_locked};
+use super::{File, Granted, PRIVATE, Storage, forked_since, forks, open_locked};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl Drop for AtomicFile {
 /// The beginning of the names of unfinished files that are not named after their path.
 const UNFINISHED: &str = ".splitpoint-";
 /// The byte that the process that writes such a file has locked: the last one that a file can have.
-const UNFINISHED_BYTE: u64 = LOCKED_BYTE + 1;
+pub(crate) const UNFINISHED_BYTE: u64 = (u64::MAX >> 1) - 1;
 /// The kind of a copy of a table, in its name.
 pub(crate) const BACKUP: &str = "backup-";
 

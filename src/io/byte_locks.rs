@@ -31,17 +31,6 @@ pub(super) fn unlock(file: &fs::File, range: Range<u64>) -> Result<()> {
     request(libc::F_UNLCK, range).map_or(Ok(()), |mut wanted| call(file, libc::F_OFD_SETLK, &mut wanted))
 }
 
-/// Whether another handle has locked the byte at `offset`, which stays as it is; `None` if the file system has no such
-/// locks.
-pub(super) fn is_locked(file: &fs::File, offset: u64) -> Result<Option<bool>> {
-    let Some(mut wanted) = request(libc::F_WRLCK, offset..offset + 1) else { return Ok(None) };
-    match call(file, libc::F_OFD_GETLK, &mut wanted) {
-        Ok(()) => Ok(Some(wanted.l_type != libc::F_UNLCK as libc::c_short)),
-        Err(e) if lacks_locks(&e) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 /// The first byte of `range` that another handle has locked. One system call for each handle that has one.
 pub(super) fn first_locked(file: &fs::File, range: Range<u64>) -> Result<Option<u64>> {
     let (mut end, mut first) = (range.end, None);

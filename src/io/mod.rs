@@ -36,9 +36,6 @@ pub(crate) use memory_limit::{memory_share_bytes, spare_mapping_bytes};
 pub(crate) use real::Disk;
 pub(crate) use waits::has_waited;
 
-/// The byte that shows that a file is locked. Those from here on do not belong to the file's content.
-pub(crate) const LOCKED_BYTE: u64 = (1 << 63) - 3;
-
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -407,37 +404,6 @@ mod tests {
         }
         let private = Disk.create(&journal, PRIVATE).unwrap();
         assert_eq!(private.access().unwrap().unwrap().permissions & 0o077, 0);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn to_ask_whether_a_file_is_locked_keeps_no_writer_out() {
-        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a");
-        let writer = Disk.open(&path, Mode::New).unwrap();
-        let is_done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let reader = Disk.open(&path, Mode::Read).unwrap();
-                    while !is_done.load(Relaxed) {
-                        reader.is_locked().unwrap();
-                    }
-                });
-            }
-            let reader = Disk.open(&path, Mode::Read).unwrap();
-            let locked = (0..20_000).filter(|_| {
-                let locked = writer.lock().unwrap();
-                assert_eq!(reader.is_locked().unwrap(), locked);
-                writer.unlock().unwrap();
-                assert!(!reader.is_locked().unwrap());
-                locked
-            });
-            let locked = locked.count();
-            is_done.store(true, Relaxed);
-            assert_eq!(locked, 20_000);
-        });
     }
 
     #[test]

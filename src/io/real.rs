@@ -8,7 +8,7 @@
 use super::forks::forks;
 use super::{Access, File, Mapped, Mode, PERMISSIONS, Storage, View};
 #[cfg(target_os = "linux")]
-use super::{LOCKED_BYTE, Memory, Over, Window};
+use super::{Memory, Over, Window};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
@@ -287,19 +287,6 @@ impl RealFile {
         }
     }
 
-    /// Lets others see that the file is locked without trying to lock it: a process that is stopped at such a try would
-    /// keep every writer out.
-    fn mark_locked(&self) {
-        #[cfg(target_os = "linux")]
-        {
-            self.byte_locked.store(forks().into(), Relaxed);
-            // Alone if the file is open for writing.
-            if super::byte_locks::lock(&self.file, LOCKED_BYTE, true).is_err() {
-                let _ = super::byte_locks::lock(&self.file, LOCKED_BYTE, false);
-            }
-        }
-    }
-
     /// Refuses to write up to `bytes` if the process may not. The limit takes a system call to read, so it is read only
     /// when a file grows: a limit that is lowered while the file is open applies from the next growth.
     fn refuse_beyond_limit(&self, bytes: u64) -> Result<()> {
@@ -402,7 +389,6 @@ impl File for RealFile {
         match self.file.try_lock() {
             Ok(()) => {
                 self.locked.store(forks().into(), Relaxed);
-                self.mark_locked();
                 Ok(true)
             }
             Err(fs::TryLockError::WouldBlock) => Ok(false),
@@ -415,8 +401,6 @@ impl File for RealFile {
 
     fn unlock(&self) -> Result<()> {
         self.locked.store(UNLOCKED, Relaxed);
-        #[cfg(target_os = "linux")]
-        let _ = super::byte_locks::unlock(&self.file, LOCKED_BYTE..LOCKED_BYTE + 1);
         self.file.unlock()
     }
 
@@ -479,10 +463,8 @@ impl File for RealFile {
     }
 
     fn is_locked(&self) -> Result<bool> {
-        #[cfg(target_os = "linux")]
-        if let Some(is_locked) = super::byte_locks::is_locked(&self.file, LOCKED_BYTE)? {
-            return Ok(is_locked);
-        }
+        // Locked for a moment, which keeps a writer out. A lock of a byte could show it instead, and would be in the
+        // way of programs that lock the whole file of a database themselves (`dbm_pagfno`).
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
             Err(fs::TryLockError::WouldBlock) => Ok(true),

@@ -12,7 +12,8 @@
 //! Not here: the locks of readers and the order of events (`file/held.rs`), the files (`file/undo.rs`).
 
 use super::Frozen;
-use crate::io::{File, LOCKED_BYTE};
+use crate::io::File;
+use crate::io::atomic::UNFINISHED_BYTE;
 use crate::pager::file::TableFile;
 use crate::pager::file::held::CHOOSING;
 use crate::pager::file::undo::{UndoId, remove_undo, undo_bases, write_undo};
@@ -62,7 +63,7 @@ impl UndoFiles {
             Ok(None) | Err(_) => return None,
         };
         let base = table.sequence.load(Relaxed);
-        let held = |from: u64| file.first_locked_byte(from..LOCKED_BYTE).ok().flatten();
+        let held = |from: u64| file.first_locked_byte(from..UNFINISHED_BYTE).ok().flatten();
         let oldest = held(CHOOSING + 1);
         let mut state = self.state();
         // A reader that is choosing can take no checkpoint before this one.
@@ -102,7 +103,7 @@ impl UndoFiles {
         }
         if let Ok(Some(true)) = file.lock_byte(CHOOSING, true) {
             let _none_begins = NoReaderBegins(file.as_ref());
-            if let Ok(oldest) = file.first_locked_byte(CHOOSING + 1..LOCKED_BYTE) {
+            if let Ok(oldest) = file.first_locked_byte(CHOOSING + 1..UNFINISHED_BYTE) {
                 self.state().remove_before(oldest.unwrap_or(u64::MAX), table);
             }
         }

@@ -140,7 +140,13 @@ pub fn write(place: &Path, arguments: &[u64]) {
     let durability = if random.is_multiple_of(2) { Durability::Os } else { Durability::Sync };
     let (log_bytes, cache_bytes) = (1 << (17 + random / 2 % 6), 1 << (19 + random / 16 % 4));
     let options = TableOptions::new().durability(durability).log_bytes(log_bytes).cache_bytes(cache_bytes);
-    let table = options.open(table_in(place)).unwrap();
+    // A reader that asks whether there is a writer keeps one out, and it may be stopped at that.
+    let table = loop {
+        match options.clone().open(table_in(place)) {
+            Err(e) if e.kind() == ErrorKind::Locked => sleep(Duration::from_millis(1)),
+            opened => break opened.unwrap(),
+        }
+    };
     let file = returned_in(place);
     let counts = counts(&table);
     has_all(&counts, &returned(&file), "after a kill");

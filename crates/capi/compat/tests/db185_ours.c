@@ -3,6 +3,7 @@
 
 #include "check.h"
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static DBT bytes(const void *data, size_t size)
