@@ -290,8 +290,8 @@ fn decode_element<'a, T: Codec>(bytes: &mut &'a [u8]) -> Option<T::View<'a>> {
 
 /// A value that is stored as JSON: any type that serde serializes. With the feature `serde`.
 ///
-/// Python's `"json"` is the same encoding. Keys are compared by their bytes, so the members of each object are sorted by
-/// name: equal maps are one key, whatever their order.
+/// Python's `"json"` is the same encoding. Keys are compared by their bytes, so the members of each object are sorted
+/// by name: equal maps are one key, whatever their order.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
