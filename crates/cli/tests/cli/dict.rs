@@ -533,6 +533,35 @@ mod of_parquet {
     }
 
     #[test]
+    fn a_column_called_by_a_number_is_meant_by_its_name() {
+        let place = directory();
+        let place = place.path();
+        let names = ["2", "1", "v"];
+        let fields: String = names.iter().map(|name| format!("required binary {name} (UTF8); ")).collect();
+        let schema = Arc::new(parse_message_type(&format!("message n {{ {fields} }}")).unwrap());
+        let file = fs::File::create(place.join("n.parquet")).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+        let mut rows = writer.next_row_group().unwrap();
+        for value in ["key", "value", "x"] {
+            let mut column = rows.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&[value.into()], None, None).unwrap();
+            column.close().unwrap();
+        }
+        rows.close().unwrap();
+        writer.close().unwrap();
+        for (columns, expected) in
+            [(["2", "1"], "key\tvalue\n"), (["@2", "@1"], "value\tkey\n"), (["3", "1"], "x\tvalue\n")]
+        {
+            let [key, value] = columns;
+            run_well(place, &["dict", "build", "n.parquet", "n.spd", "--key", key, "--value", value]);
+            assert_eq!(run_well(place, &["dict", "dump", "n.spd"]), expected.as_bytes(), "{columns:?}");
+        }
+        let refused = run(place, &["load", "n.spt", "n.parquet", "--key", "@4"]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(said(&refused).contains(r#"no column @4; there are 3: "2", "1", "v""#), "{}", said(&refused));
+    }
+
+    #[test]
     fn columns_are_bytes_strings_and_integers_as_text_and_nulls_are_bad_rows() {
         let place = directory();
         for compression in [

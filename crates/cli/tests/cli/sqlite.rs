@@ -61,6 +61,19 @@ fn two_columns_are_pairs_and_options_choose_them() {
 }
 
 #[test]
+fn a_column_called_by_a_number_is_meant_by_its_name() {
+    let place = directory();
+    let place = place.path();
+    database(place, r#"CREATE TABLE n("2" TEXT, "1" TEXT, v TEXT); INSERT INTO n VALUES ('key', 'value', 'x');"#);
+    assert_eq!(dumped(place, &["sqlite:d.db#n", "--key", "2", "--value", "1"]), "key\tvalue");
+    assert_eq!(dumped(place, &["sqlite:d.db#n", "--key", "@2", "--value", "@1"]), "value\tkey");
+    assert_eq!(dumped(place, &["sqlite:d.db#n", "--key", "3", "--value", "1"]), "x\tvalue");
+    let (status, message) = refused(place, &["sqlite:d.db#n", "--key", "@4"]);
+    assert_eq!(status, Some(2));
+    assert!(message.contains(r#"no column @4; there are 3: "2", "1", "v""#), "{message}");
+}
+
+#[test]
 fn names_are_never_sql() {
     let place = directory();
     let place = place.path();
