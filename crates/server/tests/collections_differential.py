@@ -486,6 +486,9 @@ def comparable(words, reply):
         by = words[words.index("BY") + 1] if "BY" in words[:-1] else None
         if by == "nosort" or by is not None and "ALPHA" in words:
             return sorted_by(reply, max(1, words.count("GET")))
+        # Redis compares texts up to their first zero byte, so that those with one may be in any order.
+        if "ALPHA" in words and any(isinstance(part, bytes) and b"\0" in part for part in reply):
+            return len(reply) if "LIMIT" in words else sorted_by(reply, max(1, words.count("GET")))
     if name == "CONFIG" and isinstance(reply, str) and "save" in words:
         return reply[:20]
     if name in RANDOM:
