@@ -522,7 +522,11 @@ def main():
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         which = r.randrange(2)
-        commands = [command(r) for _ in range(r.choice([1, 2, 5, 20]))]
+        commands = []
+        for _ in range(r.choice([1, 2, 5, 20])):
+            words = command(r)
+            # Redis's SORT takes the range error of an earlier number for its own; a number within the range ends that.
+            commands += [["ZADD", "absent", "XX", "1", "m"]] * words[0].upper().startswith("SORT") + [words]
         answers = [connection.pipeline(commands) for connection in pairs_of[which]]
         for words, got, expected in zip(commands, *answers):
             total += 1
