@@ -24,8 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const KEYS_MAX: usize = 1_000_000;
 /// The most bytes that these keys take, with the numbers of their clients.
 const BYTES_MAX: usize = 128 << 20;
-/// The bytes of a key besides its name, and those of each of its clients.
+/// The memory of a tracked key, without its name and its clients.
 const KEY_BYTES: usize = 64;
+/// The memory of each client of a tracked key.
 const CLIENT_BYTES: usize = size_of::<u64>();
 /// The channel of invalidations for clients that speak RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";

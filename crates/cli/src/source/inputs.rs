@@ -355,7 +355,7 @@ impl<'i> Inputs<'i> {
     /// Passes every pair, and every key with a type or a lifetime, to `take`.
     ///
     /// # Errors
-    /// Those of [`feed`](Self::feed).
+    /// Returns the errors of [`feed`](Self::feed).
     pub fn feed_items(&mut self, take: &mut TakeItem<'_>) -> Result<End> {
         for index in 0..self.files.len() {
             let end = self.feed_file(index, take)?;

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::format::options::Ttl;
 use crate::format::rdb as rdb_file;
 use crate::number::{grouped, parse_interval};
-use redis::{Connection, RedisError, RedisResult, Value};
+use redis::{Connection, FromRedisValue, RedisError, RedisResult, Value};
 use splitpoint::ErrorKind;
 use splitpoint_server::keyspace::ServedFile;
 use splitpoint_server::rdb::{self, Entry, Object, RdbError, Value as Stored};
@@ -273,20 +273,29 @@ impl Reader<'_> {
         self.collections(&collections, server)
     }
 
+    /// Sends `command` with each key. Returns an answer or error per key.
+    fn ask<T: FromRedisValue>(
+        &mut self,
+        command: &[&str],
+        keys: &[(&Vec<u8>, u64)],
+        server: &str,
+    ) -> std::result::Result<Vec<RedisResult<T>>, Ended> {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for (key, _) in keys {
+            pipeline.add_command(redis::Cmd::new()).arg(command).arg(&key[..]);
+        }
+        let answers = pipeline.query(&mut self.connection);
+        answers.map_err(|error| Ended::Failed(failure(server, self.timeout, &error)))
+    }
+
     /// Reads values of other types, as many together as have [`VALUES_BYTES`].
     fn collections(&mut self, keys: &[(&Vec<u8>, u64)], server: &str) -> std::result::Result<(), Ended> {
         if keys.is_empty() {
             return Ok(());
         }
-        let timeout = self.timeout;
-        let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
-        let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
-        for (key, _) in keys {
-            pipeline.cmd("MEMORY").arg("USAGE").arg(&key[..]);
-        }
         // A server may not have the command, or not allow it.
-        let sizes: Vec<RedisResult<Option<u64>>> = pipeline.query(&mut self.connection).map_err(failed)?;
+        let sizes: Vec<RedisResult<Option<u64>>> = self.ask(&["MEMORY", "USAGE"], keys, server)?;
         let (mut first, mut bytes) = (0, 0);
         for (index, size) in sizes.iter().enumerate() {
             let size = size.as_ref().ok().copied().flatten().unwrap_or(COLLECTION_BYTES);
@@ -302,14 +311,10 @@ impl Reader<'_> {
     fn dumps(&mut self, keys: &[(&Vec<u8>, u64)], server: &str) -> std::result::Result<(), Ended> {
         let timeout = self.timeout;
         let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
-        let mut pipeline = redis::pipe();
-        for (key, _) in keys {
-            pipeline.cmd("DUMP").arg(&key[..]);
-        }
-        let answers: Vec<Option<Vec<u8>>> = pipeline.query(&mut self.connection).map_err(failed)?;
+        let answers: Vec<RedisResult<Option<Vec<u8>>>> = self.ask(&["DUMP"], keys, server)?;
         for (&(key, expires_at_ms), dump) in keys.iter().zip(answers) {
             // Gone since SCAN named it.
-            let Some(dump) = dump else { continue };
+            let Some(dump) = dump.map_err(failed)? else { continue };
             match rdb::decode(&dump, rdb_file::limits(self.row_bytes_max)) {
                 Ok(value) => {
                     let mut entry = entry(key.clone(), expires_at_ms, value);
@@ -338,12 +343,7 @@ impl Reader<'_> {
         }
         let timeout = self.timeout;
         let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
-        let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
-        for (key, _) in keys {
-            pipeline.cmd("GET").arg(&key[..]);
-        }
-        let answers: Vec<RedisResult<Value>> = pipeline.query(&mut self.connection).map_err(failed)?;
+        let answers: Vec<RedisResult<Value>> = self.ask(&["GET"], keys, server)?;
         for (&(key, expires_at_ms), answer) in keys.iter().zip(answers) {
             match answer {
                 Ok(Value::BulkString(value)) if expires_at_ms == 0 && !ServedFile::is_reserved(key) => {

@@ -231,7 +231,7 @@ struct Frequency {
 impl Frequency {
     /// The counter of a new key, so that it is not the next victim.
     const NEW: u8 = 5;
-    /// The greater, the more uses a high counter stands for: about a million at 255.
+    /// Sets how many uses a counter needs to grow: a counter reaches 255 after about a million.
     const LOG_FACTOR: u64 = 10;
 
     fn of(encoded: u32) -> Frequency {

@@ -361,7 +361,7 @@ impl KeySpace {
     /// Makes all earlier changes durable. Waits for the disk.
     ///
     /// # Errors
-    /// Those of [`Table::sync`].
+    /// Returns the errors of [`Table::sync`].
     pub fn sync(&self) -> splitpoint::Result<()> {
         self.tables().try_for_each(|table| table.sync())
     }

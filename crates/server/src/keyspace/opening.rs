@@ -76,7 +76,7 @@ impl KeySpace {
     /// other databases are opened with `options`, and created when they are needed.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); a file whose databases were exchanged.
+    /// Returns the errors of [`open`](Self::open), and one if SWAPDB has exchanged databases of the file.
     pub(crate) fn over_table(table: Table, path: PathBuf, options: SpaceOptions) -> Result<KeySpace> {
         let seed = TableOptions::new().in_memory()?.hash_function().seed();
         let mut databases = no_databases();
@@ -102,7 +102,7 @@ impl KeySpace {
     /// A read-only key space whose database 0 is a dictionary.
     ///
     /// # Errors
-    /// Those of [`TableOptions::in_memory`].
+    /// Returns the errors of [`TableOptions::in_memory`].
     pub(crate) fn over(dictionary: Arc<Served>) -> Result<KeySpace> {
         let seed = TableOptions::new().in_memory()?.hash_function().seed();
         Ok(KeySpace { dictionary: Some(dictionary), ..Self::of(no_databases(), Place::Memory, seed) })
@@ -130,7 +130,7 @@ impl KeySpace {
     /// A new number that no client can guess.
     ///
     /// # Errors
-    /// Those of [`TableOptions::in_memory`].
+    /// Returns the errors of [`TableOptions::in_memory`].
     pub(crate) fn new_secret(&self) -> Result<u64> {
         Ok(memory_table().in_memory()?.hash_function().seed())
     }

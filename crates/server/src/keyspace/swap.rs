@@ -38,7 +38,7 @@ impl Order {
         self.0[database].into()
     }
 
-    /// Reads the order beside the file of database 0; the usual one if there is none.
+    /// Reads the order that is stored next to the file of database 0. Without such a file, the order is the usual one.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if it is not an order of all databases.

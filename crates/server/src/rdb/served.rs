@@ -79,7 +79,7 @@ impl TypedFile {
     /// Writes the log to the disk.
     ///
     /// # Errors
-    /// Those of [`Table::sync`].
+    /// Returns the errors of [`Table::sync`].
     pub fn sync(&self) -> Result<()> {
         self.0.sync()
     }
