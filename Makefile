@@ -89,7 +89,7 @@ test: tools
 	    test-fuzz
 
 test-fuzz:
-	@$(MAKE) fuzz RUNS=20000
+	@$(MAKE) fuzz RUNS=8000
 
 test-python: tools
 	@CARGO="$(CARGO)" python/run-tests

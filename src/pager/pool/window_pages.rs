@@ -42,9 +42,11 @@ pub(super) struct MappedWindows {
 }
 
 impl MappedWindows {
-    /// Whether the memory of a frame in no open window is the file's: returned to the kernel, it is not zero.
+    /// Whether the memory of a frame is the file's: returned to the kernel, it is not zero.
     pub(super) fn is_file_memory(&self, frame: FrameNo) -> bool {
-        self.sealed.around(frame).is_some() || self.private.around(frame).is_some()
+        self.open.iter().any(|open| open.contains(&frame))
+            || self.sealed.around(frame).is_some()
+            || self.private.around(frame).is_some()
     }
 }
 
@@ -200,5 +202,52 @@ impl Pool {
             // SAFETY: memory of a segment, whose content is no longer needed, by the callers' contracts.
             unsafe { Mapping::renew(start, bytes) }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Result;
+    use crate::io::{Disk, Mode, Storage};
+    use crate::pager::pool::FrameSource;
+    use crate::pager::pool::words::Bytes;
+
+    /// All frames are zero until they are written.
+    struct Zeros;
+
+    impl FrameSource for Zeros {
+        fn load(&self, _: FrameNo, _: &mut [u8]) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn made_resident(&self) {}
+    }
+
+    /// Once a window is sealed, a change of one frame copies the others, too: their memory is then not zero.
+    #[test]
+    fn frames_that_left_memory_in_an_open_window_never_count_as_zero() {
+        const FRAMES: FrameNo = 256;
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk.open(&directory.path().join("file"), Mode::New).unwrap();
+        file.set_len(u64::from(FRAMES) * 4096).unwrap();
+        let pool = Pool::new(4096, false).unwrap();
+        pool.reserve(u64::from(FRAMES)).unwrap();
+        if !pool.open_window(0..FRAMES, file.as_ref()) {
+            return println!("SKIPPED: no windows here");
+        }
+        for frame in 0..FRAMES {
+            pool.write_through(frame, true, &Zeros).unwrap().whole().fill(0..4096, 0xEE);
+            pool.latch_to_spill(frame); // used until now
+            pool.discard_spilled(frame, pool.latch_to_spill(frame).unwrap(), false);
+        }
+        assert_eq!(pool.resident.load(Relaxed), 0);
+        assert!((0..FRAMES).all(|frame| pool.state(frame).load(Relaxed).has_old_memory()));
+        // Bytes of the memory itself: a frame that is not resident.
+        let memory = |frame| pool.frame(frame).address;
+        assert!(pool.seal_windows(file.as_ref()));
+        pool.own(0);
+        // SAFETY: memory of a frame, which nothing else uses in this test.
+        assert_eq!(unsafe { memory(FRAMES - 1).read() }, 0xEE);
     }
 }
