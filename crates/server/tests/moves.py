@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A Redis with keys of every type moves into a table file and out again: through its RDB file, through its port, through our
-server, and as JSON lines. After each way both sides have the same keys, values and lifetimes.
+server, by TLS, and as JSON lines. After each way both sides have the same keys, values and lifetimes.
 
     moves.py [KEYS] [SEED]
 """
@@ -81,6 +81,7 @@ def main():
     connection.call("SAVE")
     saved = os.path.join(connection.call("CONFIG", "GET", "dir")[1].decode(), "dump.rdb")
     run("load", path("a.spt"), saved)
+    run("diff", saved, path("a.spt"))
     compare("load dump.rdb", served(path("a.spt"), all_databases), theirs)
     # Back: redis-server starts from our file.
     with open(path("ours.rdb"), "wb") as file:
@@ -94,10 +95,18 @@ def main():
     # Through the port, one database at a time.
     for database in all_databases:
         run("load", path(f"b{database}.spt"), f"redis://127.0.0.1:{redis.port}/{database}")
+        run("diff", f"redis://127.0.0.1:{redis.port}/{database}", path(f"b{database}.spt"))
         mine = served(path(f"b{database}.spt"), [0])
         compare("load redis://", mine, {(0, key[1]): value for key, value in theirs.items() if key[0] == database})
-    # From our own server.
-    ours = servers.splitpoint("--file", path("a.spt"))
+    # From our own server, by TLS too.
+    made, secure = servers.certificate(folder), servers.free_port()
+    options = ["--resp-tls", f"127.0.0.1:{secure}", "--tls-cert", made[0], "--tls-key", made[1]] if made else []
+    ours = servers.splitpoint("--file", path("a.spt"), *options)
+    if made:
+        os.environ["SSL_CERT_FILE"] = made[0]
+        run("diff", f"rediss://127.0.0.1:{secure}/3", path("b3.spt"))
+    else:
+        print("SKIPPED: moves by TLS, as there is no openssl to make a certificate (apt install openssl)")
     for database in all_databases:
         run("load", path(f"d{database}.spt"), f"redis://127.0.0.1:{ours.port}/{database}")
     ours.stop()

@@ -120,6 +120,7 @@ def certificate(folder, name="cert"):
     files = os.path.join(folder, f"{name}.pem"), os.path.join(folder, f"{name}-key.pem")
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     make += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    make += ["-addext", "basicConstraints=critical,CA:FALSE"]  # some clients refuse an authority as a server
     subprocess.run([*make, "-keyout", files[1], "-out", files[0]], check=True, capture_output=True)
     return files
 

@@ -31,6 +31,7 @@ mod stat;
 mod store;
 mod thaw;
 mod tour;
+mod typed_copy;
 mod watch;
 mod write_tree;
 

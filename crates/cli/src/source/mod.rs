@@ -32,7 +32,7 @@ use crate::open::CacheArgs;
 pub use inputs::{End, InputFile, Inputs, Item, Read, accepted, twice};
 pub use recognize::{Kind, foreign};
 use redis::ServerArgs;
-pub use redis::refuse_address;
+pub use redis::{is_address, name as redis_name, refuse_address};
 use std::ffi::OsStr;
 use std::hash::Hash;
 use std::os::unix::ffi::OsStrExt;

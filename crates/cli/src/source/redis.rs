@@ -1,13 +1,14 @@
 //! The keys of a running Redis server, or of our own: `redis://host:6379/0`.
 //!
 //! ```text
-//! SCAN -> keys;  per key STRLEN, PTTL in one pipeline -> length, lifetime, or WRONGTYPE
+//! SCAN -> keys;  per key STRLEN, PEXPIRETIME in one pipeline -> length, lifetime, or WRONGTYPE
 //! strings         GET of up to 4 MiB together
 //! collections     MEMORY USAGE, then DUMP of up to 4 MiB together
 //! ```
 //!
 //! Sizes first, so that a pipeline of values has a bound. DUMP, not the commands of each type: it returns a value of
-//! one moment, streams with their groups included, and every server since Redis 2.6 has it. SCAN may list a key twice,
+//! one moment, streams with their groups included, and every server since Redis 2.6 has it. PTTL where a server does
+//! not have or not allow PEXPIRETIME (Redis 7.0): a lifetime then is off by the time of the answer. SCAN may list a key twice,
 //! and may miss keys that are added or removed while it runs.
 
 use super::threaded::{Ended, Feed, Threaded};
@@ -137,7 +138,15 @@ pub fn open(input: &Path, args: ServerArgs, row_bytes_max: u64) -> Result<Thread
         let connection = client.get_connection_with_timeout(timeout).map_err(failed)?;
         connection.set_read_timeout(Some(timeout)).map_err(failed)?;
         connection.set_write_timeout(Some(timeout)).map_err(failed)?;
-        let mut reader = Reader { connection, timeout, feed, args, row_bytes_max, left_out: LeftOut::default() };
+        let mut reader = Reader {
+            connection,
+            timeout,
+            feed,
+            args,
+            row_bytes_max,
+            left_out: LeftOut::default(),
+            has_expiretime: true,
+        };
         reader.read(&server)?;
         reader.left_out.databases = reader.others(database);
         Ok(reader.left_out.note())
@@ -187,6 +196,8 @@ struct Reader<'f> {
     args: ServerArgs,
     row_bytes_max: u64,
     left_out: LeftOut,
+    /// Whether the server says when a key expires, rather than how long it is left.
+    has_expiretime: bool,
 }
 
 impl Reader<'_> {
@@ -224,12 +235,11 @@ impl Reader<'_> {
         }
         let timeout = self.timeout;
         let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
-        let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
-        for key in keys {
-            pipeline.cmd("STRLEN").arg(&key[..]).cmd("PTTL").arg(&key[..]);
+        let mut answers = self.lengths_and_lifetimes(keys).map_err(failed)?;
+        if self.has_expiretime && answers.iter().skip(1).step_by(2).any(|answer| answer.is_err()) {
+            self.has_expiretime = false;
+            answers = self.lengths_and_lifetimes(keys).map_err(failed)?;
         }
-        let answers: Vec<RedisResult<i64>> = pipeline.query(&mut self.connection).map_err(failed)?;
         let (mut wanted, mut collections, mut bytes) = (Vec::new(), Vec::new(), 0);
         let now_ms = now_ms();
         for (key, answer) in keys.iter().zip(answers.chunks_exact(2)) {
@@ -243,6 +253,7 @@ impl Reader<'_> {
                     self.left_out.with_lifetime += 1;
                     continue;
                 }
+                (at_ms, None) if self.has_expiretime => u64::try_from(at_ms).unwrap_or(1).max(1),
                 (left_ms, None) => now_ms.saturating_add_signed(left_ms).max(1),
             };
             let length = match length {
@@ -271,6 +282,17 @@ impl Reader<'_> {
         }
         self.values(&wanted, server)?;
         self.collections(&collections, server)
+    }
+
+    /// The length of each key, then its lifetime, in turn.
+    fn lengths_and_lifetimes(&mut self, keys: &[Vec<u8>]) -> RedisResult<Vec<RedisResult<i64>>> {
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for key in keys {
+            pipeline.cmd("STRLEN").arg(&key[..]);
+            pipeline.cmd(if self.has_expiretime { "PEXPIRETIME" } else { "PTTL" }).arg(&key[..]);
+        }
+        pipeline.query(&mut self.connection)
     }
 
     /// Sends `command` with each key. Returns an answer or error per key.

@@ -20,6 +20,7 @@ const CHANGED: &[(&str, &str)] = &[
     ("paths /usr", "paths tree"),
     ("--expected-len 100000000", "--expected-len 1000"),
     ("--cache 2GiB", "--cache 2MiB"),
+    ("redis://127.0.0.1:6379/0 moved.spt", "users.spt users.spt"),
     ("redis://127.0.0.1:6379/0", "users.tsv"),
 ];
 

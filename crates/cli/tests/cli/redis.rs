@@ -240,6 +240,8 @@ fn a_server_that_goes_away_leaves_the_keys_before() {
             for command in text.split('*').skip(1) {
                 let answer: &[u8] = match command {
                     command if command.contains("SCAN") => b"*2\r\n$1\r\n5\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+                    // As of a server before 7.0.
+                    command if command.contains("PEXPIRETIME") => b"-ERR unknown command\r\n",
                     command if command.contains("PTTL") => b":900000\r\n",
                     command if command.contains("STRLEN") || command.contains("DBSIZE") => b":1\r\n",
                     command if command.contains("GET") => b"$1\r\nv\r\n",
@@ -273,7 +275,7 @@ fn a_key_that_a_server_lists_twice_is_stored_once() {
         Some(match command {
             command if command.contains("SCAN") => "*2\r\n$1\r\n0\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n",
             command if command.contains("GET") => "$5\r\nvalue\r\n",
-            command if command.contains("PTTL") => ":-1\r\n",
+            command if command.contains("PEXPIRETIME") => ":-1\r\n",
             command if command.contains("STRLEN") || command.contains("DBSIZE") => ":5\r\n",
             _ => "+OK\r\n",
         })
@@ -288,4 +290,73 @@ fn a_key_that_a_server_lists_twice_is_stored_once() {
     let refused = run(place, &["dict", "build", &address, "e.spd", "--duplicates", "error"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("may list a key twice"));
+}
+
+#[test]
+fn diff_compares_a_server_with_its_copies_of_every_type() {
+    for_each_server(|name, place| {
+        say(
+            place,
+            &[
+                "SET kept 1",
+                "SET passing 2 EX 1000",
+                "RPUSH list b a",
+                "SADD set y x z",
+                "HSET map b 2 a 1",
+                "ZADD sorted 2.5 m 1 n",
+                "XADD stream 5-1 f v",
+                "XGROUP CREATE stream g 0",
+                "XREADGROUP GROUP g zed STREAMS stream >",
+                "XGROUP CREATECONSUMER stream g abe",
+            ],
+        );
+        let server = address(place, "?db=0");
+        run_well(place, &["load", "t.spt", &server]);
+        let rdb = run_well(place, &["dump", "t.spt", "--format", "rdb"]);
+        std::fs::write(place.join("dump.rdb"), rdb).unwrap();
+        for [a, b] in [[&server[..], "t.spt"], ["t.spt", &server], [&server, &server], ["dump.rdb", &server]] {
+            let same = run(place, &["diff", a, b]);
+            let said = String::from_utf8_lossy(&same.stderr).into_owned();
+            assert_eq!((same.status.code(), &same.stdout[..]), (Some(0), &b""[..]), "{name}: {a} {b}: {said}");
+            assert!(said.contains("7 equal pairs") && !said.contains('?'), "{name}: {said}");
+        }
+        say(place, &["SREM set x", "PERSIST passing", "DEL list", "SET new 3", "SELECT 2", "SET other 1"]);
+        let differ = run(place, &["diff", "t.spt", &server]);
+        let mut lines: Vec<_> = std::str::from_utf8(&differ.stdout).unwrap().lines().collect();
+        lines.sort_unstable();
+        assert_eq!(differ.status.code(), Some(1));
+        assert_eq!(lines.len(), 6, "{name}: {lines:?}");
+        for expected in [
+            r#"+{"key":"new","type":"string","value":"3"}"#,
+            r#"+{"key":"passing","type":"string","value":"2"}"#,
+            r#"+{"key":"set","type":"set","value":["y","z"]}"#,
+            r#"-{"key":"list","type":"list","value":["b","a"]}"#,
+            r#"-{"key":"set","type":"set","value":["x","y","z"]}"#,
+        ] {
+            assert!(lines.contains(&expected), "{name}: {expected} {lines:?}");
+        }
+        let json = String::from_utf8(run(place, &["diff", "t.spt", &server, "--json"]).stdout).unwrap();
+        assert!(json.contains(r#"{"in":"b","key":"new","type":"string","value":"3"}"#), "{json}");
+        assert!(json.ends_with("{\"changed\":2,\"equal\":4,\"only_a\":1,\"only_b\":1}\n"), "{json}");
+        assert_eq!(run(place, &["diff", "t.spt", &server, "--quiet"]).stdout, b"");
+    });
+}
+
+#[test]
+fn diff_compares_all_databases_of_two_files_and_the_first_with_a_server() {
+    for_each_server(|name, place| {
+        say(place, &["SET a 1", "RPUSH l 1"]);
+        run_well(place, &["load", "one.spt", &address(place, "?db=0")]);
+        let rows = r#"{"key":"k","type":"string","value":"v","database":2}"#;
+        std::fs::write(place.join("more.jsonl"), rows).unwrap();
+        std::fs::copy(place.join("one.spt"), place.join("two.spt")).unwrap();
+        run_well(place, &["load", "two.spt", "more.jsonl"]);
+        let differ = run(place, &["diff", "one.spt", "two.spt"]);
+        let lines = String::from_utf8(differ.stdout).unwrap();
+        assert_eq!(lines, "+{\"key\":\"k\",\"type\":\"string\",\"value\":\"v\",\"database\":2}\n", "{name}");
+        let same = run(place, &["diff", "two.spt", &address(place, "?db=0")]);
+        let said = String::from_utf8_lossy(&same.stderr).into_owned();
+        assert_eq!(same.status.code(), Some(0), "{said}");
+        assert!(said.contains("1 key of other databases than the first: not compared"), "{said}");
+    });
 }

@@ -66,6 +66,12 @@ impl Entry {
         }
     }
 
+    /// A string of database 0 without a lifetime.
+    pub fn of_pair(key: &[u8], value: &[u8]) -> Entry {
+        let object = Object::Value(Value::String(value.to_vec()));
+        Entry { database: 0, key: key.to_vec(), expires_at_ms: 0, flags: 0, object }
+    }
+
     /// The value, if that is all there is to the key: a string of database 0 without a lifetime.
     pub fn as_pair(&self) -> Option<(&[u8], &[u8])> {
         match &self.object {

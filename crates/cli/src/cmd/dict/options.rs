@@ -207,6 +207,9 @@ fn parse_part(text: &str) -> std::result::Result<(u64, u64), String> {
 }
 
 impl PartArgs {
+    /// All pairs.
+    pub const WHOLE: PartArgs = PartArgs { part: (1, 1) };
+
     /// The positions of the part.
     pub fn positions(&self) -> RangeInclusive<u64> {
         let (k, n) = self.part;
