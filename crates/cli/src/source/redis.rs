@@ -8,8 +8,8 @@
 //!
 //! Sizes first, so that a pipeline of values has a bound. DUMP, not the commands of each type: it returns a value of
 //! one moment, streams with their groups included, and every server since Redis 2.6 has it. PTTL where a server does
-//! not have or not allow PEXPIRETIME (Redis 7.0): a lifetime then is off by the time of the answer. SCAN may list a key twice,
-//! and may miss keys that are added or removed while it runs.
+//! not have or not allow PEXPIRETIME (Redis 7.0): a lifetime then is off by the time of the answer. SCAN may list a
+//! key twice, and may miss keys that are added or removed while it runs.
 
 use super::threaded::{Ended, Feed, Threaded};
 use crate::escapes;
