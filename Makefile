@@ -336,10 +336,11 @@ UNITS = lib/systemd/system
 PROGRAM = .ci/built --release --quiet --locked --package splitpoint-cli
 
 install: $(STAGE)
-	@mkdir -p '$(C_OUT)/bin' '$(C_OUT)/$(UNITS)'
+	@mkdir -p '$(C_OUT)/bin' '$(C_OUT)/$(UNITS)' '$(C_OUT)/share/splitpoint'
 	@program=$$(CARGO='$(CARGO)' $(PROGRAM)) && \
 	    cp "$$program" '$(C_OUT)/bin/splitpoint'
 	@cp crates/server/systemd/splitpoint.socket '$(C_OUT)/$(UNITS)/'
+	@cp crates/server/grafana/splitpoint.json '$(C_OUT)/share/splitpoint/grafana.json'
 	@sed 's|@PREFIX@|$(PREFIX)|' crates/server/systemd/splitpoint.service >'$(C_OUT)/$(UNITS)/splitpoint.service'
 	@set -e; program='$(C_OUT)/bin/splitpoint'; share='$(C_OUT)/share'; \
 	mkdir -p "$$share/bash-completion/completions" "$$share/zsh/site-functions" "$$share/fish/vendor_completions.d"; \

@@ -199,13 +199,15 @@ impl Table {
     }
 
     fn follow(&self, log: &Log, reader: &mut Reader) -> Result<Ahead> {
-        let plan = self.options_to_read.as_ref().map(|options| options.replay).unwrap_or_default();
+        let options = self.options_to_read.as_deref();
+        let plan = options.map(|options| options.replay).unwrap_or_default();
+        let progress = options.and_then(|options| options.replay_progress.as_ref());
         let last_checkpoint = || self.pager.file().checkpoint_in_file();
         let found = log.lead_on(reader, last_checkpoint)?;
         if found != Ahead::Records {
             return Ok(found);
         }
-        let replayed = self.replay_log(reader, plan);
+        let replayed = self.replay_log(reader, plan, progress);
         // The records, or the values that they refer to, may have been written over meanwhile, or cut off for a
         // checkpoint that is not complete yet.
         let over_file = || self.pager.file().checkpoint_over_file();

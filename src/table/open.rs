@@ -8,7 +8,7 @@
 
 use super::gate::Gate;
 use super::handle::Table;
-use super::options::{Durability, ReplayPlan, TableOptions};
+use super::options::{Durability, OnReplay, ReplayPlan, TableOptions};
 use super::publish::Publisher;
 use super::types::Types;
 use crate::buckets::root::Root;
@@ -154,7 +154,7 @@ impl Table {
                 if options.read_only {
                     table.begin_following()?;
                 } else {
-                    table.replay(options.replay)?;
+                    table.replay(options.replay, options.replay_progress.as_ref())?;
                 }
                 table
             }
@@ -231,7 +231,7 @@ impl Table {
     }
 
     /// Replays the log's changes since the last checkpoint.
-    pub(super) fn replay(&mut self, plan: ReplayPlan) -> Result<()> {
+    pub(super) fn replay(&mut self, plan: ReplayPlan, progress: Option<&OnReplay>) -> Result<()> {
         let pager = self.pager.clone();
         let Some(log) = pager.log() else { return Ok(()) };
         pager.reserve_growth(false);
@@ -239,7 +239,7 @@ impl Table {
         // If the replay fails, nothing may be written: the log has the only copy of the changes not yet replayed.
         *self.closed.get_mut() = true;
         let mut reader = log.reader()?;
-        self.replay_log(&mut reader, plan)?;
+        self.replay_log(&mut reader, plan, progress)?;
         self.replayed = log.continue_after(reader)?;
         *self.closed.get_mut() = false;
         self.replaying = false;

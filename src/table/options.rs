@@ -7,6 +7,7 @@ use crate::io::{Disk, PERMISSIONS, Storage};
 use crate::pager::CacheLimit;
 use crate::pager::wal::{BlockLimits, Safety};
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Which failures a completed write survives.
@@ -37,6 +38,9 @@ impl Durability {
 
 /// Shorter values go to the log. Most of them fit in their page anyway.
 const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 256 };
+
+/// Called with the bytes of the log that were read, and the most that there are.
+pub(super) type OnReplay = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
 
 /// How an open replays the log.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +92,7 @@ pub struct TableOptions {
     pub(super) inline_checkpoints: bool,
     pub(super) stored_bytes_min: usize,
     pub(super) replay: ReplayPlan,
+    pub(super) replay_progress: Option<OnReplay>,
     pub(super) table_id: Option<u64>,
     pub(super) publish_counters: bool,
     pub(crate) storage: Arc<dyn Storage>,
@@ -123,6 +128,7 @@ impl TableOptions {
             inline_checkpoints: false,
             stored_bytes_min: STORED_BYTES_MIN,
             replay: ReplayPlan::default(),
+            replay_progress: None,
             table_id: None,
             publish_counters: false,
             storage: Arc::new(Disk),
@@ -320,6 +326,30 @@ impl TableOptions {
     /// exceed this.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = Some(bytes);
+        self
+    }
+
+    /// Calls `progress` while an open replays the log after a crash: with the bytes of the log that were read, and the
+    /// most that there can be, from the first block of records on. It is not called if there is nothing to replay. If
+    /// it returns a break, the open fails with [`ErrorKind::Stopped`](crate::ErrorKind), and the next one replays
+    /// again.
+    ///
+    /// # Examples
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("users.spt");
+    /// use splitpoint::TableOptions;
+    /// use std::ops::ControlFlow;
+    /// let table = TableOptions::new()
+    ///     .replay_progress(|done, most| {
+    ///         eprintln!("{done} of at most {most} bytes replayed");
+    ///         ControlFlow::Continue(())
+    ///     })
+    ///     .open(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replay_progress(mut self, progress: impl Fn(u64, u64) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
+        self.replay_progress = Some(Arc::new(progress));
         self
     }
 

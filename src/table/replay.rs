@@ -14,10 +14,11 @@
 //! Not here: reading the log (`pager/wal/replay.rs`), the steps of an open before and after a replay (`open.rs`).
 
 use super::handle::Table;
-use super::options::ReplayPlan;
+use super::options::{OnReplay, ReplayPlan};
 use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
 use crate::buckets::KEY_LEN_MAX;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fault::stopped;
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
 use crate::pager::wal::{Block, BlockLimits, Reader, RecordBody};
@@ -69,11 +70,15 @@ struct Prepared {
 
 impl Table {
     /// Makes the changes that `reader` has not read yet, up to the end of the log.
-    pub(super) fn replay_log(&self, reader: &mut Reader, plan: ReplayPlan) -> Result<()> {
+    /// Reports to `progress` before the changes of each block.
+    pub(super) fn replay_log(&self, reader: &mut Reader, plan: ReplayPlan, progress: Option<&OnReplay>) -> Result<()> {
         let (mut now, mut next) = (Prepared::default(), Prepared::default());
         let parts = plan.parts();
         self.prepare(reader, &mut now, plan.block, parts);
         while !now.at_end {
+            if progress.is_some_and(|progress| reader.progress(progress.as_ref()).is_break()) {
+                return Err(stopped());
+            }
             let mut prepare_next = || self.prepare(reader, &mut next, plan.block, parts);
             if parts > 1 && now.changes >= plan.threads_from {
                 self.apply_in_threads(&now, prepare_next)?;

@@ -124,6 +124,7 @@ fn options_for(error: &splitpoint::Error) -> Option<&'static str> {
         ErrorKind::Corrupt if advises("salvage") => Some("`splitpoint check FILE`, `splitpoint dump FILE --salvage`"),
         ErrorKind::NotATable if advises("salvage") => Some("`splitpoint dump FILE --salvage`"),
         ErrorKind::InvalidArgument if advises("replace") => Some("--force"),
+        ErrorKind::Locked if advises("Close") => Some("stop the server or other program that has it open"),
         _ => None,
     }
 }

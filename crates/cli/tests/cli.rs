@@ -3,10 +3,10 @@
 //! `tests/cli/*.txt` are transcripts, which test everything that a terminal can show: each runs in an empty directory,
 //! top to bottom. Tests that need more than a terminal (bytes, pipes, signals) are functions below. Dictionaries are
 //! in `tests/cli/dict.rs`, the tools of others in `exchange.rs`, GDBM files in `gdbm.rs`, servers in
-//! `redis.rs`, dumps of Redis in `rdb.rs`, SQLite databases in `sqlite.rs`, every command in `every.rs` and,
-//! interrupted, in `interrupted.rs`, every example in `examples.rs`, docs/reference.md in `reference.rs`, the lab's
-//! pages in a browser in `lab.rs`, streams and threads that fail in `starved.rs`. This is the only test binary of the
-//! crate; new cases go into a transcript or here.
+//! `redis.rs`, dumps of Redis in `rdb.rs`, a server's file in `served.rs`, SQLite databases in `sqlite.rs`, every
+//! command in `every.rs` and, interrupted, in `interrupted.rs`, every example in `examples.rs`, docs/reference.md in
+//! `reference.rs`, the lab's pages in a browser in `lab.rs`, streams and threads that fail in `starved.rs`. This is the
+//! only test binary of the crate; new cases go into a transcript or here.
 //!
 //! A transcript has lines `$ command`, each followed by its output, both streams together, with `[exit N]` for a
 //! status other than 0; `...` matches any number of lines, `[..]` any part of one. Lines before the first command and
@@ -43,6 +43,8 @@ mod rdb;
 mod redis;
 #[path = "cli/reference.rs"]
 mod reference;
+#[path = "cli/served.rs"]
+mod served;
 #[cfg(feature = "sqlite")]
 #[path = "cli/sqlite.rs"]
 mod sqlite;

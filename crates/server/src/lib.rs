@@ -33,6 +33,7 @@ mod monitors;
 mod notices;
 mod options;
 pub mod rdb;
+pub mod recovery;
 pub mod resp;
 mod run;
 mod scripts;

@@ -81,6 +81,11 @@ pub struct Options {
     #[arg(long, env = "SPLITPOINT_CACHE", value_name = "SIZE")]
     pub(crate) cache: Option<String>,
 
+    /// With --file: largest log of changes since the last checkpoint, at least 1M; a longer one means fewer checkpoints
+    /// and a longer start after a crash [default: the size of the file, at least 256M]
+    #[arg(long, env = "SPLITPOINT_LOG_BYTES", value_name = "SIZE")]
+    pub(crate) log_bytes: Option<String>,
+
     /// Number of keys to expect: the table starts with room for them
     #[arg(long, env = "SPLITPOINT_EXPECTED_KEYS", value_name = "N")]
     pub(crate) expected_keys: Option<u64>,
@@ -261,6 +266,7 @@ impl Options {
             max_memory: self.max_memory.or(file.max_memory),
             eviction: self.eviction.or(file.eviction),
             cache: self.cache.or(file.cache),
+            log_bytes: self.log_bytes.or(file.log_bytes),
             expected_keys: self.expected_keys.or(file.expected_keys),
             threads: self.threads.or(file.threads),
             password_file: self.password_file.or(file.password_file),
@@ -301,6 +307,7 @@ impl Options {
             ("--max-memory", self.max_memory.is_some()),
             ("--eviction", self.eviction.is_some()),
             ("--cache", self.cache.is_some()),
+            ("--log-bytes", self.log_bytes.is_some()),
             ("--expected-keys", self.expected_keys.is_some()),
         ];
         if let Some((option, _)) = of_tables.iter().find(|(_, is_given)| *is_given) {
@@ -323,4 +330,25 @@ impl Options {
 /// Says what is expected instead.
 pub(crate) fn size(text: &str) -> Result<u64, ServeError> {
     parse_size(text).map_err(ServeError::usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Args;
+
+    #[test]
+    fn the_unit_sets_options_by_variables_which_its_environment_file_may_override() {
+        let unit = include_str!("../systemd/splitpoint.service");
+        let values = |field: &str| -> Vec<&str> { unit.lines().filter_map(|line| line.strip_prefix(field)).collect() };
+        // An option would override the variable.
+        assert_eq!(values("ExecStart="), ["@PREFIX@/bin/splitpoint serve"]);
+        assert_eq!(values("EnvironmentFile="), ["-/etc/default/splitpoint"]);
+        let command = Options::augment_args(clap::Command::new("serve"));
+        let known: Vec<_> = command.get_arguments().filter_map(|option| option.get_env()?.to_str()).collect();
+        let named = unit.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: Vec<&str> = named.filter(|word| word.starts_with("SPLITPOINT_")).collect();
+        assert!(named.len() > 2 && named.iter().all(|name| known.contains(name)), "{named:?}");
+        assert_eq!(values("Environment="), ["SPLITPOINT_FILE=/var/lib/splitpoint/keys.spt"]);
+    }
 }

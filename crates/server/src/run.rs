@@ -1,7 +1,8 @@
 //! Starts the server, accepts connections, and shuts down.
 //!
 //! ```text
-//! options -> key space: tables or a dictionary -> listeners -> threads of the event loop, each with some connections
+//! options -> HTTP -> key space: tables or a dictionary -> other listeners -> threads of the event loop, each with some
+//! connections
 //! SIGHUP -> read limits, password, certificate and topology from their files again
 //! SIGTERM, SIGINT, SHUTDOWN -> accept no new connections -> end the existing ones -> close the file
 //! ```
@@ -15,10 +16,11 @@ use crate::dictionary::topology::Address;
 use crate::dictionary::{OpenError, Served, Source};
 use crate::figures::Figures;
 use crate::housekeeping;
-use crate::http;
+use crate::http::{self, Stage};
 use crate::keyspace::{KeySpace, SpaceError, SpaceOptions};
 use crate::memcached::session::MemcachedSession;
 use crate::options::{DurabilityOption, Options, ServeError, size};
+use crate::recovery::Recovery;
 use crate::resp::session::RespSession;
 use crate::server::Server;
 use crate::session::Session;
@@ -28,16 +30,19 @@ use crate::tls::{Security, Tls};
 use crate::unix_socket::{self, SocketFile};
 use crate::users::PASSWORD_BYTES_MAX;
 use crate::watcher;
-use splitpoint::{Dictionary, TableOptions};
+use splitpoint::{Dictionary, ErrorKind, TableOptions};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinError;
 
 /// Connections that the system queues until they are accepted.
 const BACKLOG: u16 = 511;
@@ -81,14 +86,24 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     options.check()?;
     start_log(&options)?;
     let clients_max = raise_descriptor_limit();
-    let space = Arc::new(match &options.dict {
-        Some(path) => open_dictionary(path, &options)?,
-        None => open_space(&options)?,
-    });
     let settings = Settings::default();
     apply(&options, &settings)?;
     let security = security(&options)?;
     let needs_password = settings.needs_password();
+    let recovery = Arc::<Recovery>::default();
+    let stage = Arc::new(Stage::new(recovery.clone()));
+    let runtime = runtime()?;
+    let opened = runtime.block_on(async {
+        let signals = Signals::watch()?;
+        // First, so that it can be asked how far the opening is.
+        let pages = listen_for_pages(&options, needs_password, &security)?;
+        if !pages.is_empty() {
+            http::start(pages, &stage).map_err(|error| ServeError::io("the status page", &error))?;
+        }
+        open(&options, recovery, signals).await
+    })?;
+    let Some((space, signals)) = opened else { return Ok(()) };
+    let space = Arc::new(space);
     let durability = options.durability.unwrap_or_default();
     let server = Arc::new(Server::new(space.clone(), settings, durability == DurabilityOption::Sync));
     housekeeping::start(Arc::downgrade(&server)).map_err(|error| ServeError::io("housekeeping", &error))?;
@@ -103,27 +118,75 @@ pub fn run(options: Options) -> Result<(), ServeError> {
             "only {clients_max} clients at a time, not {wanted}: the limit of descriptors is low (ulimit -Hn)"
         );
     }
-    let runtime = runtime()?;
     let served = runtime.block_on(async {
         // The socket of --unix is there until its listener is closed.
         let (tcp, unix, _socket_file) = listen(&options, needs_password, &server, &security)?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let pages = listen_for_pages(&options, needs_password, &security)?;
-        if !pages.is_empty() {
-            http::start(pages, &server).map_err(|error| ServeError::io("the status page", &error))?;
-        }
         let workers = start_workers(&server, threads.max(1))?;
         let reload = || reload(&flags, &server, &security);
-        accept(&server, tcp, unix, &workers, reload).await
+        accept(&server, tcp, unix, &workers, signals, || stage.serve(&server), reload).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     served?;
+    close(&space)
+}
+
+fn close(space: &KeySpace) -> Result<(), ServeError> {
     space.sync().map_err(of_library)?;
     if space.in_file() {
         space.checkpoint().map_err(of_library)?;
     }
     tracing::info!("ended");
     Ok(())
+}
+
+/// The signals that a server knows. From the start on, so that one during a long replay ends the server in order.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn watch() -> Result<Signals, ServeError> {
+        let watch = |kind| signal(kind).map_err(|error| ServeError::io("signals", &error));
+        Ok(Signals {
+            terminate: watch(SignalKind::terminate())?,
+            interrupt: watch(SignalKind::interrupt())?,
+            hangup: watch(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Opens the keys on a thread of its own. Returns `None` if a signal ended the server: a replay that it interrupts is
+/// made by the next start.
+async fn open(
+    options: &Options,
+    recovery: Arc<Recovery>,
+    mut signals: Signals,
+) -> Result<Option<(KeySpace, Signals)>, ServeError> {
+    let (options, reported) = (options.clone(), recovery.clone());
+    let mut opening = tokio::task::spawn_blocking(move || match &options.dict {
+        Some(path) => open_dictionary(path, &options),
+        None => open_space(&options, reported),
+    });
+    let joined = |opened: Result<_, JoinError>| opened.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+    let signal = tokio::select! {
+        opened = &mut opening => return joined(opened).map(|space| Some((space, signals))),
+        _ = signals.terminate.recv() => "SIGTERM",
+        _ = signals.interrupt.recv() => "SIGINT",
+    };
+    recovery.stop();
+    systemd::notify("STOPPING=1");
+    tracing::info!("ending: {signal}");
+    match joined(opening.await) {
+        Ok(space) => close(&space)?,
+        Err(ServeError { kind: Some(ErrorKind::Stopped), .. }) => {
+            tracing::info!("ended; the next start replays the log")
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(None)
 }
 
 fn of_library(error: splitpoint::Error) -> ServeError {
@@ -199,14 +262,15 @@ fn of_space(error: SpaceError) -> ServeError {
     }
 }
 
-fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
+fn open_space(options: &Options, recovery: Arc<Recovery>) -> Result<KeySpace, ServeError> {
     let sized = |text: &Option<String>| text.as_deref().map(size).transpose();
     let since = Instant::now();
     let opening = SpaceOptions {
         file: options.file.clone(),
         logged: options.durability.unwrap_or_default() != DurabilityOption::None,
         cache_bytes: sized(&options.cache)?,
-        log_bytes: None,
+        log_bytes: options.log_bytes.as_deref().map(log_size).transpose()?,
+        recovery: Some(recovery),
         expected_len: options.expected_keys.unwrap_or(0),
         max_memory_bytes: sized(&options.max_memory)?.unwrap_or(0),
         eviction: options.eviction.unwrap_or_default().into(),
@@ -225,6 +289,15 @@ fn open_space(options: &Options) -> Result<KeySpace, ServeError> {
         None => tracing::info!("keys are in memory only; --file keeps them"),
     }
     Ok(space)
+}
+
+/// Parses `--log-bytes`.
+fn log_size(text: &str) -> Result<u64, ServeError> {
+    // A shorter log is a checkpoint for every few writes; addresses are reserved for the whole of a longer one.
+    const BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
+    let bytes = size(text)?;
+    let refused = || ServeError::usage(format!("--log-bytes {text}: expected 1M to 1T"));
+    BYTES.contains(&bytes).then_some(bytes).ok_or_else(refused)
 }
 
 /// Sets the limits and the password that the options give; the others stay unchanged.
@@ -535,12 +608,10 @@ async fn accept(
     tcp: Vec<(TcpListener, Protocol)>,
     unix: Vec<UnixListener>,
     workers: &[UnboundedSender<Accepted>],
+    mut signals: Signals,
+    is_ready: impl FnOnce(),
     reload: impl Fn(),
 ) -> Result<(), ServeError> {
-    let failed = |error: std::io::Error| ServeError::io("signals", &error);
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let mut tasks = Vec::new();
     for (listener, protocol) in tcp {
         tasks.push(tokio::spawn(accept_tcp(listener, protocol, server.clone(), workers.to_vec())));
@@ -548,13 +619,14 @@ async fn accept(
     for listener in unix {
         tasks.push(tokio::spawn(accept_unix(listener, server.clone(), workers.to_vec())));
     }
-    systemd::notify("READY=1");
+    is_ready();
+    systemd::notify("READY=1\nSTATUS=Serving");
     loop {
         tokio::select! {
-            _ = terminate.recv() => break tracing::info!("ending: SIGTERM"),
-            _ = interrupt.recv() => break tracing::info!("ending: SIGINT"),
+            _ = signals.terminate.recv() => break tracing::info!("ending: SIGTERM"),
+            _ = signals.interrupt.recv() => break tracing::info!("ending: SIGINT"),
             () = server.shutdown.notified() => break tracing::info!("ending: SHUTDOWN"),
-            _ = hangup.recv() => reload(),
+            _ = signals.hangup.recv() => reload(),
         }
     }
     systemd::notify("STOPPING=1");

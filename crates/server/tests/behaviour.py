@@ -669,7 +669,7 @@ def systemd(folder):
         os.environ["NOTIFY_SOCKET"] = path
         server = servers.splitpoint()
         del os.environ["NOTIFY_SOCKET"]
-        expect(listener.recv(100) == b"READY=1", "READY")
+        expect(listener.recv(100) == b"READY=1\nSTATUS=Serving", "READY")
         server.stop()
         expect(listener.recv(100) == b"STOPPING=1", "STOPPING")
     # Sockets that systemd opened: the first for Redis clients, the second, by its name, for memcached clients.

@@ -252,6 +252,19 @@ impl Reader {
         self.until == Some(self.position())
     }
 
+    /// Calls `report` with the bytes read, and the most that the log can have: segments are longer than their records.
+    pub(crate) fn progress<T>(&self, report: impl Fn(u64, u64) -> T) -> T {
+        let ended = self.replayed.ends.iter().map(|&(_, end)| end - RECORDS_START).sum::<u64>();
+        let (number, at, current_bytes) = match &self.current {
+            Some(current) => (current.segment.header.number, current.at, current.file_bytes),
+            None => (self.sequence, RECORDS_START, RECORDS_START),
+        };
+        let later = self.found.iter().filter(|segment| segment.header.number > number);
+        // If the length cannot be read, the replay fails when it gets there.
+        let unread = later.map(|segment| segment.file.len().map_or(0, |len| len.saturating_sub(RECORDS_START)));
+        report(ended + at - RECORDS_START, ended + current_bytes.max(at) - RECORDS_START + unread.sum::<u64>())
+    }
+
     /// The number of records read so far.
     pub(crate) fn records(&self) -> u64 {
         self.replayed.records

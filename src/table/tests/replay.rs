@@ -1,13 +1,15 @@
 //! A replay of many records at a time, in parts, against one of record after record.
 
+use crate::error::ErrorKind;
 use crate::io::simulated::{Simulated, State};
 use crate::pager::wal::BlockLimits;
 use crate::random::Random;
 use crate::table::options::ReplayPlan;
 use crate::table::{Table, TableOptions};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const PATH: &str = "/disk/t.spt";
 const LOG: &str = "/disk/t.spt-log0";
@@ -227,4 +229,47 @@ fn a_log_cut_or_damaged_at_any_byte_is_replayed_to_the_same_record() {
 #[test]
 fn the_error_of_a_replay_in_parts_is_that_of_the_first_record_that_fails() {
     failures().unwrap();
+}
+
+#[test]
+fn a_replay_reports_its_bytes_and_one_that_is_stopped_is_made_by_the_next_open() {
+    let files = killed_after(|table| {
+        (0..3000u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 300]).unwrap());
+    });
+    let open = |stops_after: usize| {
+        let mut state = State::default();
+        files.iter().for_each(|(path, bytes)| state.add_file(path, bytes));
+        let disk = Simulated::new(state);
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let reported = reports.clone();
+        let opened = options(&disk).replay_progress(move |done, most| {
+            let mut reports = reported.lock().unwrap();
+            reports.push((done, most));
+            if reports.len() > stops_after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let opened = opened.open(PATH).map(|table| table.len());
+        let reports = reports.lock().unwrap().clone();
+        (opened, reports, disk)
+    };
+    let (opened, reports, _) = open(usize::MAX);
+    assert_eq!(opened.unwrap(), 3000);
+    assert!(reports.len() > 1 && reports.is_sorted_by_key(|&(done, _)| done), "{reports:?}");
+    let (read, most) = *reports.last().unwrap();
+    let log_bytes = files[Path::new(LOG)].len() as u64;
+    assert!(3000 * 300 < read && read <= most && most <= log_bytes, "{reports:?}, {log_bytes}");
+    for stops_after in [0, 1] {
+        let (stopped, reports, disk) = open(stops_after);
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Stopped);
+        assert_eq!(reports.len(), stops_after + 1);
+        assert_eq!(options(&disk).open(PATH).unwrap().len(), 3000);
+    }
+}
+
+#[test]
+fn an_open_with_nothing_to_replay_reports_nothing() {
+    let disk = Simulated::new(State::default());
+    disk.let_map(true);
+    let silent = || options(&disk).replay_progress(|_, _| panic!("nothing is replayed"));
+    silent().open(PATH).unwrap().put(b"k", b"v").unwrap();
+    assert_eq!(silent().open(PATH).unwrap().len(), 1);
 }

@@ -155,8 +155,8 @@ fn serve(place: &Path, arguments: &[&str], comparison: &mut Comparison) {
     serve.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut serve = Running(Some(serve.spawn().unwrap()));
     let mut log = BufReader::new(serve.0.as_mut().unwrap().stderr.take().unwrap());
-    let (mut said, mut address) = (String::new(), None);
-    while address.is_none() {
+    let (mut said, mut address, mut listens) = (String::new(), None, false);
+    while address.is_none() || !listens {
         let mut line = String::new();
         assert!(log.read_line(&mut line).unwrap() > 0, "the server ended: {said}");
         said += &line;
@@ -164,6 +164,7 @@ fn serve(place: &Path, arguments: &[&str], comparison: &mut Comparison) {
         if event["message"] == "status page and metrics" {
             address = event["address"].as_str().map(str::to_owned);
         }
+        listens |= event["message"] == "listening for Redis clients";
     }
     let mut client = BufReader::new(UnixStream::connect(place.join("s.sock")).unwrap());
     for request in ["CONFIG SET slowlog-log-slower-than 0", "GET key1"] {

@@ -133,3 +133,44 @@ impl Text {
         self.line(name, "", value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{KeySpace, Patience, SpaceOptions};
+    use crate::resp::session::RespSession;
+    use crate::session::Session;
+    use crate::settings::Settings;
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    /// The names in a query that begin with ours.
+    fn names(query: &str) -> impl Iterator<Item = &str> {
+        let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("splitpoint_"))
+    }
+
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_there_are() {
+        let space = KeySpace::open(SpaceOptions::default()).unwrap();
+        let server = Arc::new(Server::new(Arc::new(space), Settings::default(), false));
+        let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        let mut session = RespSession::new(server.clone(), client, server.add_figures());
+        session.execute(b"SET key value\r\n", &mut Vec::new(), Patience::MayWait);
+        let text = text(&server);
+        let known: HashSet<&str> = text.lines().filter(|line| !line.starts_with('#')).flat_map(names).collect();
+        let dashboard: serde_json::Value = serde_json::from_str(include_str!("../../grafana/splitpoint.json")).unwrap();
+        let mut asked = 0;
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let query = target["expr"].as_str().unwrap();
+                assert!(names(query).next().is_some(), "{query}");
+                names(query).for_each(|name| assert!(known.contains(name), "{}: {name}", panel["title"]));
+                asked += 1;
+            }
+        }
+        assert!(asked > 10);
+        let servers = dashboard["templating"]["list"][1]["query"].as_str().unwrap();
+        assert!(names(servers).all(|name| known.contains(name)), "{servers}");
+    }
+}

@@ -4,17 +4,21 @@
 //! /             one page with its styles and script inside, so it works without the internet
 //! /status.json  what the page polls: figures now, and a sample for each second of the last ten minutes
 //! /metrics      the text format of Prometheus (metrics.rs)
-//! /health       200 while the server serves, 503 while writes fail
+//! /health       200 while the server serves, 503 while writes fail or it is starting
+//! /ready        200 once clients are served, 503 before
 //! ```
+//!
+//! While the server opens its files every path is 503, with how far that is.
 //!
 //! A thread of its own serves all of it, so nothing here delays the clients of the protocols. Only GET and HEAD are
 //! answered, no request body is read, connections and headers are bounded. If a password is set, everything except
-//! /health requires it (HTTP Basic, any user). On a loopback address the Host header must name a loopback host, so that
-//! a web page whose domain resolves to this address cannot read the figures.
+//! /health and /ready requires it (HTTP Basic, any user). On a loopback address the Host header must name a loopback
+//! host, so that a web page whose domain resolves to this address cannot read the figures.
 
 mod metrics;
 mod status;
 
+use crate::recovery::Recovery;
 use crate::server::Server;
 use crate::tls::Security;
 use base64::Engine;
@@ -31,7 +35,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -49,25 +53,42 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
+/// The server as it starts: first only how far it is.
+pub(crate) struct Stage {
+    recovery: Arc<Recovery>,
+    server: OnceLock<Weak<Server>>,
+}
+
+impl Stage {
+    pub(crate) fn new(recovery: Arc<Recovery>) -> Stage {
+        Stage { recovery, server: OnceLock::new() }
+    }
+
+    /// Called once, when clients are served.
+    pub(crate) fn serve(&self, server: &Arc<Server>) {
+        let _ = self.server.set(Arc::downgrade(server)); // it is empty until now
+    }
+}
+
 /// The state that all connections share.
 struct Site {
-    server: Weak<Server>,
+    stage: Weak<Stage>,
     status: Mutex<Status>,
     /// Whether only this machine can connect.
     local: bool,
 }
 
-/// Serves at these addresses, on a thread of its own, until the server is gone.
+/// Serves at these addresses, on a thread of its own, until `stage` is gone.
 ///
 /// # Errors
 /// Those of starting a thread and its event loop.
-pub(crate) fn start(listeners: Vec<(TcpListener, Security)>, server: &Arc<Server>) -> io::Result<()> {
+pub(crate) fn start(listeners: Vec<(TcpListener, Security)>, stage: &Arc<Stage>) -> io::Result<()> {
     let to_std = |(listener, security): (TcpListener, Security)| Ok((listener.into_std()?, security));
     let listeners = listeners.into_iter().map(to_std).collect::<io::Result<Vec<_>>>()?;
     let is_local = |listener: &std::net::TcpListener| listener.local_addr().is_ok_and(|a| a.ip().is_loopback());
     let local = listeners.iter().all(|(listener, _)| is_local(listener));
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let site = Arc::new(Site { server: Arc::downgrade(server), status: Mutex::default(), local });
+    let site = Arc::new(Site { stage: Arc::downgrade(stage), status: Mutex::default(), local });
     let run = move || {
         runtime.block_on(async {
             let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -80,8 +101,10 @@ pub(crate) fn start(listeners: Vec<(TcpListener, Security)>, server: &Arc<Server
             let mut seconds = tokio::time::interval(SAMPLE_EVERY);
             loop {
                 seconds.tick().await;
-                let Some(server) = site.server.upgrade() else { return };
-                site.status().sample(&server);
+                let Some(stage) = site.stage.upgrade() else { return };
+                if let Some(server) = stage.server.get().and_then(Weak::upgrade) {
+                    site.status().sample(&server);
+                }
             }
         });
     };
@@ -152,10 +175,16 @@ impl Site {
         if self.local && !names_loopback(host) {
             return text(StatusCode::MISDIRECTED_REQUEST, "ask for this page by an address of this machine\n");
         }
-        let Some(server) = self.server.upgrade() else {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "the server is ending\n");
+        let unavailable = |why: String| text(StatusCode::SERVICE_UNAVAILABLE, why);
+        let Some(stage) = self.stage.upgrade() else { return unavailable("the server is ending\n".into()) };
+        let Some(server) = stage.server.get() else {
+            return unavailable(format!("starting: {}\n", stage.recovery));
         };
+        let Some(server) = server.upgrade() else { return unavailable("the server is ending\n".into()) };
         let path = request.uri().path();
+        if path == "/ready" {
+            return text(StatusCode::OK, "ready\n");
+        }
         if path == "/health" {
             return match server.space.write_failure() {
                 None => text(StatusCode::OK, "ok\n"),
@@ -177,7 +206,7 @@ impl Site {
                 let since_ms = since.and_then(|since| since.parse().ok()).unwrap_or(0);
                 of_type("application/json", self.status().json(&server, since_ms))
             }
-            _ => text(StatusCode::NOT_FOUND, "there are /, /status.json, /metrics and /health\n"),
+            _ => text(StatusCode::NOT_FOUND, "there are /, /status.json, /metrics, /health and /ready\n"),
         }
     }
 }
@@ -209,7 +238,7 @@ fn is_authorized<B>(server: &Server, request: &Request<B>) -> bool {
     })
 }
 
-fn text(status: StatusCode, text: &'static str) -> Answer {
+fn text(status: StatusCode, text: impl Into<String>) -> Answer {
     let mut answer = of_type("text/plain; charset=utf-8", text.into());
     *answer.status_mut() = status;
     answer
@@ -236,7 +265,7 @@ fn of_type(kind: &'static str, body: String) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::{KeySpace, Patience, SpaceOptions};
+    use crate::keyspace::{KeySpace, Patience, SpaceError, SpaceOptions};
     use crate::resp::session::RespSession;
     use crate::session::Session;
     use crate::settings::Settings;
@@ -249,7 +278,13 @@ mod tests {
     }
 
     fn ask(server: &Arc<Server>, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-        let site = Site { server: Arc::downgrade(server), status: Mutex::default(), local: true };
+        let stage = Arc::new(Stage::new(Arc::default()));
+        stage.serve(server);
+        ask_at(&stage, method, path, headers)
+    }
+
+    fn ask_at(stage: &Arc<Stage>, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let site = Site { stage: Arc::downgrade(stage), status: Mutex::default(), local: true };
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -278,6 +313,59 @@ mod tests {
         assert_eq!(ask(&server, "GET", "/", &[HOST, ("authorization", &given("u:wrong"))]).status(), 401);
         assert_eq!(ask(&server, "GET", "/", &[HOST, ("authorization", &given("u:se:cret"))]).status(), 200);
         assert_eq!(ask(&server, "GET", "/health", &[HOST]).status(), 200);
+        assert_eq!(ask(&server, "GET", "/ready", &[HOST]).status(), 200);
+    }
+
+    /// Status and body.
+    async fn said(answer: Answer) -> (u16, String) {
+        use http_body_util::BodyExt;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head.status.as_u16(), String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_server_that_replays_its_log_says_how_far_it_is_and_then_that_it_is_ready() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("t");
+        let options = || SpaceOptions { file: Some(file.clone()), logged: true, ..SpaceOptions::default() };
+        // What a killed server leaves: the files while it runs.
+        let live = KeySpace::open(options()).unwrap();
+        let table = live.table(0).unwrap();
+        (0..20_000u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 100]).unwrap());
+        let crashed = folder.path().join("crashed");
+        std::fs::create_dir(&crashed).unwrap();
+        for name in ["t", "t-log0"] {
+            std::fs::copy(folder.path().join(name), crashed.join(name)).unwrap();
+        }
+        let recovery = Arc::<Recovery>::default();
+        let stage = Arc::new(Stage::new(recovery.clone()));
+        for path in ["/health", "/ready", "/metrics"] {
+            let answer = said(ask_at(&stage, "GET", path, &[HOST])).await;
+            assert_eq!(answer, (503, "starting: opening the file\n".into()), "{path}");
+        }
+        recovery.stop();
+        let recovering = SpaceOptions { file: Some(crashed.join("t")), recovery: Some(recovery), ..options() };
+        match KeySpace::open(recovering.clone()).err() {
+            Some(SpaceError::Table(error)) => assert_eq!(error.kind(), ErrorKind::Stopped),
+            other => panic!("{other:?}"),
+        }
+        for path in ["/health", "/ready", "/", "/status.json"] {
+            let (status, text) = said(ask_at(&stage, "GET", path, &[HOST])).await;
+            let text = text.strip_prefix("starting: replaying the log, ").unwrap();
+            let (done, most) = text.strip_suffix(" MiB\n").unwrap().split_once(" of at most ").unwrap();
+            let (done, most): (f64, f64) = (done.parse().unwrap(), most.parse().unwrap());
+            assert!(status == 503 && 0.0 < done && done <= most, "{path}: {text}");
+        }
+        assert_eq!(ask_at(&stage, "GET", "/ready", &[("host", "rebound.example")]).status(), 421);
+        let recovered = SpaceOptions { recovery: Some(Arc::default()), ..recovering };
+        let space = Arc::new(KeySpace::open(recovered).unwrap());
+        assert_eq!(space.len(0), 20_000);
+        let server = Arc::new(Server::new(space, Settings::default(), false));
+        stage.serve(&server);
+        assert_eq!(said(ask_at(&stage, "GET", "/ready", &[HOST])).await, (200, "ready\n".into()));
+        drop(server);
+        assert_eq!(said(ask_at(&stage, "GET", "/ready", &[HOST])).await.0, 503);
     }
 
     #[test]

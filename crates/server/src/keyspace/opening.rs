@@ -10,6 +10,7 @@ use super::eviction::{Eviction, MemoryLimit};
 use super::swap::Order;
 use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result, Watched, heads_by, marks, now_ms};
 use crate::dictionary::Served;
+use crate::recovery::Recovery;
 use splitpoint::{Durability, Error, ErrorKind, HashKind, Table, TableOptions};
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -27,8 +28,10 @@ pub struct SpaceOptions {
     pub logged: bool,
     /// Bytes of a file's pages kept in memory; by default that of `TableOptions::cache_bytes`.
     pub cache_bytes: Option<u64>,
-    /// Bytes of the log of a file.
+    /// Bytes of the log of a file; by default that of `TableOptions::log_bytes`.
     pub log_bytes: Option<u64>,
+    /// Told how far the replay of a log is, and may end it.
+    pub recovery: Option<Arc<Recovery>>,
     /// The number of pairs to expect in database 0.
     pub expected_len: u64,
     /// The memory limit, 0 for none.
@@ -176,6 +179,10 @@ pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, crea
     }
     if let Some(bytes) = options.log_bytes {
         table = table.log_bytes(bytes);
+    }
+    if let Some(recovery) = options.recovery.clone() {
+        let file = path.clone();
+        table = table.replay_progress(move |done, most| recovery.report(&file, done, most));
     }
     let durability = if options.logged { Durability::Os } else { Durability::None };
     let table = table.durability(durability).expected_len(options.expected_len).open(&path)?;
