@@ -61,6 +61,8 @@ pub struct Server {
     pub(crate) run_id: String,
     /// The TCP port of RESP, for INFO.
     pub(crate) port: AtomicU64,
+    /// Held by the MIGRATE that is running.
+    pub(crate) migrating: Mutex<()>,
     /// Whether a checkpoint of BGSAVE is running.
     pub(crate) saving: AtomicBool,
     /// Whether the last checkpoint failed.
@@ -105,6 +107,7 @@ impl Server {
             started: Instant::now(),
             run_id: run_id[..40].to_owned(),
             port: AtomicU64::new(0),
+            migrating: Mutex::default(),
             saving: AtomicBool::new(false),
             save_failed: AtomicBool::new(false),
             startup_bytes: AtomicU64::new(0),

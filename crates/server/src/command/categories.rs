@@ -149,7 +149,9 @@ impl Unit {
         }
         found = found.with(if flags.has(Flags::FAST) { &["fast"] } else { &["slow"] });
         match spec.id {
-            Id::Keys | Id::Restore | Id::Info | Id::FlushDb | Id::FlushAll | Id::SwapDb => found.with(&["dangerous"]),
+            Id::Keys | Id::Restore | Id::Migrate | Id::Info | Id::FlushDb | Id::FlushAll | Id::SwapDb => {
+                found.with(&["dangerous"])
+            }
             Id::LastSave | Id::Role => found.with(&["admin", "dangerous"]),
             Id::Sort | Id::SortRo => found.with(&["set", "sortedset", "dangerous"]),
             _ => found,

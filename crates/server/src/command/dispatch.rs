@@ -13,8 +13,8 @@ use super::state::SessionState;
 use super::table::rows;
 use super::{
     bits, blocking, client, cluster, config, connection, dump, edit, events, extensions, geo, hashes, hyperloglog,
-    info, introspect, keys, lifetime, lists, pubsub, script, sets, sort, sorted_operations, sorted_sets, stats,
-    stream_groups, stream_info, streams, strings,
+    info, introspect, keys, lifetime, lists, migrate, pubsub, script, sets, sort, sorted_operations, sorted_sets,
+    stats, stream_groups, stream_info, streams, strings,
 };
 use crate::blocked::Wanted;
 use crate::clients::Subscription;
@@ -122,7 +122,7 @@ pub(super) fn execute_within(
     out: &mut Vec<u8>,
 ) -> Outcome {
     match Handler::of(spec.id) {
-        Handler::Session(_) if matches!(spec.id, Id::SSubscribe | Id::Monitor) => {
+        Handler::Session(_) if matches!(spec.id, Id::SSubscribe | Id::Monitor | Id::Migrate) => {
             let article = if spec.id == Id::SSubscribe { "a " } else { "" };
             let name = spec.name.to_uppercase();
             Err(format!("ERR {name} isn't allowed for {article}DENY BLOCKING client").into())

@@ -19,7 +19,7 @@ pub(super) fn dump(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome 
 }
 
 /// What DUMP returns for `key`; `None` if it is absent.
-fn payload(turn: &mut Turn<'_, '_>, database: usize, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+pub(super) fn payload(turn: &mut Turn<'_, '_>, database: usize, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     let Some(attributes) = turn.attributes(database, key)? else { return Ok(None) };
     let found = match attributes.kind {
         Kind::String => string(turn, database, key)?,

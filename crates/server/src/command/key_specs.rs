@@ -128,6 +128,7 @@ fn first(spec: &Spec) -> Access {
         | Id::MSetEx => STORE,
         Id::SetNx | Id::MSetNx => Access::OW.and(Access::INSERT),
         Id::Del | Id::Unlink => Access::RM.and(Access::DELETE),
+        Id::Migrate => POP,
         Id::PfMerge => Access::RW.and(Access::ACCESS).and(Access::INSERT),
         Id::PfCount => Access::RW.and(Access::ACCESS),
         Id::SSubscribe | Id::SUnsubscribe | Id::SPublish => Access::NOT_KEY,
@@ -205,6 +206,10 @@ fn groups(spec: &Spec) -> Vec<(Access, Begin, Find)> {
     match spec.id {
         Id::XRead => return vec![(READ, Begin::Keyword("STREAMS", 1), Find::Range(-1, 1, 2))],
         Id::XReadGroup => return vec![(READ, Begin::Keyword("STREAMS", 4), Find::Range(-1, 1, 2))],
+        Id::Migrate => {
+            let one = (POP, Begin::Index(index), Find::Range(0, 1, 0));
+            return vec![one, (POP, Begin::Keyword("KEYS", -2), Find::Range(-1, 1, 0))];
+        }
         _ if index == 0 => return Vec::new(),
         _ => {}
     }

@@ -32,6 +32,7 @@
 //! sort.rs         SORT, SORT_RO
 //! lifetime.rs     EXPIRE, TTL ...
 //! dump.rs         DUMP, RESTORE
+//! migrate.rs      MIGRATE
 //! connection.rs   HELLO, AUTH, MULTI, WATCH ...
 //! acl.rs          ACL; the check of requests against the rules of users
 //! client.rs       CLIENT
@@ -75,6 +76,7 @@ mod key_specs;
 pub(crate) mod keys;
 pub(crate) mod lifetime;
 mod lists;
+mod migrate;
 pub(crate) mod number;
 pub(crate) mod pattern;
 mod pubsub;

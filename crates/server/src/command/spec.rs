@@ -295,7 +295,7 @@ impl Spec {
         self.keys.first > 0 && self.keys.last == 0
             || self.counts_more_keys()
             || matches!(self.id, Id::Sort | Id::SortRo | Id::GeoRadius | Id::GeoRadiusByMember)
-            || matches!(self.id, Id::XRead | Id::XReadGroup)
+            || matches!(self.id, Id::XRead | Id::XReadGroup | Id::Migrate)
     }
 
     /// Whether the first argument is a key, and the second the number of those that follow.
@@ -324,12 +324,27 @@ impl Spec {
         Keys { first: index(first), last: index(first + count - usize::from(is_there)), step: 1 }
     }
 
+    /// The keys of MIGRATE: its third argument, or those after the option KEYS.
+    fn keys_of_migrate(&self, args: &Args<'_>) -> Keys {
+        let mut at = 6;
+        while at < args.len() && !args.is(at, "keys") {
+            at += match () {
+                () if args.is(at, "auth") => 2,
+                () if args.is(at, "auth2") => 3,
+                () => 1,
+            };
+        }
+        let is_list = at + 1 < args.len() && args.at(3).is_empty();
+        if is_list { Keys { first: i32::try_from(at + 1).unwrap_or(0), last: -1, step: 1 } } else { self.keys }
+    }
+
     /// Indices of the keys in a request. None if it states an impossible number of keys.
     pub(crate) fn key_indices(&self, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let (destination, target) = (self.counts_more_keys().then_some(1), self.stored_to(args));
         let Keys { first, last, step } = match self.id {
             _ if destination.is_some() => Keys { first: 3, last: 0, step: 1 },
             Id::XRead | Id::XReadGroup => Self::keys_of_streams(args),
+            Id::Migrate => self.keys_of_migrate(args),
             _ => self.keys,
         };
         let (count, first) = (args.len() as i64, i64::from(first));
@@ -521,6 +536,8 @@ mod tests {
         assert_eq!(keys("xreadgroup count 2 group streams c streams a >"), [7]);
         assert_eq!(keys("xreadgroup noack block 0 group group streams streams a b > >"), [8, 9]);
         assert_eq!(keys("xread streams a b c"), [0usize; 0]);
+        assert_eq!(keys("migrate h 1 a 0 9 copy auth keys replace"), [3]);
+        assert_eq!(keys("migrate h 1  0 9 auth2 keys keys copy keys a b"), [11, 12]);
         assert_eq!(keys("xgroup create a g 0"), [2]);
         assert_eq!(keys("sort a get store limit store 2 store b store c"), [1, 10]);
         assert_eq!(keys("sort a by nosort get store"), [1]);

@@ -493,6 +493,10 @@ macro_rules! rows {
     Restore "restore" -4 [WRITE DENYOOM] (1 1 1) "generic" "2.6.0"
         "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]" "Stores what DUMP returned."
         Change(dump::restore);
+    Migrate "migrate" -6 [WRITE NOSCRIPT WAITS] (3 3 1) "generic" "2.6.0"
+        "host port key | \"\" database timeout [COPY] [REPLACE] [AUTH password | AUTH2 username password] \
+         [KEYS key [key ...]]" "Moves keys to another server."
+        Session(migrate::migrate);
     Object "object" -2 [READONLY] (2 2 1) "generic" "2.2.3" "ENCODING | REFCOUNT | IDLETIME | FREQ | HELP [key]"
         "How Redis would store a value."
         Lookup(keys::object);

@@ -457,6 +457,7 @@ impl RespSession {
                 Handler::Session(execute) => {
                     *shared = None;
                     feed(&self.state);
+                    self.unsynced |= spec.flags.has(Flags::WRITE);
                     execute(&mut self.state, args, out)
                 }
                 Handler::Scan(execute) => {
