@@ -134,8 +134,14 @@ impl Notices {
             match change.what {
                 Happened::Flushed => {}
                 Happened::Expired => self.publish(EXPIRED, "expired", database, key),
+                Happened::FieldsExpired { is_last } => {
+                    self.publish(HASH, "hexpired", database, key);
+                    if is_last {
+                        self.publish(GENERIC, "del", database, key);
+                    }
+                }
                 Happened::Evicted => self.publish(EVICTED, "evicted", database, key),
-                Happened::Event(event) => self.publish(STREAM, event, database, key),
+                Happened::Event(event) => self.publish(class_of(event), event, database, key),
                 Happened::Changed { was_present } => {
                     // The key counts as present if that cannot be read: the change was made.
                     let (is_present, expires) = alone.presence_of(database, key).unwrap_or((true, false));
@@ -175,6 +181,7 @@ fn class_of(event: &str) -> u32 {
         _ if SETS.contains(&event) => SET,
         _ if event.starts_with('h') => HASH,
         _ if event.starts_with('z') => SORTED_SET,
+        _ if event.starts_with('x') => STREAM,
         _ => STRING,
     }
 }

@@ -517,6 +517,135 @@ fn replies_to(session: &mut RespSession, lines: &[&str]) -> Vec<String> {
     lines.iter().map(reply).collect()
 }
 
+/// What Redis 8.2.3 answers.
+#[test]
+fn lifetimes_of_fields_are_set_and_reported_as_in_redis() {
+    let mut session = session(SpaceOptions::default());
+    for (command, expected) in [
+        ("HSET h a 1 b 2 c 3", ":3"),
+        ("HEXPIRE h 100000 FIELDS 2 a zz", "*2 :1 :-2"),
+        ("HTTL h FIELDS 3 a b zz", "*3 :100000 :-1 :-2"),
+        ("HTTL none FIELDS 2 a b", "*2 :-2 :-2"),
+        ("HEXPIRE none 10 FIELDS 1 a", "*1 :-2"),
+        ("HPEXPIREAT h 70000000000001 FIELDS 1 b", "*1 :1"),
+        ("HPEXPIRETIME h FIELDS 1 b", "*1 :70000000000001"),
+        ("HEXPIRETIME h FIELDS 1 b", "*1 :70000000001"),
+        ("HPEXPIREAT h 70000000000001 GT FIELDS 1 b", "*1 :0"),
+        ("HPEXPIREAT h 70000000000001 LT FIELDS 1 b", "*1 :0"),
+        ("HPEXPIREAT h 70000000000001 NX FIELDS 2 b c", "*2 :0 :1"),
+        ("HPERSIST h FIELDS 3 c a zz", "*3 :1 :1 :-2"),
+        ("HPERSIST h FIELDS 1 c", "*1 :-1"),
+        ("HPEXPIREAT h 60000000000000 XX FIELDS 2 b c", "*2 :1 :0"),
+        ("HPEXPIREAT h 50000000000000 GT FIELDS 2 b c", "*2 :0 :0"),
+        ("HPEXPIREAT h 50000000000000 LT FIELDS 2 b c", "*2 :1 :1"),
+        ("HINCRBY h b 5", ":7"),
+        ("HINCRBYFLOAT h c 0.5", "$3 3.5"),
+        ("HPEXPIRETIME h FIELDS 2 b c", "*2 :50000000000000 :50000000000000"),
+        ("OBJECT ENCODING h", "$10 listpackex"),
+        ("HSET h b 1", ":0"),
+        ("HTTL h FIELDS 1 b", "*1 :-1"),
+        ("HEXPIRE h 0 FIELDS 1 c", "*1 :2"),
+        ("HEXPIREAT h 1 FIELDS 1 c", "*1 :-2"),
+        ("HGETEX h EXAT 9999999999 FIELDS 2 a zz", "*2 $1 1 $-1"),
+        ("HEXPIRETIME h FIELDS 1 a", "*1 :9999999999"),
+        ("HGETEX h FIELDS 1 a", "*1 $1 1"),
+        ("HSETEX h KEEPTTL FIELDS 2 a x d y", ":1"),
+        ("HEXPIRETIME h FIELDS 2 a d", "*2 :9999999999 :-1"),
+        ("HGETEX h PERSIST FIELDS 1 a", "*1 $1 x"),
+        ("HSETEX h FNX EXAT 9999999999 FIELDS 2 a 1 z 2", ":0"),
+        ("HSETEX h FXX EXAT 9999999999 FIELDS 2 a 1 b 2", ":1"),
+        ("HEXPIRETIME h FIELDS 3 a b z", "*3 :9999999999 :9999999999 :-2"),
+        ("HGETDEL h FIELDS 3 a a zz", "*3 $1 1 $-1 $-1"),
+        ("HSETEX h EX 0 FIELDS 1 b 1", ":1"),
+        ("HGETALL h", "*2 $1 d $1 y"),
+        ("HEXPIRE h 0 FIELDS 1 d", "*1 :2"),
+        ("EXISTS h", ":0"),
+        ("HSET h a 1", ":1"),
+        ("HEXPIRE h -1 FIELDS 1 a", "-ERR invalid expire time, must be >= 0"),
+        ("HEXPIRE h x FIELDS 1 a", "-ERR value is not an integer or out of range"),
+        ("HEXPIRE h 9223372036854775807 FIELDS 1 a", "-ERR invalid expire time in \'hexpire\' command"),
+        ("HPEXPIREAT h 70368744177664 FIELDS 1 a", "-ERR invalid expire time in \'hpexpireat\' command"),
+        ("HPEXPIREAT h 70368744177663 FIELDS 1 a", "*1 :1"),
+        ("HEXPIRE h 1 FIELDS 2 a", "-ERR The `numfields` parameter must match the number of arguments"),
+        ("HEXPIRE h 1 FIELDS x a", "-ERR Parameter `numFields` should be greater than 0"),
+        ("HEXPIRE h 1 NX XX FIELDS 1 a", "-ERR Mandatory argument FIELDS is missing or not at the right position"),
+        ("HTTL h FIELDS -1 a", "-ERR Number of fields must be a positive integer"),
+        ("HSETEX h EX 1 FOO FIELDS 1 a 1", "-ERR unknown argument: FOO"),
+        ("HSETEX h FNX FXX FIELDS 1 a 1", "-ERR Only one of FXX or FNX arguments can be specified"),
+        (
+            "HSETEX h EX 1 KEEPTTL FIELDS 1 a 1",
+            "-ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
+        ),
+        ("HSETEX h EX 1 FIELDS 2 a 1", "-ERR wrong number of arguments for \'hsetex\' command"),
+        ("HSETEX h EX 1 FIELDS 0 a 1", "-ERR invalid number of fields"),
+        ("SET s x", "+OK"),
+        ("HTTL s FIELDS 1 a", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("HEXPIRE s x FIELDS 1 a", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+    ] {
+        assert_eq!(replies_to(&mut session, &[command])[0], expected, "{command}");
+    }
+}
+
+/// Without a sweep, in small and large hashes, in memory and in a file.
+#[test]
+fn fields_that_have_expired_are_absent_for_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, count) in [4, 4, 500, 500].into_iter().enumerate() {
+        let file = number.is_multiple_of(2).then(|| folder.path().join(number.to_string()));
+        let mut session = session(SpaceOptions { file, ..SpaceOptions::default() });
+        let odd: Vec<String> = (1..count).step_by(2).map(|n| n.to_string()).collect();
+        for n in 0..count {
+            replies_to(&mut session, &[format!("HSET k {n} value{n}").as_str()]);
+        }
+        let left = count - odd.len();
+        replies_to(&mut session, &["RPUSH list k", "SADD members 1"]);
+        let expire = format!("HPEXPIRE k 1 FIELDS {} {}", odd.len(), odd.join(" "));
+        assert!(!replies_to(&mut session, &[&expire])[0].contains('-'));
+        while replies_to(&mut session, &["HEXISTS k 1"]) != [":0"] {}
+        for (command, expected) in [
+            ("HLEN k", format!(":{left}")),
+            ("HGET k 1", "$-1".into()),
+            ("HMGET k 1 0", "*2 $-1 $6 value0".into()),
+            ("HSTRLEN k 1", ":0".into()),
+            ("HTTL k FIELDS 2 1 0", "*2 :-2 :-1".into()),
+            ("SORT list BY nosort GET *->1 GET *->0", "*2 $-1 $6 value0".into()),
+            ("MULTI", "+OK".into()),
+            ("HGET k 1", "+QUEUED".into()),
+            ("HLEN k", "+QUEUED".into()),
+            ("EXEC", format!("*2 $-1 :{left}")),
+            ("COPY k copy", ":1".into()),
+            ("HLEN copy", format!(":{left}")),
+            ("RENAME copy copied", "+OK".into()),
+            ("HMGET copied 1 0", "*2 $-1 $6 value0".into()),
+            ("HPERSIST copied FIELDS 1 1", "*1 :-2".into()),
+            ("HDEL copied 1", ":0".into()),
+            ("HSETNX copied 1 new", ":1".into()),
+            ("HTTL copied FIELDS 1 1", "*1 :-1".into()),
+            ("HINCRBY copied 3 5", ":5".into()),
+            ("HLEN copied", format!(":{}", left + 2)),
+            ("HGETDEL k FIELDS 1 1", "*1 $-1".into()),
+            ("HLEN k", format!(":{left}")),
+        ] {
+            assert_eq!(replies_to(&mut session, &[command])[0], expected, "{command}, {count} fields");
+        }
+        for (command, words) in [("HKEYS k", 1), ("HVALS k", 1), ("HGETALL k", 2), ("HRANDFIELD k 1000", 1)] {
+            let reply = &replies_to(&mut session, &[command])[0];
+            assert!(reply.starts_with(&format!("*{} ", words * left)), "{command}: {reply}");
+            assert!(!reply.contains("value1 ") && !reply.contains("$1 1 "), "{command}: {reply}");
+        }
+        let scanned = &replies_to(&mut session, &["HSCAN k 0 COUNT 10000"])[0];
+        assert!(scanned.contains(&format!("*{} ", 2 * left)), "{scanned}");
+        let dump = replies(&mut session, &request(&[b"DUMP", b"k"]), 1 << 20);
+        let start = dump.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        replies(&mut session, &request(&[b"RESTORE", b"restored", b"0", &dump[start..dump.len() - 2]]), 1 << 20);
+        assert_eq!(replies_to(&mut session, &["HLEN restored", "HGET restored 1"]), [format!(":{left}"), "$-1".into()]);
+        // The last one goes with those that have expired.
+        let even: Vec<String> = (0..count).step_by(2).map(|n| n.to_string()).collect();
+        replies_to(&mut session, &[format!("HDEL k {}", even.join(" ")).as_str()]);
+        assert_eq!(replies_to(&mut session, &["EXISTS k", "HLEN k", "HGETALL k"]), [":0", ":0", "*0"]);
+    }
+}
+
 /// What Redis 7.0.15 answers.
 #[test]
 fn bits_are_counted_found_and_combined_as_in_redis() {
@@ -737,6 +866,44 @@ fn expired_evicted_and_missed_keys_are_published() {
 }
 
 #[test]
+fn events_of_lifetimes_of_fields_are_those_of_redis() {
+    let mut writer = session(SpaceOptions::default());
+    let mut subscriber = another(&writer);
+    replies_to(&mut subscriber, &["PSUBSCRIBE __keyevent@0__:*"]);
+    replies_to(&mut writer, &["CONFIG SET notify-keyspace-events EA"]);
+    for (command, events) in [
+        ("HSET h a 1 b 2", "hset"),
+        ("HEXPIRE h 100 FIELDS 1 a", "hexpire"),
+        ("HEXPIRE h 100 NX FIELDS 1 a", ""),
+        ("HEXPIRE h 100 FIELDS 1 absent", ""),
+        ("HEXPIRE h 0 FIELDS 2 a b", "hdel del"),
+        ("HSET h a 1 b 2", "hset"),
+        ("HEXPIRE h 100 FIELDS 2 a b", "hexpire"),
+        ("HPERSIST h FIELDS 2 b absent", "hpersist"),
+        ("HPERSIST h FIELDS 1 b", ""),
+        ("HEXPIREAT h 1 FIELDS 1 b", "hdel"),
+        ("HSETEX h EX 10 FIELDS 1 a 1", "hset hexpire"),
+        ("HSETEX h FIELDS 1 a 1", "hset"),
+        ("HSETEX h FNX FIELDS 1 a 1", ""),
+        ("HSETEX h EX 0 FIELDS 1 a 1", "hset hdel del"),
+        ("HSETEX h EX 10 FIELDS 2 a 1 b 2", "hset hexpire"),
+        ("HGETEX h EX 10 FIELDS 1 a", "hexpire"),
+        ("HGETEX h FIELDS 1 a", ""),
+        ("HGETEX h PERSIST FIELDS 1 a", "hpersist"),
+        ("HGETEX h PERSIST FIELDS 1 a", ""),
+        ("HGETEX h EXAT 1 FIELDS 1 a", "hdel"),
+        ("HGETDEL h FIELDS 2 b a", "hdel del"),
+        ("HGETDEL h FIELDS 1 b", ""),
+    ] {
+        replies_to(&mut writer, &[command]);
+        let pushed = pushes(&mut subscriber);
+        let all: Vec<&str> = pushed.split(' ').filter_map(|word| word.strip_prefix("__keyevent@0__:")).collect();
+        let all: Vec<&str> = all.into_iter().filter(|event| *event != "*").collect();
+        assert_eq!(all.join(" "), events, "{command}");
+    }
+}
+
+#[test]
 fn tracked_keys_are_invalidated_once() {
     let mut reader = session(SpaceOptions::default());
     let mut writer = another(&reader);
@@ -811,6 +978,12 @@ const HASHES: &str =
          COPY k copy|HGETALL copy|OBJECT ENCODING k|MEMORY USAGE k|HSET k 7 x new 1|HSETNX k other 1|HINCRBY k n 1|
          HINCRBYFLOAT k m 1|HDEL k 1 2 3 4 5|DUMP k|RENAME k k2|RENAME k2 k";
 
+/// Those of a hash whose fields have lifetimes.
+const FIELD_LIFETIMES: &str =
+    "HTTL k FIELDS 3 7 8 x|HPEXPIRETIME k FIELDS 1 8|HEXPIRE k 100 FIELDS 3 7 8 x|HPEXPIRE k 0 FIELDS 2 10 11|
+         HEXPIREAT k 9999999999 GT FIELDS 1 12|HPERSIST k FIELDS 2 14 15|HGETEX k EX 100 FIELDS 2 16 17|
+         HGETDEL k FIELDS 2 18 19|HSETEX k PX 1 FIELDS 2 20 x 21 y|HSET k 22 x|HINCRBYFLOAT k number 1";
+
 const SETS: &str = "SMEMBERS k|SCARD k|SISMEMBER k 7|SMISMEMBER k 7 x|SRANDMEMBER k|SRANDMEMBER k 5|SRANDMEMBER k -5|
          SRANDMEMBER k 150|SRANDMEMBER k 490|SSCAN k 0|SSCAN k 0 COUNT 9999|SINTER k k|SINTER small k|SUNION k small|
          SDIFF k small|SDIFF small k|SINTERSTORE to k k|SUNIONSTORE to k small|SDIFFSTORE to k small|SINTERCARD 1 k|
@@ -839,6 +1012,8 @@ fn file_with_collection(folder: &std::path::Path, family: &str) -> std::path::Pa
     let mut session = session(SpaceOptions { file: Some(file.clone()), ..SpaceOptions::default() });
     let words = |n: usize| match family {
         "hash" => format!("HSET k {n} value{n}"),
+        "hash with lifetimes" if n.is_multiple_of(2) => format!("HSETEX k EX 10000{n} FIELDS 1 {n} value{n}"),
+        "hash with lifetimes" => format!("HSET k {n} value{n}"),
         "set" => format!("SADD k {n}"),
         "stream" if n == 0 => "XGROUP CREATE k g 0 MKSTREAM".into(),
         "stream" if n.is_multiple_of(100) => format!("XREADGROUP GROUP g c{n} STREAMS k >"),
@@ -933,13 +1108,13 @@ fn answers_when_damaged(family: &str, commands: &str) {
         try_with(&format!("segments of {len} bytes"), &|table| {
             segments(table).iter().for_each(|key| table.put(key, content).unwrap());
         });
-        try_with(&format!("a value of {len} bytes"), &|table| {
-            let value = table.get(b"k").unwrap().unwrap();
-            for flags in [0, 1] {
+        for flags in [0, 1, 4, 5] {
+            try_with(&format!("a value of {len} bytes and the flags {flags}"), &|table| {
+                let value = table.get(b"k").unwrap().unwrap();
                 let head = &value[..value.len() - 41];
                 table.put(b"k", &[head, &[flags], content].concat()).unwrap();
-            }
-        });
+            });
+        }
     }
     try_with("cut segments", &|table| {
         for key in segments(table) {
@@ -961,6 +1136,11 @@ fn answers_when_damaged(family: &str, commands: &str) {
 #[test]
 fn a_damaged_hash_is_an_error_in_every_command() {
     answers_when_damaged("hash", HASHES);
+}
+
+#[test]
+fn a_damaged_hash_with_lifetimes_is_an_error_in_every_command() {
+    answers_when_damaged("hash with lifetimes", &format!("{FIELD_LIFETIMES}|{HASHES}"));
 }
 
 #[test]

@@ -118,11 +118,21 @@ impl Dump {
         Ok(())
     }
 
+    /// Whether fields of hashes have lifetimes, in any of the databases. O(keys).
+    fn has_field_lifetimes(&self, store: &Store) -> Result<bool> {
+        let mut found = store.has_field_lifetimes()?;
+        for (_, path) in self.databases()?.1 {
+            found = found || Store::open(&path, self.reading)?.has_field_lifetimes()?;
+        }
+        Ok(found)
+    }
+
     /// Writes the chosen pairs to standard output.
     fn write(&self, store: &Store, interrupt: &Interrupt) -> Result<()> {
         let format = self.format.0;
         refuse_terminal(format)?;
         let text = if format == Format::Parquet { self.are_text(store, interrupt)? } else { (false, false) };
+        let has_field_lifetimes = format == Format::Rdb && self.has_field_lifetimes(store)?;
         let file_bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let mut pairs = store.part(&self.part)?;
         let mut dumping = Dumping {
@@ -135,7 +145,7 @@ impl Dump {
             interrupt,
             stopped_by: None,
         };
-        let about = About { file: &self.file, file_bytes, text };
+        let about = About { file: &self.file, file_bytes, text, has_field_lifetimes };
         let mut writer = Writer::begin(format, &about, &mut dumping.row).map_err(|what| dumping.failed(what))?;
         let all = match store.entries(&self.part)? {
             Some(entries) if self.has_types() && (store.has_marks()? || self.databases()? != (0, Vec::new())) => {

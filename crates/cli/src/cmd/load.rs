@@ -505,11 +505,6 @@ impl Loading<'_> {
         if duplicates == Duplicates::Append {
             return Ok(Some("--duplicates append is for pairs alone, without types and lifetimes".into()));
         }
-        if entry.has_fields_with_lifetimes() {
-            let key = escapes::quoted(&entry.key);
-            let what = format!("fields of the hash {key} have lifetimes, which are not kept; --ttl ignore stores it");
-            return Ok(Some(format!("{what} without")));
-        }
         if entry.database >= TypedFile::DATABASES {
             return Ok(Some(format!("database {}: a file has {}", entry.database, TypedFile::DATABASES)));
         }

@@ -20,7 +20,12 @@ const FAULTS_NAMED_MAX: u64 = 1000;
 /// Writes the pairs of `file` that can be read; only those with intact checksums if `only_verified`.
 pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
-    let about = About { file, file_bytes: file.metadata().map_or(0, |metadata| metadata.len()), text: (false, false) };
+    let about = About {
+        file,
+        file_bytes: file.metadata().map_or(0, |metadata| metadata.len()),
+        text: (false, false),
+        has_field_lifetimes: false,
+    };
     let mut row = Vec::new();
     let writer = Writer::begin(format, &about, &mut row).map_err(Failure::no)?;
     let mut salvaging = Salvaging {

@@ -130,6 +130,14 @@ impl Store {
         })
     }
 
+    /// Whether fields of hashes have lifetimes. O(keys).
+    pub fn has_field_lifetimes(&self) -> Result<bool> {
+        Ok(match self {
+            Self::Table(table) => ServedFile::of(table)?.has_field_lifetimes()?,
+            Self::Dictionary(_) => false,
+        })
+    }
+
     /// All pairs, bucket by bucket or in hash order.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ fn read(format: Format, bytes: &[u8]) -> Vec<OwnedRow> {
 }
 
 fn write<'p>(format: Format, pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>) -> Vec<u8> {
-    let about = About { file: Path::new("t.spt"), file_bytes: 0, text: (false, false) };
+    let about = About { file: Path::new("t.spt"), file_bytes: 0, text: (false, false), has_field_lifetimes: false };
     let mut bytes = Vec::new();
     let mut writer = Writer::begin(format, &about, &mut bytes).unwrap();
     for (key, value) in pairs {

@@ -3,7 +3,7 @@
 //! ```text
 //! {"key":"k","type":"string","value":"v","expires_at_ms":1800000000000}
 //! {"key":"k","type":"list","value":["a",{"base64":"/w=="}]}      also set
-//! {"key":"k","type":"hash","value":[["field","value"],...]}
+//! {"key":"k","type":"hash","value":[["field","value"],["field","value",1800000000000],...]}
 //! {"key":"k","type":"zset","value":[["member","1.5"],...]}
 //! {"key":"k","type":"stream","value":{"entries":[["1-0",["field","value"]],...],"last":"1-0",
 //!     "max_deleted":"0-0","added":1,"groups":[{"name":"g","last":"1-0","read":1,"consumers":[["c",1800000000000]],
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Text that is not UTF-8 is an object with `base64`; a key then is `key_base64`. Scores are strings, so no digit is
-//! lost. `database` and memcached's `flags` are left out if they are 0. A pending entry has the index of its consumer,
+//! lost. A field that expires has the time. `database` and memcached's `flags` are left out if they are 0. A pending entry has the index of its consumer,
 //! the time of its delivery, and the number of deliveries.
 
 use super::jsonl::{write_base64, write_string};
@@ -53,7 +53,13 @@ pub fn write(entry: &Entry, row: &mut Vec<u8>) {
     match value {
         Value::String(value) => write_text(value, row),
         Value::List(texts) | Value::Set(texts) => write_all(texts, row, |text, row| write_text(text, row)),
-        Value::Hash(fields) => write_all(fields, row, |field, row| write_two(&field.name, &field.value, row)),
+        Value::Hash(fields) => write_all(fields, row, |field, row| {
+            write_two(&field.name, &field.value, row);
+            if field.expires_at_ms != 0 {
+                row.pop();
+                let _ = write!(row, ",{}]", field.expires_at_ms);
+            }
+        }),
         Value::SortedSet(members) => write_all(members, row, |(member, score), row| {
             write_two(member, score.to_string().as_bytes(), row);
         }),
@@ -194,8 +200,12 @@ fn value_of(name: &str, json: Json) -> Result<Value> {
         "list" => Value::List(all(json, text)?),
         "set" => Value::Set(all(json, text)?),
         "hash" => Value::Hash(all(json, |json| {
-            let [name, value] = some(json)?;
-            Ok(Field { name: text(name)?, value: text(value)?, expires_at_ms: 0 })
+            let expires_at_ms = match &json {
+                Json::Array(parts) if parts.len() == 3 => number(&parts[2])?,
+                _ => 0,
+            };
+            let [name, value] = some(if expires_at_ms == 0 { json } else { without_last(json) })?;
+            Ok(Field { name: text(name)?, value: text(value)?, expires_at_ms })
         })?),
         "zset" => {
             let mut members = all(json, |json| {
@@ -229,6 +239,13 @@ fn value_of(name: &str, json: Json) -> Result<Value> {
         _ => 1,
     };
     if len == 0 { Err(format!("the {name} is empty")) } else { Ok(value) }
+}
+
+fn without_last(mut json: Json) -> Json {
+    if let Json::Array(parts) = &mut json {
+        parts.pop();
+    }
+    json
 }
 
 fn text(json: Json) -> Result<Vec<u8>> {
@@ -347,6 +364,7 @@ mod tests {
             Value::List(vec![text("b"), text("b"), vec![0xff]]),
             Value::Set(vec![text("b"), text("")]),
             Value::Hash(vec![field("b"), field("")]),
+            Value::Hash(vec![field("b"), Field { expires_at_ms: 1_800_000_000_000, ..field("") }]),
             Value::SortedSet(
                 scores
                     .iter()
@@ -373,6 +391,8 @@ mod tests {
     fn what_is_no_key_with_a_type_is_refused_with_the_reason() {
         for (line, what) in [
             (r#"{"key":"k","type":"hash","value":[["a"]]}"#, "an array of 1 in place of 2"),
+            (r#"{"key":"k","type":"hash","value":[["a","b",-1]]}"#, "-1 in place of a whole number"),
+            (r#"{"key":"k","type":"hash","value":[["a","b",1,2]]}"#, "an array of 4 in place of 2"),
             (r#"{"key":"k","type":"set","value":["a","a"]}"#, "an element twice"),
             (r#"{"key":"k","type":"list","value":[]}"#, "the list is empty"),
             (r#"{"key":"k","type":"list","value":[1]}"#, "1 in place of a string"),

@@ -17,6 +17,8 @@ pub struct About<'a> {
     /// Whether all keys, all values are UTF-8; only Parquet wants to know.
     #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "nothing else reads it"))]
     pub text: (bool, bool),
+    /// Whether fields of hashes have lifetimes; only dumps of Redis want to know.
+    pub has_field_lifetimes: bool,
 }
 
 /// One file of pairs: [`begin`](Self::begin), [`pair`](Self::pair) for each, [`end`](Self::end). Each appends to the
@@ -65,7 +67,7 @@ impl Writer {
             format,
             pairs: 0,
             empty: 0,
-            rdb: (format == Format::Rdb).then(|| RdbWriter::begin(row)),
+            rdb: (format == Format::Rdb).then(|| RdbWriter::begin(row, about.has_field_lifetimes)),
             with_flags: 0,
             #[cfg(feature = "parquet")]
             parquet: match format {

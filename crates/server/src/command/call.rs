@@ -327,6 +327,10 @@ impl Pairs for Turn<'_, '_> {
         }
     }
 
+    fn now_ms(&self) -> u64 {
+        Turn::now_ms(self)
+    }
+
     fn segment_count(&self, database: usize) -> u64 {
         match self {
             Turn::Shared(shared) => { *shared }.segment_count(database),

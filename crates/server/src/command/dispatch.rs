@@ -12,8 +12,9 @@ use super::spec::{Flags, Id, Spec};
 use super::state::SessionState;
 use super::table::rows;
 use super::{
-    bits, blocking, client, cluster, config, connection, dump, edit, events, extensions, geo, hashes, hyperloglog,
-    info, introspect, keys, lifetime, lists, migrate, pubsub, script, sets, sort, sorted_operations, sorted_sets,
+    bits, blocking, client, cluster, config, connection, dump, edit, events, extensions, field_lifetimes, geo, hashes,
+    hyperloglog, info, introspect, keys, lifetime, lists, migrate, pubsub, script, sets, sort, sorted_operations,
+    sorted_sets,
     stats, stream_groups, stream_info, streams, strings,
 };
 use crate::blocked::Wanted;

@@ -1,6 +1,7 @@
 //! DUMP and RESTORE: one value in the format of Redis's dump files, so that values can be moved between the servers.
 //!
-//! The format: `rdb/`. DUMP writes what Redis 7.0 writes, version 10; RESTORE reads versions up to 12.
+//! The format: `rdb/`. DUMP writes what Redis 7.0 writes, version 10, or what 7.4 writes, version 12, of a hash whose
+//! fields have lifetimes; RESTORE reads versions up to 12.
 
 use super::call::{Call, Outcome, Refusal, SYNTAX, Turn};
 use super::number::parse_integer;
@@ -89,11 +90,5 @@ pub(super) fn restore(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
 fn decode(payload: &[u8], limits: Limits) -> Result<Value, Refusal> {
     let body = rdb::body(payload).ok_or("ERR DUMP payload version or checksum are wrong")?;
     let refused = |error: RdbError| Refusal::about("ERR Bad data format: ", error.to_string().as_bytes(), "");
-    let value = rdb::value_of(body, limits).map_err(refused)?;
-    match &value {
-        Value::Hash(fields) if fields.iter().any(|field| field.expires_at_ms != 0) => {
-            Err("ERR Bad data format: a hash whose fields have lifetimes, which this server does not keep".into())
-        }
-        _ => Ok(value),
-    }
+    rdb::value_of(body, limits).map_err(refused)
 }

@@ -164,8 +164,11 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
     if let Some(ends) = ends {
         return events_of_move(ends, args.at(1), args.at(2), change, after);
     }
-    // Commands on streams name their events themselves.
-    if matches!(id, Id::XAdd | Id::XTrim | Id::XDel | Id::XGroup) {
+    // Commands on streams and on lifetimes of fields name their events themselves.
+    if matches!(id, Id::XAdd | Id::XTrim | Id::XDel | Id::XGroup)
+        || matches!(id, Id::HExpire | Id::HPExpire | Id::HExpireAt | Id::HPExpireAt | Id::HPersist)
+        || matches!(id, Id::HGetEx | Id::HSetEx | Id::HGetDel)
+    {
         return [None, None];
     }
     let is_rename = matches!(id, Id::Rename | Id::RenameNx);

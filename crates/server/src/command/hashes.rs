@@ -6,18 +6,21 @@ use super::number::{Decimal, parse_integer};
 use super::pattern::matches;
 use super::reply::{self, Version};
 use super::strings::integer;
-use crate::keyspace::fields::{Field, Fields, FieldsMut};
+use crate::keyspace::fields::{Expiry, Field, Fields, FieldsMut};
 use crate::keyspace::sorted::{Element, SortedSet};
 use crate::keyspace::{self, Exclusive, Kind, damaged};
 use std::collections::HashSet;
 
 const NOT_A_FLOAT: &str = "ERR hash value is not a float";
 
-fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> Result<Option<Fields>, Refusal> {
+pub(super) fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> Result<Option<Fields>, Refusal> {
     Ok(Fields::open(turn, call.database, call.args.at(1), Kind::Hash)?)
 }
 
-fn open_mut<'e, 'k>(alone: &'e mut Exclusive<'k>, call: &Call<'_, 'e>) -> Result<FieldsMut<'e, 'k>, Refusal> {
+pub(super) fn open_mut<'e, 'k>(
+    alone: &'e mut Exclusive<'k>,
+    call: &Call<'_, 'e>,
+) -> Result<FieldsMut<'e, 'k>, Refusal> {
     Ok(FieldsMut::open(alone, call.database, call.args.at(1), Kind::Hash)?)
 }
 
@@ -161,7 +164,7 @@ pub(crate) fn hincrby(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
         false => 0,
     };
     let number = number.checked_add(increment).ok_or("ERR increment or decrement would overflow")?;
-    hash.put(field, itoa::Buffer::new().format(number).as_bytes())?;
+    hash.put_with_expiry(field, itoa::Buffer::new().format(number).as_bytes(), Expiry::Keep)?;
     hash.finish()?;
     reply::integer(call.out, number);
     Ok(())
@@ -181,7 +184,7 @@ pub(crate) fn hincrbyfloat(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -
         false => Decimal::Exact(0),
     };
     let sum = number.plus(increment).ok_or("ERR increment would produce NaN or Infinity")?.text();
-    hash.put(field, sum.as_bytes())?;
+    hash.put_with_expiry(field, sum.as_bytes(), Expiry::Keep)?;
     hash.finish()?;
     reply::bulk(call.out, sum.as_bytes());
     Ok(())

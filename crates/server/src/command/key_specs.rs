@@ -69,7 +69,15 @@ fn first(spec: &Spec) -> Access {
         Id::Type | Id::ZCard | Id::Exists | Id::Touch | Id::Watch | Id::Object | Id::Memory => Access::RO,
         Id::Copy | Id::Sort | Id::GeoRadius | Id::GeoRadiusByMember | Id::EvalRo | Id::EvalShaRo | Id::FCallRo => READ,
         Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrByFloat | Id::HIncrBy | Id::HIncrByFloat => EDIT,
-        Id::SetBit | Id::ZIncrBy | Id::GetSet | Id::Move | Id::GetEx | Id::Eval | Id::EvalSha | Id::FCall => EDIT,
+        Id::SetBit
+        | Id::ZIncrBy
+        | Id::GetSet
+        | Id::Move
+        | Id::GetEx
+        | Id::HGetEx
+        | Id::Eval
+        | Id::EvalSha
+        | Id::FCall => EDIT,
         Id::BitField | Id::Set => EDIT.and(Access::VARIABLE),
         Id::ZRem
         | Id::LTrim
@@ -96,6 +104,7 @@ fn first(spec: &Spec) -> Access {
         | Id::RPop
         | Id::SPop
         | Id::GetDel
+        | Id::HGetDel
         | Id::LPop
         | Id::SMove
         | Id::LMove

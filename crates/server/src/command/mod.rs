@@ -66,6 +66,7 @@ mod dump;
 pub(crate) mod edit;
 pub(crate) mod events;
 mod extensions;
+mod field_lifetimes;
 mod geo;
 mod geohash;
 mod hashes;

@@ -238,6 +238,7 @@ impl Spec {
             Id::Dump | Id::Ttl | Id::PTtl | Id::Time | Id::LastSave | Id::ZRandMember | Id::ZScan => {
                 &["nondeterministic_output"]
             }
+            Id::HTtl | Id::HPTtl => &["nondeterministic_output"],
             Id::XAdd | Id::XTrim | Id::XPending | Id::XClaim | Id::XAutoClaim => &["nondeterministic_output"],
             Id::Command => &["nondeterministic_output_order"],
             _ => &[],

@@ -1,6 +1,7 @@
 //! Elements of a collection, one after another: for each its length as a varint, then its bytes.
 //!
-//! A field of a hash is two elements, its name and its value. Bytes that this module did not write end the run early.
+//! A field of a hash is two elements, its name and its value. Before them, a field that expires has [`LIFETIME`], which
+//! no length begins with, and the time in Unix milliseconds, u64. Bytes that this module did not write end the run early.
 
 use std::ops::Range;
 
@@ -13,6 +14,15 @@ pub(crate) fn push(run: &mut Vec<u8>, element: &[u8]) {
     }
     run.push(len as u8); // below 0x80
     run.extend_from_slice(element);
+}
+
+/// A length of 0 in two bytes; [`push`] writes it in one.
+const LIFETIME: [u8; 2] = [0x80, 0]; // on disk
+
+/// Appends when the field whose elements follow expires.
+pub(super) fn push_lifetime(run: &mut Vec<u8>, expires_at_ms: u64) {
+    run.extend_from_slice(&LIFETIME);
+    run.extend_from_slice(&expires_at_ms.to_le_bytes());
 }
 
 /// Puts `new` in the place of a range of bytes.
@@ -51,6 +61,14 @@ impl Elements<'_> {
     /// Where the next element begins.
     pub(crate) fn at(&self) -> usize {
         self.at
+    }
+
+    /// When the field whose elements follow expires; 0: never. `None` if the run ends within the time.
+    pub(super) fn lifetime(&mut self) -> Option<u64> {
+        let Some(rest) = self.run[self.at..].strip_prefix(&LIFETIME) else { return Some(0) };
+        let expires_at_ms = u64::from_le_bytes(*rest.first_chunk()?);
+        self.at += LIFETIME.len() + size_of::<u64>();
+        Some(expires_at_ms)
     }
 }
 

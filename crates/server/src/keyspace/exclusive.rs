@@ -11,7 +11,7 @@
 
 use super::counts::Counts;
 use super::gate::ExclusiveEntry;
-use super::shape::{Gap, segments_of, set_id};
+use super::shape::{Gap, first_expiry, segments_of, set_id};
 use super::watched::{Change, Happened, Watch};
 use super::{
     Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old,
@@ -409,8 +409,28 @@ impl<'k> Exclusive<'k> {
         self.stage_record(database, key, attributes, value)
     }
 
+    /// [`put_collection`](Self::put_collection) where fields of a hash have expired and nothing else changes.
+    pub(super) fn put_expired(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        value: Option<(Attributes, &[u8])>,
+    ) -> Result<()> {
+        self.space.events.changes.fetch_add(1, Relaxed);
+        self.space.watched.touch_fields_expired(database, key, value.is_none());
+        match value {
+            Some((attributes, value)) => self.stage_record(database, key, attributes, value),
+            None => self.stage(database, key, None),
+        }
+    }
+
+    /// Records that fields of a hash that is being changed have expired.
+    pub(super) fn note_fields_expired(&mut self, database: usize, key: &[u8]) {
+        self.space.watched.record(database, key, Happened::FieldsExpired { is_last: false });
+    }
+
     /// Records a keyspace event that the command names itself.
-    pub(super) fn note_event(&mut self, database: usize, key: &[u8], event: &'static str) {
+    pub(crate) fn note_event(&mut self, database: usize, key: &[u8], event: &'static str) {
         self.space.watched.record(database, key, Happened::Event(event));
     }
 
@@ -455,7 +475,7 @@ impl<'k> Exclusive<'k> {
                     self.put_segment(to.0, (new_id, number), false, Some(&segment))?;
                 }
             }
-            set_id(&mut value, new_id);
+            set_id(attributes.kind, &mut value, new_id);
         }
         self.replacing(to.0, to.1, |this| this.put_collection(to.0, to.1, Some((attributes, &value))))
     }
@@ -790,6 +810,8 @@ impl<'k> Exclusive<'k> {
         database.heads.store(0, Relaxed);
         database.may_expire.store(false, Relaxed);
         database.is_expiry_new.store(false, Relaxed);
+        database.fields_may_expire.store(false, Relaxed);
+        database.is_field_expiry_new.store(false, Relaxed);
         space.memory.look(space);
         Ok(())
     }
@@ -995,6 +1017,9 @@ impl<'k> Exclusive<'k> {
             return self.stage(database, key, Some(value));
         }
         of.note_lifetime(attributes);
+        if first_expiry(attributes.kind, value) != 0 {
+            of.note_field_lifetimes();
+        }
         let mut stored = Vec::with_capacity(super::HEAD_BYTES_MAX + value.len());
         coding.encode(attributes, value, &mut stored);
         self.stage(database, key, Some(&stored))

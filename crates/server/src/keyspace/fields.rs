@@ -7,13 +7,20 @@
 //!
 //! A lookup is two lookups of the table, whatever the size: the key, and one segment (`hashed.rs`).
 //!
+//! Fields of a hash may have lifetimes, each in front of its field (`elements.rs`). Then a flag is set, the time of the
+//! first follows the flags, where the sweep finds it, and a large hash has a tree of the fields in the order of their
+//! times (`shape.rs`, `tree.rs`). Readers ignore fields that have expired; the sweep removes them, as does a change of
+//! the field, or of a small hash.
+//!
 //! All bytes here are on disk.
 
 use super::elements;
 use super::exclusive::Exclusive;
-use super::hashed::{SMALL_AGAIN_BYTES, find, for_fields, put_in};
+pub(crate) use super::hashed::has_expired;
+use super::hashed::{Layout, NewField, SMALL_AGAIN_BYTES, find, for_fields, push, put_in};
 use super::segments::Pairs;
-use super::shape::{Gap, LARGE, LargeFields as Large, damaged};
+use super::shape::{FIRST_EXPIRY_BYTES, Gap, LARGE, LIFETIMES, LargeFields as Large, Lifetimes, damaged, first_expiry};
+use super::tree::{Editor, Loaded, Place};
 use super::{Attributes, Kind, Result};
 
 /// Elements beyond this many bytes go into segments.
@@ -35,7 +42,26 @@ pub(crate) struct Fields {
     kind: Kind,
     flags: u8,
     form: Form,
+    /// Of a hash with lifetimes: what has expired by this time is absent; else 0.
+    now_ms: u64,
+    /// The time of the first field that expires; 0 if none does.
+    first_ms: u64,
+    /// The lifetimes of a large hash.
+    lifetimes: Lifetimes,
+    /// Fields of a large hash that have expired and are not removed yet. A small one has none in memory.
+    expired: u64,
 }
+
+/// What happens to the lifetime of a field that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    Keep,
+    /// Unix time in milliseconds, at most [`EXPIRY_MAX`]; 0: never.
+    At(u64),
+}
+
+/// Redis's limit for the time at which a field expires.
+pub(crate) const EXPIRY_MAX: u64 = (1 << 46) - 1;
 
 #[derive(Clone, Debug)]
 enum Form {
@@ -51,42 +77,101 @@ impl Fields {
     pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8], kind: Kind) -> Result<Option<Fields>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, kind, &mut value)?;
-        found.map(|_| Fields::decode(database, kind, value)).transpose()
+        let Some(mut fields) = found.map(|_| Fields::decode(database, kind, value)).transpose()? else {
+            return Ok(None);
+        };
+        if fields.may_expire() {
+            fields.ignore_expired(pairs)?;
+        }
+        Ok(Some(fields))
     }
 
     fn decode(database: usize, kind: Kind, mut value: Vec<u8>) -> Result<Fields> {
         let flags = value.first().copied().unwrap_or(0);
-        let form = match Large::decode(&value)? {
-            Some(large) => Form::Large(large),
-            None if value.len() > 1 + SMALL_BYTES => return Err(damaged(format_args!("{} bytes", value.len()))),
-            None => {
-                value.drain(..value.len().min(1));
+        let head_bytes = if flags & LIFETIMES == 0 { 1 } else { FIRST_EXPIRY_BYTES };
+        let (form, lifetimes) = match Large::decode(kind, &value)? {
+            Some((large, lifetimes)) => (Form::Large(large), lifetimes),
+            None if head_bytes > 1 && (kind != Kind::Hash || value.len() < head_bytes) => {
+                return Err(damaged("it has lifetimes where none can be"));
+            }
+            None if value.len() > head_bytes + SMALL_BYTES => {
+                return Err(damaged(format_args!("{} bytes", value.len())));
+            }
+            None => (Form::Small(Vec::new()), Lifetimes::default()),
+        };
+        let first_ms = first_expiry(kind, &value);
+        let form = match form {
+            Form::Small(_) => {
+                value.drain(..value.len().min(head_bytes));
                 Form::Small(value)
             }
+            form => form,
         };
-        Ok(Fields { database, kind, flags, form })
+        Ok(Fields { database, kind, flags, form, now_ms: 0, first_ms, lifetimes, expired: 0 })
     }
 
     fn encode(&self) -> Vec<u8> {
+        let is_large = matches!(self.form, Form::Large(_));
+        let mut value = vec![self.flags & !LARGE | if is_large { LARGE } else { 0 }];
+        if self.may_expire() {
+            value.extend(self.first_ms.to_le_bytes());
+        }
         match &self.form {
-            Form::Small(run) => [&[self.flags & !LARGE], run.as_slice()].concat(),
+            Form::Small(run) => value.extend_from_slice(run),
             Form::Large(Large { id, seed, count, bytes, segments }) => {
-                let mut value = vec![self.flags | LARGE];
                 value.extend([id, seed, count, bytes, segments].into_iter().flat_map(|n| n.to_le_bytes()));
-                value
+                if self.may_expire() {
+                    self.lifetimes.encode(&mut value);
+                }
             }
+        }
+        value
+    }
+
+    /// Whether fields may have lifetimes.
+    fn may_expire(&self) -> bool {
+        self.flags & LIFETIMES != 0
+    }
+
+    fn layout(&self) -> Layout {
+        match self.kind {
+            Kind::Hash if self.may_expire() => Layout::Expiring { now_ms: self.now_ms },
+            Kind::Hash => Layout::Pairs,
+            _ => Layout::Names,
         }
     }
 
-    fn width(&self) -> usize {
-        if self.kind == Kind::Hash { 2 } else { 1 }
+    /// Reads the time, and ignores what has expired from now on: a small hash forgets it. Returns whether it had some.
+    fn ignore_expired(&mut self, pairs: &mut impl Pairs) -> Result<bool> {
+        self.now_ms = pairs.now_ms();
+        if !has_expired(self.first_ms, self.now_ms) {
+            return Ok(false);
+        }
+        match &mut self.form {
+            Form::Small(run) => {
+                let (layout, mut left) = (Layout::Expiring { now_ms: self.now_ms }, Vec::with_capacity(run.len()));
+                for_fields(run, layout, |name, value, expires_at_ms| {
+                    push(&mut left, layout, NewField { name, value, expires_at_ms });
+                })?;
+                let had_some = left.len() < run.len();
+                *run = left;
+                Ok(had_some)
+            }
+            Form::Large(large) => {
+                let (place, now_ms) = (Place { database: self.database, id: large.id }, self.now_ms);
+                let before = self.lifetimes.tree.count_before(pairs, place, |(at_ms, _)| at_ms <= now_ms as f64)?;
+                self.expired = before.min(self.lifetimes.count);
+                Ok(self.expired > 0)
+            }
+        }
     }
 
     /// The number of fields. O(1).
     pub(crate) fn len(&self) -> u64 {
         match &self.form {
-            Form::Small(run) => (elements::iter(run).count() / self.width()) as u64,
-            Form::Large(large) => large.count,
+            Form::Small(run) if self.may_expire() => for_fields(run, self.layout(), |_, _, _| {}).unwrap_or(0),
+            Form::Small(run) => (elements::iter(run).count() / self.layout().width()) as u64,
+            Form::Large(large) => large.count - self.expired,
         }
     }
 
@@ -102,6 +187,7 @@ impl Fields {
     pub(crate) fn encoding(&self) -> &'static str {
         match self.kind {
             _ if self.flags & UNPACKED != 0 => "hashtable",
+            _ if self.may_expire() => "listpackex",
             Kind::Set => "intset",
             _ => "listpack",
         }
@@ -112,16 +198,27 @@ impl Fields {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn get(&self, pairs: &mut impl Pairs, field: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        Ok(self.get_with_expiry(pairs, field, value)?.is_some())
+    }
+
+    /// [`get`](Self::get), but returns when the field expires, 0 for never; `None` if it is absent.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(crate) fn get_with_expiry(
+        &self,
+        pairs: &mut impl Pairs,
+        field: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>> {
         let run = match &self.form {
             Form::Small(run) => run,
-            Form::Large(large) => return large.get(pairs, (self.database, self.width()), field, value),
+            Form::Large(large) => return large.get(pairs, (self.database, self.layout()), field, value),
         };
         value.clear();
-        let found = find(run, self.width(), field)?;
-        if let Some(found) = &found {
-            value.extend_from_slice(&run[found.value.clone()]);
-        }
-        Ok(found.is_some())
+        let Some(found) = find(run, self.layout(), field)? else { return Ok(None) };
+        value.extend_from_slice(&run[found.value]);
+        Ok(Some(found.expires_at_ms))
     }
 
     /// Calls `take` with every field and its value, until it returns `false`.
@@ -129,24 +226,40 @@ impl Fields {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn for_each(&self, pairs: &mut impl Pairs, mut take: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.for_each_with_expiry(pairs, |field, value, _| take(field, value))
+    }
+
+    /// [`for_each`](Self::for_each), with the time at which each field expires, 0 for never.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(crate) fn for_each_with_expiry(
+        &self,
+        pairs: &mut impl Pairs,
+        mut take: impl FnMut(&[u8], &[u8], u64) -> bool,
+    ) -> Result<()> {
         let large = match &self.form {
             Form::Small(run) => {
                 let mut goes_on = true;
-                for_fields(run, self.width(), |field, value| goes_on = goes_on && take(field, value))?;
-                return Ok(());
+                let take = |field: &[u8], value: &[u8], at_ms| goes_on = goes_on && take(field, value, at_ms);
+                return for_fields(run, self.layout(), take).map(drop);
             }
             Form::Large(large) => large,
         };
-        let (mut segment, mut goes_on, mut seen, mut gap) = (Vec::new(), true, 0, Gap::default());
+        let (mut segment, mut goes_on, mut gap) = (Vec::new(), true, Gap::default());
+        let (mut seen, mut present) = (0, 0);
         for number in 0..large.segments {
             gap.check(pairs.segment(self.database, large.id, number, &mut segment)?)?;
-            seen += for_fields(&segment, self.width(), |field, value| goes_on = goes_on && take(field, value))?;
+            seen += for_fields(&segment, self.layout(), |field, value, at_ms| {
+                present += 1;
+                goes_on = goes_on && take(field, value, at_ms);
+            })?;
             if !goes_on {
                 return Ok(());
             }
         }
-        if seen != large.count {
-            return Err(damaged(format_args!("{seen} fields instead of {}", large.count)));
+        if (seen, present) != (large.count, self.len()) {
+            return Err(damaged(format_args!("{seen} fields instead of {}, {present} not expired", large.count)));
         }
         Ok(())
     }
@@ -161,14 +274,14 @@ impl Fields {
         pairs: &mut impl Pairs,
         cursor: u64,
         count: usize,
-        take: impl FnMut(&[u8], &[u8]),
+        mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64> {
         match &self.form {
             Form::Small(run) => {
-                for_fields(run, self.width(), take)?;
+                for_fields(run, self.layout(), |field, value, _| take(field, value))?;
                 Ok(0)
             }
-            Form::Large(large) => large.scan(pairs, (self.database, self.width()), cursor, count, take),
+            Form::Large(large) => large.scan(pairs, (self.database, self.layout()), cursor, count, take),
         }
     }
 
@@ -179,7 +292,10 @@ impl Fields {
     pub(crate) fn random(&self, pairs: &mut impl Pairs) -> Result<Option<Field>> {
         /// One in about 50 succeeds where segments are emptiest.
         const TRIES: usize = 5000;
-        let mut segment = Vec::new();
+        let (mut segment, layout) = (Vec::new(), self.layout());
+        if self.len() == 0 {
+            return Ok(None);
+        }
         for _ in 0..TRIES {
             // A segment is rejected the more often the fewer fields it has.
             let (run, of) = match &self.form {
@@ -190,10 +306,14 @@ impl Fields {
                     (&segment, 4 * large.count.div_ceil(large.segments) + 8)
                 }
             };
-            let len = (elements::iter(run).count() / self.width()) as u64;
+            let mut len = (elements::iter(run).count() / layout.width()) as u64;
+            if self.may_expire() {
+                len = 0;
+                for_fields(run, layout, |_, _, _| len += 1)?;
+            }
             let index = below(pairs.random(), of.max(len));
             let (mut at, mut found) = (0, None);
-            for_fields(run, self.width(), |field, value| {
+            for_fields(run, layout, |field, value, _| {
                 if at == index {
                     found = Some((field.to_vec(), value.to_vec()));
                 }
@@ -203,7 +323,23 @@ impl Fields {
                 return Ok(found);
             }
         }
+        if self.expired > 0 {
+            return self.random_of_few(pairs);
+        }
         Err(damaged("it has far fewer fields than its key says"))
+    }
+
+    /// [`random`](Self::random) where most fields have expired. O(fields).
+    fn random_of_few(&self, pairs: &mut impl Pairs) -> Result<Option<Field>> {
+        let (mut left, mut found) = (below(pairs.random(), self.len()), None);
+        self.for_each(pairs, |field, value| {
+            if left == 0 {
+                found = Some((field.to_vec(), value.to_vec()));
+            }
+            left = left.saturating_sub(1);
+            found.is_none()
+        })?;
+        Ok(found)
     }
 }
 
@@ -229,6 +365,8 @@ pub(crate) struct FieldsMut<'e, 'k> {
     before: Option<Vec<u8>>,
     /// Whether a field changed.
     changed: bool,
+    /// Whether fields that had expired were removed.
+    has_expired: bool,
 }
 
 impl<'e, 'k> FieldsMut<'e, 'k> {
@@ -244,13 +382,18 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     ) -> Result<FieldsMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, kind, &mut value)?;
-        let fields = Fields::decode(database, kind, value)?;
+        let mut fields = Fields::decode(database, kind, value)?;
         if let Form::Small(run) = &fields.form {
-            for_fields(run, fields.width(), |_, _| {})?;
+            for_fields(run, fields.layout(), |_, _, _| {})?;
         }
         let before = matches!(fields.form, Form::Large(_)).then(|| fields.encode());
+        let mut has_expired = false;
+        if fields.may_expire() {
+            // A large hash keeps them.
+            has_expired = fields.ignore_expired(alone)? && before.is_none();
+        }
         let (expires_at_ms, was_present) = (found.unwrap_or(0), found.is_some());
-        Ok(FieldsMut { alone, key, expires_at_ms, fields, was_present, before, changed: false })
+        Ok(FieldsMut { alone, key, expires_at_ms, fields, was_present, before, changed: false, has_expired })
     }
 
     /// As it is now.
@@ -288,14 +431,16 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn clear(&mut self) -> Result<()> {
         if let Form::Large(large) = &self.fields.form {
-            self.alone.release(self.fields.database, large.id, [0..large.segments, 0..0])?;
+            self.alone.release(self.fields.database, large.id, large.segments(&self.fields.lifetimes))?;
         }
         self.fields.form = Form::Small(Vec::new());
+        self.fields.lifetimes = Lifetimes::default();
+        self.fields.expired = 0;
         self.changed = true;
         Ok(())
     }
 
-    /// Sets a field. Returns whether it is new.
+    /// Sets a field, which has no lifetime then. Returns whether it is new.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
@@ -303,21 +448,120 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         self.put_if(field, value, true)
     }
 
-    /// Sets a field, unless it is present and `replace` is false. Returns whether it is new.
+    /// [`put`](Self::put), unless the field is present and `replace` is false. Returns whether it is new.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn put_if(&mut self, field: &[u8], value: &[u8], replace: bool) -> Result<bool> {
-        let place = (self.fields.database, self.fields.width());
+        let before = self.expiry_where_some_expire(field)?;
+        self.put_known((field, before), value, replace, 0)
+    }
+
+    /// Sets a field and its lifetime. Returns whether it is new.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn put_with_expiry(&mut self, field: &[u8], value: &[u8], expiry: Expiry) -> Result<bool> {
+        let before = self.expiry_where_some_expire(field)?;
+        let expires_at_ms = match expiry {
+            Expiry::Keep => before.unwrap_or(0),
+            Expiry::At(at_ms) => at_ms,
+        };
+        if expires_at_ms != 0 && !self.fields.may_expire() {
+            self.begin_lifetimes()?;
+        }
+        self.put_known((field, before), value, true, expires_at_ms)
+    }
+
+    /// [`expiry`](Self::expiry) if fields may have lifetimes, else `None`.
+    #[inline]
+    fn expiry_where_some_expire(&mut self, field: &[u8]) -> Result<Option<u64>> {
+        if self.fields.may_expire() { self.expiry(field) } else { Ok(None) }
+    }
+
+    /// When a field expires, 0 for never; `None` if it is absent. Removes one that has expired.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn expiry(&mut self, field: &[u8]) -> Result<Option<u64>> {
+        let (database, layout) = (self.fields.database, self.fields.layout());
+        let Form::Large(large) = &mut self.fields.form else {
+            return self.fields.get_with_expiry(self.alone, field, &mut Vec::new());
+        };
+        let found = large.get(self.alone, (database, layout.raw()), field, &mut Vec::new())?;
+        let Some(at_ms) = found.filter(|at_ms| has_expired(*at_ms, self.fields.now_ms)) else { return Ok(found) };
+        large.remove(self.alone, (database, layout.raw()), field)?;
+        self.fields.expired = self.fields.expired.saturating_sub(1);
+        self.has_expired = true;
+        self.order(field, at_ms, 0)?;
+        self.reduce()?;
+        Ok(None)
+    }
+
+    /// Lets fields have lifetimes.
+    fn begin_lifetimes(&mut self) -> Result<()> {
+        let fields = &mut self.fields;
+        fields.flags |= LIFETIMES;
+        fields.now_ms = self.alone.now_ms();
+        if matches!(fields.form, Form::Large(_)) {
+            self.edit_tree(|tree| tree.begin())?;
+        }
+        Ok(())
+    }
+
+    /// Changes the tree of a large hash.
+    fn edit_tree(&mut self, edit: impl FnOnce(&mut Editor<'_, 'k>) -> Result<()>) -> Result<()> {
+        let Form::Large(large) = &self.fields.form else { return Ok(()) };
+        let place = Place { database: self.fields.database, id: large.id };
+        let loaded = &mut Loaded::default();
+        let mut editor = Editor { alone: self.alone, place, tree: &mut self.fields.lifetimes.tree, loaded };
+        edit(&mut editor)?;
+        editor.store()
+    }
+
+    /// Notes in the tree of a large hash that a field now expires at another time; 0: never.
+    fn order(&mut self, field: &[u8], before_ms: u64, after_ms: u64) -> Result<()> {
+        if before_ms == after_ms || matches!(self.fields.form, Form::Small(_)) {
+            return Ok(());
+        }
+        let mut count = self.fields.lifetimes.count;
+        self.edit_tree(|tree| {
+            if before_ms != 0 {
+                tree.remove((before_ms as f64, field))?;
+                count = count.saturating_sub(1);
+            }
+            if after_ms != 0 {
+                tree.insert((after_ms as f64, field))?;
+                count += 1;
+            }
+            Ok(())
+        })?;
+        self.fields.lifetimes.count = count;
+        Ok(())
+    }
+
+    /// Sets a field. `before`: its lifetime, if it is present and fields may have lifetimes.
+    fn put_known(
+        &mut self,
+        (name, before): (&[u8], Option<u64>),
+        value: &[u8],
+        replace: bool,
+        expires_at_ms: u64,
+    ) -> Result<bool> {
+        let (database, layout) = (self.fields.database, self.fields.layout().raw());
+        let field = NewField { name, value, expires_at_ms };
         let put = match &mut self.fields.form {
-            Form::Small(run) => put_in(run, place.1, field, value, replace)?,
-            Form::Large(large) => large.put(self.alone, place, field, value, replace)?,
+            Form::Small(run) => put_in(run, layout, field, replace)?,
+            Form::Large(large) => large.put(self.alone, (database, layout), field, replace)?,
         };
         let Some(is_new) = put else { return Ok(false) };
         self.changed = true;
+        if self.fields.may_expire() {
+            self.order(name, before.unwrap_or(0), expires_at_ms)?;
+        }
         let is_packed = match self.fields.kind {
-            Kind::Set => !is_new || is_integer(field),
-            _ => field.len() <= PACKED_VALUE_BYTES && value.len() <= PACKED_VALUE_BYTES,
+            Kind::Set => !is_new || is_integer(name),
+            _ => name.len() <= PACKED_VALUE_BYTES && value.len() <= PACKED_VALUE_BYTES,
         };
         if !is_packed || self.fields.flags & UNPACKED == 0 && self.fields.len() > PACKED_FIELDS {
             self.fields.flags |= UNPACKED;
@@ -331,7 +575,11 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn remove(&mut self, field: &[u8]) -> Result<bool> {
-        let place = (self.fields.database, self.fields.width());
+        let before = self.expiry_where_some_expire(field)?;
+        if before.is_none() && self.fields.may_expire() {
+            return Ok(false);
+        }
+        let place = (self.fields.database, self.fields.layout().raw());
         match &mut self.fields.form {
             Form::Small(run) => {
                 let Some(found) = find(run, place.1, field)? else { return Ok(false) };
@@ -344,17 +592,57 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
             }
         }
         self.changed = true;
+        if let Some(before) = before {
+            self.order(field, before, 0)?;
+        }
         self.reduce()?;
         Ok(true)
     }
 
+    /// Removes up to `most` fields that have expired, all of a small hash. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn remove_expired(&mut self, most: u64) -> Result<bool> {
+        let Form::Large(large) = &self.fields.form else { return Ok(false) };
+        let (place, expired) = (Place { database: self.fields.database, id: large.id }, self.fields.expired);
+        let (count, mut names) = (self.fields.lifetimes.count, Vec::new());
+        let take = &mut |(_, name): (f64, &[u8])| {
+            names.push(name.to_vec());
+            true
+        };
+        self.fields.lifetimes.tree.for_range(self.alone, place, (count, 0..expired.min(most)), false, take)?;
+        for name in &names {
+            if self.expiry(name)?.is_some() {
+                return Err(damaged("a field has another lifetime than in the order of lifetimes"));
+            }
+        }
+        Ok(expired > most)
+    }
+
     /// Goes over to segments.
     fn enlarge(&mut self) -> Result<()> {
-        let (database, width) = (self.fields.database, self.fields.width());
-        if let Form::Small(run) = &self.fields.form
-            && run.len() > SMALL_BYTES
-        {
-            self.fields.form = Form::Large(Large::divide(self.alone, database, width, run)?);
+        let (database, layout) = (self.fields.database, self.fields.layout().raw());
+        let Form::Small(run) = &mut self.fields.form else { return Ok(()) };
+        if run.len() <= SMALL_BYTES {
+            return Ok(());
+        }
+        let run = std::mem::take(run);
+        self.fields.form = Form::Large(Large::divide(self.alone, database, layout, &run)?);
+        if self.fields.may_expire() {
+            let mut count = 0;
+            self.edit_tree(|tree| {
+                tree.begin()?;
+                let mut inserted = Ok(());
+                for_fields(&run, layout, |name, _, at_ms| {
+                    if at_ms != 0 && inserted.is_ok() {
+                        inserted = tree.insert((at_ms as f64, name));
+                        count += 1;
+                    }
+                })?;
+                inserted
+            })?;
+            self.fields.lifetimes.count = count;
         }
         Ok(())
     }
@@ -372,8 +660,44 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
                 return Err(damaged(format_args!("{} bytes instead of {}", run.len(), large.bytes)));
             }
             self.alone.put_segment(database, (large.id, 0), was_there, None)?;
+            let [_, nodes] = large.segments(&self.fields.lifetimes);
+            if !nodes.is_empty() {
+                self.alone.release(database, large.id, [nodes, 0..0])?;
+            }
             self.fields.form = Form::Small(run);
+            self.fields.lifetimes = Lifetimes::default();
+            if std::mem::take(&mut self.fields.expired) > 0 {
+                self.has_expired |= self.fields.ignore_expired(self.alone)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Finds out when the first field expires. A small hash without lifetimes is one whose fields never had any.
+    fn settle_lifetimes(&mut self) -> Result<()> {
+        let (layout, mut first_ms) = (self.fields.layout().raw(), 0);
+        match &self.fields.form {
+            Form::Small(run) => {
+                for_fields(run, layout, |_, _, at_ms| {
+                    if at_ms != 0 && (first_ms == 0 || at_ms < first_ms) {
+                        first_ms = at_ms;
+                    }
+                })?;
+                if first_ms == 0 {
+                    self.fields.flags &= !LIFETIMES;
+                }
+            }
+            Form::Large(large) => {
+                let (place, count) =
+                    (Place { database: self.fields.database, id: large.id }, self.fields.lifetimes.count);
+                let take = &mut |(at_ms, _): (f64, &[u8])| {
+                    first_ms = at_ms as u64; // a whole number
+                    false
+                };
+                self.fields.lifetimes.tree.for_range(self.alone, place, (count, 0..1), false, take)?;
+            }
+        }
+        self.fields.first_ms = first_ms;
         Ok(())
     }
 
@@ -381,17 +705,28 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
-    pub(crate) fn finish(self) -> Result<bool> {
+    pub(crate) fn finish(mut self) -> Result<bool> {
         let is_left = self.fields.len() > 0;
-        if !self.changed {
+        if !self.changed && !self.has_expired {
             return Ok(is_left);
+        }
+        if !is_left {
+            // All that a large hash still has may have expired.
+            self.clear_rest()?;
+        } else if self.fields.may_expire() {
+            self.settle_lifetimes()?;
         }
         let (database, attributes) = (
             self.fields.database,
             Attributes { expires_at_ms: self.expires_at_ms, kind: self.fields.kind, ..Attributes::NONE },
         );
-        if is_left {
-            let value = self.fields.encode();
+        let value = is_left.then(|| self.fields.encode());
+        if !self.changed {
+            self.alone.put_expired(database, self.key, value.as_deref().map(|value| (attributes, value)))?;
+        } else if let Some(value) = value {
+            if self.has_expired {
+                self.alone.note_fields_expired(database, self.key);
+            }
             if self.before.as_ref() == Some(&value) {
                 // A value of the same length was replaced, within a segment.
                 self.alone.changed(database, self.key);
@@ -402,5 +737,12 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
             self.alone.put_collection(database, self.key, None)?;
         }
         Ok(is_left)
+    }
+
+    fn clear_rest(&mut self) -> Result<()> {
+        let changed = self.changed;
+        self.clear()?;
+        self.changed = changed;
+        Ok(())
     }
 }

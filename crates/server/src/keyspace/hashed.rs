@@ -57,10 +57,44 @@ fn places_of(segment: u64, segments: u64) -> Range<u64> {
     first..first + (1 << (63 - bits.min(63)))
 }
 
+/// What a run has for each field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// A member of a set.
+    Names,
+    /// A field and its value.
+    Pairs,
+    /// A field that may have a lifetime, and its value. Fields that have expired by `now_ms` are absent; with 0 none is.
+    Expiring { now_ms: u64 },
+}
+
+impl Layout {
+    const NAMES: u8 = 1;
+    const PAIRS: u8 = 2;
+    const EXPIRING: u8 = 3;
+
+    /// The number of elements of a field without a lifetime.
+    pub(super) fn width(self) -> usize {
+        if self == Layout::Names { 1 } else { 2 }
+    }
+
+    /// The layout by which no field has expired.
+    pub(super) fn raw(self) -> Layout {
+        if let Layout::Expiring { .. } = self { Layout::Expiring { now_ms: 0 } } else { self }
+    }
+}
+
+/// Whether a field that expires then is absent; 0: it never expires.
+pub(crate) fn has_expired(expires_at_ms: u64, now_ms: u64) -> bool {
+    expires_at_ms != 0 && expires_at_ms <= now_ms
+}
+
 /// A field and its value within a run, and where they are.
 pub(super) struct Found {
     pub(super) value: Range<usize>,
     pub(super) all: Range<usize>,
+    /// When it expires, in Unix milliseconds; 0: never.
+    pub(super) expires_at_ms: u64,
 }
 
 /// The position of an element within its run.
@@ -76,51 +110,109 @@ fn check_end(run: &[u8], at: usize, fields: u64) -> Result<()> {
     Err(damaged(format_args!("a run of {} bytes is cut after {fields} fields", run.len())))
 }
 
-/// Finds a field of a run. `width`: 2 if fields have values, else 1.
-///
-/// # Errors
-/// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
-pub(super) fn find(run: &[u8], width: usize, field: &[u8]) -> Result<Option<Found>> {
-    let (mut elements, mut fields) = (elements::iter(run), 0);
-    loop {
-        let start = elements.at();
-        let name = elements.next();
-        let value = if width == 2 { elements.next() } else { Some(&[][..]) };
-        let (Some(name), Some(value)) = (name, value) else {
-            return check_end(run, start, fields).map(|()| None);
+/// The fields of a run. `KIND` is a constant of [`Layout`], so that runs without lifetimes are not searched for any.
+struct Fields<'r, const KIND: u8> {
+    run: &'r [u8],
+    elements: elements::Elements<'r>,
+    seen: u64,
+}
+
+/// A field of a run: its name, its value, and when it expires.
+struct Item<'r> {
+    start: usize,
+    name: &'r [u8],
+    value: &'r [u8],
+    expires_at_ms: u64,
+}
+
+impl<'r, const KIND: u8> Fields<'r, KIND> {
+    fn of(run: &'r [u8]) -> Self {
+        Fields { run, elements: elements::iter(run), seen: 0 }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<Option<Item<'r>>> {
+        let start = self.elements.at();
+        let expires_at_ms = if KIND == Layout::EXPIRING { self.elements.lifetime() } else { Some(0) };
+        let name = expires_at_ms.and_then(|_| self.elements.next());
+        let value = if KIND == Layout::NAMES { Some(&[][..]) } else { self.elements.next() };
+        let (Some(expires_at_ms), Some(name), Some(value)) = (expires_at_ms, name, value) else {
+            return check_end(self.run, start, self.seen).map(|()| None);
         };
-        if name == field {
-            let end = elements.at();
-            let value = if width == 2 { end_of(run, value) - value.len()..end } else { end..end };
-            return Ok(Some(Found { value, all: start..end }));
-        }
-        fields += 1;
+        self.seen += 1;
+        Ok(Some(Item { start, name, value, expires_at_ms }))
     }
 }
 
-/// Calls `take` with the fields of a run and their values. Returns their number.
+/// Finds a field of a run.
 ///
 /// # Errors
 /// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
-pub(super) fn for_fields(run: &[u8], width: usize, mut take: impl FnMut(&[u8], &[u8])) -> Result<u64> {
-    let (mut elements, mut fields) = (elements::iter(run), 0);
-    loop {
-        let start = elements.at();
-        let field = elements.next();
-        let value = if width == 2 { elements.next() } else { Some(&[][..]) };
-        let (Some(field), Some(value)) = (field, value) else {
-            return check_end(run, start, fields).map(|()| fields);
-        };
-        fields += 1;
-        take(field, value);
+pub(super) fn find(run: &[u8], layout: Layout, field: &[u8]) -> Result<Option<Found>> {
+    match layout {
+        Layout::Names => find_in::<{ Layout::NAMES }>(run, field),
+        Layout::Pairs => find_in::<{ Layout::PAIRS }>(run, field),
+        Layout::Expiring { now_ms } => {
+            let found = find_in::<{ Layout::EXPIRING }>(run, field)?;
+            Ok(found.filter(|found| !has_expired(found.expires_at_ms, now_ms)))
+        }
     }
+}
+
+fn find_in<const KIND: u8>(run: &[u8], field: &[u8]) -> Result<Option<Found>> {
+    let mut fields = Fields::<KIND>::of(run);
+    while let Some(Item { start, name, value, expires_at_ms }) = fields.next()? {
+        if name == field {
+            let end = fields.elements.at();
+            let value = if KIND == Layout::NAMES { end..end } else { end_of(run, value) - value.len()..end };
+            return Ok(Some(Found { value, all: start..end, expires_at_ms }));
+        }
+    }
+    Ok(None)
+}
+
+/// Calls `take` with the fields of a run, their values, and when they expire. Returns their number, with those that
+/// have expired.
+///
+/// # Errors
+/// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
+pub(super) fn for_fields(run: &[u8], layout: Layout, mut take: impl FnMut(&[u8], &[u8], u64)) -> Result<u64> {
+    match layout {
+        Layout::Names => for_fields_in::<{ Layout::NAMES }>(run, take),
+        Layout::Pairs => for_fields_in::<{ Layout::PAIRS }>(run, take),
+        Layout::Expiring { now_ms } => for_fields_in::<{ Layout::EXPIRING }>(run, |name, value, expires_at_ms| {
+            if !has_expired(expires_at_ms, now_ms) {
+                take(name, value, expires_at_ms);
+            }
+        }),
+    }
+}
+
+fn for_fields_in<const KIND: u8>(run: &[u8], mut take: impl FnMut(&[u8], &[u8], u64)) -> Result<u64> {
+    let mut fields = Fields::<KIND>::of(run);
+    while let Some(Item { name, value, expires_at_ms, .. }) = fields.next()? {
+        take(name, value, expires_at_ms);
+    }
+    Ok(fields.seen)
+}
+
+/// A field to be stored.
+#[derive(Clone, Copy)]
+pub(super) struct NewField<'f> {
+    pub(super) name: &'f [u8],
+    pub(super) value: &'f [u8],
+    /// In Unix milliseconds; 0: never. Other layouts than [`Layout::Expiring`] have only 0.
+    pub(super) expires_at_ms: u64,
 }
 
 /// Appends a field and its value.
-pub(super) fn push(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8]) {
-    elements::push(run, field);
-    if width == 2 {
-        elements::push(run, value);
+pub(super) fn push(run: &mut Vec<u8>, layout: Layout, field: NewField<'_>) {
+    if field.expires_at_ms != 0 {
+        elements::push_lifetime(run, field.expires_at_ms);
+    }
+    elements::push(run, field.name);
+    if layout != Layout::Names {
+        elements::push(run, field.value);
     }
 }
 
@@ -129,23 +221,17 @@ pub(super) fn push(run: &mut Vec<u8>, width: usize, field: &[u8], value: &[u8]) 
 ///
 /// # Errors
 /// Those of [`find`].
-pub(super) fn put_in(
-    run: &mut Vec<u8>,
-    width: usize,
-    field: &[u8],
-    value: &[u8],
-    replace: bool,
-) -> Result<Option<bool>> {
-    Ok(match find(run, width, field)? {
+pub(super) fn put_in(run: &mut Vec<u8>, layout: Layout, field: NewField<'_>, replace: bool) -> Result<Option<bool>> {
+    Ok(match find(run, layout, field.name)? {
         Some(_) if !replace => None,
         Some(found) => {
-            let mut element = Vec::with_capacity(field.len() + value.len() + 8);
-            push(&mut element, width, field, value);
+            let mut element = Vec::with_capacity(field.name.len() + field.value.len() + 18);
+            push(&mut element, layout, field);
             elements::replace(run, found.all, &element);
             Some(false)
         }
         None => {
-            push(run, width, field, value);
+            push(run, layout, field);
             Some(true)
         }
     })
@@ -167,15 +253,21 @@ impl LargeFields {
     }
 
     /// Divides the fields of a run, which has few.
-    pub(super) fn divide(alone: &mut Exclusive<'_>, database: usize, width: usize, run: &[u8]) -> Result<LargeFields> {
+    pub(super) fn divide(
+        alone: &mut Exclusive<'_>,
+        database: usize,
+        layout: Layout,
+        run: &[u8],
+    ) -> Result<LargeFields> {
         let id = alone.new_collection(database)?;
         let seed = HashKind::Sip13.hash(&id.to_le_bytes(), alone.space().secret());
-        let count = (elements::iter(run).count() / width) as u64;
+        let count = for_fields(run, layout, |_, _, _| {})?;
         let mut large = LargeFields { id, seed, count, bytes: run.len() as u64, segments: 1 };
         large.segments = large.wanted();
         let mut runs = vec![Vec::new(); large.segments as usize]; // at most one for each field of the run
-        for_fields(run, width, |field, value| {
-            push(&mut runs[large.segment(large.hash(field)) as usize], width, field, value);
+        for_fields(run, layout, |name, value, expires_at_ms| {
+            let run = &mut runs[large.segment(large.hash(name)) as usize];
+            push(run, layout, NewField { name, value, expires_at_ms });
         })?;
         for (number, run) in (0..).zip(&runs).filter(|(_, run)| !run.is_empty()) {
             alone.put_segment(database, (id, number), false, Some(run))?;
@@ -183,25 +275,23 @@ impl LargeFields {
         Ok(large)
     }
 
-    /// Copies the value of `field` to `value`. Returns whether there is one. One lookup.
+    /// Copies the value of `field` to `value`. Returns when it expires, 0 for never; `None` if it is absent. One lookup.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(super) fn get(
         &self,
         pairs: &mut impl Pairs,
-        (database, width): (usize, usize),
+        (database, layout): (usize, Layout),
         field: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         value.clear();
         let mut run = Vec::new();
         pairs.segment(database, self.id, self.segment(self.hash(field)), &mut run)?;
-        let found = find(&run, width, field)?;
-        if let Some(found) = &found {
-            value.extend_from_slice(&run[found.value.clone()]);
-        }
-        Ok(found.is_some())
+        let Some(found) = find(&run, layout, field)? else { return Ok(None) };
+        value.extend_from_slice(&run[found.value]);
+        Ok(Some(found.expires_at_ms))
     }
 
     /// Calls `take` with about `count` fields from a place in hash order on. Returns the place to go on from, 0 at the
@@ -212,7 +302,7 @@ impl LargeFields {
     pub(super) fn scan(
         &self,
         pairs: &mut impl Pairs,
-        (database, width): (usize, usize),
+        (database, layout): (usize, Layout),
         cursor: u64,
         count: usize,
         mut take: impl FnMut(&[u8], &[u8]),
@@ -224,12 +314,16 @@ impl LargeFields {
         while place < END && taken < count && (looked_at < 10 * count || taken == 0) {
             let number = self.segment((place << 1).reverse_bits());
             gap.check(pairs.segment(database, self.id, number, &mut segment)?)?;
-            for_fields(&segment, width, |field, value| {
+            let mut present = 0;
+            let seen = for_fields(&segment, layout, |field, value, _| {
+                present += 1;
                 if place_of(self.hash(field)) >= place {
                     take(field, value);
                     taken += 1;
                 }
             })?;
+            // Those that have expired count, so that a call does not pass any number of them.
+            taken += (seen - present) as usize; // fields of a segment
             looked_at += 1;
             place = places_of(number, self.segments).end;
         }
@@ -237,26 +331,26 @@ impl LargeFields {
     }
 
     /// Sets a field, unless it is present and `replace` is false. Returns whether it is new; `None` if nothing changed.
+    /// In a layout with lifetimes, no field counts as expired.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
     pub(super) fn put(
         &mut self,
         alone: &mut Exclusive<'_>,
-        (database, width): (usize, usize),
-        field: &[u8],
-        value: &[u8],
+        (database, layout): (usize, Layout),
+        field: NewField<'_>,
         replace: bool,
     ) -> Result<Option<bool>> {
-        let number = self.segment(self.hash(field));
+        let number = self.segment(self.hash(field.name));
         let mut run = Vec::new();
         let was_there = alone.segment(database, self.id, number, &mut run)?;
         let before = run.len() as u64;
-        let Some(is_new) = put_in(&mut run, width, field, value, replace)? else { return Ok(None) };
+        let Some(is_new) = put_in(&mut run, layout, field, replace)? else { return Ok(None) };
         alone.put_segment(database, (self.id, number), was_there, Some(&run))?;
         self.bytes = (self.bytes + run.len() as u64).saturating_sub(before);
         self.count += u64::from(is_new);
-        self.grow(alone, database, width)?;
+        self.grow(alone, database, layout)?;
         Ok(Some(is_new))
     }
 
@@ -267,13 +361,13 @@ impl LargeFields {
     pub(super) fn remove(
         &mut self,
         alone: &mut Exclusive<'_>,
-        (database, width): (usize, usize),
+        (database, layout): (usize, Layout),
         field: &[u8],
     ) -> Result<bool> {
         let number = self.segment(self.hash(field));
         let mut run = Vec::new();
         alone.segment(database, self.id, number, &mut run)?;
-        let Some(found) = find(&run, width, field)? else { return Ok(false) };
+        let Some(found) = find(&run, layout, field)? else { return Ok(false) };
         self.bytes = self.bytes.saturating_sub(found.all.len() as u64);
         self.count = self.count.saturating_sub(1);
         run.drain(found.all);
@@ -284,7 +378,7 @@ impl LargeFields {
     }
 
     /// Splits some segments if there should be more.
-    fn grow(&mut self, alone: &mut Exclusive<'_>, database: usize, width: usize) -> Result<()> {
+    fn grow(&mut self, alone: &mut Exclusive<'_>, database: usize, layout: Layout) -> Result<()> {
         for _ in 0..SPLITS_MAX {
             if self.segments >= self.wanted() {
                 break;
@@ -293,9 +387,9 @@ impl LargeFields {
             let (mut run, mut stays, mut moves) = (Vec::new(), Vec::new(), Vec::new());
             let was_there = alone.segment(database, self.id, parent, &mut run)?;
             self.segments += 1;
-            for_fields(&run, width, |field, value| {
-                let to = if self.segment(self.hash(field)) == new { &mut moves } else { &mut stays };
-                push(to, width, field, value);
+            for_fields(&run, layout, |name, value, expires_at_ms| {
+                let to = if self.segment(self.hash(name)) == new { &mut moves } else { &mut stays };
+                push(to, layout, NewField { name, value, expires_at_ms });
             })?;
             if !moves.is_empty() {
                 let stays = Some(stays.as_slice()).filter(|run| !run.is_empty());

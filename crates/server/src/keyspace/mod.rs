@@ -197,6 +197,10 @@ struct Database {
     may_expire: AtomicBool,
     /// Whether a lifetime may have been set since the sweep began its pass; then `may_expire` is set, too.
     is_expiry_new: AtomicBool,
+    /// [`may_expire`](Self::may_expire) for fields of hashes.
+    fields_may_expire: AtomicBool,
+    /// [`is_expiry_new`](Self::is_expiry_new) for fields of hashes.
+    is_field_expiry_new: AtomicBool,
     /// Whether all keys of the file were removed and it has not been compacted since.
     cleared: AtomicBool,
     /// In memory: the segments of its large collections. In a file they are in `table`.
@@ -763,6 +767,12 @@ impl Database {
             self.may_expire.store(true, Relaxed);
             self.is_expiry_new.store(true, Relaxed);
         }
+    }
+
+    /// Notes that a hash whose fields have lifetimes is about to be stored.
+    fn note_field_lifetimes(&self) {
+        self.fields_may_expire.store(true, Relaxed);
+        self.is_field_expiry_new.store(true, Relaxed);
     }
 }
 

@@ -232,6 +232,7 @@ impl Database {
         if let Some(mark) = mark {
             self.heads.store(heads_by(mark), Relaxed);
             self.may_expire.store(true, Relaxed);
+            self.fields_may_expire.store(true, Relaxed);
         }
         if let Some(counts) = Counts::of_file(&table)? {
             self.set_counts(counts, true);

@@ -40,6 +40,9 @@ pub(crate) trait Pairs {
     /// Those of [`Table::get`].
     fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool>;
 
+    /// The time that decides what has expired, in Unix milliseconds.
+    fn now_ms(&self) -> u64;
+
     /// How many segments the database has.
     fn segment_count(&self, database: usize) -> u64;
 
@@ -81,6 +84,10 @@ impl Pairs for &Shared<'_> {
         }
     }
 
+    fn now_ms(&self) -> u64 {
+        Shared::now_ms(self)
+    }
+
     fn segment_count(&self, database: usize) -> u64 {
         self.space().databases[database].counts().segments
     }
@@ -98,6 +105,10 @@ impl Pairs for Exclusive<'_> {
 
     fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool> {
         self.read_segment(database, id, number, value)
+    }
+
+    fn now_ms(&self) -> u64 {
+        Exclusive::now_ms(self)
     }
 
     fn segment_count(&self, database: usize) -> u64 {

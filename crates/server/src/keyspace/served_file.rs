@@ -14,6 +14,7 @@
 
 use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, Record};
 use super::segments::Pairs;
+use super::shape::first_expiry;
 use super::{SpaceError, marks, now_ms};
 use splitpoint::{Error, ErrorKind, Result, Scan, Table};
 
@@ -217,6 +218,24 @@ impl<'t> ServedFile<'t> {
         Ok(count)
     }
 
+    /// Whether fields of hashes have lifetimes. O(1), or O(pairs) if the file has lifetimes or collections.
+    ///
+    /// # Errors
+    /// Those of [`Table::get`].
+    pub fn has_field_lifetimes(&self) -> Result<bool> {
+        if !self.has_marks() {
+            return Ok(false);
+        }
+        let mut scan = self.table.scan().only_heads(HEAD_BYTES_MAX);
+        while let Some((_, head)) = scan.next_ref()? {
+            let record = self.coding().decode(head);
+            if first_expiry(record.attributes.kind, record.value) != 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Filters a scan of the table: leaves out the header pair and expired keys, and the heads of values.
     pub fn keys_of(self, scan: Scan<'t>) -> ServedScan<'t> {
         ServedScan { file: self, scan, key: Vec::new(), value: Vec::new() }
@@ -240,6 +259,10 @@ impl Pairs for ServedFile<'_> {
     fn segment(&mut self, _: usize, id: u64, number: u64, value: &mut Vec<u8>) -> super::Result<bool> {
         value.clear();
         Ok(self.table.get_into(&marks::segment(id, number), value)?)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     fn segment_count(&self, _: usize) -> u64 {

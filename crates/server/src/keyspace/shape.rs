@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! flags, u8 | id | seed | count | bytes | segments, u64 each       a hash or a set (fields.rs)
+//! flags, u8 | first | as of a hash | expiring | root | height | nodes | free, u64 each   a hash with lifetimes
 //! flags, u8 | id | start | count | per segment | bytes, u64 each   a list (list.rs)
 //! flags, u8 | as of a hash | root | height | nodes | free, u64 each a sorted set (sorted.rs, tree.rs)
 //! flags, u8 | id | root | height | nodes | free | ..., u64 each   a stream (stream.rs)
@@ -17,6 +18,8 @@ use std::ops::Range;
 
 /// The flag of a large collection.
 pub(super) const LARGE: u8 = 1; // on disk
+/// The flag of a hash whose fields may have lifetimes: the time of the first follows the flags, 0 if none has.
+pub(super) const LIFETIMES: u8 = 4; // on disk
 /// More elements, or bytes of them, are not believed.
 const ELEMENTS_MAX: u64 = 1 << 60;
 /// The most segments for each field of a hash or set. `LargeFields::shrink` merges more than that.
@@ -60,6 +63,14 @@ pub(super) struct LargeFields {
     pub(super) count: u64,
     pub(super) bytes: u64,
     pub(super) segments: u64,
+}
+
+/// The lifetimes of a large hash: a tree with the fields that have one, in the order of their times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lifetimes {
+    /// Fields in the tree.
+    pub(super) count: u64,
+    pub(super) tree: Tree,
 }
 
 /// A large list.
@@ -124,6 +135,13 @@ impl Tree {
 /// The segment of a tree's node 0: a hash has fewer.
 pub(super) const NODES: u64 = 1 << 63; // on disk
 
+impl Lifetimes {
+    pub(super) fn encode(&self, value: &mut Vec<u8>) {
+        let Tree { root, height, nodes, free } = self.tree;
+        value.extend([self.count, root, height, nodes, free].into_iter().flat_map(u64::to_le_bytes));
+    }
+}
+
 impl LargeSorted {
     /// As [`LargeFields::decode`].
     ///
@@ -155,13 +173,30 @@ impl LargeSorted {
 }
 
 impl LargeFields {
-    /// The description in a key's value; `None` if the collection is small.
+    /// The description in a key's value; `None` if the collection is small. Only a hash may have lifetimes.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`].
-    pub(super) fn decode(value: &[u8]) -> Result<Option<LargeFields>> {
-        let Some([id, seed, count, bytes, segments]) = large(value)? else { return Ok(None) };
-        LargeFields { id, seed, count, bytes, segments }.checked().map(Some)
+    pub(super) fn decode(kind: Kind, value: &[u8]) -> Result<Option<(LargeFields, Lifetimes)>> {
+        if !has_lifetimes(kind, value) {
+            let Some([id, seed, count, bytes, segments]) = large(value)? else { return Ok(None) };
+            let large = LargeFields { id, seed, count, bytes, segments }.checked()?;
+            return Ok(Some((large, Lifetimes::default())));
+        }
+        let Some([_, id, seed, count, bytes, segments, expiring, root, height, nodes, free]) = large(value)? else {
+            return Ok(None);
+        };
+        let large = LargeFields { id, seed, count, bytes, segments }.checked()?;
+        let lifetimes = Lifetimes { count: expiring, tree: Tree { root, height, nodes, free } };
+        if !lifetimes.tree.is_possible() || expiring > count {
+            return Err(damaged(format_args!("{expiring} of {count} fields expire, in a tree of {nodes} nodes")));
+        }
+        Ok(Some((large, lifetimes)))
+    }
+
+    /// Its segments: those of the fields, and the nodes of the tree.
+    pub(super) fn segments(&self, lifetimes: &Lifetimes) -> [Range<u64>; 2] {
+        [0..self.segments, NODES..NODES + lifetimes.tree.nodes]
     }
 
     fn checked(self) -> Result<LargeFields> {
@@ -197,7 +232,9 @@ impl LargeList {
 pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Range<u64>; 2])>> {
     match kind {
         Kind::String => Ok(None),
-        Kind::Hash | Kind::Set => Ok(LargeFields::decode(value)?.map(|large| (large.id, [0..large.segments, 0..0]))),
+        Kind::Hash | Kind::Set => {
+            Ok(LargeFields::decode(kind, value)?.map(|(large, lifetimes)| (large.id, large.segments(&lifetimes))))
+        }
         Kind::List => Ok(LargeList::decode(value)?.map(|large| {
             let LargeList { id, start, count, per, .. } = large;
             (id, [start / per..(start + count).div_ceil(per), 0..0])
@@ -208,6 +245,25 @@ pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Rang
 }
 
 /// Gives a large collection's value another number.
-pub(super) fn set_id(value: &mut [u8], id: u64) {
-    value[1..9].copy_from_slice(&id.to_le_bytes());
+pub(super) fn set_id(kind: Kind, value: &mut [u8], id: u64) {
+    let at = if has_lifetimes(kind, value) { 9 } else { 1 };
+    value[at..at + 8].copy_from_slice(&id.to_le_bytes());
+}
+
+/// Whether this is the value, or its beginning, of a hash whose fields may have lifetimes.
+#[inline]
+fn has_lifetimes(kind: Kind, value: &[u8]) -> bool {
+    kind == Kind::Hash && value.first().is_some_and(|flags| flags & LIFETIMES != 0)
+}
+
+/// Bytes of a value that [`first_expiry`] reads.
+pub(super) const FIRST_EXPIRY_BYTES: usize = 1 + 8;
+
+/// When the first field of a hash expires, from the beginning of the value; 0 if none does.
+#[inline]
+pub(super) fn first_expiry(kind: Kind, value: &[u8]) -> u64 {
+    if !has_lifetimes(kind, value) {
+        return 0;
+    }
+    value[1..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -12,7 +12,7 @@
 
 use super::exclusive::Exclusive;
 use super::fields::below;
-use super::hashed::{SMALL_AGAIN_BYTES, push};
+use super::hashed::{Layout, NewField, SMALL_AGAIN_BYTES, push};
 use super::segments::Pairs;
 use super::shape::{LARGE, LargeFields, LargeSorted, Tree, damaged};
 use super::tree::{Editor, Entries, Entry, Key, Loaded, NoEntry, Place, order};
@@ -29,8 +29,8 @@ const UNPACKED: u8 = 2; // on disk
 const PACKED_MEMBERS: u64 = 128;
 const PACKED_MEMBER_BYTES: usize = 64;
 
-/// Elements of a field of the scores: the member and its score.
-const WIDTH: usize = 2;
+/// A field of the scores: the member and its score.
+const LAYOUT: Layout = Layout::Pairs;
 
 /// A member and its score.
 pub(crate) type Element = (Vec<u8>, f64);
@@ -140,8 +140,8 @@ impl SortedSet {
             }
             Form::Large(large) => {
                 let mut score = Vec::new();
-                let found = large.scores.get(pairs, (self.database, WIDTH), member, &mut score)?;
-                found.then(|| score_of(&score)).transpose()
+                let found = large.scores.get(pairs, (self.database, LAYOUT), member, &mut score)?;
+                found.map(|_| score_of(&score)).transpose()
             }
         }
     }
@@ -237,9 +237,11 @@ impl SortedSet {
         };
         let mut error = None;
         let next =
-            large.scores.scan(pairs, (self.database, WIDTH), cursor, count, |member, score| match score_of(score) {
-                Ok(score) => take(member, score),
-                Err(damaged) => error = Some(damaged),
+            large.scores.scan(pairs, (self.database, LAYOUT), cursor, count, |member, score| {
+                match score_of(score) {
+                    Ok(score) => take(member, score),
+                    Err(damaged) => error = Some(damaged),
+                }
             })?;
         error.map_or(Ok(next), Err)
     }
@@ -359,7 +361,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
                     tree.remove((before, member))?;
                 }
                 tree.insert((score, member))?;
-                large.scores.put(self.alone, (database, WIDTH), member, &score.to_le_bytes(), true)?;
+                large.scores.put(self.alone, (database, LAYOUT), score_field(member, &score.to_le_bytes()), true)?;
             }
         }
         self.enlarge()
@@ -390,7 +392,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
                 Some(score) => {
                     let Form::Large(large) = &mut self.set.form else { return Ok(false) };
                     editor(self.alone, database, large, &mut self.loaded).remove((score, member))?;
-                    large.scores.remove(self.alone, (database, WIDTH), member)?
+                    large.scores.remove(self.alone, (database, LAYOUT), member)?
                 }
             },
         };
@@ -430,7 +432,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
                     let mut tree = editor(self.alone, database, large, &mut self.loaded);
                     left -= tree.remove_from(range.start, left, |(_, member)| members.push(member.to_vec()))?;
                     for member in &members {
-                        if !large.scores.remove(self.alone, (database, WIDTH), member)? {
+                        if !large.scores.remove(self.alone, (database, LAYOUT), member)? {
                             return Err(damaged("an element has no score"));
                         }
                     }
@@ -464,9 +466,9 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         let mut fields = Vec::with_capacity(2 * run.len());
         for entry in Entries::of_small(run) {
             let (score, member) = entry.map_err(damaged_small)?.key;
-            push(&mut fields, WIDTH, member, &score.to_le_bytes());
+            push(&mut fields, LAYOUT, score_field(member, &score.to_le_bytes()));
         }
-        let scores = LargeFields::divide(self.alone, database, WIDTH, &fields)?;
+        let scores = LargeFields::divide(self.alone, database, LAYOUT, &fields)?;
         let mut large = LargeSorted { scores, tree: Tree::default() };
         let mut tree = editor(self.alone, database, &mut large, &mut self.loaded);
         tree.begin()?;
@@ -514,6 +516,11 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         }
         Ok(len)
     }
+}
+
+/// The field of the scores for a member.
+fn score_field<'f>(member: &'f [u8], score: &'f [u8]) -> NewField<'f> {
+    NewField { name: member, value: score, expires_at_ms: 0 }
 }
 
 fn editor<'t, 'k>(

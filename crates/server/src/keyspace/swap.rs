@@ -134,6 +134,7 @@ impl Database {
         let exchange =
             |one: &AtomicBool, other: &AtomicBool| other.store(one.swap(other.load(Relaxed), Relaxed), Relaxed);
         exchange(&self.may_expire, &other.may_expire);
+        exchange(&self.fields_may_expire, &other.fields_may_expire);
         exchange(&self.cleared, &other.cleared);
         exchange(&self.has_segments, &other.has_segments);
         let exchange =
@@ -143,6 +144,7 @@ impl Database {
         for database in [self, other] {
             // A pass of the sweep that began before saw another table.
             database.is_expiry_new.store(database.may_expire.load(Relaxed), Relaxed);
+            database.is_field_expiry_new.store(database.fields_may_expire.load(Relaxed), Relaxed);
         }
     }
 }

@@ -5,10 +5,16 @@
 //! probably have too. So about one key in `GO_ON_SHARE` may have expired and stay, and those that expired since the
 //! last tick of `housekeeping.rs`, as long as the time for a tick suffices.
 //!
-//! Each key is removed under the latch of its bucket, if it still has expired. A database without lifetimes is not
-//! walked: `Database::may_expire`.
+//! Each key is removed under the latch of its bucket, if it still has expired. A hash begins with the time when its first
+//! field expires (`fields.rs`), so it is found as expired keys are; its fields are removed with exclusive entry, in steps.
+//! A database without lifetimes is not walked: `Database::may_expire`.
 
-use super::{Database, Edit, HEAD_BYTES_MAX, KeySpace, New, Old, Patience, Result, now_ms};
+use super::fields::FieldsMut;
+use super::hashed::has_expired;
+use super::shape::{FIRST_EXPIRY_BYTES, first_expiry};
+use super::{
+    Database, Edit, Exclusive, HEAD_BYTES_MAX, KeySpace, Kind, MARK_BYTES, New, Old, Patience, Result, now_ms,
+};
 use std::sync::atomic::Ordering::*;
 
 /// The position of the sweep in each database.
@@ -20,6 +26,8 @@ struct Position {
     next: u64,
     /// Whether this pass has found a key with a lifetime.
     found: bool,
+    /// Whether it has found a hash whose fields have lifetimes.
+    found_fields: bool,
 }
 
 /// The result of a sweep.
@@ -35,6 +43,11 @@ pub(crate) struct Swept {
 const GO_ON_SHARE: usize = 100;
 /// Keys removed together.
 const REMOVED_AT_ONCE: usize = 32;
+/// Fields removed together.
+const FIELDS_AT_ONCE: u64 = 256;
+
+// The head of a collection with a lifetime, and what follows, are within what the sweep reads.
+const _: () = assert!(MARK_BYTES + 2 + 8 + FIRST_EXPIRY_BYTES <= HEAD_BYTES_MAX);
 
 impl KeySpace {
     /// Checks about `count` keys of each database in which keys may expire, from where the last call ended, and removes
@@ -50,8 +63,9 @@ impl KeySpace {
     ) -> Result<Swept> {
         let mut all = Swept::default();
         for (number, position) in cursor.0.iter_mut().enumerate() {
-            while self.databases[number].may_expire.load(Relaxed) {
-                let swept = self.sweep_step(number, position, count)?;
+            let database = &self.databases[number];
+            while database.may_expire.load(Relaxed) || database.fields_may_expire.load(Relaxed) {
+                let swept = self.sweep_step(number, position, count, &mut may_go_on)?;
                 all.looked_at += swept.looked_at;
                 all.removed += swept.removed;
                 if swept.removed * GO_ON_SHARE <= swept.looked_at || !may_go_on() {
@@ -62,34 +76,56 @@ impl KeySpace {
         Ok(all)
     }
 
-    fn sweep_step(&self, number: usize, position: &mut Position, count: usize) -> Result<Swept> {
+    fn sweep_step(
+        &self,
+        number: usize,
+        position: &mut Position,
+        count: usize,
+        may_go_on: &mut impl FnMut() -> bool,
+    ) -> Result<Swept> {
         let database = &self.databases[number];
         let mut swept = Swept::default();
         let Some(table) = database.table.load_full() else { return Ok(swept) };
         if position.next == 0 {
             self.begin_pass(database);
-            position.found = false;
+            (position.found, position.found_fields) = (false, false);
         }
         let (now_ms, coding) = (now_ms(), self.coding(database));
-        let mut expired: Vec<Vec<u8>> = Vec::new();
+        let (mut expired, mut hashes) = (Vec::<Vec<u8>>::new(), Vec::<Vec<u8>>::new());
         let mut scan = table.scan_from(position.next).only_heads(HEAD_BYTES_MAX);
         while let Some((stored, head)) = scan.next_ref()? {
             swept.looked_at += 1;
-            let attributes = coding.decode(head).attributes;
+            let record = coding.decode(head);
+            let (attributes, first_ms) = (record.attributes, first_expiry(record.attributes.kind, record.value));
             position.found |= attributes.expires_at_ms != 0;
+            position.found_fields |= first_ms != 0;
             if attributes.expired(now_ms) {
                 expired.push(stored.to_vec());
+            } else if has_expired(first_ms, now_ms) {
+                hashes.push(stored.to_vec());
             }
             if swept.looked_at >= count && scan.at_boundary() {
                 break;
             }
         }
         position.next = scan.cursor().unwrap_or(0);
-        if position.next == 0 && !position.found {
-            self.end_fruitless_pass(database);
+        if position.next == 0 && !(position.found && position.found_fields) {
+            self.end_pass(database, position);
         }
         for keys in expired.chunks(REMOVED_AT_ONCE) {
             swept.removed += self.remove_expired(number, keys)?;
+        }
+        for key in hashes.iter().filter_map(|stored| self.key_of(stored)) {
+            loop {
+                let Some(mut alone) = self.close(Patience::MayWait) else { return Ok(swept) };
+                if !alone.expire_fields(number, key)? {
+                    break;
+                }
+                drop(alone);
+                if !may_go_on() {
+                    return Ok(swept);
+                }
+            }
         }
         Ok(swept)
     }
@@ -128,15 +164,18 @@ impl KeySpace {
     fn begin_pass(&self, database: &Database) {
         if let Some(_alone) = self.close(Patience::MayWait) {
             database.is_expiry_new.store(false, Relaxed);
+            database.is_field_expiry_new.store(false, Relaxed);
         }
     }
 
-    /// No key of the pass had a lifetime: if none was set meanwhile, none has.
-    fn end_fruitless_pass(&self, database: &Database) {
-        if let Some(_alone) = self.close(Patience::MayWait)
-            && !database.is_expiry_new.load(Relaxed)
-        {
+    /// No key of the pass, or no field, had a lifetime: if none was set meanwhile, none has.
+    fn end_pass(&self, database: &Database, position: &Position) {
+        let Some(_alone) = self.close(Patience::MayWait) else { return };
+        if !position.found && !database.is_expiry_new.load(Relaxed) {
             database.may_expire.store(false, Relaxed);
+        }
+        if !position.found_fields && !database.is_field_expiry_new.load(Relaxed) {
+            database.fields_may_expire.store(false, Relaxed);
         }
     }
 
@@ -170,5 +209,21 @@ impl KeySpace {
         }
         let of_all = u128::from(expiring) * u128::from(len.max(looked_at)) / u128::from(looked_at.max(1));
         Ok((u64::try_from(of_all).unwrap_or(u64::MAX), left_ms / expiring.max(1)))
+    }
+}
+
+impl Exclusive<'_> {
+    /// Removes some of the fields of a hash that have expired, and the key with the last one. Returns whether there may
+    /// be more.
+    fn expire_fields(&mut self, database: usize, key: &[u8]) -> Result<bool> {
+        if self.attributes(database, key)?.kind != Kind::Hash {
+            return Ok(false);
+        }
+        self.begin();
+        let mut hash = FieldsMut::open(self, database, key, Kind::Hash)?;
+        let has_more = hash.remove_expired(FIELDS_AT_ONCE)?;
+        hash.finish()?;
+        self.commit()?;
+        Ok(has_more)
     }
 }

@@ -23,10 +23,12 @@ struct Watcher {
 pub(crate) enum Happened {
     /// It was stored, removed, or got another lifetime. `was_present`: whether it had a value before.
     Changed { was_present: bool },
-    /// This event of a stream, beside the change if there is one.
+    /// This event, which the command names itself, besides the change if there is one.
     Event(&'static str),
     /// It was removed because it had expired.
     Expired,
+    /// Fields of the hash were removed because they had expired. `is_last`: with them the key.
+    FieldsExpired { is_last: bool },
     /// It was removed because of the memory limit.
     Evicted,
     /// It was removed with all other keys of the database; the change names no key.
@@ -174,6 +176,14 @@ impl Watched {
         if !self.is_empty() {
             self.touch_watched(database, key, |watcher| !watcher.was_expired);
             self.record(database, key, Happened::Expired);
+        }
+    }
+
+    /// Reports that fields of a hash had expired and are removed.
+    pub(super) fn touch_fields_expired(&self, database: usize, key: &[u8], is_last: bool) {
+        if !self.is_empty() {
+            self.touch_watched(database, key, |_| true);
+            self.record(database, key, Happened::FieldsExpired { is_last });
         }
     }
 

@@ -207,7 +207,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Writes a dump file of version 10 to a buffer that the caller empties from time to time.
+/// Writes a dump file to a buffer that the caller empties from time to time.
 #[derive(Default)]
 pub struct Writer {
     sum: u64,
@@ -215,13 +215,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a file.
-    pub fn begin(out: &mut Vec<u8>) -> Writer {
+    /// Begins a file: of version 10, or 12 if fields of hashes may have lifetimes, for Redis 7.4 and later.
+    pub fn begin(out: &mut Vec<u8>, has_field_lifetimes: bool) -> Writer {
+        let (version, redis) = if has_field_lifetimes { (VERSION_MAX, "7.4.0") } else { (VERSION, "7.0.15") };
         let mut writer = Writer::default();
         writer.append(out, |out| {
-            out.extend_from_slice(format!("REDIS{VERSION:04}").as_bytes());
+            out.extend_from_slice(format!("REDIS{version:04}").as_bytes());
             let mut sink = Sink { out };
-            for (name, value) in [("redis-ver", "7.0.15"), ("redis-bits", "64"), ("aof-base", "0")] {
+            for (name, value) in [("redis-ver", redis), ("redis-bits", "64"), ("aof-base", "0")] {
                 sink.out.push(AUX);
                 sink.string(name.as_bytes());
                 sink.string(value.as_bytes());

@@ -5,7 +5,7 @@
 //! source.rs   lengths and strings from untrusted bytes, each checked against what remains; sink.rs  to bytes
 //! lzf.rs      LZF, the compression of strings;  crc64.rs  the checksum
 //! packed.rs   listpacks, ziplists, zipmaps, intsets: small collections as one string
-//! read.rs     a value of any type from a source;  write.rs  to bytes, as Redis 7.0 writes it
+//! read.rs     a value of any type from a source;  write.rs  to bytes, as Redis 7.0 or 7.4 writes it
 //! streams.rs  streams and their groups, in both directions
 //! payload.rs  one value with version and checksum: DUMP, RESTORE
 //! file.rs     a whole dump file, in both directions
@@ -37,9 +37,9 @@ pub(crate) use payload::{body, value_of};
 pub use payload::{decode, encode};
 pub use served::{Stored, StoredScan, TypedFile};
 
-/// The version that is written: that of Redis 7.0.
+/// The version that is written: that of Redis 7.0, unless fields of hashes have lifetimes.
 pub const VERSION: u16 = 10;
-/// The newest version that is read: that of Redis 7.4.
+/// The newest version that is read, and written for lifetimes of fields: that of Redis 7.4.
 pub const VERSION_MAX: u16 = 12;
 
 /// A value of any type, complete in memory.

@@ -6,17 +6,17 @@
 
 use super::crc64::crc64;
 use super::source::Source;
-use super::{Form, Limits, Object, RdbError, Result, VERSION, VERSION_MAX, Value, bad, read, write};
+use super::{Form, Limits, Object, RdbError, Result, VERSION_MAX, Value, bad, read, write};
 
 /// Bytes of the version and the checksum.
 const FOOTER_BYTES: usize = 10;
 
-/// Appends the value in Redis 7.0's encoding.
+/// Appends the value in Redis 7.0's encoding, or in that of 7.4 if fields have lifetimes.
 pub fn encode(out: &mut Vec<u8>, value: &Value, form: Form) {
     let start = out.len();
     out.push(write::number_of(value, form));
     write::object(out, value, form);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&write::version_of(value).to_le_bytes());
     let sum = crc64(0, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());
 }

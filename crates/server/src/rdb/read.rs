@@ -72,15 +72,16 @@ fn field(name: Vec<u8>, value: Vec<u8>, expires_at_ms: u64) -> Field {
     Field { name, value, expires_at_ms }
 }
 
+/// The latest time that Redis accepts for a field.
+const LATEST_MS: u64 = (1 << 48) - 2;
+
 /// The expiry of a field: 0 for none, else counted from one before `first`.
 fn expiry(lifetime: u64, first: Option<u64>) -> Result<u64> {
-    match (lifetime, first) {
-        (0, _) | (_, None) => Ok(lifetime),
-        (_, Some(first)) => {
-            let at_ms = first.checked_add(lifetime - 1);
-            at_ms.ok_or_else(|| bad("a field that expires beyond all time"))
-        }
-    }
+    let at_ms = match (lifetime, first) {
+        (0, _) | (_, None) => Some(lifetime),
+        (_, Some(first)) => first.checked_add(lifetime - 1),
+    };
+    at_ms.filter(|at_ms| *at_ms <= LATEST_MS).ok_or_else(|| bad("a field that expires beyond all time"))
 }
 
 /// An error for a value that no command could have made.
@@ -171,7 +172,7 @@ fn hash_with_lifetimes<R: Read>(source: &mut Source<R>, mut elements: Elements<'
         let (name, value) = (owned(source, name?)?, elements.expect()?);
         let value = owned(source, value)?;
         let at_ms = u64::try_from(elements.number()?).map_err(|_| bad("a field that expires before all time"))?;
-        fields.push(field(name, value, at_ms));
+        fields.push(field(name, value, expiry(at_ms, None)?));
     }
     Ok(Value::Hash(fields))
 }

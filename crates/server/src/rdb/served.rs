@@ -53,7 +53,7 @@ impl TypedFile {
         KeySpace::over_table(table, path, options).map(TypedFile).map_err(plain)
     }
 
-    /// Stores a value as one change; `replace`: also in place of an earlier one. Lifetimes of fields are ignored.
+    /// Stores a value as one change; `replace`: also in place of an earlier one. Fields that have expired are left out.
     ///
     /// # Errors
     /// Those of [`Table::put`]; [`ErrorKind::InvalidArgument`] for a database above [`DATABASES`](Self::DATABASES) or
@@ -103,12 +103,12 @@ impl TypedFile {
         let stored = match value {
             Value::String(value) => {
                 let attributes = Attributes { flags, ..Attributes::expiring(expires_at_ms) };
-                alone.put(database, key, value, Lifetime::Are(attributes))
+                alone.put(database, key, value, Lifetime::Are(attributes)).map(|()| true)
             }
             value => stored::store(alone, database, key, value, expires_at_ms),
         };
         match stored {
-            Ok(()) => alone.commit().map(|()| Stored::Done),
+            Ok(is_present) => alone.commit().map(|()| if is_present { Stored::Done } else { Stored::Expired }),
             Err(error) => {
                 alone.roll_back();
                 Err(error)
@@ -155,14 +155,21 @@ impl<'t> StoredScan<'t> {
     /// Those of [`Table::get`].
     pub fn next_entry(&mut self) -> Result<Option<(Entry, Form)>> {
         let mut file = self.0.file();
-        let Some((key, Record { attributes, value })) = self.0.next_record()? else { return Ok(None) };
-        let found = match attributes.kind {
-            Kind::String => Some((Value::String(value.to_vec()), Form::Packed)),
-            kind => stored::collection(&mut file, 0, key, kind).map_err(plain)?,
-        };
-        let (value, form) = found.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a key that is listed is absent"))?;
-        let (key, expires_at_ms) = (key.to_vec(), attributes.expires_at_ms);
-        let flags = attributes.flags;
-        Ok(Some((Entry { database: 0, key, expires_at_ms, flags, object: Object::Value(value) }, form)))
+        loop {
+            let Some((key, Record { attributes, value })) = self.0.next_record()? else { return Ok(None) };
+            let found = match attributes.kind {
+                Kind::String => Some((Value::String(value.to_vec()), Form::Packed)),
+                kind => stored::collection(&mut file, 0, key, kind).map_err(plain)?,
+            };
+            let (value, form) = match found {
+                Some(found) => found,
+                // All its fields have expired.
+                None if attributes.kind == Kind::Hash => continue,
+                None => return Err(Error::new(ErrorKind::Corrupt, "a key that is listed is absent")),
+            };
+            let (key, expires_at_ms) = (key.to_vec(), attributes.expires_at_ms);
+            let flags = attributes.flags;
+            return Ok(Some((Entry { database: 0, key, expires_at_ms, flags, object: Object::Value(value) }, form)));
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::{EntryId, Field, Form, Group, Pending, Stream, Value};
 use crate::command::number::parse_integer;
-use crate::keyspace::fields::{Fields, FieldsMut};
+use crate::keyspace::fields::{EXPIRY_MAX, Expiry, Fields, FieldsMut, has_expired};
 use crate::keyspace::list::{End, List, ListMut};
 use crate::keyspace::sorted::{SortedSet, SortedSetMut};
 use crate::keyspace::{self, Attributes, Exclusive, Kind, Lifetime, Pairs, damaged, elements, stream};
 use std::collections::HashMap;
 
-/// The collection at `key`, and the encoding that Redis would use; `None` if it is absent. Strings are the caller's
+/// The collection at `key`, and the encoding that Redis would use; `None` if it is absent or all fields have expired. Strings are the caller's
 /// concern.
 ///
 /// O(elements).
@@ -39,10 +39,13 @@ pub(crate) fn collection(
             None => None,
             Some(fields) => {
                 let mut found = Vec::new();
-                fields.for_each(pairs, |name, value| {
-                    found.push(Field { name: name.to_vec(), value: value.to_vec(), expires_at_ms: 0 });
+                fields.for_each_with_expiry(pairs, |name, value, expires_at_ms| {
+                    found.push(Field { name: name.to_vec(), value: value.to_vec(), expires_at_ms });
                     true
                 })?;
+                if found.is_empty() {
+                    return Ok(None);
+                }
                 let mut is_packed = fields.encoding() != "hashtable";
                 let value = if kind == Kind::Hash {
                     Value::Hash(found)
@@ -96,7 +99,8 @@ fn stream_of(pairs: &mut impl Pairs, stream: &stream::Stream) -> keyspace::Resul
     Ok(Stream { entries, last: stream.last, max_deleted: stream.max_deleted, added: stream.added, groups })
 }
 
-/// Stores a value in place of any earlier one, with this lifetime: 0 for none. Lifetimes of fields are ignored.
+/// Stores a value in place of any earlier one, with this lifetime: 0 for none. Fields that have expired are left out; a
+/// hash without others is not stored. Returns whether the key is present then.
 ///
 /// In memory the steps are visible to nobody else, but are not undone if one fails; in a file within a transaction.
 ///
@@ -108,13 +112,15 @@ pub(crate) fn store(
     key: &[u8],
     value: &Value,
     expires_at_ms: u64,
-) -> keyspace::Result<()> {
+) -> keyspace::Result<bool> {
     if let Value::String(value) = value {
-        return alone.put(database, key, value, Lifetime::Are(Attributes::expiring(expires_at_ms)));
+        alone.put(database, key, value, Lifetime::Are(Attributes::expiring(expires_at_ms)))?;
+        return Ok(true);
     }
     alone.remove(database, key)?;
+    let now_ms = alone.now_ms();
     let kind = match value {
-        Value::String(_) => return Ok(()),
+        Value::String(_) => return Ok(true),
         Value::List(elements) => {
             let mut list = ListMut::open(alone, database, key)?;
             elements.iter().try_for_each(|element| list.push(End::Right, element))?;
@@ -129,8 +135,14 @@ pub(crate) fn store(
         }
         Value::Hash(fields) => {
             let mut hash = FieldsMut::open(alone, database, key, Kind::Hash)?;
-            fields.iter().try_for_each(|field| hash.put(&field.name, &field.value).map(drop))?;
-            hash.finish()?;
+            for Field { name, value, expires_at_ms } in fields {
+                if !has_expired(*expires_at_ms, now_ms) {
+                    hash.put_with_expiry(name, value, Expiry::At((*expires_at_ms).min(EXPIRY_MAX)))?;
+                }
+            }
+            if !hash.finish()? {
+                return Ok(false);
+            }
             Kind::Hash
         }
         Value::SortedSet(members) => {
@@ -147,7 +159,7 @@ pub(crate) fn store(
     if expires_at_ms != 0 {
         alone.set_attributes(database, key, Attributes { expires_at_ms, kind, ..Attributes::NONE })?;
     }
-    Ok(())
+    Ok(true)
 }
 
 fn store_stream(alone: &mut Exclusive<'_>, database: usize, key: &[u8], value: &Stream) -> keyspace::Result<()> {

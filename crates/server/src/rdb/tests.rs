@@ -70,6 +70,14 @@ fn value() -> impl Strategy<Value = Value> {
             let field = |name: Vec<u8>| Field { value: [&name[..], b"!"].concat(), name, expires_at_ms: 0 };
             Value::Hash(names.into_iter().map(field).collect())
         }),
+        (distinct(), proptest::collection::vec(prop_oneof![Just(0), 1_u64..1 << 47, Just((1 << 48) - 2)], 40))
+            .prop_map(|(names, times)| {
+                let field = |(name, expires_at_ms)| Field { value: vec![b'v'; 5], name, expires_at_ms };
+                let mut fields: Vec<Field> = names.into_iter().zip(times).map(field).collect();
+                // In the order in which they are written.
+                fields.sort_by_key(|field| field.expires_at_ms.wrapping_sub(1));
+                Value::Hash(fields)
+            }),
         (distinct(), proptest::collection::vec(score, 40)).prop_map(|(members, scores)| {
             let mut members: Vec<_> = members.into_iter().zip(scores).collect();
             members.sort_by(crate::keyspace::sorted::compare);
@@ -145,7 +153,7 @@ proptest! {
     fn damaged_files_give_entries_or_errors(values in proptest::collection::vec(value(), 0..4),
         at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut file = Vec::new();
-        let mut writer = Writer::begin(&mut file);
+        let mut writer = Writer::begin(&mut file, true);
         for (number, value) in values.iter().enumerate() {
             let key = format!("key {number}");
             writer.entry(&mut file, number as u64 / 2, key.as_bytes(), number as u64, (value, Form::Elements));

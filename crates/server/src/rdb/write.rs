@@ -1,12 +1,22 @@
-//! A value of any type to bytes, as Redis 7.0 writes it.
+//! A value of any type to bytes, as Redis 7.0 writes it; a hash whose fields have lifetimes as 7.4 does.
 
 use super::packed::{Listpack, write_intset};
 use super::read::{PACKED_NODE, PLAIN_NODE};
 use super::sink::Sink;
-use super::{Form, Value, kind, streams};
+use super::{Field, Form, VERSION, VERSION_MAX, Value, kind, streams};
 use crate::command::double;
 use crate::command::number::parse_integer;
 use std::borrow::Cow;
+
+/// The oldest version of the format that has what [`object`] writes.
+pub(super) fn version_of(value: &Value) -> u16 {
+    if has_lifetimes(value) { VERSION_MAX } else { VERSION }
+}
+
+fn has_lifetimes(value: &Value) -> bool {
+    let Value::Hash(fields) = value else { return false };
+    fields.iter().any(|field| field.expires_at_ms != 0)
+}
 
 /// The number of the type that [`object`] writes.
 pub(super) fn number_of(value: &Value, form: Form) -> u8 {
@@ -15,6 +25,8 @@ pub(super) fn number_of(value: &Value, form: Form) -> u8 {
         (Value::List(_), _) => kind::QUICKLIST_2,
         (Value::Set(_), Form::Packed) => kind::SET_INTSET,
         (Value::Set(_), Form::Elements) => kind::SET,
+        (Value::Hash(_), Form::Packed) if has_lifetimes(value) => kind::HASH_LISTPACK_LIFETIMES,
+        (Value::Hash(_), Form::Elements) if has_lifetimes(value) => kind::HASH_LIFETIMES,
         (Value::Hash(_), Form::Packed) => kind::HASH_LISTPACK,
         (Value::Hash(_), Form::Elements) => kind::HASH,
         (Value::SortedSet(_), Form::Packed) => kind::SORTED_SET_LISTPACK,
@@ -23,7 +35,7 @@ pub(super) fn number_of(value: &Value, form: Form) -> u8 {
     }
 }
 
-/// Writes the value, without the number of its type. Lifetimes of fields are not written: version 10 has none.
+/// Writes the value, without the number of its type.
 pub(super) fn object(out: &mut Vec<u8>, value: &Value, form: Form) {
     let mut sink = Sink { out };
     match (value, form) {
@@ -33,6 +45,7 @@ pub(super) fn object(out: &mut Vec<u8>, value: &Value, form: Form) {
             sink.string(&write_intset(members.iter().filter_map(|member| parse_integer(member)).collect()));
         }
         (Value::Set(members), Form::Elements) => sink.strings(members.len(), members.iter().map(Vec::as_slice)),
+        (Value::Hash(fields), form) if has_lifetimes(value) => hash_with_lifetimes(&mut sink, fields, form),
         (Value::Hash(fields), Form::Packed) => {
             let mut listpack = Listpack::new();
             for field in fields {
@@ -65,6 +78,32 @@ pub(super) fn object(out: &mut Vec<u8>, value: &Value, form: Form) {
         }
         (Value::Stream(stream), _) => streams::write(&mut sink, stream),
     }
+}
+
+/// A hash with lifetimes: the first, then the fields.
+fn hash_with_lifetimes(sink: &mut Sink<'_>, fields: &[Field], form: Form) {
+    let first_ms = fields.iter().map(|field| field.expires_at_ms).filter(|at_ms| *at_ms != 0).min().unwrap_or(0);
+    sink.out.extend_from_slice(&first_ms.to_le_bytes());
+    if form == Form::Elements {
+        sink.length(fields.len() as u64);
+        for Field { name, value, expires_at_ms } in fields {
+            // Counted from one before the first; 0: none.
+            sink.length(if *expires_at_ms == 0 { 0 } else { expires_at_ms - first_ms + 1 });
+            sink.string(name);
+            sink.string(value);
+        }
+        return;
+    }
+    // Redis keeps them in the order of their lifetimes, those without one last.
+    let mut ordered: Vec<&Field> = fields.iter().collect();
+    ordered.sort_by_key(|field| field.expires_at_ms.wrapping_sub(1));
+    let mut listpack = Listpack::new();
+    for Field { name, value, expires_at_ms } in ordered {
+        listpack.push(name);
+        listpack.push(value);
+        listpack.push_number(i64::try_from(*expires_at_ms).unwrap_or(i64::MAX));
+    }
+    sink.string(&listpack.end());
 }
 
 /// A list as nodes of a listpack each, divided as RPUSH divides it.

@@ -730,3 +730,48 @@ fn a_sweep_reaches_every_database_with_lifetimes() {
     assert_eq!(removed, [2, 0]);
     assert_eq!([0, 9, 15].map(|database| space.len(database)), [0, 0, 1]);
 }
+
+#[test]
+fn a_sweep_of_fields_reports_them_and_ends_what_depends_on_the_hash() {
+    STOPPED_CLOCK.set(Some(START_MS));
+    let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+    let server = Arc::new(Server::new(space.clone(), Settings::default(), false));
+    let add = || {
+        let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        RespSession::new(server.clone(), client, server.add_figures())
+    };
+    let (mut writer, mut subscriber) = (add(), add());
+    let say = |session: &mut RespSession, line: &str| {
+        let mut out = Vec::new();
+        session.execute(format!("{line}\r\n").as_bytes(), &mut out, Patience::MayWait);
+        session.take_pushes(&mut out);
+        String::from_utf8(out).unwrap().replace("\r\n", " ")
+    };
+    say(&mut subscriber, "PSUBSCRIBE __keyevent@0__:*");
+    say(&mut writer, "CONFIG SET notify-keyspace-events EA");
+    say(&mut writer, "HSET h a 1 b 2");
+    say(&mut writer, "HPEXPIRE h 10 FIELDS 1 a");
+    say(&mut writer, "HPEXPIRE h 20 FIELDS 1 b");
+    say(&mut writer, "WATCH h");
+    let mut cursor = SweepCursor::default();
+    let mut pushed_after = |ms: u64| {
+        let mut before = Vec::new();
+        subscriber.take_pushes(&mut before);
+        STOPPED_CLOCK.set(Some(START_MS + ms));
+        space.sweep(&mut cursor, 1000, || true).unwrap();
+        let mut out = Vec::new();
+        subscriber.take_pushes(&mut out);
+        String::from_utf8(out).unwrap().replace("\r\n", " ")
+    };
+    let event = |name: &str| {
+        let channel = format!("__keyevent@0__:{name}");
+        format!("*4 $8 pmessage $16 __keyevent@0__:* ${} {channel} $1 h ", channel.len())
+    };
+    assert_eq!(pushed_after(9), "");
+    assert_eq!(pushed_after(10), event("hexpired"));
+    say(&mut writer, "MULTI");
+    say(&mut writer, "PING");
+    assert_eq!(say(&mut writer, "EXEC"), "*-1 ", "the watched hash has changed");
+    assert_eq!(pushed_after(20), [event("hexpired"), event("del")].concat());
+    assert_eq!(say(&mut writer, "EXISTS h"), ":0 ");
+}
