@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Text that is not UTF-8 is an object with `base64`; a key then is `key_base64`. Scores are strings, so no digit is
-//! lost. A field that expires has the time. `database` and memcached's `flags` are left out if they are 0. A pending entry has the index of its consumer,
-//! the time of its delivery, and the number of deliveries.
+//! lost. A field that expires has the time. `database` and memcached's `flags` are left out if they are 0. A pending
+//! entry has the index of its consumer, the time of its delivery, and the number of deliveries.
 
 use super::jsonl::{write_base64, write_string};
 use base64::Engine;

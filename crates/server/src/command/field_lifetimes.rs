@@ -147,7 +147,7 @@ pub(super) fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) 
                 None => ABSENT,
                 Some(0) => NO_LIFETIME,
                 // Of a field that has not expired, rounded up.
-                Some(at_ms) => at_ms.saturating_sub(base).div_ceil(unit.ms.unsigned_abs()) as i64, // below 2^63 by `EXPIRY_MAX`
+                Some(at_ms) => at_ms.saturating_sub(base).div_ceil(unit.ms.unsigned_abs()) as i64, // `EXPIRY_MAX`
             },
         );
     }
@@ -258,7 +258,8 @@ pub(super) fn hgetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     Ok(())
 }
 
-/// HSETEX key \[FNX | FXX\] \[EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL\] FIELDS number field value ...
+/// HSETEX key \[FNX | FXX\] \[EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL\] FIELDS number field
+/// value ...
 pub(super) fn hsetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     const ONE_LIFETIME: &str = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
     let (args, database, now_ms) = (call.args, call.database, alone.now_ms());

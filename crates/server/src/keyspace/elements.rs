@@ -1,7 +1,8 @@
 //! Elements of a collection, one after another: for each its length as a varint, then its bytes.
 //!
 //! A field of a hash is two elements, its name and its value. Before them, a field that expires has [`LIFETIME`], which
-//! no length begins with, and the time in Unix milliseconds, u64. Bytes that this module did not write end the run early.
+//! no length begins with, and the time in Unix milliseconds, u64. Bytes that this module did not write end the run
+//! early.
 
 use std::ops::Range;
 

@@ -64,7 +64,7 @@ pub(super) enum Layout {
     Names,
     /// A field and its value.
     Pairs,
-    /// A field that may have a lifetime, and its value. Fields that have expired by `now_ms` are absent; with 0 none is.
+    /// A field that may have a lifetime, and its value. Fields that have expired by `now_ms` are absent; with 0, none.
     Expiring { now_ms: u64 },
 }
 
@@ -275,7 +275,7 @@ impl LargeFields {
         Ok(large)
     }
 
-    /// Copies the value of `field` to `value`. Returns when it expires, 0 for never; `None` if it is absent. One lookup.
+    /// Copies the value of `field` to `value`. Returns when it expires, 0: never; `None` if it is absent. One lookup.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].

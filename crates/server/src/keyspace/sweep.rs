@@ -5,9 +5,9 @@
 //! probably have too. So about one key in `GO_ON_SHARE` may have expired and stay, and those that expired since the
 //! last tick of `housekeeping.rs`, as long as the time for a tick suffices.
 //!
-//! Each key is removed under the latch of its bucket, if it still has expired. A hash begins with the time when its first
-//! field expires (`fields.rs`), so it is found as expired keys are; its fields are removed with exclusive entry, in steps.
-//! A database without lifetimes is not walked: `Database::may_expire`.
+//! Each key is removed under the latch of its bucket, if it still has expired. A hash begins with the time when its
+//! first field expires (`fields.rs`), so it is found as expired keys are; its fields are removed with exclusive entry,
+//! in steps. A database without lifetimes is not walked: `Database::may_expire`.
 
 use super::fields::FieldsMut;
 use super::hashed::has_expired;

@@ -8,8 +8,8 @@ use crate::keyspace::sorted::{SortedSet, SortedSetMut};
 use crate::keyspace::{self, Attributes, Exclusive, Kind, Lifetime, Pairs, damaged, elements, stream};
 use std::collections::HashMap;
 
-/// The collection at `key`, and the encoding that Redis would use; `None` if it is absent or all fields have expired. Strings are the caller's
-/// concern.
+/// The collection at `key`, and the encoding that Redis would use; `None` if it is absent or all fields have expired.
+/// Strings are the caller's concern.
 ///
 /// O(elements).
 ///
