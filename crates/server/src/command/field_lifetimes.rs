@@ -314,9 +314,8 @@ pub(super) fn hsetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     }
     let is_left = hash.finish()?;
     alone.note_event(database, args.at(1), "hset");
-    match expiry {
-        Some(Expiry::At(_)) => note(alone, (database, args.at(1)), if is_over { "hdel" } else { "hexpire" }, is_left),
-        _ => {}
+    if let Some(Expiry::At(_)) = expiry {
+        note(alone, (database, args.at(1)), if is_over { "hdel" } else { "hexpire" }, is_left);
     }
     reply::integer(call.out, 1);
     Ok(())

@@ -153,46 +153,46 @@ macro_rules! rows {
     HRandField "hrandfield" -2 [READONLY] (1 1 1) "hash" "6.2.0" "key [count [WITHVALUES]]" "Fields at random."
         Lookup(hashes::hrandfield);
     HExpire "hexpire" -6 [WRITE DENYOOM FAST] (1 1 1) "hash" "7.4.0"
-        "key seconds [NX | XX | GT | LT] FIELDS number field [field ...]" "Sets lifetimes of fields, in seconds."
+        "key seconds [NX|XX|GT|LT] FIELDS number field ..." "Sets lifetimes of fields, in seconds."
         Change(|alone, call| field_lifetimes::expire(alone, call, lifetime::SECONDS, "hexpire"));
     HPExpire "hpexpire" -6 [WRITE DENYOOM FAST] (1 1 1) "hash" "7.4.0"
-        "key milliseconds [NX | XX | GT | LT] FIELDS number field [field ...]"
+        "key milliseconds [NX|XX|GT|LT] FIELDS number field ..."
         "Sets lifetimes of fields, in milliseconds."
         Change(|alone, call| field_lifetimes::expire(alone, call, lifetime::MILLISECONDS, "hpexpire"));
     HExpireAt "hexpireat" -6 [WRITE DENYOOM FAST] (1 1 1) "hash" "7.4.0"
-        "key unix-time [NX | XX | GT | LT] FIELDS number field [field ...]"
+        "key unix-time [NX|XX|GT|LT] FIELDS number field ..."
         "Sets when fields expire, in seconds."
         Change(|alone, call| field_lifetimes::expire(alone, call, lifetime::UNIX_SECONDS, "hexpireat"));
     HPExpireAt "hpexpireat" -6 [WRITE DENYOOM FAST] (1 1 1) "hash" "7.4.0"
-        "key unix-time-ms [NX | XX | GT | LT] FIELDS number field [field ...]"
+        "key unix-time-ms [NX|XX|GT|LT] FIELDS number field ..."
         "Sets when fields expire, in milliseconds."
         Change(|alone, call| field_lifetimes::expire(alone, call, lifetime::UNIX_MILLISECONDS, "hpexpireat"));
-    HTtl "httl" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field [field ...]"
+    HTtl "httl" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field ..."
         "Seconds until fields expire."
         Lookup(|turn, call| field_lifetimes::ttl(turn, call, lifetime::SECONDS));
-    HPTtl "hpttl" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field [field ...]"
+    HPTtl "hpttl" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field ..."
         "Milliseconds until fields expire."
         Lookup(|turn, call| field_lifetimes::ttl(turn, call, lifetime::MILLISECONDS));
-    HExpireTime "hexpiretime" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field [field ...]"
+    HExpireTime "hexpiretime" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field ..."
         "When fields expire, in seconds."
         Lookup(|turn, call| field_lifetimes::ttl(turn, call, lifetime::UNIX_SECONDS));
-    HPExpireTime "hpexpiretime" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field [field ...]"
+    HPExpireTime "hpexpiretime" -5 [READONLY FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field ..."
         "When fields expire, in milliseconds."
         Lookup(|turn, call| field_lifetimes::ttl(turn, call, lifetime::UNIX_MILLISECONDS));
-    HPersist "hpersist" -5 [WRITE FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field [field ...]"
+    HPersist "hpersist" -5 [WRITE FAST] (1 1 1) "hash" "7.4.0" "key FIELDS number field ..."
         "Removes lifetimes of fields."
         Change(field_lifetimes::persist);
-    HGetDel "hgetdel" -5 [WRITE FAST] (1 1 1) "hash" "8.0.0" "key FIELDS number field [field ...]"
+    HGetDel "hgetdel" -5 [WRITE FAST] (1 1 1) "hash" "8.0.0" "key FIELDS number field ..."
         "The values of fields, which are removed."
         Change(field_lifetimes::hgetdel);
     HGetEx "hgetex" -5 [WRITE FAST] (1 1 1) "hash" "8.0.0"
-        "key [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | PERSIST] \
-         FIELDS number field [field ...]"
+        "key [EX seconds|PX milliseconds|EXAT unix-time|PXAT unix-time-ms|PERSIST] \
+         FIELDS number field ..."
         "The values of fields, whose lifetimes are set or removed."
         Change(field_lifetimes::hgetex);
     HSetEx "hsetex" -6 [WRITE DENYOOM FAST] (1 1 1) "hash" "8.0.0"
-        "key [FNX | FXX] [EX seconds | PX milliseconds | EXAT unix-time | PXAT unix-time-ms | KEEPTTL] \
-         FIELDS number field value [field value ...]"
+        "key [FNX|FXX] [EX seconds|PX milliseconds|EXAT unix-time|PXAT unix-time-ms|KEEPTTL] \
+         FIELDS number field value ..."
         "Sets fields and their lifetimes."
         Change(field_lifetimes::hsetex);
 
