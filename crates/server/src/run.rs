@@ -42,7 +42,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::JoinError;
+use tokio::sync::oneshot::{self, error::RecvError};
 
 /// Connections that the system queues until they are accepted.
 const BACKLOG: u16 = 511;
@@ -166,11 +166,21 @@ async fn open(
     mut signals: Signals,
 ) -> Result<Option<(KeySpace, Signals)>, ServeError> {
     let (options, reported) = (options.clone(), recovery.clone());
-    let mut opening = tokio::task::spawn_blocking(move || match &options.dict {
+    let (opened, mut opening) = oneshot::channel();
+    let open = move || match &options.dict {
         Some(path) => open_dictionary(path, &options),
         None => open_space(&options, reported),
-    });
-    let joined = |opened: Result<_, JoinError>| opened.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+    };
+    // Tokio's own threads panic where the system refuses one.
+    let thread = std::thread::Builder::new().name("opening".into()).spawn(move || drop(opened.send(open())));
+    let thread = thread.map_err(|error| ServeError::io("a thread that opens the keys", &error))?;
+    let joined = |opened: Result<_, RecvError>| match (opened, thread) {
+        (Ok(opened), _) => opened,
+        (Err(_), thread) => match thread.join() {
+            Err(panic) => resume_unwind(panic),
+            Ok(()) => Err(ServeError::io("opening the keys", &std::io::ErrorKind::UnexpectedEof.into())),
+        },
+    };
     let signal = tokio::select! {
         opened = &mut opening => return joined(opened).map(|space| Some((space, signals))),
         _ = signals.terminate.recv() => "SIGTERM",
