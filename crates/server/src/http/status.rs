@@ -56,6 +56,10 @@ struct Totals {
     bytes_out: u64,
 }
 
+impl Totals {
+    const NONE: Totals = Totals { latencies: [0; BUCKETS], hits: 0, misses: 0, bytes_in: 0, bytes_out: 0 };
+}
+
 #[derive(Serialize)]
 struct Page<'a> {
     version: &'a str,
@@ -130,29 +134,30 @@ impl Status {
     pub(super) fn sample(&mut self, server: &Server) {
         let now = Instant::now();
         let totals = Totals::of(server);
-        if let Some((since, last)) = self.last.replace((now, totals.clone())) {
-            let seconds = now.duration_since(since).as_secs_f64().max(1e-3);
-            let latencies: [u64; BUCKETS] =
-                std::array::from_fn(|bucket| totals.latencies[bucket].saturating_sub(last.latencies[bucket]));
-            let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
-            if self.samples.len() == SAMPLES_MAX {
-                self.samples.pop_front();
-            }
-            self.samples.push_back(Sample {
-                at_ms: now_ms(),
-                commands_per_s: latencies.iter().sum::<u64>() as f64 / seconds,
-                hits_per_s: rate(totals.hits, last.hits),
-                misses_per_s: rate(totals.misses, last.misses),
-                in_bytes_per_s: rate(totals.bytes_in, last.bytes_in),
-                out_bytes_per_s: rate(totals.bytes_out, last.bytes_out),
-                p50_us: quantile_us(&latencies, 0.5),
-                p99_us: quantile_us(&latencies, 0.99),
-                p999_us: quantile_us(&latencies, 0.999),
-                memory_bytes: server.space.used_bytes(),
-                payload_bytes: server.space.payload_bytes(),
-                clients: server.clients.len(),
-            });
+        // The first one has what has happened since the start.
+        let before = self.last.replace((now, totals.clone()));
+        let (since, last) = before.unwrap_or((server.started, Totals::NONE));
+        let seconds = now.duration_since(since).as_secs_f64().max(1e-3);
+        let latencies: [u64; BUCKETS] =
+            std::array::from_fn(|bucket| totals.latencies[bucket].saturating_sub(last.latencies[bucket]));
+        let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples.pop_front();
         }
+        self.samples.push_back(Sample {
+            at_ms: now_ms(),
+            commands_per_s: latencies.iter().sum::<u64>() as f64 / seconds,
+            hits_per_s: rate(totals.hits, last.hits),
+            misses_per_s: rate(totals.misses, last.misses),
+            in_bytes_per_s: rate(totals.bytes_in, last.bytes_in),
+            out_bytes_per_s: rate(totals.bytes_out, last.bytes_out),
+            p50_us: quantile_us(&latencies, 0.5),
+            p99_us: quantile_us(&latencies, 0.99),
+            p999_us: quantile_us(&latencies, 0.999),
+            memory_bytes: server.space.used_bytes(),
+            payload_bytes: server.space.payload_bytes(),
+            clients: server.clients.len(),
+        });
     }
 
     /// The current state, and the samples later than `since_ms`.
