@@ -978,7 +978,7 @@ const HASHES: &str =
          COPY k copy|HGETALL copy|OBJECT ENCODING k|MEMORY USAGE k|HSET k 7 x new 1|HSETNX k other 1|HINCRBY k n 1|
          HINCRBYFLOAT k m 1|HDEL k 1 2 3 4 5|DUMP k|RENAME k k2|RENAME k2 k";
 
-/// Those of a hash whose fields have lifetimes.
+/// Commands that are run on a hash whose fields have lifetimes.
 const FIELD_LIFETIMES: &str =
     "HTTL k FIELDS 3 7 8 x|HPEXPIRETIME k FIELDS 1 8|HEXPIRE k 100 FIELDS 3 7 8 x|HPEXPIRE k 0 FIELDS 2 10 11|
          HEXPIREAT k 9999999999 GT FIELDS 1 12|HPERSIST k FIELDS 2 14 15|HGETEX k EX 100 FIELDS 2 16 17|

@@ -52,7 +52,7 @@ pub struct TypedCopy {
 }
 
 impl TypedCopy {
-    /// Copies the keys in `path`: those of all databases, or of the first alone.
+    /// Copies the keys in `path`: of all databases, or only of the first.
     ///
     /// # Errors
     /// A bad row, a signal, and the errors of reading and writing.

@@ -1,8 +1,8 @@
 //! A server's file from outside: while it is recovered after a kill, and while other commands read it or want to
 //! replace it.
 //!
-//! The recovery is held up by a named pipe in place of `t.spt-order`, which the server reads first: it goes on when
-//! the test writes the pipe. So nothing here depends on the machine's speed.
+//! A named pipe in place of `t.spt-order`, which the server reads first, delays the recovery until the test writes to
+//! the pipe. So nothing here depends on the machine's speed.
 
 use super::signals::{Running, end_of, send};
 use super::{BufRead, BufReader, Command, Duration, Path, Read, Stdio, Write};

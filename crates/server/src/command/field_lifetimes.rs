@@ -1,8 +1,8 @@
 //! Lifetimes of the fields of hashes: HEXPIRE and its family, and HGETEX, HSETEX, HGETDEL. How they are stored:
 //! `keyspace/fields.rs`.
 //!
-//! Redis 7.4 introduced the family, 8.0 the last three; replies and errors are those of 8.2. The commands name their
-//! keyspace events themselves.
+//! Redis 7.4 introduced HEXPIRE and its family, Redis 8.0 the other three. Replies and errors are the same as in Redis
+//! 8.2. Each command names its keyspace events itself. Not here: the sweep of expired fields (`keyspace/sweep.rs`).
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
 use super::hashes::{open, open_mut};

@@ -6,8 +6,8 @@
 //!                 gate closed   remove it, if it has not changed since; else begin again, in place of what was sent
 //! ```
 //!
-//! So other clients never wait for the network, and a change that is made meanwhile is moved too. A key whose move ends
-//! with an error stays here; the other server may have it as well. One MIGRATE runs at a time, since each takes one of
+//! So other clients never wait for the network, and a change made during the transfer is moved too. A key whose move
+//! ends with an error stays here; the other server may have it as well. One MIGRATE runs at a time: each takes one of
 //! the threads that may wait.
 //!
 //! Not here: the form of the values (`dump.rs`, `rdb/`).
@@ -25,7 +25,7 @@ use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How often a key is sent that changes meanwhile.
+/// The most times that a key is sent if it changes during each transfer.
 const TRIES: usize = 16;
 /// The longest answer of the other server: a line, of which no command that is sent here has a longer one.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

@@ -204,7 +204,7 @@ impl Fields {
     /// [`get`](Self::get), but returns when the field expires, 0 for never; `None` if it is absent.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn get_with_expiry(
         &self,
         pairs: &mut impl Pairs,
@@ -232,7 +232,7 @@ impl Fields {
     /// [`for_each`](Self::for_each), with the time at which each field expires, 0 for never.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn for_each_with_expiry(
         &self,
         pairs: &mut impl Pairs,
@@ -460,7 +460,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Sets a field and its lifetime. Returns whether it is new.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn put_with_expiry(&mut self, field: &[u8], value: &[u8], expiry: Expiry) -> Result<bool> {
         let before = self.expiry_where_some_expire(field)?;
         let expires_at_ms = match expiry {
@@ -482,7 +482,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// When a field expires, 0 for never; `None` if it is absent. Removes one that has expired.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn expiry(&mut self, field: &[u8]) -> Result<Option<u64>> {
         let (database, layout) = (self.fields.database, self.fields.layout());
         let Form::Large(large) = &mut self.fields.form else {
@@ -602,7 +602,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Removes up to `most` fields that have expired, all of a small hash. Returns whether there may be more.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn remove_expired(&mut self, most: u64) -> Result<bool> {
         let Form::Large(large) = &self.fields.form else { return Ok(false) };
         let (place, expired) = (Place { database: self.fields.database, id: large.id }, self.fields.expired);

@@ -221,7 +221,7 @@ impl<'t> ServedFile<'t> {
     /// Whether fields of hashes have lifetimes. O(1), or O(pairs) if the file has lifetimes or collections.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub fn has_field_lifetimes(&self) -> Result<bool> {
         if !self.has_marks() {
             return Ok(false);

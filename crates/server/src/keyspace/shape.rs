@@ -194,7 +194,7 @@ impl LargeFields {
         Ok(Some((large, lifetimes)))
     }
 
-    /// Its segments: those of the fields, and the nodes of the tree.
+    /// The numbers of its segments: segments of fields, then nodes of the tree.
     pub(super) fn segments(&self, lifetimes: &Lifetimes) -> [Range<u64>; 2] {
         [0..self.segments, NODES..NODES + lifetimes.tree.nodes]
     }

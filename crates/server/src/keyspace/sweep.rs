@@ -168,7 +168,7 @@ impl KeySpace {
         }
     }
 
-    /// No key of the pass, or no field, had a lifetime: if none was set meanwhile, none has.
+    /// Called if no key of the pass, or no field, had a lifetime. If none was set during the pass, none has one now.
     fn end_pass(&self, database: &Database, position: &Position) {
         let Some(_alone) = self.close(Patience::MayWait) else { return };
         if !position.found && !database.is_expiry_new.load(Relaxed) {
