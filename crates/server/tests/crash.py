@@ -4,9 +4,10 @@
     crash.py [ROUNDS] [SEED]
 
 Several connections append numbered records to their own keys, in pipelines; set pairs of keys in transactions; set
-keys with lifetimes; and change hashes, lists, sets, sorted sets and streams of thousands of elements. After the kill each key has at least what
-was acknowledged and at most what was sent, in order; both keys of a transaction have the same number; a key with a
-lifetime still has it; a command on a collection is there as a whole.
+keys with lifetimes; give fields of hashes lifetimes and remove them; and change hashes, lists, sets, sorted sets and streams of
+thousands of elements. After the kill each key has at least what was acknowledged and at most what was sent, in order; both
+keys of a transaction have the same number; a key or field with a lifetime still has it; a command on a collection is there
+as a whole.
 """
 
 import os
@@ -23,9 +24,23 @@ ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
 WRITERS, KEYS = 4, 50
 RECORD = 8
+# Hashes whose fields have lifetimes: by name, the number of fields. One is stored as a single value, the other is divided.
+LIVES = {"few": 5, "many": 1000}
+BASE_MS = 4 * 10**12  # the year 2096
+COUNTED = ("hash", "list", "set", "zset", "stream", *LIVES)
 SCRIPT = "redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])"
 FLUSHING = """redis.call('SELECT', ARGV[1]) redis.call('SET', 'first', ARGV[2]) redis.call('FLUSHDB')
 redis.call('SET', 'second', ARGV[2]) redis.call('SET', 'third', ARGV[2])"""
+
+
+def change_of_lifetime(key, n, fields):
+    """The n-th: a field is set with a lifetime, gets another one, and loses it; then the next field."""
+    field = b"field:%d" % ((n - 1) // 3 % fields)
+    return [
+        ("HPERSIST", key, "FIELDS", 1, field),
+        ("HSETEX", key, "PXAT", BASE_MS + n, "FIELDS", 2, "last", n, field, n),
+        ("HPEXPIREAT", key, BASE_MS + n, "FIELDS", 1, field),
+    ][n % 3]
 
 
 class Writer(threading.Thread):
@@ -102,6 +117,11 @@ class Writer(threading.Thread):
                 if n % 3 == 0:
                     commands += [("XREADGROUP", "GROUP", "g", b"c%d" % (n % 2), "COUNT", 4, "STREAMS", name, ">"), ("XACK", name, "g", *(b"%d-0" % at for at in range(n - 5, n - 3)))]
                     effects += [None, None]
+            elif kind in (9, 10):
+                name = list(LIVES)[kind - 9]
+                n = state[name][0] = state[name][0] + 1
+                commands.append(change_of_lifetime(b"%s%d" % (name.encode(), self.number), n, LIVES[name]))
+                effects.append((name, n))
             else:
                 sent = state["sent"].get(key, 0) + 1
                 state["sent"][key] = sent
@@ -117,6 +137,7 @@ class Writer(threading.Thread):
                 assert reply == effect[2] * RECORD, (effect, reply)
                 state["acknowledged"][effect[1]] = effect[2]
             elif effect:
+                assert effect[0] not in LIVES or reply in (1, [1]), (effect, reply)
                 state[effect[0]][1] = effect[1]
 
 
@@ -160,8 +181,10 @@ def check(port, states):
         state["set"] = check_set(connection, b"set%d" % number, *state["set"])
         state["zset"] = check_sorted_set(connection, b"zset%d" % number, *state["zset"])
         state["stream"] = check_stream(connection, b"stream%d" % number, *state["stream"])
+        for name, fields in LIVES.items():
+            state[name] = check_lifetimes(connection, b"%s%d" % (name.encode(), number), fields, *state[name])
     expected = sum(1 for s in states for n in s["sent"].values() if n)
-    expected += sum(2 * bool(s["pair"][0]) + 2 * bool(s["script"][0]) + sum(bool(s[name][0]) for name in ("timed", "hash", "list", "set", "zset", "stream")) for s in states)
+    expected += sum(2 * bool(s["pair"][0]) + 2 * bool(s["script"][0]) + sum(bool(s[name][0]) for name in ("timed", *COUNTED)) for s in states)
     assert connection.call("DBSIZE") == expected, (connection.call("DBSIZE"), expected)
     return records
 
@@ -176,6 +199,26 @@ def check_hash(connection, key, sent, acknowledged):
     for at in range(max(1, n - 2999), n + 1):
         assert int(fields[b"field:%d" % (at % 3000)]) == at
         assert at % 50 or connection.call("HGET", key, b"field:%d" % (at % 3000)) == fields[b"field:%d" % (at % 3000)]
+    return [n, n]
+
+
+def check_lifetimes(connection, key, count, sent, acknowledged):
+    words = connection.call("HGETALL", key)
+    fields = dict(zip(words[::2], words[1::2]))
+    # The number of the last HSETEX; the lifetime of its field says which change was the last.
+    set_last = int(fields.pop(b"last", 0))
+    if not set_last:
+        assert acknowledged == 0 and not words, f"{key}: acknowledged {acknowledged}, absent"
+        return [0, 0]
+    field = lambda first: b"field:%d" % ((first - 1) // 3 % count)
+    present = range(max(1, set_last - 3 * (count - 1)), set_last + 1, 3)
+    assert fields == {field(first): b"%d" % first for first in present}, key
+    asked = ["last", field(set_last), *map(field, present[:-1])]
+    of_set, last, *others = connection.call("HPEXPIRETIME", key, "FIELDS", len(asked), *asked)
+    assert of_set == BASE_MS + set_last, f"{key}: set by {set_last}: {of_set}"
+    assert set(others) <= {-1}, f"{key}: fields that were persisted have lifetimes: {others}"
+    n = set_last + 2 if last == -1 else last - BASE_MS
+    assert set_last <= n <= set_last + 2 and acknowledged <= n <= sent, f"{key}: set by {set_last}, acknowledged {acknowledged}, present {n}, sent {sent}"
     return [n, n]
 
 
@@ -232,7 +275,7 @@ def main():
     for durability in ["os", "sync"]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "crash.spt")
-            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "script": [0, 0], "flush": [0, 0], "timed": [0, 0], "hash": [0, 0], "list": [0, 0], "set": [0, 0], "zset": [0, 0], "stream": [0, 0]} for _ in range(WRITERS)]
+            states = [{"sent": {}, "acknowledged": {}, "pair": [0, 0], "script": [0, 0], "flush": [0, 0], "timed": [0, 0]} | {name: [0, 0] for name in COUNTED} for _ in range(WRITERS)]
             r = random.Random(SEED)
             for _ in range(ROUNDS):
                 server = servers.splitpoint("--file", path, "--durability", durability, "--threads", 2)
