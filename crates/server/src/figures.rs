@@ -87,12 +87,24 @@ impl Figures {
 
     /// Counts an error reply with this text.
     pub(crate) fn note_error(&self, text: &[u8]) {
-        self.errors.fetch_add(1, Relaxed);
+        self.note_errors(text, 1);
+    }
+
+    fn note_errors(&self, text: &[u8], count: u64) {
+        self.errors.fetch_add(count, Relaxed);
         let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
         let code = String::from_utf8_lossy(&code[..code.len().min(CODE_BYTES_MAX)]).into_owned();
         let mut codes = self.error_codes.lock().unwrap_or_else(|e| e.into_inner());
         if codes.len() < CODES_MAX || codes.contains_key(&code) {
-            *codes.entry(code).or_default() += 1;
+            *codes.entry(code).or_default() += count;
+        }
+    }
+
+    /// Counts `calls` calls of a command that failed with this text.
+    pub(crate) fn note_failures(&self, id: Id, text: &[u8], calls: u64) {
+        if calls > 0 {
+            self.commands[id as usize].failed.fetch_add(calls, Relaxed);
+            self.note_errors(text, calls);
         }
     }
 

@@ -247,6 +247,28 @@ def messages():
     print("behaviour: messages and clients")
 
 
+def errors():
+    """INFO counts an error by its code and its command, alone, in a pipeline, and of a client that waited."""
+    server = servers.splitpoint("--max-value", "1m")
+    c, waiting = Connection(server.port), Connection(server.port)
+    c.pipeline([("SET", "text", "x"), ("LPUSH", "list", "x"), ("XGROUP", "CREATE", "stream", "g", 0, "MKSTREAM"), ("CONFIG", "RESETSTAT")])
+    for count in [1, 10]:
+        for command in [("GET", "list"), ("STRLEN", "list"), ("INCR", "text"), ("APPEND", "text", "x", "MAXLEN", 1)]:
+            expect(all(reply[:1] == "-" for reply in c.pipeline([command] * count)), command)
+    waiting.send(("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "stream", ">"))
+    eventually("XREADGROUP waits", lambda: b"blocked_clients:1" in c.call("INFO", "clients"))
+    c.call("XGROUP", "DESTROY", "stream", "g")
+    expect(waiting.reply().startswith("-NOGROUP"), "a client that waited")
+    info = dict(line.split(":", 1) for line in c.call("INFO", "all").decode().splitlines() if ":" in line)
+    for code, count in {"WRONGTYPE": 22, "ERR": 11, "MAXLEN": 11, "NOGROUP": 1}.items():
+        expect(info.get(f"errorstat_{code}") == f"count={count}", f"errors {code}: {info.get(f'errorstat_{code}')}")
+    expect(info["total_error_replies"] == "45", info["total_error_replies"])
+    for command, count in {"get": 11, "strlen": 11, "incr": 11, "append": 11, "xreadgroup": 1}.items():
+        expect(info[f"cmdstat_{command}"].endswith(f",failed_calls={count}"), info[f"cmdstat_{command}"])
+    server.stop()
+    print("behaviour: errors are counted by code and command")
+
+
 def lifetimes():
     server = servers.splitpoint("--threads", 2)
     connection = Connection(server.port)
@@ -708,6 +730,7 @@ def main():
         authentication(folder)
         encryption(folder)
         messages()
+        errors()
         lifetimes()
         eviction()
         flood(folder)

@@ -1497,6 +1497,15 @@ const SERVER: &[(&str, &str)] = &[
 ];
 
 #[test]
+fn command_list_has_the_subcommands() {
+    let mut session = session(SpaceOptions::default());
+    let listed = text_of(&mut session, &[&[b"COMMAND", b"LIST"]]);
+    assert!(listed.contains("client|list") && listed.contains("xgroup|create"), "{listed}");
+    let filtered = text_of(&mut session, &[&[b"COMMAND", b"LIST", b"FILTERBY", b"PATTERN", b"*"]]);
+    assert_eq!(listed, filtered);
+}
+
+#[test]
 fn sorting_positions_and_commands_about_the_server_are_as_in_redis() {
     for in_file in [false, true] {
         for lines in [SORT, GEO, SERVER] {

@@ -177,7 +177,12 @@ impl SessionState {
         let Some(waiter) = &self.waiter else { return true };
         let mut state = waiter.state();
         match &mut *state {
-            State::Answered(reply, _) => out.append(reply),
+            State::Answered(reply, _) => {
+                if let Some(text) = reply.strip_prefix(b"-") {
+                    self.figures.note_failures(waiter.spec.id, text.trim_ascii_end(), 1);
+                }
+                out.append(reply);
+            }
             State::Waits if late => reply::null_array(out, waiter.version),
             _ => return false,
         }

@@ -96,7 +96,7 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
             }
         }
         (b"docs", _) => docs(args, out, version),
-        (b"list", 2) => list(COMMANDS.iter().map(|spec| spec.name.to_owned()), out),
+        (b"list", 2) => list(units().iter().map(Unit::name), out),
         (b"list", 5) if args.is(2, "filterby") => {
             let value = args.at(4).to_ascii_lowercase();
             let names = units().iter().map(|unit| (unit.name(), unit));

@@ -120,10 +120,7 @@ impl RespSession {
             out.truncate(before);
             return None;
         }
-        if refused > 0 {
-            self.state.figures.errors.fetch_add(refused, Relaxed);
-            self.state.figures.of(id).failed.fetch_add(refused, Relaxed);
-        }
+        self.state.figures.note_failures(id, WRONG_TYPE.as_bytes(), refused);
         // With large values, some were copied but not sent; make the next run shorter.
         self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
         let misses = looked as u64 - hits;
@@ -204,13 +201,15 @@ impl RespSession {
             (pairs[count], limits[count]) = ((args.at(1), args.at(2)), limit);
             count += 1;
         }
-        let (before, mut done, mut refused) = (out.len(), 0, 0);
+        let (before, mut done) = (out.len(), 0);
+        let figures = &self.state.figures;
         let take = |index: usize, len: Option<usize>| {
             match len {
                 Some(len) => reply::count(out, len as u64),
                 None => {
-                    reply::error(out, strings::too_long(limits[index], value_bytes_max).text());
-                    refused += 1;
+                    let refusal = strings::too_long(limits[index], value_bytes_max);
+                    reply::error(out, refusal.text());
+                    figures.note_failures(Id::Append, &refusal.text(), 1);
                 }
             }
             done = index + 1;
@@ -228,7 +227,6 @@ impl RespSession {
                 appended
             }
         };
-        self.state.figures.errors.fetch_add(refused, Relaxed);
         self.end_run(appended, done, count, before, out)
     }
 
@@ -261,13 +259,13 @@ impl RespSession {
         let (now_ms, version) = (shared.now_ms(), self.state.version);
         // The request that was begun last, and where its reply begins.
         let mut begun = (0, before);
-        let mut refused = 0;
+        let figures = &self.state.figures;
         let edit = |index: usize, old: Option<Old<'_>>, new: &mut New<'_>| {
             begun = (index, out.len());
             let Some(plan) = &plans[index] else { return Edit::Alone };
             plan.apply(old, new, now_ms, version, out).unwrap_or_else(|refusal| {
                 reply::error(out, refusal.text());
-                refused += 1;
+                figures.note_failures(id, &refusal.text(), 1);
                 Edit::Keep
             })
         };
@@ -276,8 +274,6 @@ impl RespSession {
             // It was not executed.
             out.truncate(begun.1);
         }
-        self.state.figures.of(id).failed.fetch_add(refused, Relaxed);
-        self.state.figures.errors.fetch_add(refused, Relaxed);
         self.end_run(outcome.map(|()| true), done, count, before, out)
     }
 
