@@ -14,6 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{Format, typed};
 use crate::interrupt::Interrupt;
 use crate::open::{ReadArgs, StoreKind, stored};
+use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::{End, Inputs, Item, Kind, SourceArgs, accepted, is_address};
 use splitpoint::{Durability, Table};
 use splitpoint_server::rdb::{Entry, Group, Object, StoredScan, TypedFile, Value};
@@ -69,7 +70,8 @@ impl TypedCopy {
             for (number, path) in all {
                 let store = Store::open(&path, reading)?;
                 if let Some(entries) = store.entries(&PartArgs::WHOLE)? {
-                    copy.add_all(entries, number, only_first, interrupt)?;
+                    let progress = Progress::of_items("copying", "pair", Some(store.len()));
+                    copy.add_all(entries, number, only_first, (interrupt, &progress))?;
                 }
             }
             return Ok(copy);
@@ -96,9 +98,14 @@ impl TypedCopy {
         mut entries: StoredScan<'_>,
         database: u64,
         only_first: bool,
-        interrupt: &Interrupt,
+        (interrupt, progress): (&Interrupt, &Progress),
     ) -> Result<()> {
+        let mut done = 0;
         while let Some((entry, _)) = entries.next_entry()? {
+            done += 1;
+            if done % STEPS_PER_TICK == 0 {
+                progress.at(done);
+            }
             interrupt.stop_if_caught("nothing was compared")?;
             if let Some(what) = self.add(Entry { database, ..entry }, only_first)? {
                 return Err(Failure::no(what));
