@@ -21,8 +21,10 @@ import xml.etree.ElementTree
 from servers import BUILT, PROGRAM, Server, free_port
 
 UNITS = """type/string type/incr type/hash type/set type/list type/list-2 type/list-3 type/zset type/stream type/stream-cgroups
-    expire keyspace scan bitops bitfield hyperloglog multi pubsub pubsubshard scripting tracking introspection introspection-2
-    info-command protocol quit other""".split()
+    expire keyspace scan bitops bitfield hyperloglog geo sort dump multi pubsub pubsubshard scripting tracking introspection
+    introspection-2 info-command slowlog lazyfree acl acl-v2 protocol quit other""".split()
+# Redis's own tags of tests that need what this server does not have: replicas, an append-only file, DEBUG.
+DENIED = "-needs:repl -needs:debug -needs:save -needs:pfdebug"
 FOLDER = os.path.abspath(f"{BUILT}/server-upstream")
 SKIP = f"{os.path.dirname(os.path.abspath(__file__))}/upstream.skip"
 # A test that waits for what does not come ends its unit.
@@ -133,13 +135,18 @@ def redis(wanted):
     blocks = [('"scripting"}} {\n            set repl', '"scripting external:skip"}} {\n            set repl')]
     blocks += [('"scripting needs:debug"}} {\n    r debug set-', '"scripting external:skip"}} {\n    r debug set-')]
     edit(f"{folder}/tests/unit/scripting.tcl", ("foreach is_eval {0 1}", "foreach is_eval {1}"), *blocks)
+    # These make users, which each run has for itself, as each has a new server.
+    for unit in ["acl", "acl-v2"]:
+        edit(f"{folder}/tests/unit/{unit}.tcl", ('start_server {tags {"acl external:skip"}} {', 'start_server {tags {"acl"}} {'))
     for unit in wanted or [f"unit/{name}" for name in UNITS]:
         port = free_port()
-        server = Server([*PROGRAM, "--resp", f"127.0.0.1:{port}"], port, "splitpoint")
+        # One thread, as Redis: the tests send on two connections and expect that order.
+        server = Server([*PROGRAM, "--resp", f"127.0.0.1:{port}", "--threads", "1"], port, "splitpoint")
         with open(f"{FOLDER}/skip", "w") as file:
             file.write("\n".join(skipped("redis", unit)))
         command = ["tclsh", "tests/test_helper.tcl", "--host", "127.0.0.1", "--port", str(port), "--durable", "--no-latency"]
         command += ["--baseport", str(free_port()), "--ignore-encoding", "--ignore-digest", "--skipfile", f"{FOLDER}/skip"]
+        command += ["--tags", DENIED]
         status, output = run([*command, "--single", unit], cwd=folder)
         server.kill()
         failed = re.findall(r"(?m)^\[(?:err|exception)\]: (.*)", output)
