@@ -202,8 +202,8 @@ impl<R: Read> Reader<R> {
         let stored = self.source.number()?;
         if stored != 0 && stored != computed {
             return Err(bad(format!(
-                "checksum mismatch, stored {stored:016x}, computed {computed:016x}: any value may be wrong. Save or copy \
-                 the dump again"
+                "checksum mismatch, stored {stored:016x}, computed {computed:016x}: any value may be wrong. Save or \
+                 copy the dump again"
             )));
         }
         Ok(())
