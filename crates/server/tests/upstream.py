@@ -22,7 +22,7 @@ from servers import BUILT, PROGRAM, Server, free_port
 
 UNITS = """type/string type/incr type/hash type/set type/list type/list-2 type/list-3 type/zset type/stream type/stream-cgroups
     expire keyspace scan bitops bitfield hyperloglog geo sort dump multi pubsub pubsubshard scripting tracking introspection
-    introspection-2 info-command slowlog lazyfree acl acl-v2 protocol quit other""".split()
+    introspection-2 info-command slowlog acl acl-v2 protocol quit other""".split()
 # Redis's own tags of tests that need what this server does not have: replicas, an append-only file, DEBUG.
 DENIED = "-needs:repl -needs:debug -needs:save -needs:pfdebug"
 FOLDER = os.path.abspath(f"{BUILT}/server-upstream")
