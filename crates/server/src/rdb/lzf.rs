@@ -12,6 +12,7 @@
 //! Source: the format of Marc Lehmann's LibLZF.
 
 use super::{Result, bad};
+use std::cell::RefCell;
 
 /// Candidates, by a hash of three bytes.
 const SLOTS: usize = 1 << 16;
@@ -62,9 +63,27 @@ pub(super) fn decompress(mut input: &[u8], len: usize) -> Result<Vec<u8>> {
 }
 
 /// Compresses `input` to fewer than `input.len() - 4` bytes; `None` if that is not possible.
+///
+/// O(bytes): the table of candidates, far larger than most strings, is kept from call to call, and emptied where one
+/// used it.
 pub(super) fn compress(input: &[u8]) -> Option<Vec<u8>> {
+    thread_local! {
+        static LAST: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    }
+    LAST.with_borrow_mut(|last| {
+        last.resize(SLOTS, 0);
+        let compressed = compress_with(last, input);
+        if input.len() < SLOTS {
+            input.windows(3).for_each(|three| last[slot_of(three)] = 0);
+        } else {
+            last.fill(0);
+        }
+        compressed
+    })
+}
+
+fn compress_with(last: &mut [u32], input: &[u8]) -> Option<Vec<u8>> {
     let limit = input.len().checked_sub(4)?;
-    let mut last = vec![0_u32; SLOTS];
     let mut output = Output { bytes: vec![0], literals: 0, limit };
     let mut at = 0;
     while at + 2 < input.len() {
@@ -173,6 +192,16 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_string_leaves_no_candidates_for_the_next() {
+        let text = |from: u32, count| (from..from + count).flat_map(|n| (n % 50).to_string().into_bytes()).collect();
+        let strings: Vec<Vec<u8>> = vec![text(1, 400), text(3, 20), text(0, 40_000), text(7, 200)];
+        for string in strings {
+            let fresh = compress_with(&mut [0; SLOTS], &string);
+            assert_eq!(compress(&string), fresh, "{} bytes", string.len());
+        }
+    }
 
     #[test]
     fn compressed_values_are_read_and_wrong_ones_refused() {
