@@ -272,9 +272,7 @@ pub(crate) fn store(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, operatio
     })?;
     alone.remove(call.database, call.args.at(1))?;
     let mut set = open_mut(alone, call)?;
-    for member in &members {
-        set.put_if(member, b"", false)?;
-    }
+    set.fill(&members)?;
     set.finish()?;
     reply::count(call.out, members.len() as u64);
     Ok(())

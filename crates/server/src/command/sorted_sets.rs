@@ -12,7 +12,7 @@ use super::number::parse_integer;
 use super::reply::{self, Version};
 use super::sets::positive;
 use super::strings::integer;
-use crate::keyspace::sorted::{Element, SortedSet, SortedSetMut};
+use crate::keyspace::sorted::{Element, PACKED_MEMBERS, SortedSet, SortedSetMut};
 use crate::keyspace::{self, Exclusive, Pairs};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -433,7 +433,11 @@ pub(crate) fn zrangestore(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) ->
             true
         })?;
     }
-    store(alone, call, |set| found.iter().try_for_each(|(member, score)| set.put(member, None, *score)))
+    store(alone, call, |set| match found.len() as u64 {
+        // As Redis does, which chooses the encoding by the number of elements first, and by each one's length later.
+        ..=PACKED_MEMBERS => found.iter().try_for_each(|(member, score)| set.put(member, None, *score)),
+        _ => set.fill(&found),
+    })
 }
 
 /// Stores what `fill` adds to an empty set as the value of the first argument, and replies with its length.

@@ -570,6 +570,33 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         Ok(is_new)
     }
 
+    /// Adds members, all different, to a set that is empty. Writes each segment once.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn fill(&mut self, members: &[Vec<u8>]) -> Result<()> {
+        let mut run = Vec::new();
+        let mut rest = members.iter();
+        while run.len() <= SMALL_BYTES
+            && let Some(member) = rest.next()
+        {
+            elements::push(&mut run, member);
+        }
+        self.changed |= !members.is_empty();
+        if members.len() as u64 > PACKED_FIELDS || !members.iter().all(|member| is_integer(member)) {
+            self.fields.flags |= UNPACKED;
+        }
+        self.fields.form = if run.len() <= SMALL_BYTES {
+            Form::Small(run)
+        } else {
+            Form::Large(Large::build(self.alone, (self.fields.database, Layout::Names), |add| {
+                members.iter().for_each(|name| add(NewField { name, value: b"", expires_at_ms: 0 }));
+                Ok(())
+            })?)
+        };
+        Ok(())
+    }
+
     /// Removes a field. Returns whether it was there.
     ///
     /// # Errors

@@ -259,16 +259,34 @@ impl LargeFields {
         layout: Layout,
         run: &[u8],
     ) -> Result<LargeFields> {
+        LargeFields::build(alone, (database, layout), |add| {
+            for_fields(run, layout, |name, value, expires_at_ms| add(NewField { name, value, expires_at_ms })).map(drop)
+        })
+    }
+
+    /// Stores the fields that `each` passes on, the same ones each time it is called, all with different names. Writes
+    /// each segment once.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(super) fn build(
+        alone: &mut Exclusive<'_>,
+        (database, layout): (usize, Layout),
+        each: impl Fn(&mut dyn FnMut(NewField<'_>)) -> Result<()>,
+    ) -> Result<LargeFields> {
         let id = alone.new_collection(database)?;
         let seed = HashKind::Sip13.hash(&id.to_le_bytes(), alone.space().secret());
-        let count = for_fields(run, layout, |_, _, _| {})?;
-        let mut large = LargeFields { id, seed, count, bytes: run.len() as u64, segments: 1 };
-        large.segments = large.wanted();
-        let mut runs = vec![Vec::new(); large.segments as usize]; // at most one for each field of the run
-        for_fields(run, layout, |name, value, expires_at_ms| {
-            let run = &mut runs[large.segment(large.hash(name)) as usize];
-            push(run, layout, NewField { name, value, expires_at_ms });
+        let mut large = LargeFields { id, seed, count: 0, bytes: 0, segments: 1 };
+        let mut one = Vec::new();
+        each(&mut |field| {
+            one.clear();
+            push(&mut one, layout, field);
+            large.count += 1;
+            large.bytes += one.len() as u64;
         })?;
+        large.segments = large.wanted();
+        let mut runs = vec![Vec::new(); large.segments as usize]; // at most one for each field
+        each(&mut |field| push(&mut runs[large.segment(large.hash(field.name)) as usize], layout, field))?;
         for (number, run) in (0..).zip(&runs).filter(|(_, run)| !run.is_empty()) {
             alone.put_segment(database, (id, number), false, Some(run))?;
         }

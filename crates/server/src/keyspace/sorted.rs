@@ -26,7 +26,7 @@ const SMALL_BYTES: usize = 512;
 /// Redis would not use its compact encoding, and never goes back to it.
 const UNPACKED: u8 = 2; // on disk
 /// Redis's limits for its compact encoding.
-const PACKED_MEMBERS: u64 = 128;
+pub(crate) const PACKED_MEMBERS: u64 = 128;
 const PACKED_MEMBER_BYTES: usize = 64;
 
 /// A field of the scores: the member and its score.
@@ -367,7 +367,8 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         self.enlarge()
     }
 
-    /// Adds elements to a set that is empty, in their order. What matters for the encoding is all of them.
+    /// Adds elements, all with different members, to a set that is empty. What matters for the encoding is all of them.
+    /// Writes each segment once.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
@@ -376,7 +377,27 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         if is_long || elements.len() as u64 > PACKED_MEMBERS {
             self.set.flags |= UNPACKED;
         }
-        elements.iter().try_for_each(|(member, score)| self.put(member, None, *score))
+        if elements.iter().map(|(member, _)| member.len() + 9).sum::<usize>() <= SMALL_BYTES {
+            return elements.iter().try_for_each(|(member, score)| self.put(member, None, *score));
+        }
+        self.changed = true;
+        // The compact encoding has no negative zero.
+        let keeps_sign = self.set.flags & UNPACKED != 0;
+        let score_of = |score: f64| if score == 0.0 && !keeps_sign { 0.0 } else { score };
+        let mut sorted: Vec<Key<'_>> =
+            elements.iter().map(|(member, score)| (score_of(*score), member.as_slice())).collect();
+        if !sorted.is_sorted_by(|one, other| order(*one, *other) == Ordering::Less) {
+            sorted.sort_by(|one, other| order(*one, *other));
+        }
+        let database = self.set.database;
+        let scores = LargeFields::build(self.alone, (database, LAYOUT), |add| {
+            sorted.iter().for_each(|(score, member)| add(score_field(member, &score.to_le_bytes())));
+            Ok(())
+        })?;
+        let mut large = LargeSorted { scores, tree: Tree::default() };
+        editor(self.alone, database, &mut large, &mut self.loaded).build(sorted.into_iter())?;
+        self.set.form = Form::Large(large);
+        Ok(())
     }
 
     /// Removes a member. Returns whether it was there. O(log n).
@@ -653,6 +674,51 @@ mod tests {
             space.sweep_segments(|| true).unwrap();
             let alone = space.close(Patience::MayWait).unwrap();
             assert_eq!(alone.counts(0).segments, 0, "nothing is left");
+        }
+    }
+
+    #[test]
+    fn a_sorted_set_that_is_filled_is_a_sorted_map_and_writes_each_segment_once() {
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        for round in 0..40u64 {
+            let (space, _folder) = collection_spaces().swap_remove((round % 2) as usize);
+            let mut alone = space.close(Patience::MayWait).unwrap();
+            let long = [0, 0, 400, 3000][(round / 2 % 4) as usize];
+            let mut model: Vec<Element> = (0..[0, 1, 20, 130, 700, 9000][random.below(6) as usize])
+                .map(|number| {
+                    let member =
+                        [vec![b'x'; random.below(1 + long) as usize], format!("{number}").into_bytes()].concat();
+                    (member, random.below([1, 20, 1 << 30][(round % 3) as usize]) as f64)
+                })
+                .collect();
+            alone.begin();
+            let mut set = SortedSetMut::open(&mut alone, 0, b"set").unwrap();
+            set.fill(&model).unwrap();
+            assert_eq!(set.finish().unwrap(), model.len() as u64);
+            alone.commit().unwrap();
+            let puts: u64 = space.tables().map(|table| table.counters().puts).sum();
+            assert!(puts <= alone.counts(0).segments + 10, "{puts} puts for {} members", model.len());
+            model.sort_by(compare);
+            assert!(checked(&mut alone, b"set") == model, "round {round}");
+            // It is then changed as any other.
+            alone.begin();
+            let mut set = SortedSetMut::open(&mut alone, 0, b"set").unwrap();
+            for number in 0..500 {
+                let member = format!("new {number}").into_bytes();
+                let score = random.below(1000) as f64;
+                add(&mut set, &member, score);
+                model.push((member, score));
+                let at = random.below(model.len() as u64) as usize;
+                assert!(set.remove(&model.swap_remove(at).0).unwrap());
+            }
+            set.finish().unwrap();
+            alone.commit().unwrap();
+            model.sort_by(compare);
+            assert!(checked(&mut alone, b"set") == model, "round {round}");
+            alone.remove(0, b"set").unwrap();
+            drop(alone);
+            space.sweep_segments(|| true).unwrap();
+            assert_eq!(space.close(Patience::MayWait).unwrap().counts(0).segments, 0, "nothing is left");
         }
     }
 

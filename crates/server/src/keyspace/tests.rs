@@ -397,6 +397,49 @@ pub(crate) fn collection_spaces() -> Vec<(KeySpace, Option<tempfile::TempDir>)> 
     vec![(KeySpace::open(SpaceOptions::default()).unwrap(), None), (KeySpace::open(options).unwrap(), Some(folder))]
 }
 
+#[test]
+fn a_set_that_is_filled_writes_each_segment_once() {
+    for (count, long) in [(0u64, 0), (1, 0), (100, 0), (400, 0), (20_000, 0), (3, 2000), (100, 2000)] {
+        for (space, _folder) in collection_spaces() {
+            let mut alone = space.close(Patience::MayWait).unwrap();
+            let mut members: Vec<Vec<u8>> =
+                (0..count).map(|number| [vec![b'x'; long], number.to_string().into_bytes()].concat()).collect();
+            alone.begin();
+            let mut set = FieldsMut::open(&mut alone, 0, b"set", Kind::Set).unwrap();
+            set.fill(&members).unwrap();
+            assert_eq!(set.finish().unwrap(), count > 0);
+            alone.commit().unwrap();
+            let puts: u64 = space.tables().map(|table| table.counters().puts).sum();
+            assert!(puts <= alone.counts(0).segments + 10, "{puts} puts for {count} members");
+            let encoding = Fields::open(&mut alone, 0, b"set", Kind::Set).unwrap().map(|set| set.encoding());
+            let expected = if long > 0 || count > 512 { "hashtable" } else { "intset" };
+            assert_eq!(encoding, (count > 0).then_some(expected));
+            // It is then changed as any other.
+            alone.begin();
+            let mut set = FieldsMut::open(&mut alone, 0, b"set", Kind::Set).unwrap();
+            for number in 0..600u64 {
+                let member = format!("new {number}").into_bytes();
+                assert!(set.put(&member, b"").unwrap());
+                members.push(member);
+                if number % 3 == 0 {
+                    assert!(set.remove(&members.swap_remove((number * 7919) as usize % members.len())).unwrap());
+                }
+            }
+            set.finish().unwrap();
+            alone.commit().unwrap();
+            let (mut found, set) = (Vec::new(), Fields::open(&mut alone, 0, b"set", Kind::Set).unwrap().unwrap());
+            set.for_each(&mut alone, |member, _| {
+                found.push(member.to_vec());
+                true
+            })
+            .unwrap();
+            found.sort();
+            members.sort();
+            assert!(found == members);
+        }
+    }
+}
+
 /// The fields of a hash with their values and lifetimes, and checks that all ways to read them agree.
 fn fields_of(alone: &mut Exclusive<'_>, key: &[u8]) -> BTreeMap<Vec<u8>, (Vec<u8>, u64)> {
     let mut found = BTreeMap::new();

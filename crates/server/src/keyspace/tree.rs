@@ -320,6 +320,9 @@ struct Divided {
     count: u64,
 }
 
+/// A node that is built: what separates it from the one before, its number, and its elements.
+type Child = ((f64, Vec<u8>), u64, u64);
+
 /// Changes a tree. The nodes are stored by [`store`](Self::store).
 pub(super) struct Editor<'t, 'k> {
     pub(super) alone: &'t mut Exclusive<'k>,
@@ -337,6 +340,75 @@ impl Editor<'_, '_> {
         *self.tree = Tree { root: 0, height: 1, nodes: 0, free: 0 };
         self.tree.root = self.new_node(vec![0])?;
         Ok(())
+    }
+
+    /// Makes a tree of elements that are in order and all different. Writes each node once.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(super) fn build<'m>(&mut self, elements: impl Iterator<Item = Key<'m>>) -> Result<()> {
+        *self.tree = Tree { root: 0, height: 0, nodes: 0, free: 0 };
+        let (mut run, mut last) = (vec![0], None::<Key<'m>>);
+        // The nodes of a level: what separates each from the one before, its number, and its elements.
+        let (mut nodes, mut first, mut count): (Vec<Child>, _, u64) = (Vec::new(), (0.0, Vec::new()), 0);
+        for key in elements {
+            let before = run.len();
+            Entry::push(&mut run, key);
+            if run.len() > NODE_BYTES && count > 0 {
+                let next = [&[0], &run[before..]].concat();
+                run.truncate(before);
+                nodes.push((first, self.add_built(std::mem::replace(&mut run, next))?, count));
+                let (score, member) = last.map_or(key, |last| separator(last, key));
+                (first, count) = ((score, member.to_vec()), 0);
+            }
+            (last, count) = (Some(key), count + 1);
+        }
+        nodes.push((first, self.add_built(run)?, count));
+        self.tree.height = 1;
+        while nodes.len() > 1 {
+            if self.tree.height == Tree::HEIGHT_MAX {
+                return Err(self.damaged(nodes[0].1, "is of the highest level"));
+            }
+            nodes = self.build_level(nodes)?;
+            self.tree.height += 1;
+        }
+        self.tree.root = nodes[0].1;
+        Ok(())
+    }
+
+    /// Makes the inner nodes above these. Each has at least two children, so that there are fewer of them.
+    fn build_level(&mut self, nodes: Vec<Child>) -> Result<Vec<Child>> {
+        let level = self.tree.height as u8; // below `Tree::HEIGHT_MAX`
+        let (mut above, mut run, mut children) = (Vec::<Child>::new(), vec![level], 0);
+        let len = nodes.len();
+        for (index, (key, number, count)) in nodes.into_iter().enumerate() {
+            if run.len() > NODE_BYTES && children >= 2 && index + 2 <= len {
+                if let Some(full) = above.last_mut() {
+                    full.1 = self.add_built(std::mem::replace(&mut run, vec![level]))?;
+                }
+                children = 0;
+            }
+            if children == 0 {
+                above.push((key.clone(), 0, 0));
+            }
+            let parent = above.last_mut().expect("the first child adds one");
+            parent.2 += count;
+            Entry::push_child(&mut run, (key.0, &key.1), number, count);
+            children += 1;
+        }
+        let number = self.add_built(run)?;
+        if let Some(last) = above.last_mut() {
+            last.1 = number;
+        }
+        Ok(above)
+    }
+
+    /// Stores a new node that is complete.
+    fn add_built(&mut self, run: Vec<u8>) -> Result<u64> {
+        if self.loaded.0.len() > LOADED_MAX {
+            self.store()?;
+        }
+        self.new_node(run)
     }
 
     /// Stores the nodes that were changed.

@@ -129,7 +129,7 @@ pub(crate) fn store(
         }
         Value::Set(members) => {
             let mut set = FieldsMut::open(alone, database, key, Kind::Set)?;
-            members.iter().try_for_each(|member| set.put(member, b"").map(drop))?;
+            set.fill(members)?;
             set.finish()?;
             Kind::Set
         }
