@@ -3,7 +3,7 @@
 //! An edit sees no expired value. What it cannot do without the whole of a large value, or without closing the gate, it
 //! leaves to an exclusive command: [`Edit::Alone`].
 
-use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, MARK_BYTES, Record};
+use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, MARK_BYTES, ROOMY_HEAD_BYTES, Record};
 use super::{Clock, Database, KeySpace, Result};
 use splitpoint::{KeyEdit, OldValue, Table};
 use std::sync::atomic::Ordering::*;
@@ -30,6 +30,9 @@ pub(crate) enum Edit {
     Put,
     /// Appends what [`New::append`] was given.
     Append,
+    /// Stores the attributes that [`New::set_attributes`] was given, and leaves the long value where it is. Ends a call
+    /// for several keys before this key.
+    SetAttributes,
     /// Removes it.
     Remove,
     /// Ends the call before this key, which needs exclusive entry.
@@ -50,7 +53,7 @@ impl<'n> New<'n> {
 
     /// Stores `value` with these attributes.
     pub(crate) fn put(&mut self, attributes: Attributes, value: &[u8]) -> Edit {
-        if (attributes != Attributes::NONE || !self.coding.is_plain(value)) && !self.database.has_heads() {
+        if self.coding.needs_head(attributes, value) && !self.database.has_heads() {
             return Edit::Alone;
         }
         self.database.note_lifetime(attributes);
@@ -63,7 +66,11 @@ impl<'n> New<'n> {
         if attributes == old.attributes {
             return Edit::Keep;
         }
-        if old.is_whole() { self.put(attributes, old.value) } else { Edit::Alone }
+        if old.is_whole() && !self.coding.is_roomy(old.len) {
+            return self.put(attributes, old.value);
+        }
+        self.coding.encode_head(attributes, true, self.bytes);
+        Edit::SetAttributes
     }
 
     /// Appends `tail` to the value of `old`; it becomes the value of an absent key. The key keeps its attributes, but
@@ -71,9 +78,12 @@ impl<'n> New<'n> {
     pub(crate) fn append(&mut self, old: Option<&Old<'_>>, tail: &[u8]) -> Edit {
         let Some(old) = old else { return self.put(Attributes::NONE, tail) };
         let attributes = Attributes { cas: 0, ..old.attributes };
-        // What begins like a head needs one; and a number that the old value had must not match the new one.
+        // What begins like a head needs one, as does what becomes long; and a number that the old value had must not
+        // match the new one.
         let begins = old.head_bytes == 0 && old.len < MARK_BYTES;
-        if begins && !self.coding.is_plain(&[old.value, tail].concat()) || attributes != old.attributes {
+        let becomes_long = self.coding.is_roomy(old.len + tail.len()) && old.head_bytes < ROOMY_HEAD_BYTES;
+        let needs_head = begins && !self.coding.is_plain(&[old.value, tail].concat()) || becomes_long;
+        if needs_head || attributes != old.attributes {
             if !old.is_whole() {
                 return Edit::Alone;
             }
@@ -128,7 +138,7 @@ impl KeySpace {
             let is_change = match what {
                 Edit::Put | Edit::Append => true,
                 Edit::Remove => old.is_some() && !is_over,
-                Edit::Keep | Edit::Alone => false,
+                Edit::Keep | Edit::SetAttributes | Edit::Alone => false,
             };
             changes += u64::from(is_change);
             written_bytes += bytes.len();
@@ -138,7 +148,7 @@ impl KeySpace {
                 Edit::Put => KeyEdit::Put,
                 Edit::Append => KeyEdit::Append,
                 Edit::Remove => KeyEdit::Remove,
-                Edit::Alone => KeyEdit::Stop,
+                Edit::SetAttributes | Edit::Alone => KeyEdit::Stop,
             }
         };
         let (done, outcome) = table.edit_many(keys, HEAD_BYTES_MAX + value_bytes_max, edit);

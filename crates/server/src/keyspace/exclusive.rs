@@ -319,13 +319,11 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
         let end = at + part.len();
         self.space.note_len(end);
-        let known = self.known_now(database, key)?;
+        let known = self.known_without_cas(database, key)?;
         known.map_or(Ok(()), |known| known.refuse_collection())?;
         let coding = self.space.coding(self.database(database));
-        let is_rewritten = |known: Known| {
-            // The head changes: the CAS number goes, or the value now begins like a head.
-            known.attributes.cas != 0 || at == 0 && known.head_bytes == 0 && !coding.is_plain(part)
-        };
+        // The value now begins like a head, and needs one.
+        let is_rewritten = |known: Known| at == 0 && known.head_bytes == 0 && !coding.is_plain(part);
         if self.space.in_file() || known.is_some_and(is_rewritten) {
             let mut value = Vec::new();
             if let Some(known) = known {
@@ -563,11 +561,26 @@ impl<'k> Exclusive<'k> {
                 return Ok(len);
             }
         }
+        if self.known_now(database, key)?.is_some_and(|known| known.attributes.cas != 0)
+            && self.known_without_cas(database, key)?.is_some_and(|known| known.attributes.cas == 0)
+        {
+            return self.append(database, key, tail);
+        }
         let mut value = Vec::new();
         self.get(database, key, &mut value)?;
         value.extend_from_slice(tail);
         self.put(database, key, &value, Lifetime::Keep)?;
         Ok(value.len())
+    }
+
+    /// What is known about a key whose value is about to change in place: in memory it loses its CAS number first.
+    fn known_without_cas(&mut self, database: usize, key: &[u8]) -> Result<Option<Known>> {
+        let Some(known) = self.known_now(database, key)? else { return Ok(None) };
+        if known.attributes.cas == 0 || self.space.in_file() {
+            return Ok(Some(known));
+        }
+        self.replace_head(database, key, known, Attributes { cas: 0, ..known.attributes })?;
+        self.known_now(database, key)
     }
 
     /// Appends each pair's bytes to the value of its key, in order. `len_max` returns the limit of a value's length for
@@ -671,18 +684,20 @@ impl<'k> Exclusive<'k> {
         Ok(Some(attributes.cas))
     }
 
-    /// Gives a key that is present other attributes. In memory, where the head keeps its length, this writes only the
-    /// head; else the whole value.
+    /// Gives a key that is present other attributes. In memory, where the head keeps its length, as that of a long value
+    /// does, this writes only the head; else the whole value.
     fn replace_head(&mut self, database: usize, key: &[u8], known: Known, attributes: Attributes) -> Result<()> {
         self.space.refuse_dictionary()?;
         self.allow_heads(database, attributes, b"")?;
         let of = self.database(database);
         of.note_lifetime(attributes);
-        let mut head = Vec::new();
-        self.space.coding(of).encode_head(attributes, &mut head);
-        if !self.space.in_file() && head.len() == known.head_bytes {
-            self.table(database)?.write_part(key, 0, &head)?;
-            return Ok(());
+        for is_roomy in [false, true] {
+            let mut head = Vec::new();
+            self.space.coding(of).encode_head(attributes, is_roomy, &mut head);
+            if !self.space.in_file() && head.len() == known.head_bytes {
+                self.table(database)?.write_part(key, 0, &head)?;
+                return Ok(());
+            }
         }
         let mut value = Vec::new();
         self.read(database, key, &mut value)?;
@@ -725,7 +740,7 @@ impl<'k> Exclusive<'k> {
                 // All that an edit of a value this long looks at.
                 self.get_part(database, key, |_| 0..OldValue::HEAD_BYTES, &mut new)?;
                 stored.clear();
-                self.space.coding(of).encode_head(known.attributes, &mut stored);
+                self.space.coding(of).encode_head(known.attributes, false, &mut stored);
                 stored.append(&mut new);
             } else {
                 self.read(database, key, &mut stored)?;
@@ -744,6 +759,10 @@ impl<'k> Exclusive<'k> {
             Edit::Keep | Edit::Alone => return Ok(()),
             Edit::Remove if known.is_none() => return Ok(()),
             Edit::Append => return self.append(database, key, &new).map(drop),
+            Edit::SetAttributes => {
+                let attributes = self.space.coding(of).decode(&new).attributes;
+                known.map_or(Ok(()), |known| self.replace_head(database, key, known, attributes))?;
+            }
             // A lifetime changes, and the collection keeps its segments.
             Edit::Put if keeps_kind => self.stage(database, key, Some(&new))?,
             Edit::Put => self.replacing(database, key, |this| this.stage(database, key, Some(&new)))?,
@@ -756,7 +775,7 @@ impl<'k> Exclusive<'k> {
 
     /// Lets this value, with these attributes, have a head if it needs one.
     fn allow_heads(&mut self, database: usize, attributes: Attributes, value: &[u8]) -> Result<()> {
-        if attributes == Attributes::NONE && self.space.coding(self.database(database)).is_plain(value) {
+        if !self.space.coding(self.database(database)).needs_head(attributes, value) {
             return Ok(());
         }
         self.begin_heads(database)
@@ -1013,7 +1032,7 @@ impl<'k> Exclusive<'k> {
         self.allow_heads(database, attributes, value)?;
         let of = self.database(database);
         let coding = self.space.coding(of);
-        if attributes == Attributes::NONE && coding.is_plain(value) {
+        if !coding.needs_head(attributes, value) {
             return self.stage(database, key, Some(value));
         }
         of.note_lifetime(attributes);

@@ -897,7 +897,7 @@ impl<'k> Shared<'k> {
         }
         let database = &self.space.databases[database];
         let coding = self.space.coding(database);
-        let is_plain = |index: usize| attributes(index) == Attributes::NONE && coding.is_plain(pairs[index].1);
+        let is_plain = |index: usize| !coding.needs_head(attributes(index), pairs[index].1);
         if (0..pairs.len()).all(is_plain) {
             match pairs {
                 [(key, value)] => table.put(key, value)?,

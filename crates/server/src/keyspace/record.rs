@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The tag decides: no byte of UTF-8 is F5 or more, so text never begins like one. A value that does gets a head
-//! without fields. So a key without attributes costs nothing, and one with a lifetime 9 bytes.
+//! without fields. So a key without attributes costs nothing, and one with a lifetime 9 bytes. In memory a long value
+//! has a head with all fields, 0 where it has no such attribute, so that EXPIRE changes the head alone.
 //!
 //! ```text
 //! memory                      no mark: the first byte is the tag
@@ -98,6 +99,11 @@ impl Attributes {
 pub(super) const MARK_BYTES: usize = 6;
 /// The longest head.
 pub(super) const HEAD_BYTES_MAX: usize = MARK_BYTES + 1 + 8 + 8 + 5;
+
+/// The length of a head with all fields, in memory.
+pub(super) const ROOMY_HEAD_BYTES: usize = HEAD_BYTES_MAX - MARK_BYTES;
+/// From this length on, a value in memory has a head with all fields.
+const ROOMY_BYTES: usize = 64 << 10;
 
 const FIRST_RESERVED: u8 = 0xF5;
 const COLLECTION: u8 = 0xF5;
@@ -193,17 +199,29 @@ impl Coding {
         Some(Record { attributes, value: rest })
     }
 
-    /// Appends the stored value of a key. Attributes need a coding that has heads.
+    /// Whether a value of this length has a head with room for all attributes.
+    #[inline]
+    pub(super) fn is_roomy(self, len: usize) -> bool {
+        self == Coding::Tagged && len >= ROOMY_BYTES
+    }
+
+    /// Whether this value, with these attributes, is stored with a head.
+    #[inline]
+    pub(super) fn needs_head(self, attributes: Attributes, value: &[u8]) -> bool {
+        attributes != Attributes::NONE || !self.is_plain(value) || self.is_roomy(value.len())
+    }
+
+    /// Appends the stored value of a key. A head needs a coding that has heads.
     #[inline]
     pub(super) fn encode(self, attributes: Attributes, value: &[u8], out: &mut Vec<u8>) {
-        if attributes != Attributes::NONE || !self.is_plain(value) {
-            self.encode_head(attributes, out);
+        if self.needs_head(attributes, value) {
+            self.encode_head(attributes, self.is_roomy(value.len()), out);
         }
         out.extend_from_slice(value);
     }
 
-    /// Appends the head for these attributes.
-    pub(super) fn encode_head(self, attributes: Attributes, out: &mut Vec<u8>) {
+    /// Appends the head for these attributes; that of a string has room for others if `is_roomy`.
+    pub(super) fn encode_head(self, attributes: Attributes, is_roomy: bool, out: &mut Vec<u8>) {
         match self {
             Coding::Plain => return,
             Coding::Tagged => {}
@@ -217,13 +235,14 @@ impl Coding {
             }
             return;
         }
-        let has_flags = flags != 0 || marks != 0;
+        let (expires, has_cas) = (is_roomy || expires_at_ms != 0, is_roomy || cas != 0);
+        let has_flags = is_roomy || flags != 0 || marks != 0;
         let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        out.push(TAG | bit(expires_at_ms != 0, EXPIRES) | bit(cas != 0, HAS_CAS) | bit(has_flags, HAS_FLAGS));
-        if expires_at_ms != 0 {
+        out.push(TAG | bit(expires, EXPIRES) | bit(has_cas, HAS_CAS) | bit(has_flags, HAS_FLAGS));
+        if expires {
             out.extend_from_slice(&expires_at_ms.to_le_bytes());
         }
-        if cas != 0 {
+        if has_cas {
             out.extend_from_slice(&cas.to_le_bytes());
         }
         if has_flags {

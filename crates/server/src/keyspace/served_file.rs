@@ -128,7 +128,7 @@ impl<'t> ServedFile<'t> {
 
     /// The stored value for a value and attributes.
     fn coded<'v>(&self, attributes: Attributes, value: &'v [u8]) -> std::borrow::Cow<'v, [u8]> {
-        if attributes == Attributes::NONE && self.coding().is_plain(value) {
+        if !self.coding().needs_head(attributes, value) {
             return value.into();
         }
         let mut coded = Vec::new();

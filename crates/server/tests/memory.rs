@@ -1,0 +1,84 @@
+//! Memory that commands take, in bytes that the allocator counts: one test at a time, since the count is the process's.
+
+use cap::Cap;
+use splitpoint_server::keyspace::{KeySpace, Patience, SpaceOptions};
+use splitpoint_server::resp::session::RespSession;
+use splitpoint_server::server::Server;
+use splitpoint_server::session::Session;
+use splitpoint_server::settings::Settings;
+use std::alloc::System;
+use std::sync::{Arc, Mutex};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Held by each test.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn session(options: SpaceOptions) -> RespSession {
+    let space = Arc::new(KeySpace::open(options).unwrap());
+    let server = Arc::new(Server::new(space, Settings::default(), false));
+    let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+    let figures = server.add_figures();
+    RespSession::new(server, client, figures)
+}
+
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// The reply to a command, and the bytes that were allocated for it.
+fn run(session: &mut RespSession, words: &[&[u8]]) -> (Vec<u8>, usize) {
+    let (request, mut reply) = (request(words), Vec::new());
+    let before = ALLOCATOR.total_allocated();
+    let (used, _) = session.execute(&request, &mut reply, Patience::MayWait);
+    assert_eq!(used, request.len());
+    (reply, ALLOCATOR.total_allocated() - before)
+}
+
+#[test]
+fn a_lifetime_of_a_long_value_in_memory_changes_without_a_copy_of_the_value() {
+    const LEN: usize = 8 << 20;
+    let _alone = ALONE.lock();
+    let mut session = session(SpaceOptions::default());
+    // Some by SET, some by APPENDs, one with what looks like a head.
+    for (name, first) in [(b"set".as_slice(), b'x'), (b"grown", b'x'), (b"head", 0xFF)] {
+        let value = vec![first; LEN];
+        if name == b"grown" {
+            value.chunks(LEN / 8192).for_each(|part| drop(run(&mut session, &[b"APPEND", name, part])));
+        } else {
+            run(&mut session, &[b"SET", name, &value]);
+        }
+        let at = b"4000000000000".as_slice();
+        let commands: [(&[&[u8]], &[u8]); 12] = [
+            (&[b"EXPIRE", name, b"1000"], b":1\r\n"),
+            (&[b"PEXPIREAT", name, at], b":1\r\n"),
+            (&[b"PEXPIRETIME", name], b":4000000000000\r\n"),
+            (&[b"PERSIST", name], b":1\r\n"),
+            (&[b"PERSIST", name], b":0\r\n"),
+            (&[b"TTL", name], b":-1\r\n"),
+            (&[b"EXPIRE", name, b"1000", b"XX"], b":0\r\n"),
+            (&[b"EXPIREAT", name, b"4000000000", b"NX"], b":1\r\n"),
+            (&[b"SETRANGE", name, b"5000", b"y"], b":8388608\r\n"),
+            (&[b"PEXPIRETIME", name], b":4000000000000\r\n"),
+            (&[b"GETRANGE", name, b"4999", b"5001"], &[b"$3\r\n", [first, b'y', first].as_slice(), b"\r\n"].concat()),
+            (&[b"STRLEN", name], b":8388608\r\n"),
+        ];
+        for (words, expected) in commands {
+            let (reply, bytes) = run(&mut session, words);
+            assert_eq!(reply, expected, "{}", String::from_utf8_lossy(words[0]));
+            assert!(bytes < LEN / 16, "{bytes} bytes for {}", String::from_utf8_lossy(words[0]));
+        }
+        // Its reply is the value.
+        let (reply, bytes) = run(&mut session, &[b"GETEX", name, b"PERSIST"]);
+        assert_eq!(reply.len(), LEN + 12);
+        assert!(bytes < 5 * LEN, "{bytes} bytes");
+        assert_eq!(run(&mut session, &[b"TTL", name]).0, b":-1\r\n");
+    }
+}
