@@ -684,8 +684,8 @@ impl<'k> Exclusive<'k> {
         Ok(Some(attributes.cas))
     }
 
-    /// Gives a key that is present other attributes. In memory, where the head keeps its length, as that of a long value
-    /// does, this writes only the head; else the whole value.
+    /// Gives a key that is present other attributes. In memory, where the head keeps its length, as that of a long
+    /// value does, this writes only the head; else the whole value.
     fn replace_head(&mut self, database: usize, key: &[u8], known: Known, attributes: Attributes) -> Result<()> {
         self.space.refuse_dictionary()?;
         self.allow_heads(database, attributes, b"")?;
