@@ -8,10 +8,12 @@
 
 use super::Pager;
 use super::allocate::Kept;
+use super::blocks::Blocks;
+use super::blocks::header::{BlockHeader, Headers};
 use super::checkpoint::hold::hold_last_checkpoint;
 use super::checkpoint::journal::install;
 use super::checkpoint::save_undo::UndoFiles;
-use super::file::create::{Create, open_to_read, open_to_write};
+use super::file::create::{Create, not_yet_made, open_to_read, open_to_write};
 use super::file::header::{FIRST_FRAMES, Header};
 use super::file::held::Held;
 use super::file::names::{refuse_other_names, resolve};
@@ -54,6 +56,8 @@ pub(crate) struct OpenOptions {
     pub table_id_if_new: Option<u64>,
     pub cache: CacheLimit,
     pub read_only: bool,
+    /// Whether a new file is one of blocks.
+    pub blocks_if_new: bool,
     /// Whether the changes in the log count, too. An open for writing must take them.
     pub replays: bool,
     /// Which failure a logged write survives; nothing is logged if `None`.
@@ -97,7 +101,8 @@ impl Pager {
     fn of(frames: Frames, log: Option<Log>) -> Pager {
         // With Safety::Disk a write would wait for the sync of two files.
         let logs = log.as_ref().is_some_and(|log| log.safety() == Some(Safety::Process));
-        let through = Through::new(logs && !frames.file.read_only && !frames.file.scratch);
+        let in_place = !frames.file.scratch && frames.blocks.is_none();
+        let through = Through::new(logs && !frames.file.read_only && in_place);
         let pager = Pager {
             frames,
             kept: Kept::default(),
@@ -153,8 +158,22 @@ impl Pager {
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
         let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, .. } = opening;
-        let OpenOptions { replays, safety, log_bytes, .. } = opening;
+        let OpenOptions { safety, log_bytes, .. } = opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
+        let headers = Headers::read(path, file.as_ref())?;
+        if let Headers::Last(header) = headers {
+            if create == Create::Always {
+                return Err(Error::io(path, "create", std::io::ErrorKind::AlreadyExists.into()));
+            }
+            return Self::open_blocks(storage, path, file, opening, *header);
+        }
+        if matches!(headers, Headers::Unmade) {
+            if read_only || create == Create::Never {
+                return Err(not_yet_made(path));
+            }
+            // Its creator did not complete the first checkpoint.
+            file.set_len(0).map_err(|e| Error::io(path, "set the length of", e))?;
+        }
         if !read_only {
             install(storage.as_ref(), path, file.as_ref())?;
         }
@@ -173,8 +192,13 @@ impl Pager {
             let log = Log::new(storage.clone(), path, file.clone(), table_id, 0, safety, log_bytes);
             let mut file = TableFile::new(storage, path.to_owned(), Some(file), frame_bytes_if_new);
             file.table_id = table_id;
-            let spilling = Spilling::of_file(true, safety.is_some());
-            let frames = Frames::new(pool, file, spilling, cache_frames, 1);
+            file.has_blocks = opening.blocks_if_new;
+            let spilling = Spilling::of_file(!file.has_blocks, safety.is_some());
+            let mut frames = Frames::new(pool, file, spilling, cache_frames, 1);
+            if opening.blocks_if_new {
+                frames.pool.unpin();
+                frames.blocks = Some(Blocks::new(frame_bytes_if_new, cache_frames));
+            }
             return Ok((Self::start(frames, Some(log))?, None));
         }
         let (held, header, root) = if read_only {
@@ -183,6 +207,37 @@ impl Pager {
             let (header, root) = Header::read(path, file.as_ref())?;
             (None, header, root)
         };
+        Self::open_frames(storage, path, file, opening, held, &header, None).map(|pager| (pager, Some(root)))
+    }
+
+    /// Opens a file of blocks with this header.
+    fn open_blocks(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        file: Arc<dyn File>,
+        opening: OpenOptions,
+        header: BlockHeader,
+    ) -> Result<(Pager, Option<Vec<u8>>)> {
+        let (held, header) = if opening.read_only {
+            let (held, header) = Held::begin_with_blocks(path, file.as_ref())?;
+            (Some(held), header)
+        } else {
+            (None, header)
+        };
+        let (table, root) = (header.table.clone(), header.root.clone());
+        Self::open_frames(storage, path, file, opening, held, &table, Some(header)).map(|pager| (pager, Some(root)))
+    }
+
+    fn open_frames(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        file: Arc<dyn File>,
+        opening: OpenOptions,
+        held: Option<Held>,
+        header: &Header,
+        blocks: Option<BlockHeader>,
+    ) -> Result<Pager> {
+        let OpenOptions { cache, read_only, replays, safety, log_bytes, .. } = opening;
         let pool = Pool::new(header.frame_bytes, true)?;
         let cache_frames = cache.frames(header.frame_bytes);
         if u64::from(header.frame_count) > cache_frames {
@@ -204,8 +259,18 @@ impl Pager {
             log.follow(table_bytes);
             log
         });
-        let file = TableFile::with_header(storage, path.to_owned(), file, read_only, held, &header);
-        Ok((Self::of(Frames::new(pool, file, spilling, cache_frames, 0), log), Some(root)))
+        let mut file = TableFile::with_header(storage, path.to_owned(), file, read_only, held, header);
+        let blocks = match blocks {
+            Some(header) => {
+                file.has_blocks = true;
+                *file.block_bytes_needed.get_mut() = u64::from(header.length) * file.frame_bytes as u64;
+                Some(Blocks::open(&file, header, cache_frames)?)
+            }
+            None => None,
+        };
+        let mut frames = Frames::new(pool, file, spilling, cache_frames, 0);
+        frames.blocks = blocks;
+        Ok(Self::of(frames, log))
     }
 }
 

@@ -143,6 +143,7 @@ impl Table {
             table_id_if_new: options.table_id,
             cache,
             read_only: options.read_only,
+            blocks_if_new: options.blocks,
             replays: !options.checkpoint_only,
             safety: options.durability.safety(),
             log_bytes: options.log_bytes,

@@ -95,6 +95,8 @@ pub struct TableOptions {
     pub(super) replay_progress: Option<OnReplay>,
     pub(super) table_id: Option<u64>,
     pub(super) publish_counters: bool,
+    /// Whether a new file is one of blocks, which is not yet how tables are stored.
+    pub(super) blocks: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
 
@@ -131,6 +133,7 @@ impl TableOptions {
             replay_progress: None,
             table_id: None,
             publish_counters: false,
+            blocks: cfg!(feature = "blocks"),
             storage: Arc::new(Disk),
         }
     }

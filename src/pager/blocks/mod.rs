@@ -30,7 +30,344 @@
 //! | sealed | with a value that the log refers to | no | waits, birth 0 |
 //! | old | before the last freeze, or by the checkpoint | no | waits |
 //!
-//! Not here: today's file (`pager/checkpoint/`), the life of a frame in memory (`pool/life.rs`).
+//! Not here: the file of version 1 (`pager/checkpoint/`), the life of a frame in memory (`pool/life.rs`).
 
+pub(in crate::pager) mod commit;
+pub(in crate::pager) mod header;
+mod map;
 #[cfg(test)]
 mod model;
+mod room;
+mod tree;
+mod verify;
+
+use super::file::TableFile;
+use super::pool::FrameNo;
+use crate::error::{Error, Result};
+use header::{BlockHeader, HEADER_BLOCKS, unmade_header};
+use map::{Map, check, read_block};
+use room::{BlockSet, Room, homes, region_blocks};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+use tree::{Entry, Kind, NodeId, parse_node, read_upper};
+
+/// The blocks of a table's file.
+pub(in crate::pager) struct Blocks {
+    map: Map,
+    room: Mutex<Room>,
+    last: Mutex<Last>,
+    /// Whether the header that the open took is known to be on the disk. Nothing is written before.
+    may_write: AtomicBool,
+    /// A checkpoint is due when so many frames were evicted since the last one: their entries are in memory.
+    live_max: usize,
+}
+
+/// The last complete checkpoint, as the next one needs it.
+#[derive(Default)]
+struct Last {
+    header: Option<BlockHeader>,
+    used: BlockSet,
+    bitmaps: Vec<Entry>,
+    /// The blocks of all nodes but the leaves of the map.
+    nodes: Vec<u32>,
+}
+
+/// How many bytes a leaf of the map in memory may take, as a part of the cache.
+const LEAVES_PART: u64 = 16;
+
+impl Blocks {
+    /// The blocks of a new table, whose file is empty.
+    pub(in crate::pager) fn new(block_bytes: usize, cache_frames: u64) -> Blocks {
+        Blocks {
+            map: Map::new(block_bytes, Vec::new(), leaves_max(cache_frames)),
+            room: Mutex::new(Room::new(block_bytes, BlockSet::default(), 0, 0)),
+            last: Mutex::default(),
+            may_write: AtomicBool::new(false),
+            live_max: live_max(cache_frames),
+        }
+    }
+
+    /// The blocks of the checkpoint with this header.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) if its tree is damaged.
+    pub(in crate::pager) fn open(file: &TableFile, header: BlockHeader, cache_frames: u64) -> Result<Blocks> {
+        let block_bytes = file.frame_bytes;
+        let shape = (block_bytes, file.table_id);
+        let handle = file.handle.as_ref().expect("it has a header");
+        let mut seen = HashSet::new();
+        // A node that is read twice would make a small file a large tree.
+        let mut read = |block: u32, bytes: &mut [u8]| -> Result<(), Damage> {
+            if block < HEADER_BLOCKS || block >= header.length || !seen.insert(block) {
+                return Err(format!("a node of checkpoint {} is in block {block}", header.table.sequence).into());
+            }
+            Ok(read_block(file, handle.as_ref(), block, bytes)?)
+        };
+        let damaged = |damage: Damage| damage.of(file);
+        let leaf_count = header.table.frame_count as usize;
+        let (leaves, mut nodes) =
+            read_upper(Kind::Map, leaf_count, header.map, shape, &mut read).map_err(damaged)?;
+        let mut last = Last { header: Some(header.clone()), ..Last::default() };
+        if !file.read_only {
+            let region = region_blocks(block_bytes);
+            let regions = header.length.div_ceil(region);
+            let (tops, room_nodes) =
+                read_upper(Kind::Room, regions as usize, header.room, shape, &mut read).map_err(damaged)?;
+            nodes.extend(room_nodes);
+            let mut bytes = vec![0; block_bytes];
+            for (number, top) in (0..).zip(tops) {
+                read(top.block, &mut bytes).map_err(damaged)?;
+                let id = NodeId { kind: Kind::Room, level: 0, number };
+                let entries = parse_node(&bytes, file.table_id, id, top.sum).map_err(|what| file.corrupt(what))?;
+                nodes.push(top.block);
+                last.bitmaps.extend(entries);
+            }
+            last.bitmaps.truncate(regions as usize);
+            for (number, bitmap) in (0..regions).zip(&last.bitmaps) {
+                if !homes(number, block_bytes).contains(&bitmap.block) {
+                    return Err(file.corrupt(format!("the bitmap of region {number} is in block {}", bitmap.block)));
+                }
+                read_block(file, handle.as_ref(), bitmap.block, &mut bytes)?;
+                if commit::bitmap_sum(number, &bytes) != bitmap.sum {
+                    return Err(file.corrupt(format!("the bitmap of region {number}: checksum mismatch")));
+                }
+                last.used.add_bitmap(number * region, &bytes);
+            }
+            last.nodes = nodes;
+        }
+        let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
+        let end = u32::try_from(bytes.div_ceil(block_bytes as u64)).unwrap_or(u32::MAX).max(header.length);
+        let room = Room::new(block_bytes, last.used.clone(), end, header.table.sequence);
+        Ok(Blocks {
+            map: Map::new(block_bytes, leaves, leaves_max(cache_frames)),
+            room: Mutex::new(room),
+            last: Mutex::new(last),
+            may_write: AtomicBool::new(false),
+            live_max: live_max(cache_frames),
+        })
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().expect("no panic while held")
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().expect("no panic while held")
+    }
+
+    /// The block with the last written content of a frame, if any has it.
+    pub(in crate::pager) fn block_of(&self, file: &TableFile, frame: FrameNo) -> Result<Option<u32>> {
+        Ok(Some(self.map.entry(file, frame)?).filter(|entry| !entry.is_none()).map(|entry| entry.block))
+    }
+
+    /// Fills `bytes` with the last written content of a frame; returns false if it was never written.
+    pub(in crate::pager) fn load(&self, file: &TableFile, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+        let entry = self.map.entry(file, frame)?;
+        let Some(handle) = file.handle.as_ref().filter(|_| !entry.is_none()) else { return Ok(false) };
+        read_block(file, handle.as_ref(), entry.block, bytes)?;
+        check(file, frame, entry, bytes)?;
+        Ok(true)
+    }
+
+    /// Makes the header that the open took durable: it may exist only in the system's cache, and what it does not use
+    /// may be needed by the one before.
+    fn begin_writing(&self, file: &TableFile) -> Result<()> {
+        if self.may_write.load(Acquire) {
+            return Ok(());
+        }
+        let last = self.last();
+        if self.may_write.load(Acquire) {
+            return Ok(());
+        }
+        let Some(handle) = &file.handle else { return Ok(()) };
+        let written = match &last.header {
+            Some(header) => header.write(handle.as_ref(), false).and_then(|()| header.write(handle.as_ref(), true)),
+            None => handle.write_at(&unmade_header(file.frame_bytes), 0),
+        };
+        written
+            .and_then(|()| handle.sync())
+            .map_err(|e| Error::io(&file.path, "write the header of", e))
+            .inspect_err(|e| file.poison(e.message()))?;
+        self.may_write.store(true, Release);
+        Ok(())
+    }
+
+    fn write(&self, file: &TableFile, block: u32, bytes: &[u8]) -> Result<()> {
+        let handle = file.handle.as_ref().expect("a table without a file has no blocks");
+        handle
+            .write_at(bytes, u64::from(block) * file.frame_bytes as u64)
+            .map_err(|e| Error::io(&file.path, "write a block of", e))
+    }
+
+    /// Asks the disk for room for so many blocks.
+    fn make_room(file: &TableFile) -> impl Fn(u64) -> std::io::Result<()> {
+        move |blocks| {
+            let handle = file.handle.as_ref().expect("a table without a file has no blocks");
+            handle.reserve(blocks * file.frame_bytes as u64)
+        }
+    }
+
+    fn take_reserved(&self, file: &TableFile) -> Result<u32> {
+        self.room()
+            .take_reserved(Self::make_room(file))
+            .map_err(|e| Error::io(&file.path, "reserve disk space for a checkpoint of", e))
+    }
+
+    /// Reserves blocks for a checkpoint of `dirty` frames of `frame_count`.
+    pub(in crate::pager) fn reserve(&self, file: &TableFile, dirty: u64, frame_count: FrameNo) -> Result<()> {
+        self.begin_writing(file)?;
+        let fanout = tree::fanout(file.frame_bytes);
+        let (leaves, live) = (frame_count as usize / fanout + 1, self.map.lock().live.len());
+        let changed = (dirty as usize + live).min(leaves);
+        let upper: usize = tree::level_sizes(leaves, fanout).iter().sum();
+        let mut room = self.room();
+        let regions = (room.end_taken() / region_blocks(file.frame_bytes)) as usize + 2;
+        let bitmaps: usize = tree::level_sizes(regions, fanout).iter().sum();
+        let count = dirty as usize + changed + upper + bitmaps + 2;
+        let too_many = || Error::io(&file.path, "write", std::io::ErrorKind::FileTooLarge.into());
+        room.reserve(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file))
+            .map_err(|e| Error::io(&file.path, "reserve disk space for a checkpoint of", e))
+    }
+
+    /// Begins a checkpoint: what was evicted so far is part of it. `freeze` begins a new epoch of the pool.
+    pub(in crate::pager) fn freeze<T>(&self, freeze: impl FnOnce() -> T) -> T {
+        let mut entries = self.map.lock();
+        debug_assert!(entries.frozen.is_empty(), "one checkpoint at a time");
+        entries.frozen = std::mem::take(&mut entries.live);
+        freeze()
+    }
+
+    /// Writes a frame that is evicted. Returns whether so many were that a checkpoint is due. `is_frozen` says whether its content is that of the checkpoint in progress. The
+    /// caller holds the frame's exclusive latch.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the frame must stay in memory.
+    pub(in crate::pager) fn evict(
+        &self,
+        file: &TableFile,
+        frame: FrameNo,
+        bytes: &[u8],
+        is_frozen: impl Fn() -> bool,
+    ) -> Result<bool> {
+        self.begin_writing(file)?;
+        let of_this_period = self.map.lock().live.get(&frame).copied().filter(|entry| !entry.is_none());
+        let block = match of_this_period {
+            Some(entry) => entry.block,
+            None => self
+                .room()
+                .take_unreserved(Self::make_room(file))
+                .map_err(|e| Error::io(&file.path, "reserve disk space for", e))?,
+        };
+        if let Err(e) = self.write(file, block, bytes) {
+            if of_this_period.is_none() {
+                self.room().free(block);
+            }
+            return Err(e);
+        }
+        let entry = Entry { block, sum: super::file::sums::frame_sum(frame, bytes) };
+        let mut entries = self.map.lock();
+        // A checkpoint may have begun since the block was chosen.
+        let overlay = if is_frozen() { &mut entries.frozen } else { &mut entries.live };
+        let before = overlay.insert(frame, entry).filter(|before| !before.is_none() && before.block != block);
+        let is_large = entries.live.len() > self.live_max;
+        drop(entries);
+        before.into_iter().for_each(|before| self.room().free(before.block));
+        Ok(is_large)
+    }
+
+    /// Notes a frame that is in the shadow file of a handle that only reads.
+    pub(in crate::pager) fn note_shadowed(&self, frame: FrameNo, sum: u32) {
+        self.map.lock().live.insert(frame, Entry { block: u32::MAX, sum });
+    }
+
+    /// Compares a frame that was read from the shadow file with its checksum.
+    pub(in crate::pager) fn check_shadowed(&self, file: &TableFile, frame: FrameNo, bytes: &[u8]) -> Result<()> {
+        check(file, frame, self.map.entry(file, frame)?, bytes)
+    }
+
+    /// The block for a frozen frame that the checkpoint writes.
+    pub(in crate::pager) fn place_frozen(&self, file: &TableFile, frame: FrameNo) -> Result<u32> {
+        let evicted = self.map.lock().frozen.get(&frame).copied().filter(|entry| !entry.is_none());
+        // No checkpoint has that block yet, and this one needs the later content.
+        evicted.map_or_else(|| self.take_reserved(file), |entry| Ok(entry.block))
+    }
+
+    /// Writes adjacent blocks.
+    pub(in crate::pager) fn write_run(&self, file: &TableFile, first: u32, bytes: &[u8]) -> Result<()> {
+        self.write(file, first, bytes)
+    }
+
+    /// Notes where frozen frames were written: frame, block, checksum.
+    pub(in crate::pager) fn note_frozen(&self, written: &[(FrameNo, u32, u32)]) {
+        let mut entries = self.map.lock();
+        entries.frozen.extend(written.iter().map(|&(frame, block, sum)| (frame, Entry { block, sum })));
+    }
+
+    /// Forgets the frames from `first` to `end`, which are cut off the table. The caller keeps writers and checkpoints
+    /// out.
+    pub(in crate::pager) fn cut(&self, file: &TableFile, first: FrameNo, end: FrameNo) -> Result<()> {
+        for frame in first..end {
+            if self.map.entry(file, frame)?.is_none() {
+                continue;
+            }
+            let before = self.map.lock().live.insert(frame, Entry::NONE).filter(|entry| !entry.is_none());
+            if let Some(entry) = before.filter(|_| !file.read_only) {
+                self.room().free(entry.block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts free blocks off the end of the file, if there are many or it is about to be closed. Nothing that a
+    /// checkpoint in use has is there.
+    pub(in crate::pager) fn shorten(&self, file: &TableFile, always: bool) -> Result<()> {
+        let Some(handle) = file.handle.as_ref().filter(|_| self.may_write.load(Acquire)) else { return Ok(()) };
+        let mut room = self.room();
+        if room.is_worth_cutting(always) {
+            let bytes = u64::from(room.end_taken()) * file.frame_bytes as u64;
+            let is_longer = handle.len().map(|len| len > bytes);
+            is_longer
+                .and_then(|longer| if longer { handle.set_len(bytes) } else { Ok(()) })
+                .map_err(|e| Error::io(&file.path, "set the length of", e))?;
+            room.cut();
+        }
+        Ok(())
+    }
+}
+
+fn leaves_max(cache_frames: u64) -> usize {
+    usize::try_from(cache_frames / LEAVES_PART).unwrap_or(usize::MAX).max(64)
+}
+
+/// Entries of the live overlay take a 128th of what their frames would.
+fn live_max(cache_frames: u64) -> usize {
+    usize::try_from(8 * cache_frames).unwrap_or(usize::MAX).max(1 << 16)
+}
+
+/// What is wrong with a tree, or why it could not be read.
+enum Damage {
+    What(String),
+    Unread(Error),
+}
+
+impl Damage {
+    fn of(self, file: &TableFile) -> Error {
+        match self {
+            Damage::What(what) => file.corrupt(what),
+            Damage::Unread(e) => e,
+        }
+    }
+}
+
+impl From<String> for Damage {
+    fn from(what: String) -> Damage {
+        Damage::What(what)
+    }
+}
+
+impl From<Error> for Damage {
+    fn from(e: Error) -> Damage {
+        Damage::Unread(e)
+    }
+}

@@ -21,6 +21,7 @@
 //! Source: docs/architecture.md, "Checkpoint"; the double write is InnoDB's. Format: docs/format.md, "Checkpoint
 //! journal".
 
+mod blocks;
 pub(crate) mod copy;
 pub(super) mod hold;
 pub(crate) mod journal;
@@ -33,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::events::event;
 use crate::io::File;
 use crate::pager::allocate::Allocator;
+use crate::pager::file::header::Header;
 use crate::pager::file::length::set_frame_count;
 use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::file::names::journal_path;
@@ -65,8 +67,11 @@ pub(crate) struct Frozen {
     bytes_needed: u64,
     header: Vec<u8>,
     sequence: u64,
-    /// The journal, still empty.
-    journal: Box<dyn File>,
+    /// The journal, still empty; `None` for a file of blocks.
+    journal: Option<Box<dyn File>>,
+    /// The header and the root, for a file of blocks.
+    table: Header,
+    root: Vec<u8>,
 }
 
 /// What a checkpoint is made of.
@@ -105,14 +110,31 @@ impl Checkpointer<'_> {
         self.allocator.free_quarantined().inspect_err(|e| self.frames.file.poison(e.message()))?;
         self.frames.file.frozen_sequence.store(sequence, Release);
         self.frames.stop_spilling();
-        let frames = self.frames.pool.freeze();
+        let frames = match &self.frames.blocks {
+            Some(blocks) => blocks.freeze(|| self.frames.pool.freeze()),
+            None => self.frames.pool.freeze(),
+        };
         let (frame_count, cut) = (self.frames.frame_count(), self.frames.file.file_frames.load(Acquire));
         let (direct_from, bytes_needed) = (self.direct_from(), self.frames.file.take_bytes_needed());
         self.values.begin_period(frame_count);
-        let header = self.frames.file.header(sequence).encode(root);
+        let table = self.frames.file.header(sequence);
+        let header = table.encode(root);
         self.frames.file.health.let_writes_begin();
         let journal = room.into_journal();
-        Ok(Frozen { frames, frame_count, cut, direct_from, keep_end, bytes_needed, header, sequence, journal })
+        let root = root.to_vec();
+        Ok(Frozen {
+            frames,
+            frame_count,
+            cut,
+            direct_from,
+            keep_end,
+            bytes_needed,
+            header,
+            sequence,
+            journal,
+            table,
+            root,
+        })
     }
 
     /// Writes the frozen state. After an error the handle is poisoned, and the file has the last checkpoint, or this
@@ -128,15 +150,12 @@ impl Checkpointer<'_> {
         frozen.frames.sort_unstable();
         frozen.frames.dedup();
         debug_assert!(!self.frames.file.scratch, "a temporary file has no checkpoints");
-        let index = self.write_journalled(&frozen, file.as_ref())?;
-        // Before any frame may be evicted: a frame beyond the file's end would be read back as zeros.
-        self.frames.file.file_frames.store(frozen.frame_count, Release);
-        self.frames.file.checkpoint_frames.store(frozen.frame_count, Release);
-        for &(frame, _) in &index {
-            self.frames.pool.in_file(frame);
-        }
+        let written = match &self.frames.blocks {
+            Some(blocks) => self.write_to_blocks(blocks, &frozen)?,
+            None => self.write_in_place(&frozen, file.as_ref())?,
+        };
         self.frames.pool.all_in_file();
-        self.frames.counts.frames_written.fetch_add(index.len() as u64, Relaxed);
+        self.frames.counts.frames_written.fetch_add(written, Relaxed);
         self.frames.counts.checkpoints.fetch_add(1, Relaxed);
         self.values.complete_period(frozen.frame_count);
         // In this order: no frame is spilled until the checkpoint has its number, and by then the shadow file is empty.
@@ -144,18 +163,29 @@ impl Checkpointer<'_> {
         self.frames.file.sequence.store(frozen.sequence, Release);
         event!(
             debug,
-            "{}: checkpoint {} complete, {} frames written",
+            "{}: checkpoint {} complete, {written} frames written",
             self.frames.file.path.display(),
             frozen.sequence,
-            index.len()
         );
         self.log.map_or(Ok(()), |log| log.release(frozen.sequence))
+    }
+
+    /// Writes the frozen frames by way of the journal; returns their number.
+    fn write_in_place(&self, frozen: &Frozen, file: &dyn File) -> Result<u64> {
+        let index = self.write_journalled(frozen, file)?;
+        // Before any frame may be evicted: a frame beyond the file's end would be read back as zeros.
+        self.frames.file.file_frames.store(frozen.frame_count, Release);
+        self.frames.file.checkpoint_frames.store(frozen.frame_count, Release);
+        for &(frame, _) in &index {
+            self.frames.pool.in_file(frame);
+        }
+        Ok(index.len() as u64)
     }
 
     fn write_journalled(&self, frozen: &Frozen, file: &dyn File) -> Result<FrameSums> {
         let path = journal_path(&self.frames.file.path);
         let fail = |what: &'static str| move |e| Error::io(&self.frames.file.path, what, e);
-        let journal = frozen.journal.as_ref();
+        let journal = frozen.journal.as_deref().expect("a file of frames in place has a journal");
         // By now the name may belong to another table's journal.
         let remove_named = || if journal.is_at(&path)? { self.frames.file.storage.remove(&path) } else { Ok(()) };
         // The cache may show a complete journal that the disk does not have. No open may find such a journal, now or

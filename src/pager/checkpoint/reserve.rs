@@ -20,6 +20,8 @@ use super::Checkpointer;
 use super::journal::{INDEX_ENTRY_BYTES, JOURNAL_HEADER_BYTES};
 use crate::error::{Error, Result};
 use crate::io::{File, Storage, create_beside};
+use crate::pager::blocks::Blocks;
+use crate::pager::file::TableFile;
 use crate::pager::file::create::take_lock;
 use crate::pager::file::length::set_frame_count;
 use crate::pager::file::map_frames::ZONE_FRAMES;
@@ -41,8 +43,19 @@ pub(crate) struct CheckpointRoom {
 
 impl CheckpointRoom {
     /// Keeps the journal, for the checkpoint that begins now.
-    pub(super) fn into_journal(mut self) -> Box<dyn File> {
-        self.journal.take().expect("it is taken once")
+    pub(super) fn into_journal(mut self) -> Option<Box<dyn File>> {
+        self.journal.take()
+    }
+
+    /// For a file of blocks, which knows what is reserved.
+    fn without_journal(file: &TableFile) -> CheckpointRoom {
+        CheckpointRoom {
+            storage: file.storage.clone(),
+            path: PathBuf::new(),
+            journal: None,
+            reserved_bytes: 0,
+            counted: DirtyCount::default(),
+        }
     }
 }
 
@@ -68,6 +81,10 @@ impl Checkpointer<'_> {
         self.frames.file.refuse_if_poisoned()?;
         self.frames.file.refuse_if_moved().inspect_err(|e| self.frames.file.poison(e.message()))?;
         self.frames.file.refuse_if_cut()?;
+        if let Some(blocks) = &self.frames.blocks {
+            self.reserve_blocks(blocks, self.allocator.maps_of_kept()).map_err(Error::before_checkpoint)?;
+            return Ok(CheckpointRoom::without_journal(&self.frames.file));
+        }
         self.reserve_places()?;
         let mut room = self.create_journal()?;
         let waiting = self.allocator.maps_of_kept() + self.allocator.maps_of_quarantined();
@@ -77,7 +94,16 @@ impl Checkpointer<'_> {
 
     /// Reserves more if frames were dirtied since. The caller keeps writers out, and frees quarantined units next.
     pub(super) fn complete_room(&self, room: &mut CheckpointRoom) -> Result<()> {
-        self.reserve_journal(room, self.allocator.maps_of_quarantined())
+        match &self.frames.blocks {
+            Some(blocks) => self.reserve_blocks(blocks, 0).map_err(Error::before_checkpoint),
+            None => self.reserve_journal(room, self.allocator.maps_of_quarantined()),
+        }
+    }
+
+    /// Reserves blocks for the frames that are dirty now and for `waiting` additional map frames.
+    fn reserve_blocks(&self, blocks: &Blocks, waiting: u64) -> Result<()> {
+        let dirty = self.frames.pool.dirty_count() + waiting;
+        blocks.reserve(&self.frames.file, dirty, self.frames.frame_count())
     }
 
     /// The first frame that needs no journal, as it is not part of the last checkpoint.

@@ -47,6 +47,15 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn parse(bytes: &[u8]) -> std::result::Result<Header, String> {
+        let reserved = [28..32, TABLE_ID + 8..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
+        if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
+            return Err("reserved bytes are not zero".into());
+        }
+        Self::parse_fields(bytes)
+    }
+
+    /// Parses the fields that headers of all versions have.
+    pub(in crate::pager) fn parse_fields(bytes: &[u8]) -> std::result::Result<Header, String> {
         let frame_bytes = u32_at(bytes, 12) as usize;
         if !(FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&frame_bytes) || !frame_bytes.is_power_of_two() {
             return Err(format!(
@@ -70,10 +79,6 @@ impl Header {
         let mapped = (1u64 << map_groups.iter().take_while(|&&g| g != 0).count()) * u64::from(ZONE_FRAMES);
         if mapped < u64::from(frame_count) {
             return Err(format!("map frames for {mapped} frames of {frame_count}"));
-        }
-        let reserved = [28..32, TABLE_ID + 8..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
-        if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
-            return Err("reserved bytes are not zero".into());
         }
         let (table_id, sequence) = (u64_at(bytes, TABLE_ID), u64_at(bytes, 16));
         if !(1..=NUMBER_MAX).contains(&sequence) {

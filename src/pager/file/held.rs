@@ -22,11 +22,13 @@
 //! Not here: what the writer saves (`checkpoint/save_undo.rs`).
 
 use super::TableFile;
+use super::create::not_yet_made;
 use super::header::Header;
 use super::stale::file_state;
 use super::undo::UndoFile;
 use crate::error::{Error, Result};
 use crate::io::{File, Storage};
+use crate::pager::blocks::header::{BlockHeader, Headers};
 use crate::pager::pool::FrameNo;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -104,9 +106,30 @@ impl Held {
         if state.last != last || state.journal.is_some() {
             return file.unlock_byte(last).map_err(fail).map(|()| None);
         }
+        Ok(Some((Some(Held::of(last, locked, void)), header, root)))
+    }
+
+    fn of(last: u64, locked: bool, void: &VoidJournal) -> Held {
         let undo = Undo { last, files: Vec::new(), ahead: false, places: HashMap::new() };
-        let held = Held { undo: locked.then(|| Mutex::new(undo)), void: void.clone() };
-        Ok(Some((Some(held), header, root)))
+        Held { undo: locked.then(|| Mutex::new(undo)), void: void.clone() }
+    }
+
+    /// Locks the last checkpoint of a file of blocks. Only a writer that completes checkpoints ever faster makes it
+    /// try again.
+    pub(in crate::pager) fn begin_with_blocks(path: &Path, file: &dyn File) -> Result<(Held, BlockHeader)> {
+        let fail = |e| Error::io(path, "lock a checkpoint of", e);
+        loop {
+            let Headers::Last(header) = Headers::read(path, file)? else { return Err(not_yet_made(path)) };
+            let last = header.table.sequence;
+            let locked = file.lock_byte(last, false).map_err(fail)?.is_some();
+            // After the lock: a writer that does not see it has written a later header before.
+            match Headers::read(path, file)? {
+                Headers::Last(again) if again.table.sequence == last => {
+                    return Ok((Held::of(last, locked, &None), *again));
+                }
+                _ => file.unlock_byte(last).map_err(fail)?,
+            }
+        }
     }
 }
 
@@ -144,6 +167,12 @@ impl TableFile {
     /// The journal that this reader ignores.
     pub(super) fn void_journal(&self) -> Option<&dyn File> {
         self.held.as_ref()?.void.as_deref()
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Stale`](crate::ErrorKind) if writers do not keep this handle's checkpoint, and wrote a later one.
+    pub(in crate::pager) fn refuse_if_not_kept(&self) -> Result<()> {
+        if self.holds_checkpoint() { Ok(()) } else { self.refuse_if_stale() }
     }
 
     /// Fills `bytes` with adjacent frames from `first` on, as of the checkpoint that was opened for reading.

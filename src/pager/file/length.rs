@@ -24,6 +24,9 @@ impl TableFile {
 
     /// Bytes that the file must have.
     fn bytes_needed(&self) -> u64 {
+        if self.has_blocks {
+            return self.block_bytes_needed.load(Acquire);
+        }
         let of_checkpoint = u64::from(self.file_frames.load(Acquire)) * self.frame_bytes as u64;
         of_checkpoint.max(self.written_end.0.load(Relaxed))
     }

@@ -60,6 +60,10 @@ pub(crate) struct TableFile {
     /// Values may be written at once to frames from here on.
     pub(super) values_from: AtomicU32,
     written_end: WrittenEnd,
+    /// Whether it is a file of blocks (`blocks/`).
+    pub(super) has_blocks: bool,
+    /// Bytes of the last checkpoint in a file of blocks.
+    pub(super) block_bytes_needed: AtomicU64,
     /// The number of the last complete checkpoint.
     pub(super) sequence: AtomicU64,
     /// The number of the last checkpoint that began.
@@ -90,6 +94,8 @@ impl TableFile {
             checkpoint_frames: AtomicU32::new(0),
             values_from: AtomicU32::new(NOWHERE),
             written_end: WrittenEnd::default(),
+            has_blocks: false,
+            block_bytes_needed: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
             frozen_sequence: AtomicU64::new(0),
             health: Health::default(),
@@ -214,7 +220,10 @@ impl TableFile {
     /// Reserves disk space for the frames below `needed`, and if possible for those below `wanted`. Returns the number
     /// of frames with space.
     pub(super) fn reserve_on_disk(&self, needed: FrameNo, wanted: FrameNo) -> Result<FrameNo> {
-        let Some(file) = self.handle.as_ref().filter(|_| !self.read_only) else { return Ok(wanted) };
+        // Blocks are reserved for checkpoints and evictions, not for growth.
+        let Some(file) = self.handle.as_ref().filter(|_| !self.read_only && !self.has_blocks) else {
+            return Ok(wanted);
+        };
         let reserve = |frames: FrameNo| file.reserve(u64::from(frames) * self.frame_bytes as u64).map(|()| frames);
         reserve(wanted).or_else(|_| reserve(needed)).map_err(|e| Error::io(&self.path, "reserve disk space for", e))
     }

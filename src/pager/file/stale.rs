@@ -6,6 +6,7 @@ use super::TableFile;
 use super::header::HEADER_BYTES;
 use super::names::{is_at, journal_path};
 use crate::error::{Error, ErrorKind, Result};
+use crate::pager::blocks::header::Headers;
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::u64_at;
 use std::path::Path;
@@ -43,6 +44,9 @@ pub(super) fn file_state(
     file: &dyn File,
     void: Option<&dyn File>,
 ) -> Result<FileState> {
+    if let Headers::Last(header) = Headers::read(path, file)? {
+        return Ok(FileState { last: header.table.sequence, journal: None });
+    }
     // In this order: a complete journal exists from before the first write in place until after the last one, that of
     // the header.
     let journal = journal_number(storage, path, void)?;
@@ -83,6 +87,9 @@ impl TableFile {
     /// The number of the last complete checkpoint in the file, which another process may have written.
     pub(crate) fn checkpoint_in_file(&self) -> Result<u64> {
         let Some(file) = &self.handle else { return Ok(self.last_checkpoint()) };
+        if self.has_blocks {
+            return Ok(self.state(file.as_ref())?.last);
+        }
         let mut number = [0; 8];
         file.read_at(&mut number, 16).map_err(|e| Error::io(&self.path, "read the header of", e))?;
         Ok(u64::from_le_bytes(number))

@@ -25,6 +25,16 @@ impl Frames {
     /// Starts reading these frames of the file into the system's cache, unless it seems to have them.
     pub(crate) fn announce(&self, frames: &mut Vec<FrameNo>) {
         let Some(file) = self.file.handle.as_ref().filter(|_| !frames.is_empty()) else { return };
+        if let Some(blocks) = &self.blocks {
+            // From here on they are numbers of blocks.
+            frames.retain_mut(|frame| match blocks.block_of(&self.file, *frame) {
+                Ok(Some(block)) => {
+                    *frame = block;
+                    true
+                }
+                _ => false,
+            });
+        }
         frames.sort_unstable();
         frames.dedup();
         let frame_bytes = self.frame_bytes();

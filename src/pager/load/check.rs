@@ -38,6 +38,9 @@ impl Frames {
     /// written.
     pub(in crate::pager) fn forget_sums(&self, first: FrameNo, end: FrameNo) -> Result<()> {
         self.file.file_frames.fetch_min(first, AcqRel);
+        if let Some(blocks) = &self.blocks {
+            return blocks.cut(&self.file, first, end);
+        }
         let mut frame = first;
         while frame < end {
             let zone = frame / ZONE_FRAMES;
@@ -67,6 +70,9 @@ impl Frames {
 
     /// Reads every frame of the file and reports those whose checksum does not match.
     pub(crate) fn verify_sums(&self, proceed: Proceed<'_>, mut fault: impl FnMut(FrameNo, String)) -> Result<()> {
+        if let Some(blocks) = &self.blocks {
+            return blocks.verify(&self.file, proceed, fault);
+        }
         let Some(file) = &self.file.handle else { return Ok(()) };
         let mut bytes = vec![0; self.frame_bytes()];
         for frame in 0..self.file.file_frames.load(Acquire) {

@@ -15,8 +15,9 @@ mod check;
 mod evict;
 pub(super) mod spill;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::own_line::OwnLine;
+use crate::pager::blocks::Blocks;
 use crate::pager::file::TableFile;
 use crate::pager::file::mapped_reads::MappedReads;
 use crate::pager::interleave;
@@ -32,6 +33,8 @@ pub(crate) struct Frames {
     pub(super) pool: Pool,
     pub(super) file: TableFile,
     reads: MappedReads,
+    /// Where the frames of a file of blocks are.
+    pub(super) blocks: Option<Blocks>,
     spilling: Spilling,
     space: OwnLine<Mutex<Space>>,
     /// The maximum number of resident frames.
@@ -55,9 +58,16 @@ pub(crate) struct Counts {
 
 impl FrameSource for Frames {
     fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+        if let Some(blocks) = self.blocks.as_ref().filter(|_| !self.pool.is_shadowed(frame)) {
+            return self.load_block(blocks, frame, bytes);
+        }
         let Some((file, reads)) = self.file_of(frame) else {
             return Ok(false);
         };
+        if self.blocks.is_some() {
+            self.read_shadowed(frame, bytes)?;
+            return Ok(true);
+        }
         if self.file.read_only && !self.pool.is_shadowed(frame) {
             self.file.read_as_opened(file, frame, bytes)?;
         } else {
@@ -87,6 +97,7 @@ impl Frames {
             pool,
             file,
             reads: MappedReads::default(),
+            blocks: None,
             spilling,
             space: OwnLine(Mutex::new(Space::new(zones_known))),
             cache_frames,
@@ -95,6 +106,19 @@ impl Frames {
             reserves_growth: AtomicBool::new(true),
             counts: OwnLine::default(),
         }
+    }
+
+    /// Loads a frame of a file of blocks.
+    fn load_block(&self, blocks: &Blocks, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+        let loaded = match blocks.load(&self.file, frame, bytes) {
+            // Without locks of bytes, its block may have been written over.
+            Err(e) if self.file.read_only && e.kind() == ErrorKind::Corrupt => {
+                self.file.refuse_if_not_kept().and(Err(e))
+            }
+            loaded => loaded,
+        }?;
+        self.counts.frames_read.fetch_add(u64::from(loaded), Relaxed);
+        Ok(loaded)
     }
 
     #[inline]

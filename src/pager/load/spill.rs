@@ -22,9 +22,10 @@
 //! (`pool/state.rs`), when a checkpoint is due (`pager/mod.rs`).
 
 use super::Frames;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::io::File;
 use crate::io::atomic::make_unnamed;
+use crate::pager::blocks::Blocks;
 use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::file::mapped_reads::MappedReads;
 use crate::pager::file::sums::frame_sum;
@@ -83,6 +84,9 @@ impl Frames {
     /// for another writer's latch. If the table's file cannot be written, the frame stays in memory, and the handle
     /// takes no more writes.
     pub(in crate::pager) fn spill(&self, frame: FrameNo) -> bool {
+        if let Some(blocks) = &self.blocks {
+            return self.spill_to_block(blocks, frame);
+        }
         let Some(latch) = self.pool.latch_to_spill(frame) else { return false };
         let sum_frame = self.file.maps.of_zone(frame / ZONE_FRAMES) + 1;
         if !self.pool.is_resident(sum_frame) {
@@ -121,6 +125,41 @@ impl Frames {
             shadowed = matches!(target, Some(SpillTarget::Shadow(_)));
         }
         // Stored before the latch is released, so that a checkpoint that waits for the latch finds the checksum.
+        self.pool.discard_spilled(frame, latch, shadowed);
+        true
+    }
+
+    /// [`spill`](Self::spill) for a file of blocks, also while a checkpoint is written.
+    fn spill_to_block(&self, blocks: &Blocks, frame: FrameNo) -> bool {
+        let Some(latch) = self.pool.latch_to_spill(frame) else { return false };
+        if frame >= self.file.frame_count() {
+            return false;
+        }
+        let mut shadowed = self.pool.is_shadowed(frame);
+        if !self.pool.is_spilled(frame) {
+            if self.file.read_only {
+                let Ok(_space) = self.space.try_lock() else { return false };
+                let Some(target) = self.spill_target(frame) else { return false };
+                if !self.write_spilled(frame, &latch, &target) {
+                    return false;
+                }
+                blocks.note_shadowed(frame, frame_sum(frame, &latch));
+                shadowed = true;
+            } else {
+                match blocks.evict(&self.file, frame, &latch, || self.pool.is_frozen(frame)) {
+                    Ok(is_large) => drop(is_large.then(|| self.checkpoint_due.store(true, Relaxed))),
+                    Err(e) => {
+                        if e.kind() == ErrorKind::DiskFull {
+                            self.give_up_shadow();
+                        } else {
+                            self.file.poison(e.message());
+                        }
+                        return false;
+                    }
+                }
+            }
+            self.counts.frames_written.fetch_add(1, Relaxed);
+        }
         self.pool.discard_spilled(frame, latch, shadowed);
         true
     }
@@ -188,6 +227,9 @@ impl Frames {
         let file = self.spilling.shadow.get().expect("a shadowed frame has been written to it");
         let at = u64::from(frame) * self.frame_bytes() as u64;
         file.read_at(bytes, at).map_err(|e| Error::io(&self.file.path, "read the temporary file of", e))?;
+        if let Some(blocks) = &self.blocks {
+            return blocks.check_shadowed(&self.file, frame, bytes);
+        }
         self.check_sum(frame, bytes)
     }
 
@@ -204,7 +246,9 @@ impl Frames {
 
     /// Called when a checkpoint begins: nothing is spilled until it is complete.
     pub(in crate::pager) fn stop_spilling(&self) {
-        self.pool.pin();
+        if self.blocks.is_none() {
+            self.pool.pin();
+        }
     }
 
     /// Called when a checkpoint is complete, so that the shadow file is no longer needed.

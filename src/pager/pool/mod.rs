@@ -663,20 +663,47 @@ impl Pool {
     /// may change the frame. It stays in memory until [`in_file`](Self::in_file) is called.
     pub(super) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
         let (state, parity) = (self.state(frame), self.parity());
-        let latch = loop {
-            // Readers' latches are no obstacle: only a holder of the exclusive latch changes the frozen bits.
-            let now = state.look();
-            if now.shared().is_some_and(|next| state.replace_weak(now, next, Acquire)) {
-                break ReadGuard { state, address: self.bytes_of(frame, now), bytes: self.frame_bytes() };
-            }
-            yield_now();
-        };
+        let latch = self.latch_frozen(frame);
         let content = state.load(Relaxed).frozen_content(parity);
         if matches!(content, FrozenFrame::InMemory | FrozenFrame::InFile) {
             bytes.copy_from_slice(&latch);
         }
         state.set_copied(parity);
         content
+    }
+
+    fn latch_frozen(&self, frame: FrameNo) -> ReadGuard<'_> {
+        let state = self.state(frame);
+        loop {
+            // Readers' latches are no obstacle: only a holder of the exclusive latch changes the frozen bits.
+            let now = state.look();
+            if now.shared().is_some_and(|next| state.replace_weak(now, next, Acquire)) {
+                return ReadGuard { state, address: self.bytes_of(frame, now), bytes: self.frame_bytes() };
+            }
+            yield_now();
+        }
+    }
+
+    /// Copies a frozen frame's content as [`copy_frozen`](Self::copy_frozen) does. The frame stays frozen until
+    /// [`in_block`](Self::in_block) is called.
+    pub(super) fn peek_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
+        let latch = self.latch_frozen(frame);
+        let content = latch.state.load(Relaxed).frozen_content(self.parity());
+        if content == FrozenFrame::InMemory {
+            bytes.copy_from_slice(&latch);
+        }
+        content
+    }
+
+    /// Notes that a block has the frozen content of this frame.
+    pub(super) fn in_block(&self, frame: FrameNo) {
+        let parity = self.parity();
+        self.change_unwritten(frame, |now| now.in_block(parity));
+    }
+
+    /// Whether the checkpoint in progress still needs the frame's content as it is.
+    pub(super) fn is_frozen(&self, frame: FrameNo) -> bool {
+        self.state(frame).load(Relaxed).is_frozen(self.parity())
     }
 
     /// Unfreezes a frame that the checkpoint does not write, because it is beyond the new end of the file.

@@ -334,6 +334,20 @@ impl Word {
         Word(self.0 & !(now.other().any() | PARTLY) | JOURNALLED)
     }
 
+    /// Whether the checkpoint in progress still needs the frame's content as it is.
+    pub(super) fn is_frozen(self, now: Parity) -> bool {
+        self.0 & now.other().any() != 0
+    }
+
+    /// The word of a frame whose frozen content is in a block: it may be evicted. Unchanged if a writer saved the
+    /// content and changed the frame. `None` if a writer holds the latch.
+    pub(super) fn in_block(self, now: Parity) -> Option<Word> {
+        if !self.is_frozen(now) {
+            return Some(self);
+        }
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !(now.other().any() | SPILLED | SHADOWED)))
+    }
+
     /// The word of a frame that the checkpoint itself changes: not evicted until [`in_file`](Self::in_file). The
     /// exclusive latch is held.
     pub(super) fn changed_by_checkpoint(self) -> Word {

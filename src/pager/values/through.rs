@@ -167,7 +167,7 @@ impl Values<'_> {
         self.through.closing.store(true, Relaxed);
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    pub(in crate::pager) fn is_closing(&self) -> bool {
         self.through.closing.load(Relaxed)
     }
 

@@ -1,0 +1,238 @@
+//! Completing a checkpoint: from written frames to a header that is durable.
+//!
+//! ```text
+//! leaves      those of the last checkpoint with the frozen entries -> new blocks
+//! nodes       above them -> new blocks
+//! bitmaps     of regions that changed -> the other home; the nodes above them -> new blocks
+//! sync        -> header into the place of its number -> sync                          -- the commit point
+//! free        what no checkpoint in use has; the same header into the other place, unsynced
+//! ```
+//!
+//! Until the commit point nothing that the last checkpoint uses was written over. An error before it leaves that one.
+//!
+//! Not here: the frames (`checkpoint/`), which blocks are taken (`room.rs`).
+
+use super::header::BlockHeader;
+use super::map::Leaf;
+use super::room::{BlockSet, homes, region_blocks};
+use super::tree::{Entry, Kind, NodeId, encode_node, fanout, level_sizes};
+use super::{Blocks, Last};
+use crate::checksum::{crc32c, crc32c_append};
+use crate::error::{Error, Result};
+use crate::io::File;
+use crate::io::atomic::UNFINISHED_BYTE;
+use crate::pager::file::TableFile;
+use crate::pager::file::header::Header;
+use crate::pager::file::random::random_u64;
+use crate::pager::pool::FrameNo;
+use std::collections::BTreeMap;
+
+/// What a checkpoint in the making has written.
+struct Commit<'b> {
+    blocks: &'b Blocks,
+    file: &'b TableFile,
+    checkpoint: u64,
+    used: BlockSet,
+    /// Blocks of the last checkpoint that this one does not use.
+    dead: Vec<u32>,
+}
+
+impl Blocks {
+    /// Completes a checkpoint whose frozen frames are written. Another thread may evict frames meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind); the state of the disk is then unknown.
+    pub(in crate::pager) fn commit(&self, file: &TableFile, header: Header, root: &[u8]) -> Result<()> {
+        let Some(handle) = &file.handle else { return Ok(()) };
+        let mut last = self.last();
+        let mut commit = Commit {
+            blocks: self,
+            file,
+            checkpoint: header.sequence,
+            used: last.used.clone(),
+            dead: last.nodes.clone(),
+        };
+        let fail = |what: &'static str| move |e| Error::io(&file.path, what, e);
+        let (leaves, new_leaves) = commit.write_leaves(header.frame_count)?;
+        let (map, mut nodes) = commit.write_upper(Kind::Map, &leaves)?;
+        let (bitmaps, room, room_nodes) = commit.write_bitmaps(&last)?;
+        nodes.extend(room_nodes);
+        let Commit { used, dead, .. } = commit;
+        let before = last.header.as_ref().map_or((0, 0), |header| (header.table.sequence, header.id));
+        let header = BlockHeader {
+            length: used.end(),
+            id: random_u64(),
+            parent: before.1,
+            map,
+            room,
+            root: root.to_vec(),
+            table: header,
+        };
+        let number = header.table.sequence;
+        let bytes = u64::from(header.length) * file.frame_bytes as u64;
+        file.refuse_shorter(handle.as_ref(), bytes)?;
+        handle.sync().map_err(fail("sync"))?;
+        file.refuse_if_moved()?;
+        if before.0 == 0 {
+            file.storage.sync_names(&file.path).map_err(fail("sync the directory of"))?;
+        }
+        header.write(handle.as_ref(), false).map_err(fail("write the header of"))?;
+        handle.sync().map_err(fail("sync"))?;
+        // Unsynced: until the next checkpoint, the one in its own place counts.
+        header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
+        file.block_bytes_needed.store(bytes, std::sync::atomic::Ordering::Release);
+        self.map.lock().complete(leaves, new_leaves);
+        let mut room = self.room();
+        room.wait(before.0, dead);
+        *last = Last { header: Some(header), used, bitmaps, nodes };
+        room.release(number, oldest_held(handle.as_ref()));
+        Ok(())
+    }
+}
+
+/// The oldest checkpoint that a reader holds.
+fn oldest_held(file: &dyn File) -> Option<u64> {
+    file.first_locked_byte(1..UNFINISHED_BYTE).unwrap_or(Some(0))
+}
+
+impl Commit<'_> {
+    fn take(&mut self) -> Result<u32> {
+        let block = self.blocks.take_reserved(self.file)?;
+        self.used.insert(block);
+        Ok(block)
+    }
+
+    fn write(&self, block: u32, bytes: &[u8]) -> Result<()> {
+        self.blocks.write(self.file, block, bytes)
+    }
+
+    fn write_node(&mut self, id: NodeId, entries: &[Entry], block: u32) -> Result<Entry> {
+        let (bytes, sum) = encode_node(self.file.frame_bytes, self.file.table_id, self.checkpoint, id, entries);
+        self.write(block, &bytes)?;
+        Ok(Entry { block, sum })
+    }
+
+    /// Writes the leaves that have frozen entries; returns all leaves, and the entries of the new ones.
+    fn write_leaves(&mut self, frame_count: FrameNo) -> Result<(Vec<Entry>, Vec<(u32, Leaf)>)> {
+        let (mut leaves, changes, fanout) = {
+            let entries = self.blocks.map.lock();
+            let mut changes: BTreeMap<u32, Vec<(usize, Entry)>> = BTreeMap::new();
+            for (&frame, &entry) in &entries.frozen {
+                let place = (frame % entries.fanout) as usize;
+                let entry = if frame < frame_count { entry } else { Entry::NONE };
+                changes.entry(frame / entries.fanout).or_default().push((place, entry));
+            }
+            (entries.leaves.clone(), changes, entries.fanout)
+        };
+        let count = frame_count.div_ceil(fanout);
+        leaves.resize(leaves.len().max(count as usize), Entry::NONE);
+        let mut new = Vec::new();
+        for (number, changes) in changes {
+            let mut leaf = match self.blocks.map.leaf(self.file, number)? {
+                Some(leaf) => leaf.to_vec(),
+                None => vec![Entry::NONE; fanout as usize],
+            };
+            for (place, entry) in changes {
+                let old = std::mem::replace(&mut leaf[place], entry);
+                if !old.is_none() {
+                    self.dead.push(old.block);
+                }
+                if !entry.is_none() {
+                    self.used.insert(entry.block);
+                }
+            }
+            let Some(at) = leaves.get_mut(number as usize) else { continue };
+            if !at.is_none() {
+                self.dead.push(at.block);
+            }
+            *at = if number < count {
+                let block = self.take()?;
+                self.write_node(NodeId { kind: Kind::Map, level: 0, number }, &leaf, block)?
+            } else {
+                Entry::NONE
+            };
+            new.push((number, leaf.into()));
+        }
+        debug_assert!(leaves[count as usize..].iter().all(|leaf| leaf.is_none()), "what is cut off has no blocks");
+        leaves.truncate(count as usize);
+        Ok((leaves, new))
+    }
+
+    /// Writes the nodes above those of level 0; returns the top one, and the blocks of all.
+    fn write_upper(&mut self, kind: Kind, bottom: &[Entry]) -> Result<(Entry, Vec<u32>)> {
+        let fanout = fanout(self.file.frame_bytes);
+        let (mut nodes, mut blocks) = (bottom.to_vec(), Vec::new());
+        let mut level = 1;
+        while nodes.len() > 1 {
+            let mut above = Vec::new();
+            for (number, children) in (0..).zip(nodes.chunks(fanout)) {
+                let block = self.take()?;
+                blocks.push(block);
+                above.push(self.write_node(NodeId { kind, level, number }, children, block)?);
+            }
+            nodes = above;
+            level += 1;
+        }
+        Ok((nodes[0], blocks))
+    }
+
+    /// Writes the bitmaps that changed and the tree above them; returns the bitmaps' entries, the top node and the
+    /// blocks of all nodes.
+    fn write_bitmaps(&mut self, last: &Last) -> Result<(Vec<Entry>, Entry, Vec<u32>)> {
+        let block_bytes = self.file.frame_bytes;
+        let (region, fanout) = (region_blocks(block_bytes), fanout(block_bytes));
+        for &block in &self.dead {
+            self.used.remove(block);
+        }
+        // The tree has as many nodes as the regions need that its nodes are in.
+        let mut blocks = Vec::new();
+        let regions = loop {
+            let regions = self.used.end().div_ceil(region);
+            for home in (0..regions).flat_map(|region| homes(region, block_bytes)) {
+                self.used.insert(home);
+            }
+            let nodes: usize = level_sizes(regions as usize, fanout).iter().sum();
+            if blocks.len() >= nodes && self.used.end().div_ceil(region) == regions {
+                break regions;
+            }
+            if blocks.len() < nodes {
+                blocks.push(self.take()?);
+            }
+        };
+        let mut bitmaps = Vec::new();
+        for number in 0..regions {
+            let bytes = self.used.bitmap(number * region, block_bytes);
+            let old = last.bitmaps.get(number as usize).copied().unwrap_or(Entry::NONE);
+            if !old.is_none() && bytes == last.used.bitmap(number * region, block_bytes) {
+                bitmaps.push(old);
+                continue;
+            }
+            let [one, other] = homes(number, block_bytes);
+            let home = if old.block == one { other } else { one };
+            self.write(home, &bytes)?;
+            bitmaps.push(Entry { block: home, sum: bitmap_sum(number, &bytes) });
+        }
+        let mut free = blocks.iter().copied();
+        let mut nodes = Vec::new();
+        for (number, children) in (0..).zip(bitmaps.chunks(fanout)) {
+            let block = free.next().expect("as many as there are nodes");
+            nodes.push(self.write_node(NodeId { kind: Kind::Room, level: 0, number }, children, block)?);
+        }
+        let mut level = 1;
+        while nodes.len() > 1 {
+            let mut above = Vec::new();
+            for (number, children) in (0..).zip(nodes.chunks(fanout)) {
+                let block = free.next().expect("as many as there are nodes");
+                above.push(self.write_node(NodeId { kind: Kind::Room, level, number }, children, block)?);
+            }
+            nodes = above;
+            level += 1;
+        }
+        Ok((bitmaps, nodes[0], blocks))
+    }
+}
+
+/// The checksum of a region's bitmap.
+pub(super) fn bitmap_sum(region: u32, bytes: &[u8]) -> u32 {
+    crc32c_append(crc32c(&region.to_le_bytes()), bytes)
+}

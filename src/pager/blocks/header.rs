@@ -1,0 +1,174 @@
+//! The two headers of a file of blocks: which one an open takes.
+//!
+//! ```text
+//! bytes 0, 4096   a header each: the same one, or the last one and the one before
+//! checkpoint N    is written to byte 4096 * (N % 2) and synced; afterwards it is written to the other place, unsynced
+//! ```
+//!
+//! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. A file that is
+//! being made has a header with number 0, which names no checkpoint. The places do not depend on the size of a block:
+//! the bytes elsewhere may be a user's. Format: docs/format.md, "Blocks".
+
+use super::tree::Entry;
+use crate::error::{Error, Result};
+use crate::io::File;
+use crate::little_endian::{u32_at, u64_at};
+use crate::pager::file::header::{
+    HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START, TABLE_ID, header_sum, version_error,
+};
+use std::path::Path;
+
+/// Format version of files of blocks. On disk.
+pub(in crate::pager) const BLOCKS_VERSION: u32 = 2;
+/// The first blocks, which have the headers whatever their size.
+pub(super) const HEADER_BLOCKS: u32 = 2;
+
+const LENGTH: usize = 28;
+const ID: usize = TABLE_ID + 8;
+const PARENT: usize = ID + 8;
+const MAP: usize = PARENT + 8;
+const ROOM: usize = MAP + 8;
+
+/// The header of a checkpoint.
+#[derive(Clone, Debug)]
+pub(in crate::pager) struct BlockHeader {
+    pub table: Header,
+    /// A random number that identifies this checkpoint, and that of the one before.
+    pub id: u64,
+    pub parent: u64,
+    /// Blocks of the file; all that the checkpoint uses are below.
+    pub length: u32,
+    /// The top node of the block map.
+    pub map: Entry,
+    /// The top node of the tree of bitmaps.
+    pub room: Entry,
+    pub root: Vec<u8>,
+}
+
+/// What the headers of a file say.
+pub(in crate::pager) enum Headers {
+    /// Not a file of blocks.
+    Other,
+    /// The first checkpoint is not complete.
+    Unmade,
+    Last(Box<BlockHeader>),
+}
+
+impl BlockHeader {
+    fn parse(bytes: &[u8]) -> std::result::Result<BlockHeader, String> {
+        let table = Header::parse_fields(bytes)?;
+        let reserved = [ROOM + 8..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
+        if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
+            return Err("reserved bytes are not zero".into());
+        }
+        let header = BlockHeader {
+            table,
+            id: u64_at(bytes, ID),
+            parent: u64_at(bytes, PARENT),
+            length: u32_at(bytes, LENGTH),
+            map: Entry::parse(&bytes[MAP..]),
+            room: Entry::parse(&bytes[ROOM..]),
+            root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec(),
+        };
+        for (what, entry) in [("block map", header.map), ("tree of bitmaps", header.room)] {
+            if entry.block < HEADER_BLOCKS || entry.block >= header.length {
+                return Err(format!("the {what} is in block {} of {}", entry.block, header.length));
+            }
+        }
+        Ok(header)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.table.encode(&self.root);
+        bytes.truncate(HEADER_BYTES);
+        bytes[8..12].copy_from_slice(&BLOCKS_VERSION.to_le_bytes());
+        bytes[LENGTH..LENGTH + 4].copy_from_slice(&self.length.to_le_bytes());
+        bytes[ID..ID + 8].copy_from_slice(&self.id.to_le_bytes());
+        bytes[PARENT..PARENT + 8].copy_from_slice(&self.parent.to_le_bytes());
+        bytes[MAP..MAP + 8].copy_from_slice(&self.map.to_bytes());
+        bytes[ROOM..ROOM + 8].copy_from_slice(&self.room.to_bytes());
+        set_sum(&mut bytes);
+        bytes
+    }
+
+    /// Writes this header to the place of its number, or to the `other` one.
+    pub(super) fn write(&self, file: &dyn File, other: bool) -> std::io::Result<()> {
+        let slot = (self.table.sequence + u64::from(other)) % 2;
+        file.write_at(&self.encode(), slot * HEADER_BYTES as u64)
+    }
+}
+
+/// The header of a file whose first checkpoint is not complete.
+pub(super) fn unmade_header(frame_bytes: usize) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&BLOCKS_VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&(frame_bytes as u32).to_le_bytes());
+    set_sum(&mut bytes);
+    bytes
+}
+
+fn set_sum(bytes: &mut [u8]) {
+    let sum = header_sum(bytes);
+    bytes[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+}
+
+impl Headers {
+    /// Reads the headers of `file`, at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) if it is a file of blocks, and neither header is whole.
+    pub(in crate::pager) fn read(path: &Path, file: &dyn File) -> Result<Headers> {
+        let shown = path.display();
+        let fail = |e| Error::io(path, "read the header of", e);
+        let file_bytes = file.len().map_err(fail)?;
+        let mut last: Option<BlockHeader> = None;
+        let (mut damage, mut unmade, mut zeros) = (None, false, true);
+        for start in [0, HEADER_BYTES as u64] {
+            let mut bytes = vec![0; HEADER_BYTES.min(file_bytes.saturating_sub(start) as usize)];
+            file.read_at(&mut bytes, start).map_err(fail)?;
+            zeros &= bytes.iter().all(|&b| b == 0);
+            let is_first = start == 0;
+            if bytes.len() < 12 || bytes[..8] != MAGIC {
+                continue;
+            }
+            match u32_at(&bytes, 8) {
+                BLOCKS_VERSION => {}
+                1 if is_first => return Ok(Headers::Other),
+                version if is_first => damage = Some(version_error(&shown, version)),
+                _ => continue,
+            }
+            let corrupt = |what: String| Error::corrupt_table(format!("{shown}: header: {what}"));
+            if bytes.len() < HEADER_BYTES || header_sum(&bytes) != u32_at(&bytes, HEADER_BYTES - 4) {
+                damage.get_or_insert_with(|| corrupt("checksum mismatch".into()));
+                continue;
+            }
+            if u64_at(&bytes, 16) == 0 {
+                unmade |= is_first;
+                continue;
+            }
+            match BlockHeader::parse(&bytes) {
+                Ok(header) => {
+                    if last.as_ref().is_none_or(|last| last.table.sequence < header.table.sequence) {
+                        last = Some(header);
+                    }
+                }
+                Err(what) => damage = Some(corrupt(what)),
+            }
+        }
+        match (last, damage) {
+            (Some(last), _) => {
+                let needed = u64::from(last.length) * last.table.frame_bytes as u64;
+                if file_bytes < needed {
+                    return Err(Error::corrupt_table(format!("{shown}: cut to {file_bytes} bytes of {needed}")));
+                }
+                Ok(Headers::Last(last.into()))
+            }
+            (None, _) if unmade => Ok(Headers::Unmade),
+            (None, Some(e)) => Err(e),
+            // A power loss may leave the length of the first write without its bytes.
+            (None, None) if zeros && file_bytes > 0 && file_bytes <= HEADER_BYTES as u64 => Ok(Headers::Unmade),
+            (None, None) => Ok(Headers::Other),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The block map: where the last written content of each frame is, and its checksum.
+//!
+//! ```text
+//! live      entries of frames that were evicted since the last freeze: their blocks are in no checkpoint
+//! frozen    those that were live at the freeze, and those of the frames that the checkpoint has written
+//! leaves    the tree of the last complete checkpoint, read a leaf at a time
+//! ```
+//!
+//! A frame's entry is the first that is found, in this order. The next tree is made of the leaves and `frozen`, never
+//! of `live`, which may be ahead: so a checkpoint has what its frames were when it began. Once the checkpoint is
+//! complete, `frozen` is empty again.
+//!
+//! Leaves are immutable and can be read again, so only some are in memory. The other two have an entry for each frame
+//! written since a checkpoint, and a checkpoint is due when they grow large.
+//!
+//! Not here: the tree's nodes (`tree.rs`), the tree of the next checkpoint (`commit.rs`).
+
+use super::tree::{Entry, Kind, NodeId, fanout, parse_node};
+use crate::error::{Error, Result};
+use crate::io::File;
+use crate::pager::file::TableFile;
+use crate::pager::file::sums::frame_sum;
+use crate::pager::pool::FrameNo;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Entries of the frames of a leaf.
+pub(super) type Leaf = Arc<[Entry]>;
+
+/// The map of a table that is open.
+pub(super) struct Map(Mutex<Entries>);
+
+pub(super) struct Entries {
+    /// Frames of a leaf.
+    pub(super) fanout: u32,
+    /// The leaves of the last checkpoint.
+    pub(super) leaves: Vec<Entry>,
+    /// Some of them, by number.
+    read: HashMap<u32, Leaf>,
+    read_max: usize,
+    pub(super) frozen: HashMap<FrameNo, Entry>,
+    pub(super) live: HashMap<FrameNo, Entry>,
+}
+
+impl Map {
+    /// The map of a checkpoint with these leaves, of which `read_max` may be in memory.
+    pub(super) fn new(block_bytes: usize, leaves: Vec<Entry>, read_max: usize) -> Map {
+        Map(Mutex::new(Entries {
+            fanout: fanout(block_bytes) as u32,
+            leaves,
+            read: HashMap::new(),
+            read_max,
+            frozen: HashMap::new(),
+            live: HashMap::new(),
+        }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().expect("no panic while held")
+    }
+
+    /// The entry of a frame, none if it was never written.
+    pub(super) fn entry(&self, file: &TableFile, frame: FrameNo) -> Result<Entry> {
+        let (leaf, place) = {
+            let entries = self.lock();
+            if let Some(&entry) = entries.live.get(&frame).or_else(|| entries.frozen.get(&frame)) {
+                return Ok(entry);
+            }
+            (frame / entries.fanout, (frame % entries.fanout) as usize)
+        };
+        // No checkpoint changes the entry of a frame that is in neither overlay: it has the same block in the next one.
+        Ok(self.leaf(file, leaf)?.map_or(Entry::NONE, |leaf| leaf[place]))
+    }
+
+    /// The entries of a leaf of the last checkpoint, if that has the leaf.
+    pub(super) fn leaf(&self, file: &TableFile, number: u32) -> Result<Option<Leaf>> {
+        loop {
+            let at = {
+                let entries = self.lock();
+                let Some(&at) = entries.leaves.get(number as usize).filter(|at| !at.is_none()) else { return Ok(None) };
+                if let Some(leaf) = entries.read.get(&number) {
+                    return Ok(Some(leaf.clone()));
+                }
+                at
+            };
+            let read = read_leaf(file, number, at);
+            let mut entries = self.lock();
+            if entries.leaves.get(number as usize) != Some(&at) {
+                continue; // a checkpoint has written another, and this block may be in use again
+            }
+            let leaf = read?;
+            entries.keep(number, leaf.clone());
+            return Ok(Some(leaf));
+        }
+    }
+}
+
+impl Entries {
+    /// Keeps a leaf of the last checkpoint in memory.
+    fn keep(&mut self, number: u32, leaf: Leaf) {
+        if self.read.len() >= self.read_max
+            && let Some(&other) = self.read.keys().next()
+        {
+            self.read.remove(&other);
+        }
+        self.read.insert(number, leaf);
+    }
+
+    /// Replaces the tree by that of the checkpoint that is now complete, of which these leaves are new.
+    pub(super) fn complete(&mut self, leaves: Vec<Entry>, new: Vec<(u32, Leaf)>) {
+        self.frozen = HashMap::new();
+        self.leaves = leaves;
+        let count = self.leaves.len() as u32;
+        self.read.retain(|&number, _| number < count);
+        for (number, leaf) in new {
+            self.read.remove(&number);
+            if number < count {
+                self.keep(number, leaf);
+            }
+        }
+    }
+}
+
+fn read_leaf(file: &TableFile, number: u32, at: Entry) -> Result<Leaf> {
+    let Some(handle) = &file.handle else { return Ok(Arc::default()) };
+    let mut bytes = vec![0; file.frame_bytes];
+    read_block(file, handle.as_ref(), at.block, &mut bytes)?;
+    let id = NodeId { kind: Kind::Map, level: 0, number };
+    let entries = parse_node(&bytes, file.table_id, id, at.sum).map_err(|what| file.corrupt(what))?;
+    Ok(entries.into())
+}
+
+/// Fills `bytes` with a block.
+pub(super) fn read_block(file: &TableFile, handle: &dyn File, block: u32, bytes: &mut [u8]) -> Result<()> {
+    handle.read_at(bytes, u64::from(block) * file.frame_bytes as u64).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            let path = file.path.display();
+            Error::corrupt_table(format!("{path}: block {block} is gone: another program cut the file"))
+        }
+        _ => Error::io(&file.path, &format!("read block {block} of"), e),
+    })
+}
+
+/// Compares a frame's bytes with its entry.
+pub(super) fn check(file: &TableFile, frame: FrameNo, entry: Entry, bytes: &[u8]) -> Result<()> {
+    let computed = frame_sum(frame, bytes);
+    if computed == entry.sum {
+        return Ok(());
+    }
+    let (block, stored) = (entry.block, entry.sum);
+    Err(file.corrupt(format!(
+        "frame {frame}, in block {block}: checksum mismatch, stored {stored:08x}, computed {computed:08x}"
+    )))
+}

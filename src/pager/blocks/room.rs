@@ -1,0 +1,281 @@
+//! Which blocks of the file are free, which wait, and which have room on the disk.
+//!
+//! ```text
+//! taken    a checkpoint in use, or one that is being written, or an eviction has it; or it waits
+//! waits    checkpoint `death` has it and the next one does not: it is free once the next one is durable and no reader
+//!          holds a number up to `death`
+//! floor    until a checkpoint of this handle is durable, and no reader holds one that is older than the open, only
+//!          blocks from here on are given out: what these use below is not known
+//! ```
+//!
+//! The file has a bitmap for each region of blocks, in one of the region's first two blocks; those of region 0 follow
+//! the headers. Bitmaps say what their checkpoint uses, so a crash frees what waits.
+//!
+//! Not here: writing the bitmaps (`commit.rs`).
+
+use super::header::HEADER_BLOCKS;
+use std::collections::VecDeque;
+
+/// Blocks of a region: those that one bitmap describes.
+pub(super) fn region_blocks(block_bytes: usize) -> u32 {
+    8 * block_bytes as u32
+}
+
+/// The two homes of a region's bitmap.
+pub(super) fn homes(region: u32, block_bytes: usize) -> [u32; 2] {
+    let first = if region == 0 { HEADER_BLOCKS } else { region * region_blocks(block_bytes) };
+    [first, first + 1]
+}
+
+/// A set of blocks.
+#[derive(Clone, Default)]
+pub(super) struct BlockSet(Vec<u64>);
+
+impl BlockSet {
+    pub(super) fn contains(&self, block: u32) -> bool {
+        self.0.get(block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    /// Adds a block; returns false if it is in the set.
+    pub(super) fn insert(&mut self, block: u32) -> bool {
+        let word = block as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = !self.contains(block);
+        self.0[word] |= 1 << (block % 64);
+        is_new
+    }
+
+    /// Removes a block; returns false if it is not in the set.
+    pub(super) fn remove(&mut self, block: u32) -> bool {
+        let was = self.contains(block);
+        if was {
+            self.0[block as usize / 64] &= !(1 << (block % 64));
+        }
+        was
+    }
+
+    /// One more than the highest block; 0 if there is none.
+    pub(super) fn end(&self) -> u32 {
+        let last = self.0.iter().rposition(|&word| word != 0);
+        last.map_or(0, |word| 64 * word as u32 + 64 - self.0[word].leading_zeros())
+    }
+
+    /// The first block from `from` on that is not in the set.
+    fn first_absent(&self, from: u32) -> u32 {
+        let mut word = from as usize / 64;
+        let mut bits = self.0.get(word).map_or(u64::MAX, |bits| !bits) & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = self.0.get(word).map_or(u64::MAX, |bits| !bits);
+        }
+        64 * word as u32 + bits.trailing_zeros()
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The bytes of a bitmap of the blocks from `first` on.
+    pub(super) fn bitmap(&self, first: u32, block_bytes: usize) -> Vec<u8> {
+        let words = self.0.iter().skip(first as usize / 64).take(block_bytes / 8);
+        let mut bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        bytes.resize(block_bytes, 0);
+        bytes
+    }
+
+    /// Adds the blocks of a bitmap.
+    pub(super) fn add_bitmap(&mut self, first: u32, bitmap: &[u8]) {
+        let words = bitmap.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        let at = first as usize / 64;
+        for (place, word) in (at..).zip(words) {
+            if word != 0 {
+                self.0.resize(self.0.len().max(place + 1), 0);
+                self.0[place] |= word;
+            }
+        }
+    }
+}
+
+/// Blocks that the checkpoints up to `death` have, and later ones do not.
+struct Waiting {
+    death: u64,
+    blocks: Vec<u32>,
+}
+
+/// The blocks of a file that is open for writing.
+pub(super) struct Room {
+    block_bytes: usize,
+    taken: BlockSet,
+    /// One more than the highest block that was ever taken, and is in the file or will be.
+    end: u32,
+    floor: u32,
+    /// The last checkpoint before this handle's first one.
+    opened: u64,
+    /// No block from `floor` up to here is free.
+    next: u32,
+    /// Free blocks from `floor` to `end`.
+    free: u32,
+    /// The disk has room for the blocks below this one.
+    on_disk: u32,
+    /// Blocks that only a checkpoint may take.
+    reserved: u32,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Room {
+    /// The room in a file of `end` blocks, of which checkpoint `opened` uses `taken`.
+    pub(super) fn new(block_bytes: usize, taken: BlockSet, end: u32, opened: u64) -> Room {
+        let floor = if opened == 0 { 0 } else { end };
+        let mut room = Room {
+            block_bytes,
+            taken,
+            end,
+            floor,
+            opened,
+            next: floor,
+            free: 0,
+            on_disk: end,
+            reserved: 0,
+            waiting: VecDeque::new(),
+        };
+        for block in 0..HEADER_BLOCKS {
+            room.taken.insert(block);
+        }
+        (0..=end / region_blocks(block_bytes)).for_each(|region| room.take_homes(region));
+        room
+    }
+
+    /// Takes the homes of the bitmap of a region.
+    fn take_homes(&mut self, region: u32) {
+        for home in homes(region, self.block_bytes) {
+            self.taken.insert(home);
+            self.end = self.end.max(home + 1);
+        }
+    }
+
+    /// The end after `more` more blocks were taken there, at most.
+    fn end_after(&self, more: u32) -> u64 {
+        let more = u64::from(more);
+        let homes = 2 * (more / u64::from(region_blocks(self.block_bytes)) + 1);
+        u64::from(self.end) + more + homes
+    }
+
+    /// Whether `count` blocks can be taken, besides those that are reserved; if not, the number of blocks that the disk
+    /// must have room for.
+    fn lacks(&self, count: u32) -> Option<u64> {
+        let more = count.saturating_sub(self.free);
+        let needed = self.end_after(more);
+        (more > 0 && needed > u64::from(self.on_disk)).then_some(needed)
+    }
+
+    /// Reserves `count` blocks for a checkpoint. `reserve` makes room on the disk for so many blocks.
+    ///
+    /// # Errors
+    /// Those of `reserve`: nothing is reserved then.
+    pub(super) fn reserve(&mut self, count: u32, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<()> {
+        self.reserved = 0;
+        if let Some(needed) = self.lacks(count) {
+            self.make_room(needed, reserve)?;
+        }
+        self.reserved = count;
+        Ok(())
+    }
+
+    fn make_room(&mut self, blocks: u64, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<()> {
+        let too_large = || std::io::Error::new(std::io::ErrorKind::FileTooLarge, "a file has at most 2^32 blocks");
+        let end = u32::try_from(blocks).map_err(|_| too_large())?;
+        reserve(blocks)?;
+        self.on_disk = self.on_disk.max(end);
+        Ok(())
+    }
+
+    /// Takes a block that was reserved.
+    pub(super) fn take_reserved(&mut self, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<u32> {
+        if self.reserved == 0 {
+            self.reserve(1, reserve)?;
+        }
+        self.reserved -= 1;
+        Ok(self.take())
+    }
+
+    /// Takes a block for an eviction.
+    ///
+    /// # Errors
+    /// Those of `reserve`: the disk has no room beyond what is reserved.
+    pub(super) fn take_unreserved(&mut self, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<u32> {
+        /// Blocks asked for at once.
+        const STEP_BYTES: usize = 1 << 20;
+        if let Some(needed) = self.lacks(self.reserved + 1) {
+            let step = (STEP_BYTES / self.block_bytes) as u64;
+            self.make_room(needed + step, &reserve).or_else(|_| self.make_room(needed, &reserve))?;
+        }
+        Ok(self.take())
+    }
+
+    fn take(&mut self) -> u32 {
+        let found = self.taken.first_absent(self.next.max(self.floor));
+        let block = if found < self.end {
+            self.free -= 1;
+            found
+        } else {
+            self.take_homes(self.end / region_blocks(self.block_bytes));
+            self.end
+        };
+        self.taken.insert(block);
+        self.end = self.end.max(block + 1);
+        self.next = block + 1;
+        block
+    }
+
+    /// Frees a block that no checkpoint has.
+    pub(super) fn free(&mut self, block: u32) {
+        let was = self.taken.remove(block);
+        debug_assert!(was, "block {block} is free already");
+        if block >= self.floor {
+            self.free += 1;
+            self.next = self.next.min(block);
+        }
+    }
+
+    /// Blocks that checkpoint `death` has, and the one after it does not.
+    pub(super) fn wait(&mut self, death: u64, blocks: Vec<u32>) {
+        self.waiting.push_back(Waiting { death, blocks });
+    }
+
+    /// Called when checkpoint `last` is durable: frees what waited. `oldest` is the oldest checkpoint that a reader
+    /// holds.
+    pub(super) fn release(&mut self, last: u64, oldest: Option<u64>) {
+        self.reserved = 0;
+        let held = oldest.unwrap_or(u64::MAX);
+        while self.waiting.front().is_some_and(|waiting| waiting.death < last.min(held)) {
+            let freed = self.waiting.pop_front().expect("just seen");
+            freed.blocks.into_iter().for_each(|block| self.free(block));
+        }
+        if self.floor > 0 && last > self.opened && held >= self.opened {
+            self.floor = 0;
+            self.next = 0;
+            self.free = self.end - self.taken.len();
+        }
+    }
+
+    /// The blocks that the file must keep.
+    pub(super) fn end_taken(&self) -> u32 {
+        self.taken.end()
+    }
+
+    /// Whether more than a sixteenth of the file, or `any` block, can be cut off its end.
+    pub(super) fn is_worth_cutting(&self, any: bool) -> bool {
+        let free = self.end - self.end_taken();
+        self.floor == 0 && free > if any { 0 } else { self.end / 16 }
+    }
+
+    /// Called when the file was cut to [`end_taken`](Self::end_taken) blocks.
+    pub(super) fn cut(&mut self) {
+        self.end = self.end_taken();
+        self.on_disk = self.end;
+        self.next = self.next.min(self.end);
+        self.free = self.end - self.taken.len();
+    }
+}

@@ -1,0 +1,150 @@
+//! A tree of entries in the file: the block map, and that of the bitmaps.
+//!
+//! ```text
+//! entry   {block u32, checksum u32} of a frame, a bitmap, or a node of the level below; block 0: there is none
+//! node    64 bytes: magic, table id, checkpoint, tree, level, number, checksum; then entries up to the block's end
+//! level 0 has the entries of frames or bitmaps; each higher level has those of the nodes below; the last has one node
+//! ```
+//!
+//! The entry of the top node is in the header, so its checksum proves all of the tree. The nodes above level 0 are a
+//! 500th of it: they are in memory, and each checkpoint writes them all. Those of level 0 name their table, checkpoint
+//! and place, so that salvage can find them alone.
+
+use crate::checksum::{crc32c, crc32c_append};
+use crate::little_endian::{u32_at, u64_at};
+
+/// First bytes of a node. On disk.
+const MAGIC: [u8; 8] = *b"SPLITNOD";
+/// Bytes of a node before its entries. On disk.
+pub(super) const NODE_HEADER_BYTES: usize = 64;
+/// Bytes of an entry. On disk.
+const ENTRY_BYTES: usize = 8;
+
+/// Where something is in the file, and the checksum of its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pager) struct Entry {
+    /// 0, the block of a header, if it was never written.
+    pub block: u32,
+    pub sum: u32,
+}
+
+impl Entry {
+    pub(super) const NONE: Entry = Entry { block: 0, sum: 0 };
+
+    pub(super) fn is_none(self) -> bool {
+        self.block == 0
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Entry {
+        Entry { block: u32_at(bytes, 0), sum: u32_at(bytes, 4) }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
+        (u64::from(self.block) | u64::from(self.sum) << 32).to_le_bytes()
+    }
+}
+
+/// Which tree a node is of. On disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Map = 1,
+    Room = 2,
+}
+
+/// Where a node is in its tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NodeId {
+    pub kind: Kind,
+    pub level: u32,
+    pub number: u32,
+}
+
+/// Entries in a node.
+pub(super) fn fanout(block_bytes: usize) -> usize {
+    (block_bytes - NODE_HEADER_BYTES) / ENTRY_BYTES
+}
+
+/// The bytes of a node, and their checksum.
+pub(super) fn encode_node(
+    block_bytes: usize,
+    table_id: u64,
+    checkpoint: u64,
+    id: NodeId,
+    entries: &[Entry],
+) -> (Vec<u8>, u32) {
+    let mut bytes = vec![0; block_bytes];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&table_id.to_le_bytes());
+    bytes[16..24].copy_from_slice(&checkpoint.to_le_bytes());
+    bytes[24..28].copy_from_slice(&(id.kind as u32).to_le_bytes());
+    bytes[28..32].copy_from_slice(&id.level.to_le_bytes());
+    bytes[32..36].copy_from_slice(&id.number.to_le_bytes());
+    for (place, entry) in bytes[NODE_HEADER_BYTES..].chunks_exact_mut(ENTRY_BYTES).zip(entries) {
+        place.copy_from_slice(&entry.to_bytes());
+    }
+    let sum = node_sum(&bytes);
+    bytes[60..64].copy_from_slice(&sum.to_le_bytes());
+    (bytes, sum)
+}
+
+fn node_sum(bytes: &[u8]) -> u32 {
+    crc32c_append(crc32c(&bytes[..60]), &bytes[64..])
+}
+
+/// The entries of a node that must be `id` and have the checksum `sum`.
+///
+/// # Errors
+/// What is wrong with the node.
+pub(super) fn parse_node(bytes: &[u8], table_id: u64, id: NodeId, sum: u32) -> Result<Vec<Entry>, String> {
+    let what = || format!("node {} of level {} of the {:?} tree", id.number, id.level, id.kind);
+    let computed = node_sum(bytes);
+    if computed != sum || u32_at(bytes, 60) != sum {
+        return Err(format!("{}: checksum mismatch, stored {sum:08x}, computed {computed:08x}", what()));
+    }
+    let place = [u32_at(bytes, 24), u32_at(bytes, 28), u32_at(bytes, 32)];
+    if bytes[..8] != MAGIC || u64_at(bytes, 8) != table_id || place != [id.kind as u32, id.level, id.number] {
+        return Err(format!("{}: its block has another node", what()));
+    }
+    Ok(bytes[NODE_HEADER_BYTES..].chunks_exact(ENTRY_BYTES).map(Entry::parse).collect())
+}
+
+/// The number of nodes of each level of a tree of `count` entries, from level 0 on.
+pub(super) fn level_sizes(count: usize, fanout: usize) -> Vec<usize> {
+    let mut sizes = vec![count.div_ceil(fanout).max(1)];
+    while let Some(&size) = sizes.last().filter(|&&size| size > 1) {
+        sizes.push(size.div_ceil(fanout));
+    }
+    sizes
+}
+
+/// The entries of the nodes of level 0 of a tree with this top node, and the blocks of the nodes above. `read` fills a
+/// block.
+///
+/// # Errors
+/// Those of `read`, and what is wrong with a node.
+pub(super) fn read_upper<E: From<String>>(
+    kind: Kind,
+    count: usize,
+    top: Entry,
+    (block_bytes, table_id): (usize, u64),
+    mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+) -> Result<(Vec<Entry>, Vec<u32>), E> {
+    let sizes = level_sizes(count, fanout(block_bytes));
+    let (mut nodes, mut blocks) = (vec![top], Vec::new());
+    let mut bytes = vec![0; block_bytes];
+    for level in (1..sizes.len()).rev() {
+        let mut below = Vec::new();
+        for (number, entry) in (0..).zip(&nodes) {
+            read(entry.block, &mut bytes)?;
+            let id = NodeId { kind, level: level as u32, number };
+            below.extend(parse_node(&bytes, table_id, id, entry.sum)?);
+            blocks.push(entry.block);
+        }
+        if below.iter().skip(sizes[level - 1]).any(|entry| !entry.is_none()) {
+            return Err(format!("the {kind:?} tree has more nodes than the table needs").into());
+        }
+        below.truncate(sizes[level - 1]);
+        nodes = below;
+    }
+    Ok((nodes, blocks))
+}

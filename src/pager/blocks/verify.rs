@@ -1,0 +1,83 @@
+//! Checks that each block of a file has one use, and that the bitmaps say so.
+//!
+//! ```text
+//! used + free = length     used: the headers, the homes of bitmaps, nodes, frames; none of them twice
+//! ```
+
+use super::map::{check, read_block};
+use super::room::{BlockSet, homes, region_blocks};
+use super::Blocks;
+use crate::error::{ErrorKind, Result};
+use crate::fault::{Proceed, go_on};
+use crate::pager::file::TableFile;
+use crate::pager::pool::FrameNo;
+
+impl Blocks {
+    /// Reads all frames of the last checkpoint and reports what is wrong; `fault` gets a frame's number, if it is about
+    /// one. Frames that `skips` were evicted or changed since. The caller keeps checkpoints out.
+    pub(in crate::pager) fn verify(
+        &self,
+        file: &TableFile,
+        proceed: Proceed<'_>,
+        mut fault: impl FnMut(FrameNo, String),
+    ) -> Result<()> {
+        let Some(handle) = &file.handle else { return Ok(()) };
+        let (leaf_count, fanout) = {
+            let entries = self.map.lock();
+            (entries.leaves.len() as u32, entries.fanout)
+        };
+        let mut seen = BlockSet::default();
+        let mut twice = Vec::new();
+        let mut see = |block: u32| {
+            if !seen.insert(block) {
+                twice.push(block);
+            }
+        };
+        let mut bytes = vec![0; file.frame_bytes];
+        let mut read = Vec::new();
+        for number in 0..leaf_count {
+            let leaf = match self.map.leaf(file, number) {
+                Err(e) if e.kind() == ErrorKind::Corrupt => {
+                    fault(number * fanout, e.message().to_owned());
+                    continue;
+                }
+                leaf => leaf?,
+            };
+            let Some(leaf) = leaf else { continue };
+            see(self.map.lock().leaves[number as usize].block);
+            for (frame, entry) in (number * fanout..).zip(leaf.iter()).filter(|(_, entry)| !entry.is_none()) {
+                see(entry.block);
+                read.push((entry.block, frame, *entry));
+            }
+        }
+        // In the order of the file.
+        read.sort_unstable_by_key(|&(block, ..)| block);
+        for (block, frame, entry) in read {
+            go_on(proceed)?;
+            match read_block(file, handle.as_ref(), block, &mut bytes).and_then(|()| check(file, frame, entry, &bytes)) {
+                Err(e) if e.kind() == ErrorKind::Corrupt => fault(frame, e.message().to_owned()),
+                checked => checked?,
+            }
+        }
+        if file.read_only {
+            return Ok(());
+        }
+        let last = self.last();
+        let Some(header) = &last.header else { return Ok(()) };
+        last.nodes.iter().for_each(|&block| see(block));
+        let regions = header.length.div_ceil(region_blocks(file.frame_bytes));
+        (0..super::HEADER_BLOCKS)
+            .chain((0..regions).flat_map(|region| homes(region, file.frame_bytes)))
+            .for_each(&mut see);
+        for block in twice {
+            fault(0, format!("{}: block {block} has two uses", file.path.display()));
+        }
+        for block in 0..header.length {
+            if seen.contains(block) != last.used.contains(block) {
+                let (is, says) = if seen.contains(block) { ("used", "free") } else { ("not used", "used") };
+                fault(0, format!("{}: block {block} is {is}, and its bitmap says it is {says}", file.path.display()));
+            }
+        }
+        Ok(())
+    }
+}
