@@ -276,6 +276,16 @@ impl Pager {
         self.frames.file.maps.fixed()
     }
 
+    /// Frames whose blocks keep the file longer than it needs to be. The caller keeps checkpoints out.
+    pub(crate) fn frames_at_end(&self) -> Result<Vec<FrameNo>> {
+        self.frames.blocks.as_ref().map_or(Ok(Vec::new()), |blocks| blocks.frames_at_end(&self.frames.file))
+    }
+
+    /// Cuts free blocks off the end of the file. The caller keeps checkpoints out.
+    pub(crate) fn shorten_file(&self) -> Result<()> {
+        self.frames.blocks.as_ref().map_or(Ok(()), |blocks| blocks.shorten(&self.frames.file, true))
+    }
+
     /// Removes what was saved for readers that are gone.
     pub(crate) fn remove_undo(&self) {
         self.undo.remove_unneeded(&self.frames.file);

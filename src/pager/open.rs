@@ -161,11 +161,11 @@ impl Pager {
         let OpenOptions { safety, log_bytes, .. } = opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         let headers = Headers::read(path, file.as_ref())?;
-        if let Headers::Last(header) = headers {
+        if let Headers::Last(header, is_durable) = headers {
             if create == Create::Always {
                 return Err(Error::io(path, "create", std::io::ErrorKind::AlreadyExists.into()));
             }
-            return Self::open_blocks(storage, path, file, opening, *header);
+            return Self::open_blocks(storage, path, file, opening, *header, is_durable);
         }
         if matches!(headers, Headers::Unmade) {
             if read_only || create == Create::Never {
@@ -217,6 +217,7 @@ impl Pager {
         file: Arc<dyn File>,
         opening: OpenOptions,
         header: BlockHeader,
+        is_durable: bool,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
         let (held, header) = if opening.read_only {
             let (held, header) = Held::begin_with_blocks(path, file.as_ref())?;
@@ -225,7 +226,8 @@ impl Pager {
             (None, header)
         };
         let (table, root) = (header.table.clone(), header.root.clone());
-        Self::open_frames(storage, path, file, opening, held, &table, Some(header)).map(|pager| (pager, Some(root)))
+        Self::open_frames(storage, path, file, opening, held, &table, Some((header, is_durable)))
+            .map(|pager| (pager, Some(root)))
     }
 
     fn open_frames(
@@ -235,7 +237,7 @@ impl Pager {
         opening: OpenOptions,
         held: Option<Held>,
         header: &Header,
-        blocks: Option<BlockHeader>,
+        blocks: Option<(BlockHeader, bool)>,
     ) -> Result<Pager> {
         let OpenOptions { cache, read_only, replays, safety, log_bytes, .. } = opening;
         let pool = Pool::new(header.frame_bytes, true)?;
@@ -261,10 +263,10 @@ impl Pager {
         });
         let mut file = TableFile::with_header(storage, path.to_owned(), file, read_only, held, header);
         let blocks = match blocks {
-            Some(header) => {
+            Some((header, is_durable)) => {
                 file.has_blocks = true;
                 *file.block_bytes_needed.get_mut() = u64::from(header.length) * file.frame_bytes as u64;
-                Some(Blocks::open(&file, header, cache_frames)?)
+                Some(Blocks::open(&file, header, is_durable, cache_frames)?)
             }
             None => None,
         };

@@ -94,7 +94,31 @@ impl Table {
         }
         let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
         self.checkpoint()?;
+        self.move_blocks()?;
         if completed { Ok(()) } else { Err(stopped()) }
+    }
+
+    /// Moves frames that are in blocks at the end of the file to free blocks nearer the start: as if they had changed.
+    fn move_blocks(&self) -> Result<()> {
+        const ROUNDS_MAX: u32 = 4;
+        for _ in 0..ROUNDS_MAX {
+            let frames = {
+                let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+                self.pager.frames_at_end()?
+            };
+            if frames.is_empty() {
+                break;
+            }
+            for frame in frames {
+                let inside = self.enter()?;
+                drop(self.pager.write(frame)?);
+                drop(inside);
+                self.checkpoint_if_due();
+            }
+            self.checkpoint()?;
+        }
+        let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+        self.pager.shorten_file()
     }
 
     /// Merges buckets until the load is that of a full table.

@@ -12,7 +12,7 @@
 //!
 //! Not here: the frames (`checkpoint/`), which blocks are taken (`room.rs`).
 
-use super::header::BlockHeader;
+use super::header::{BlockHeader, HEADER_BLOCKS};
 use super::map::Leaf;
 use super::room::{BlockSet, homes, region_blocks};
 use super::tree::{Entry, Kind, NodeId, encode_node, fanout, level_sizes};
@@ -188,6 +188,9 @@ impl Commit<'_> {
         let mut blocks = Vec::new();
         let regions = loop {
             let regions = self.used.end().div_ceil(region);
+            for block in 0..HEADER_BLOCKS {
+                self.used.insert(block);
+            }
             for home in (0..regions).flat_map(|region| homes(region, block_bytes)) {
                 self.used.insert(home);
             }

@@ -51,7 +51,8 @@ pub(in crate::pager) enum Headers {
     Other,
     /// The first checkpoint is not complete.
     Unmade,
-    Last(Box<BlockHeader>),
+    /// The last checkpoint, and whether both headers are its: then its own one was synced.
+    Last(Box<BlockHeader>, bool),
 }
 
 impl BlockHeader {
@@ -123,12 +124,17 @@ impl Headers {
         let fail = |e| Error::io(path, "read the header of", e);
         let file_bytes = file.len().map_err(fail)?;
         let mut last: Option<BlockHeader> = None;
-        let (mut damage, mut unmade, mut zeros) = (None, false, true);
+        let (mut damage, mut unmade, mut is_copied) = (None, false, false);
         for start in [0, HEADER_BYTES as u64] {
             let mut bytes = vec![0; HEADER_BYTES.min(file_bytes.saturating_sub(start) as usize)];
             file.read_at(&mut bytes, start).map_err(fail)?;
-            zeros &= bytes.iter().all(|&b| b == 0);
             let is_first = start == 0;
+            // Nothing but this header is written before it is synced. A power loss may leave a part of it.
+            let is_start = |bytes: &[u8]| bytes[..bytes.len().min(8)] == MAGIC[..bytes.len().min(8)];
+            if is_first && bytes.len() as u64 == file_bytes && file_bytes > 0 {
+                let zeros = |bytes: &[u8]| bytes.iter().all(|&b| b == 0);
+                unmade = zeros(&bytes) || is_start(&bytes) && bytes.len() > 24 && zeros(&bytes[16..24]);
+            }
             if bytes.len() < 12 || bytes[..8] != MAGIC {
                 continue;
             }
@@ -149,6 +155,7 @@ impl Headers {
             }
             match BlockHeader::parse(&bytes) {
                 Ok(header) => {
+                    is_copied = last.as_ref().is_some_and(|last| last.id == header.id);
                     if last.as_ref().is_none_or(|last| last.table.sequence < header.table.sequence) {
                         last = Some(header);
                     }
@@ -162,12 +169,10 @@ impl Headers {
                 if file_bytes < needed {
                     return Err(Error::corrupt_table(format!("{shown}: cut to {file_bytes} bytes of {needed}")));
                 }
-                Ok(Headers::Last(last.into()))
+                Ok(Headers::Last(last.into(), is_copied))
             }
             (None, _) if unmade => Ok(Headers::Unmade),
             (None, Some(e)) => Err(e),
-            // A power loss may leave the length of the first write without its bytes.
-            (None, None) if zeros && file_bytes > 0 && file_bytes <= HEADER_BYTES as u64 => Ok(Headers::Unmade),
             (None, None) => Ok(Headers::Other),
         }
     }

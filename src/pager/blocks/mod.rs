@@ -33,6 +33,7 @@
 //! Not here: the file of version 1 (`pager/checkpoint/`), the life of a frame in memory (`pool/life.rs`).
 
 pub(in crate::pager) mod commit;
+mod copy;
 pub(in crate::pager) mod header;
 mod map;
 #[cfg(test)]
@@ -73,6 +74,9 @@ struct Last {
     nodes: Vec<u32>,
 }
 
+/// The block of a frame that is in the shadow file.
+const SHADOWED: u32 = u32::MAX;
+
 /// How many bytes a leaf of the map in memory may take, as a part of the cache.
 const LEAVES_PART: u64 = 16;
 
@@ -92,7 +96,12 @@ impl Blocks {
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) if its tree is damaged.
-    pub(in crate::pager) fn open(file: &TableFile, header: BlockHeader, cache_frames: u64) -> Result<Blocks> {
+    pub(in crate::pager) fn open(
+        file: &TableFile,
+        header: BlockHeader,
+        is_durable: bool,
+        cache_frames: u64,
+    ) -> Result<Blocks> {
         let block_bytes = file.frame_bytes;
         let shape = (block_bytes, file.table_id);
         let handle = file.handle.as_ref().expect("it has a header");
@@ -106,8 +115,7 @@ impl Blocks {
         };
         let damaged = |damage: Damage| damage.of(file);
         let leaf_count = header.table.frame_count as usize;
-        let (leaves, mut nodes) =
-            read_upper(Kind::Map, leaf_count, header.map, shape, &mut read).map_err(damaged)?;
+        let (leaves, mut nodes) = read_upper(Kind::Map, leaf_count, header.map, shape, &mut read).map_err(damaged)?;
         let mut last = Last { header: Some(header.clone()), ..Last::default() };
         if !file.read_only {
             let region = region_blocks(block_bytes);
@@ -139,13 +147,18 @@ impl Blocks {
         let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
         let end = u32::try_from(bytes.div_ceil(block_bytes as u64)).unwrap_or(u32::MAX).max(header.length);
         let room = Room::new(block_bytes, last.used.clone(), end, header.table.sequence);
-        Ok(Blocks {
+        let blocks = Blocks {
             map: Map::new(block_bytes, leaves, leaves_max(cache_frames)),
             room: Mutex::new(room),
             last: Mutex::new(last),
-            may_write: AtomicBool::new(false),
+            may_write: AtomicBool::new(is_durable),
             live_max: live_max(cache_frames),
-        })
+        };
+        // Before the log is cut or written, which continues from this header.
+        if !file.read_only {
+            blocks.begin_writing(file)?;
+        }
+        Ok(blocks)
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {
@@ -156,9 +169,36 @@ impl Blocks {
         self.last.lock().expect("no panic while held")
     }
 
-    /// The block with the last written content of a frame, if any has it.
+    /// The block of the table's file with the last written content of a frame, if any has it.
     pub(in crate::pager) fn block_of(&self, file: &TableFile, frame: FrameNo) -> Result<Option<u32>> {
-        Ok(Some(self.map.entry(file, frame)?).filter(|entry| !entry.is_none()).map(|entry| entry.block))
+        let block = self.map.entry(file, frame)?.block;
+        Ok(Some(block).filter(|block| ![Entry::NONE.block, SHADOWED].contains(block)))
+    }
+
+    /// Frames of the last checkpoint that keep the file longer than it needs to be: those in blocks beyond its number
+    /// of blocks in use, and one of each leaf there. The caller keeps checkpoints out.
+    pub(in crate::pager) fn frames_at_end(&self, file: &TableFile) -> Result<Vec<FrameNo>> {
+        /// A checkpoint needs free blocks for its nodes.
+        const SLACK: u32 = 8;
+        let used = self.last().used.len();
+        if self.room().end_taken() <= used + SLACK {
+            return Ok(Vec::new());
+        }
+        let (leaves, fanout) = {
+            let entries = self.map.lock();
+            (entries.leaves.clone(), entries.fanout)
+        };
+        let mut frames = Vec::new();
+        for (number, at) in (0..).zip(leaves) {
+            let Some(leaf) = self.map.leaf(file, number)? else { continue };
+            let written = || (number * fanout..).zip(leaf.iter()).filter(|(_, entry)| !entry.is_none());
+            let before = frames.len();
+            frames.extend(written().filter(|(_, entry)| entry.block >= used).map(|(frame, _)| frame));
+            if frames.len() == before && at.block >= used {
+                frames.extend(written().next().map(|(frame, _)| frame));
+            }
+        }
+        Ok(frames)
     }
 
     /// Fills `bytes` with the last written content of a frame; returns false if it was never written.
@@ -181,12 +221,19 @@ impl Blocks {
             return Ok(());
         }
         let Some(handle) = &file.handle else { return Ok(()) };
-        let written = match &last.header {
-            Some(header) => header.write(handle.as_ref(), false).and_then(|()| header.write(handle.as_ref(), true)),
-            None => handle.write_at(&unmade_header(file.frame_bytes), 0),
+        let begin = || match &last.header {
+            Some(header) => {
+                header.write(handle.as_ref(), false)?;
+                handle.sync()?;
+                // Not before: a power loss may leave a part of each write that is not synced.
+                header.write(handle.as_ref(), true)
+            }
+            None => {
+                handle.write_at(&unmade_header(file.frame_bytes), 0)?;
+                handle.sync()
+            }
         };
-        written
-            .and_then(|()| handle.sync())
+        begin()
             .map_err(|e| Error::io(&file.path, "write the header of", e))
             .inspect_err(|e| file.poison(e.message()))?;
         self.may_write.store(true, Release);
@@ -259,12 +306,15 @@ impl Blocks {
                 .take_unreserved(Self::make_room(file))
                 .map_err(|e| Error::io(&file.path, "reserve disk space for", e))?,
         };
-        if let Err(e) = self.write(file, block, bytes) {
+        let end = (u64::from(block) + 1) * file.frame_bytes as u64;
+        let written = file.refuse_hole_before(end).and_then(|()| self.write(file, block, bytes));
+        if let Err(e) = written {
             if of_this_period.is_none() {
                 self.room().free(block);
             }
             return Err(e);
         }
+        file.note_written_end(end);
         let entry = Entry { block, sum: super::file::sums::frame_sum(frame, bytes) };
         let mut entries = self.map.lock();
         // A checkpoint may have begun since the block was chosen.
@@ -278,7 +328,7 @@ impl Blocks {
 
     /// Notes a frame that is in the shadow file of a handle that only reads.
     pub(in crate::pager) fn note_shadowed(&self, frame: FrameNo, sum: u32) {
-        self.map.lock().live.insert(frame, Entry { block: u32::MAX, sum });
+        self.map.lock().live.insert(frame, Entry { block: SHADOWED, sum });
     }
 
     /// Compares a frame that was read from the shadow file with its checksum.
@@ -330,6 +380,7 @@ impl Blocks {
             is_longer
                 .and_then(|longer| if longer { handle.set_len(bytes) } else { Ok(()) })
                 .map_err(|e| Error::io(&file.path, "set the length of", e))?;
+            file.forget_written_beyond(bytes);
             room.cut();
         }
         Ok(())

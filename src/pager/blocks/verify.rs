@@ -4,9 +4,9 @@
 //! used + free = length     used: the headers, the homes of bitmaps, nodes, frames; none of them twice
 //! ```
 
+use super::Blocks;
 use super::map::{check, read_block};
 use super::room::{BlockSet, homes, region_blocks};
-use super::Blocks;
 use crate::error::{ErrorKind, Result};
 use crate::fault::{Proceed, go_on};
 use crate::pager::file::TableFile;
@@ -54,7 +54,8 @@ impl Blocks {
         read.sort_unstable_by_key(|&(block, ..)| block);
         for (block, frame, entry) in read {
             go_on(proceed)?;
-            match read_block(file, handle.as_ref(), block, &mut bytes).and_then(|()| check(file, frame, entry, &bytes)) {
+            match read_block(file, handle.as_ref(), block, &mut bytes).and_then(|()| check(file, frame, entry, &bytes))
+            {
                 Err(e) if e.kind() == ErrorKind::Corrupt => fault(frame, e.message().to_owned()),
                 checked => checked?,
             }

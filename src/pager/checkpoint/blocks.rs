@@ -99,6 +99,8 @@ impl Checkpointer<'_> {
         // What writers saved of frames that were about to be written.
         drop(self.frames.pool.take_preserved());
         let written = run.written;
+        // What was cut off would be zeros.
+        self.frames.file.refuse_shorter(file, frozen.bytes_needed)?;
         blocks.commit(&self.frames.file, frozen.table.clone(), &frozen.root)?;
         self.frames.file.file_frames.store(frozen.frame_count, std::sync::atomic::Ordering::Release);
         self.frames.file.checkpoint_frames.store(frozen.frame_count, std::sync::atomic::Ordering::Release);

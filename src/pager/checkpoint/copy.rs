@@ -8,7 +8,11 @@
 use super::hold::hold_last_checkpoint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage};
+use crate::pager::Pager;
+use crate::pager::blocks::Blocks;
+use crate::pager::blocks::header::Headers;
 use crate::pager::file::TableFile;
+use crate::pager::file::held::Held;
 use crate::pager::file::{create, names};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +27,25 @@ pub(crate) struct Target<'a> {
 
 /// Copies `file` as the last checkpoint left it; the caller prevents another one. Returns false if `target.step`
 /// cancelled it.
-pub(crate) fn copy_checkpoint(file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
+pub(crate) fn copy_checkpoint(pager: &Pager, target: &mut Target<'_>) -> Result<bool> {
+    let file = pager.file();
+    if let Some(blocks) = &pager.frames().blocks {
+        return blocks.copy(file, target);
+    }
     let Some(handle) = &file.handle else { return Ok(false) };
     let read = |bytes: &mut [u8], at| handle.read_at(bytes, at).map_err(|e| Error::io(&file.path, "read", e));
     copy_bytes(read, checkpoint_bytes(file), target)
 }
 
 /// Copies the checkpoint that was opened for reading. Returns false if `target.step` cancelled it.
-pub(crate) fn copy_opened(file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
+pub(crate) fn copy_opened(pager: &Pager, target: &mut Target<'_>) -> Result<bool> {
+    if let Some(blocks) = &pager.frames().blocks {
+        return blocks.copy(pager.file(), target);
+    }
+    copy_held(pager.file(), target)
+}
+
+fn copy_held(file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
     let Some(handle) = &file.handle else { return Ok(false) };
     let frame_of = |at: u64| (at / file.frame_bytes as u64) as u32;
     let read = |bytes: &mut [u8], at| file.read_as_opened(handle.as_ref(), frame_of(at), bytes);
@@ -44,12 +59,19 @@ pub(crate) fn copy_file(storage: &Arc<dyn Storage>, path: &Path, target: &mut Ta
     const TRIES: u32 = 50;
     let handle: Arc<dyn File> = create::open_to_read(storage.as_ref(), path)?.into();
     names::refuse_other_names(handle.as_ref(), path, true)?;
+    if matches!(Headers::read(path, handle.as_ref())?, Headers::Last(..)) {
+        let (held, header) = Held::begin_with_blocks(path, handle.as_ref())?;
+        let held = Some(held);
+        let mut file = TableFile::with_header(storage.clone(), path.to_owned(), handle, true, held, &header.table);
+        file.has_blocks = true;
+        return Blocks::open(&file, header, false, 0)?.copy(&file, target);
+    }
     let mut tries = 0;
     loop {
         let (held, header, _) = hold_last_checkpoint(storage.as_ref(), path, handle.as_ref())?;
         let file = TableFile::with_header(storage.clone(), path.to_owned(), handle.clone(), true, held, &header);
         tries += 1;
-        match copy_opened(&file, target) {
+        match copy_held(&file, target) {
             Err(e) if e.kind() == ErrorKind::Stale && tries < TRIES => {}
             copied => return copied,
         }

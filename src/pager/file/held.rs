@@ -119,12 +119,12 @@ impl Held {
     pub(in crate::pager) fn begin_with_blocks(path: &Path, file: &dyn File) -> Result<(Held, BlockHeader)> {
         let fail = |e| Error::io(path, "lock a checkpoint of", e);
         loop {
-            let Headers::Last(header) = Headers::read(path, file)? else { return Err(not_yet_made(path)) };
+            let Headers::Last(header, _) = Headers::read(path, file)? else { return Err(not_yet_made(path)) };
             let last = header.table.sequence;
             let locked = file.lock_byte(last, false).map_err(fail)?.is_some();
             // After the lock: a writer that does not see it has written a later header before.
             match Headers::read(path, file)? {
-                Headers::Last(again) if again.table.sequence == last => {
+                Headers::Last(again, _) if again.table.sequence == last => {
                     return Ok((Held::of(last, locked, &None), *again));
                 }
                 _ => file.unlock_byte(last).map_err(fail)?,

@@ -24,10 +24,10 @@ impl TableFile {
 
     /// Bytes that the file must have.
     fn bytes_needed(&self) -> u64 {
-        if self.has_blocks {
-            return self.block_bytes_needed.load(Acquire);
-        }
-        let of_checkpoint = u64::from(self.file_frames.load(Acquire)) * self.frame_bytes as u64;
+        let of_checkpoint = match self.has_blocks {
+            true => self.block_bytes_needed.load(Acquire),
+            false => u64::from(self.file_frames.load(Acquire)) * self.frame_bytes as u64,
+        };
         of_checkpoint.max(self.written_end.0.load(Relaxed))
     }
 

@@ -6,9 +6,9 @@ use super::TableFile;
 use super::header::HEADER_BYTES;
 use super::names::{is_at, journal_path};
 use crate::error::{Error, ErrorKind, Result};
-use crate::pager::blocks::header::Headers;
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::u64_at;
+use crate::pager::blocks::header::Headers;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
@@ -44,7 +44,7 @@ pub(super) fn file_state(
     file: &dyn File,
     void: Option<&dyn File>,
 ) -> Result<FileState> {
-    if let Headers::Last(header) = Headers::read(path, file)? {
+    if let Headers::Last(header, _) = Headers::read(path, file)? {
         return Ok(FileState { last: header.table.sequence, journal: None });
     }
     // In this order: a complete journal exists from before the first write in place until after the last one, that of

@@ -38,6 +38,9 @@ impl Frames {
         frames.sort_unstable();
         frames.dedup();
         let frame_bytes = self.frame_bytes();
+        if frames.is_empty() {
+            return;
+        }
         const SAMPLES: usize = 8;
         let mut samples = frames.iter().step_by(frames.len().div_ceil(SAMPLES));
         if samples.all(|&frame| file.is_cached(u64::from(frame) * frame_bytes as u64) == Some(true)) {

@@ -18,7 +18,10 @@ const RUN_BYTES: usize = 64 << 10;
 impl Frames {
     /// Whether [`bring_around`](Self::bring_around) is worth calling.
     pub(crate) fn brings_around(&self) -> bool {
-        self.file.read_only && self.blocks.is_none() && self.file.handle.is_some() && self.has_cache_for(self.file.file_frames.load(Acquire))
+        self.file.read_only
+            && self.blocks.is_none()
+            && self.file.handle.is_some()
+            && self.has_cache_for(self.file.file_frames.load(Acquire))
     }
 
     /// Makes the frames around `frame` resident, if `frame` is not.

@@ -7,6 +7,7 @@ mod compaction;
 mod counters;
 mod crash;
 mod cut;
+mod engines;
 mod followers;
 mod held;
 mod interleavings;

@@ -14,6 +14,7 @@
 //! Every case has a number: `SPLITPOINT_SEED=17 cargo test crash` runs one alone.
 
 mod beside;
+mod blocks;
 mod compaction;
 mod damage;
 mod full;
@@ -265,8 +266,11 @@ fn go_on(
 
 /// Makes calls of the workload fail, one after another.
 fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
-    let workload = Workload::new(seed, depth.ops);
-    let run = Run::new(&workload, Simulated::new(State::default()), None, History::default()).finish()?;
+    fail_calls(&Workload::new(seed, depth.ops), seed, depth, done)
+}
+
+fn fail_calls(workload: &Workload, seed: u64, depth: Depth, done: &mut Done) -> Result<(), String> {
+    let run = Run::new(workload, Simulated::new(State::default()), None, History::default()).finish()?;
     let trace = run.disk.trace();
     let mut random = Random::new(&[seed, 5]);
     for (call, event) in trace.iter().enumerate() {
@@ -289,7 +293,7 @@ fn fail_everywhere(seed: u64, depth: Depth, done: &mut Done) -> Result<(), Strin
                 }
                 let plan = Plan { fault, at: call as u64, lasting };
                 done.faults += 1;
-                fail_once(&workload, plan, depth, &mut random, done)
+                fail_once(workload, plan, depth, &mut random, done)
                     .map_err(|e| format!("seed {seed}, {plan:?}: {e}"))?;
             }
         }

@@ -174,6 +174,12 @@ impl Workload {
         if self.backups { other } else { other.without_backups() }
     }
 
+    /// The workload with a file of blocks.
+    pub(super) fn in_blocks(mut self) -> Workload {
+        self.options.blocks = true;
+        self
+    }
+
     /// For a log that has no slot for more than one segment.
     pub(super) fn without_backups(mut self) -> Workload {
         self.backups = false;

@@ -1,0 +1,101 @@
+//! The two kinds of files under the same histories: a file of blocks has what a file of frames in place has.
+
+use crate::random::Random;
+use crate::table::{Backup, Durability, Table, TableOptions};
+use std::path::Path;
+
+/// A table in each kind of file.
+struct Pair {
+    tables: [Table; 2],
+    options: [TableOptions; 2],
+}
+
+impl Pair {
+    fn open(options: [TableOptions; 2], directory: &Path) -> Pair {
+        let tables = [0, 1].map(|i| options[i].clone().open(directory.join(format!("{i}.spt"))).unwrap());
+        Pair { tables, options }
+    }
+
+    fn each(&self, call: impl Fn(&Table)) {
+        self.tables.iter().for_each(call);
+    }
+
+    fn compare(&self, what: &str) {
+        let [old, new] = &self.tables;
+        assert_eq!(old.len(), new.len(), "{what}");
+        for pair in old.scan() {
+            let (key, value) = pair.unwrap();
+            assert!(new.get(&key).unwrap().as_deref() == Some(&value[..]), "{what}: key {key:?}");
+        }
+        for table in &self.tables {
+            assert_eq!(table.verify().unwrap(), [], "{what}");
+        }
+    }
+}
+
+fn histories_agree(seed: u64, steps: usize) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = Random::new(&[seed, 90]);
+    let durability = random.pick(&[Durability::None, Durability::Os, Durability::Sync]);
+    let mut base = TableOptions::new().seed(1).page_bytes(random.pick(&[512, 1024, 4096, 16_384]));
+    base = base.durability(durability).log_bytes(random.pick(&[1, 100_000, 4 << 20]));
+    base = base.cache_bytes(random.pick(&[0, 0, 4 << 20]));
+    let with = |blocks| TableOptions { blocks, ..base.clone() };
+    let mut pair = Pair::open([with(false), with(true)], directory.path());
+    let keys = random.pick(&[30, 1000, 5000]);
+    let sizes: &[usize] = random.pick(&[&[0, 20, 100][..], &[20, 700, 2500], &[100, 5000, 70_000]]);
+    for step in 0..steps {
+        let what = format!("seed {seed}, step {step}");
+        let key = (random.below(keys) as u32).to_be_bytes();
+        let value = vec![step as u8; random.pick(sizes)];
+        match random.below(1000) {
+            0..600 => pair.each(|table| table.put(&key, &value).unwrap()),
+            600..850 => pair.each(|table| {
+                table.remove(&key).unwrap();
+            }),
+            850..950 => pair.each(|table| assert!(table.append(&key, &value).unwrap() >= value.len())),
+            950..980 => pair.each(|table| {
+                let mut batch = table.batch();
+                (0..20u32).for_each(|n| batch.put(&n.to_be_bytes(), &value).unwrap());
+                batch.remove(&key).unwrap();
+                batch.commit().unwrap();
+            }),
+            980..988 => pair.each(|table| table.checkpoint().unwrap()),
+            988..992 => pair.each(|table| table.sync().unwrap()),
+            992..994 => pair.each(|table| table.compact().unwrap()),
+            994..996 => pair.compare(&what),
+            996..998 => {
+                for (table, options) in pair.tables.iter().zip(&pair.options) {
+                    let copy = directory.path().join("copy.spt");
+                    Backup::new().overwrite(true).save(table, &copy).unwrap();
+                    let copy = options.clone().open(&copy).unwrap();
+                    assert_eq!((copy.len(), copy.verify().unwrap()), (table.len(), vec![]), "{what}");
+                }
+            }
+            _ => {
+                let Pair { tables, options } = pair;
+                tables.into_iter().for_each(|table| table.close().unwrap());
+                pair = Pair::open(options, directory.path());
+            }
+        }
+    }
+    pair.compare(&format!("seed {seed}, end"));
+}
+
+#[test]
+fn both_kinds_of_files_have_the_same_after_the_same_history() {
+    (0..12).for_each(|seed| histories_agree(seed, 1500));
+}
+
+#[test]
+#[ignore = "slow: as many histories as fit in SECONDS"]
+fn both_kinds_of_files_have_the_same_after_any_history() {
+    let seconds = std::env::var("SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let start = std::time::Instant::now();
+    let mut seed = std::env::var("SPLITPOINT_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
+    while start.elapsed().as_secs() < seconds {
+        histories_agree(seed, 4000);
+        seed += 1;
+    }
+    println!("seeds up to {seed}");
+}
