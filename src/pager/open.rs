@@ -9,10 +9,10 @@
 use super::Pager;
 use super::allocate::Kept;
 use super::blocks::Blocks;
-use super::blocks::header::{BlockHeader, Headers};
 use super::checkpoint::hold::hold_last_checkpoint;
 use super::checkpoint::journal::install;
 use super::checkpoint::save_undo::UndoFiles;
+use super::file::block_header::{BlockHeader, Headers};
 use super::file::create::{Create, not_yet_made, open_to_read, open_to_write};
 use super::file::header::{FIRST_FRAMES, Header};
 use super::file::held::Held;
@@ -171,8 +171,9 @@ impl Pager {
             if read_only || create == Create::Never {
                 return Err(not_yet_made(path));
             }
-            // Its creator did not complete the first checkpoint.
-            file.set_len(0).map_err(|e| Error::io(path, "set the length of", e))?;
+            if !opening.blocks_if_new {
+                file.set_len(0).map_err(|e| Error::io(path, "set the length of", e))?;
+            }
         }
         if !read_only {
             install(storage.as_ref(), path, file.as_ref())?;
@@ -180,7 +181,8 @@ impl Pager {
         // A file is empty if its creator did not complete the first checkpoint. A file that this call created may
         // already contain a table: another process may have got the lock first, or a journal may have been left by a
         // power loss.
-        let empty = file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
+        let is_unmade = matches!(headers, Headers::Unmade); // what it has is of no use
+        let empty = is_unmade || file.len().map_err(|e| Error::io(path, "ask the length of", e))? == 0;
         if !empty && create == Create::Always {
             let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
             return Err(Error::io(path, "create", there));

@@ -103,7 +103,7 @@ impl<'f> Backup<'f> {
         if table.pager.is_read_only() && table.replayed() == 0 {
             return self.replace(Some(table.pager.path()), path, |progress, new| {
                 let mut step = |done, all| progress(done, all).is_continue();
-                copy_opened(&table.pager, &mut target_of(new, &mut step))
+                copy_opened(table.pager.frames(), &mut target_of(new, &mut step))
             });
         }
         if table.pager.is_read_only() || !table.pager.has_file() {
@@ -115,7 +115,7 @@ impl<'f> Backup<'f> {
             table.checkpoint_with(&guard)?;
             let _guard = guard.hold_long();
             let mut step = |done, all| progress(done, all).is_continue();
-            copy_checkpoint(&table.pager, &mut target_of(new, &mut step))
+            copy_checkpoint(table.pager.frames(), &mut target_of(new, &mut step))
         })
     }
 

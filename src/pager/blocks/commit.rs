@@ -12,16 +12,17 @@
 //!
 //! Not here: the frames (`checkpoint/`), which blocks are taken (`room.rs`).
 
-use super::header::{BlockHeader, HEADER_BLOCKS};
 use super::map::Leaf;
 use super::room::{BlockSet, homes, region_blocks};
-use super::tree::{Entry, Kind, NodeId, encode_node, fanout, level_sizes};
+use super::tree::{Kind, NodeId, encode_node, fanout, level_sizes};
 use super::{Blocks, Last};
 use crate::checksum::{crc32c, crc32c_append};
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::io::atomic::UNFINISHED_BYTE;
 use crate::pager::file::TableFile;
+use crate::pager::file::block_header::Entry;
+use crate::pager::file::block_header::{BlockHeader, HEADER_BLOCKS};
 use crate::pager::file::header::Header;
 use crate::pager::file::random::random_u64;
 use crate::pager::pool::FrameNo;

@@ -8,25 +8,27 @@
 
 use super::Blocks;
 use super::commit::bitmap_sum;
-use super::header::{BlockHeader, HEADER_BLOCKS};
 use super::map::{check, read_block};
 use super::room::{BlockSet, homes, region_blocks};
-use super::tree::{Entry, Kind, NodeId, encode_node, fanout, level_sizes};
+use super::tree::{Kind, NodeId, encode_node, fanout, level_sizes};
 use crate::error::{Error, Result};
-use crate::pager::checkpoint::copy::Target;
+use crate::io::File;
 use crate::pager::file::TableFile;
+use crate::pager::file::block_header::Entry;
+use crate::pager::file::block_header::{BlockHeader, HEADER_BLOCKS};
 use crate::pager::file::random::random_u64;
+use std::path::Path;
 
 /// A file that is written from its start to its end.
-struct Writer<'t, 'f> {
-    target: &'t Target<'f>,
+struct Writer<'t> {
+    target: (&'t dyn File, &'t Path),
     table: &'t TableFile,
     checkpoint: u64,
     next: u32,
     used: BlockSet,
 }
 
-impl Writer<'_, '_> {
+impl Writer<'_> {
     fn take(&mut self) -> u32 {
         let (block_bytes, at) = (self.table.frame_bytes, self.next / region_blocks(self.table.frame_bytes));
         for home in homes(at, block_bytes) {
@@ -41,7 +43,8 @@ impl Writer<'_, '_> {
 
     fn write(&self, block: u32, bytes: &[u8]) -> Result<()> {
         let at = u64::from(block) * self.table.frame_bytes as u64;
-        self.target.file.write_at(bytes, at).map_err(|e| Error::io(self.target.path, "write", e))
+        let (file, path) = self.target;
+        file.write_at(bytes, at).map_err(|e| Error::io(path, "write", e))
     }
 
     fn write_node(&mut self, kind: Kind, level: u32, number: u32, entries: &[Entry], block: u32) -> Result<Entry> {
@@ -67,13 +70,19 @@ impl Writer<'_, '_> {
 }
 
 impl Blocks {
-    /// Copies the last checkpoint of `table`, or the one that it reads. Returns false if `target.step` cancelled it.
-    /// The caller keeps other checkpoints out.
-    pub(in crate::pager) fn copy(&self, table: &TableFile, target: &mut Target<'_>) -> Result<bool> {
+    /// Copies the last checkpoint of `table`, or the one that it reads, to `target`, a file and its path. `step` is
+    /// called with bytes copied and bytes in all; it returns false to cancel, and then so does this. The caller keeps
+    /// other checkpoints out.
+    pub(in crate::pager) fn copy(
+        &self,
+        table: &TableFile,
+        target: (&dyn File, &Path),
+        step: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool> {
         const STEP_BYTES: u64 = 1 << 20;
         let (Some(handle), Some(header)) = (&table.handle, self.last().header.clone()) else { return Ok(true) };
         let block_bytes = table.frame_bytes;
-        target.file.set_len(0).map_err(|e| Error::io(target.path, "set the length of", e))?;
+        target.0.set_len(0).map_err(|e| Error::io(target.1, "set the length of", e))?;
         let all = u64::from(header.length) * block_bytes as u64;
         let mut done = 0;
         let leaf_count = self.map.lock().leaves.len() as u32;
@@ -89,7 +98,7 @@ impl Blocks {
             };
             let mut entries = leaf.to_vec();
             for (frame, entry) in (number * fanout..).zip(entries.iter_mut()).filter(|(_, entry)| !entry.is_none()) {
-                if done % STEP_BYTES < block_bytes as u64 && !(target.step)(done, all) {
+                if done % STEP_BYTES < block_bytes as u64 && !step(done, all) {
                     return Ok(false);
                 }
                 read_block(table, handle.as_ref(), entry.block, &mut bytes)?;
@@ -129,8 +138,8 @@ impl Blocks {
         let room = writer.write_tree(Kind::Room, 0, bitmaps, &blocks)?;
         let (length, id) = (writer.used.end(), random_u64());
         let copy = BlockHeader { length, id, parent: header.id, map, room, ..header };
-        let fail = |e| Error::io(target.path, "write", e);
-        copy.write(target.file, false).and_then(|()| copy.write(target.file, true)).map_err(fail)?;
-        Ok((target.step)(all, all))
+        let fail = |e| Error::io(target.1, "write", e);
+        copy.write(target.0, false).and_then(|()| copy.write(target.0, true)).map_err(fail)?;
+        Ok(step(all, all))
     }
 }

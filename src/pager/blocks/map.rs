@@ -15,10 +15,11 @@
 //!
 //! Not here: the tree's nodes (`tree.rs`), the tree of the next checkpoint (`commit.rs`).
 
-use super::tree::{Entry, Kind, NodeId, fanout, parse_node};
+use super::tree::{Kind, NodeId, fanout, parse_node};
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::pager::file::TableFile;
+use crate::pager::file::block_header::Entry;
 use crate::pager::file::sums::frame_sum;
 use crate::pager::pool::FrameNo;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The next file: nothing that is still needed is written over. Modelled here before it is built.
+//! The next file: nothing that is still needed is written over. `model.rs` has it as it was before it was built.
 //!
 //! A *frame* keeps its address in memory. A *block* is its place in the file. The **block map** has, for each frame,
 //! the block with its last written content and the checksum of that content. It is a tree of frame-sized nodes; a
@@ -34,7 +34,6 @@
 
 pub(in crate::pager) mod commit;
 mod copy;
-pub(in crate::pager) mod header;
 mod map;
 #[cfg(test)]
 mod model;
@@ -45,13 +44,13 @@ mod verify;
 use super::file::TableFile;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
-use header::{BlockHeader, HEADER_BLOCKS, unmade_header};
+use crate::pager::file::block_header::{BlockHeader, Entry, HEADER_BLOCKS, unmade_header};
 use map::{Map, check, read_block};
 use room::{BlockSet, Room, homes, region_blocks};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
-use tree::{Entry, Kind, NodeId, parse_node, read_upper};
+use tree::{Kind, NodeId, parse_node, read_upper};
 
 /// The blocks of a table's file.
 pub(in crate::pager) struct Blocks {
@@ -285,8 +284,8 @@ impl Blocks {
         freeze()
     }
 
-    /// Writes a frame that is evicted. Returns whether so many were that a checkpoint is due. `is_frozen` says whether its content is that of the checkpoint in progress. The
-    /// caller holds the frame's exclusive latch.
+    /// Writes a frame that is evicted. Returns whether so many were that a checkpoint is due. `is_frozen` says whether
+    /// the frame's content is that of the checkpoint in progress. The caller holds the frame's exclusive latch.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the frame must stay in memory.

@@ -13,7 +13,7 @@
 //!
 //! Not here: writing the bitmaps (`commit.rs`).
 
-use super::header::HEADER_BLOCKS;
+use crate::pager::file::block_header::HEADER_BLOCKS;
 use std::collections::VecDeque;
 
 /// Blocks of a region: those that one bitmap describes.

@@ -12,38 +12,12 @@
 
 use crate::checksum::{crc32c, crc32c_append};
 use crate::little_endian::{u32_at, u64_at};
+use crate::pager::file::block_header::{ENTRY_BYTES, Entry};
 
 /// First bytes of a node. On disk.
 const MAGIC: [u8; 8] = *b"SPLITNOD";
 /// Bytes of a node before its entries. On disk.
 pub(super) const NODE_HEADER_BYTES: usize = 64;
-/// Bytes of an entry. On disk.
-const ENTRY_BYTES: usize = 8;
-
-/// Where something is in the file, and the checksum of its content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::pager) struct Entry {
-    /// 0, the block of a header, if it was never written.
-    pub block: u32,
-    pub sum: u32,
-}
-
-impl Entry {
-    pub(super) const NONE: Entry = Entry { block: 0, sum: 0 };
-
-    pub(super) fn is_none(self) -> bool {
-        self.block == 0
-    }
-
-    pub(super) fn parse(bytes: &[u8]) -> Entry {
-        Entry { block: u32_at(bytes, 0), sum: u32_at(bytes, 4) }
-    }
-
-    pub(super) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
-        (u64::from(self.block) | u64::from(self.sum) << 32).to_le_bytes()
-    }
-}
-
 /// Which tree a node is of. On disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

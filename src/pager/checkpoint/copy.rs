@@ -8,12 +8,12 @@
 use super::hold::hold_last_checkpoint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage};
-use crate::pager::Pager;
 use crate::pager::blocks::Blocks;
-use crate::pager::blocks::header::Headers;
 use crate::pager::file::TableFile;
+use crate::pager::file::block_header::Headers;
 use crate::pager::file::held::Held;
 use crate::pager::file::{create, names};
+use crate::pager::load::Frames;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -27,10 +27,10 @@ pub(crate) struct Target<'a> {
 
 /// Copies `file` as the last checkpoint left it; the caller prevents another one. Returns false if `target.step`
 /// cancelled it.
-pub(crate) fn copy_checkpoint(pager: &Pager, target: &mut Target<'_>) -> Result<bool> {
-    let file = pager.file();
-    if let Some(blocks) = &pager.frames().blocks {
-        return blocks.copy(file, target);
+pub(crate) fn copy_checkpoint(frames: &Frames, target: &mut Target<'_>) -> Result<bool> {
+    let file = &frames.file;
+    if let Some(blocks) = &frames.blocks {
+        return copy_blocks(blocks, file, target);
     }
     let Some(handle) = &file.handle else { return Ok(false) };
     let read = |bytes: &mut [u8], at| handle.read_at(bytes, at).map_err(|e| Error::io(&file.path, "read", e));
@@ -38,11 +38,15 @@ pub(crate) fn copy_checkpoint(pager: &Pager, target: &mut Target<'_>) -> Result<
 }
 
 /// Copies the checkpoint that was opened for reading. Returns false if `target.step` cancelled it.
-pub(crate) fn copy_opened(pager: &Pager, target: &mut Target<'_>) -> Result<bool> {
-    if let Some(blocks) = &pager.frames().blocks {
-        return blocks.copy(pager.file(), target);
+pub(crate) fn copy_opened(frames: &Frames, target: &mut Target<'_>) -> Result<bool> {
+    match &frames.blocks {
+        Some(blocks) => copy_blocks(blocks, &frames.file, target),
+        None => copy_held(&frames.file, target),
     }
-    copy_held(pager.file(), target)
+}
+
+fn copy_blocks(blocks: &Blocks, file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
+    blocks.copy(file, (target.file, target.path), target.step)
 }
 
 fn copy_held(file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
@@ -64,7 +68,7 @@ pub(crate) fn copy_file(storage: &Arc<dyn Storage>, path: &Path, target: &mut Ta
         let held = Some(held);
         let mut file = TableFile::with_header(storage.clone(), path.to_owned(), handle, true, held, &header.table);
         file.has_blocks = true;
-        return Blocks::open(&file, header, false, 0)?.copy(&file, target);
+        return copy_blocks(&Blocks::open(&file, header, false, 0)?, &file, target);
     }
     let mut tries = 0;
     loop {

@@ -28,7 +28,7 @@ use super::stale::file_state;
 use super::undo::UndoFile;
 use crate::error::{Error, Result};
 use crate::io::{File, Storage};
-use crate::pager::blocks::header::{BlockHeader, Headers};
+use crate::pager::file::block_header::{BlockHeader, Headers};
 use crate::pager::pool::FrameNo;
 use std::collections::HashMap;
 use std::ops::Range;

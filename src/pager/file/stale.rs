@@ -8,7 +8,7 @@ use super::names::{is_at, journal_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::u64_at;
-use crate::pager::blocks::header::Headers;
+use crate::pager::file::block_header::Headers;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 

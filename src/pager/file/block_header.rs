@@ -7,21 +7,46 @@
 //!
 //! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. A file that is
 //! being made has a header with number 0, which names no checkpoint. The places do not depend on the size of a block:
-//! the bytes elsewhere may be a user's. Format: docs/format.md, "Blocks".
+//! the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
 
-use super::tree::Entry;
+use super::header::{HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START, TABLE_ID, header_sum, version_error};
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::little_endian::{u32_at, u64_at};
-use crate::pager::file::header::{
-    HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START, TABLE_ID, header_sum, version_error,
-};
+use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use std::path::Path;
 
 /// Format version of files of blocks. On disk.
 pub(in crate::pager) const BLOCKS_VERSION: u32 = 2;
 /// The first blocks, which have the headers whatever their size.
-pub(super) const HEADER_BLOCKS: u32 = 2;
+pub(in crate::pager) const HEADER_BLOCKS: u32 = 2;
+
+/// Bytes of an entry. On disk.
+pub(in crate::pager) const ENTRY_BYTES: usize = 8;
+
+/// Where something is in the file, and the checksum of its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pager) struct Entry {
+    /// 0, the block of a header, if it was never written.
+    pub block: u32,
+    pub sum: u32,
+}
+
+impl Entry {
+    pub(in crate::pager) const NONE: Entry = Entry { block: 0, sum: 0 };
+
+    pub(in crate::pager) fn is_none(self) -> bool {
+        self.block == 0
+    }
+
+    pub(in crate::pager) fn parse(bytes: &[u8]) -> Entry {
+        Entry { block: u32_at(bytes, 0), sum: u32_at(bytes, 4) }
+    }
+
+    pub(in crate::pager) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
+        (u64::from(self.block) | u64::from(self.sum) << 32).to_le_bytes()
+    }
+}
 
 const LENGTH: usize = 28;
 const ID: usize = TABLE_ID + 8;
@@ -79,7 +104,7 @@ impl BlockHeader {
         Ok(header)
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(in crate::pager) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.table.encode(&self.root);
         bytes.truncate(HEADER_BYTES);
         bytes[8..12].copy_from_slice(&BLOCKS_VERSION.to_le_bytes());
@@ -93,20 +118,32 @@ impl BlockHeader {
     }
 
     /// Writes this header to the place of its number, or to the `other` one.
-    pub(super) fn write(&self, file: &dyn File, other: bool) -> std::io::Result<()> {
+    pub(in crate::pager) fn write(&self, file: &dyn File, other: bool) -> std::io::Result<()> {
         let slot = (self.table.sequence + u64::from(other)) % 2;
         file.write_at(&self.encode(), slot * HEADER_BYTES as u64)
     }
 }
 
 /// The header of a file whose first checkpoint is not complete.
-pub(super) fn unmade_header(frame_bytes: usize) -> Vec<u8> {
+pub(in crate::pager) fn unmade_header(frame_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&BLOCKS_VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&(frame_bytes as u32).to_le_bytes());
     set_sum(&mut bytes);
     bytes
+}
+
+/// Whether a power loss may have left these bytes, a whole file, of the header of a file that is being made. Nothing
+/// else is written before that is synced, and each sector of it may be zeros.
+fn is_part_of_unmade(bytes: &[u8]) -> bool {
+    const SECTOR_BYTES: usize = 512;
+    let is_part_of = |header: Vec<u8>| {
+        let mut sectors = bytes.chunks(SECTOR_BYTES).zip(header.chunks(SECTOR_BYTES));
+        sectors.all(|(found, written)| found.iter().all(|&b| b == 0) || *found == written[..found.len()])
+    };
+    let sizes = FRAME_BYTES_MIN.trailing_zeros()..=FRAME_BYTES_MAX.trailing_zeros();
+    bytes.len() <= HEADER_BYTES && sizes.map(|bits| unmade_header(1 << bits)).any(is_part_of)
 }
 
 fn set_sum(bytes: &mut [u8]) {
@@ -129,11 +166,8 @@ impl Headers {
             let mut bytes = vec![0; HEADER_BYTES.min(file_bytes.saturating_sub(start) as usize)];
             file.read_at(&mut bytes, start).map_err(fail)?;
             let is_first = start == 0;
-            // Nothing but this header is written before it is synced. A power loss may leave a part of it.
-            let is_start = |bytes: &[u8]| bytes[..bytes.len().min(8)] == MAGIC[..bytes.len().min(8)];
             if is_first && bytes.len() as u64 == file_bytes && file_bytes > 0 {
-                let zeros = |bytes: &[u8]| bytes.iter().all(|&b| b == 0);
-                unmade = zeros(&bytes) || is_start(&bytes) && bytes.len() > 24 && zeros(&bytes[16..24]);
+                unmade = is_part_of_unmade(&bytes);
             }
             if bytes.len() < 12 || bytes[..8] != MAGIC {
                 continue;
