@@ -28,6 +28,9 @@ use crate::pager::file::random::random_u64;
 use crate::pager::pool::FrameNo;
 use std::collections::BTreeMap;
 
+/// The leaves that a checkpoint has written, by number.
+type NewLeaves = Vec<(u32, Leaf)>;
+
 /// What a checkpoint in the making has written.
 struct Commit<'b> {
     blocks: &'b Blocks,
@@ -114,7 +117,7 @@ impl Commit<'_> {
     }
 
     /// Writes the leaves that have frozen entries; returns all leaves, and the entries of the new ones.
-    fn write_leaves(&mut self, frame_count: FrameNo) -> Result<(Vec<Entry>, Vec<(u32, Leaf)>)> {
+    fn write_leaves(&mut self, frame_count: FrameNo) -> Result<(Vec<Entry>, NewLeaves)> {
         let (mut leaves, changes, fanout) = {
             let entries = self.blocks.map.lock();
             let mut changes: BTreeMap<u32, Vec<(usize, Entry)>> = BTreeMap::new();
