@@ -1818,3 +1818,133 @@ fn what_is_kept_of_clients_that_track_keys_is_bounded() {
     replies_to(&mut session, &["CLIENT TRACKING OFF", "CLIENT TRACKING ON", "GET a", "GET b"]);
     assert_eq!((total(&mut other), pushes(&mut session).as_str()), (2, ""));
 }
+
+fn in_memory_and_in_a_file() -> [(RespSession, Option<tempfile::TempDir>); 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let file = SpaceOptions { file: Some(folder.path().join("t.spt")), ..SpaceOptions::default() };
+    [(session(SpaceOptions::default()), None), (session(file), Some(folder))]
+}
+
+#[test]
+fn collections_changed_by_many_threads_lose_no_change() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 300;
+    for (mut first, _folder) in in_memory_and_in_a_file() {
+        // Small and large ones, and some that come and go.
+        let words = |thread: usize, round: usize| {
+            let own = format!("{thread}:{round}");
+            [
+                "HINCRBY small n 1".to_owned(),
+                format!("HINCRBY large f{} 1", round % 100),
+                format!("SADD set {own}"),
+                format!("RPUSH list {own}"),
+                "ZINCRBY sorted 1 m".to_owned(),
+                format!("ZINCRBY ranks 1 m{}", round % 100),
+                format!("LPUSH queue {own}"),
+                "LPOP queue".to_owned(),
+                format!("HSET coming {own} 1"),
+                format!("HDEL coming {own}"),
+            ]
+        };
+        let popped: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let mut session = another(&first);
+                    scope.spawn(move || {
+                        let mut popped = 0;
+                        for round in 0..ROUNDS {
+                            let lines = words(thread, round);
+                            let input: Vec<u8> =
+                                lines.iter().flat_map(|line| format!("{line}\r\n").into_bytes()).collect();
+                            let piece = if round % 2 == 0 { input.len() } else { 20 };
+                            let out = replies(&mut session, &input, piece);
+                            popped += usize::from(!out.windows(5).any(|reply| reply == b"$-1\r\n"));
+                        }
+                        popped
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        let total = THREADS * ROUNDS;
+        let mut integer = |line: &str| {
+            let reply = String::from_utf8(replies(&mut first, format!("{line}\r\n").as_bytes(), usize::MAX)).unwrap();
+            reply.trim_start_matches(|c: char| !c.is_ascii_digit()).lines().last().unwrap().parse::<usize>().unwrap()
+        };
+        assert_eq!(integer("HGET small n"), total);
+        let large: usize = (0..100).map(|field| integer(&format!("HGET large f{field}"))).sum();
+        assert_eq!((large, integer("HLEN large")), (total, 100));
+        assert_eq!((integer("SCARD set"), integer("LLEN list")), (total, total));
+        assert_eq!(integer("ZSCORE sorted m"), total);
+        let ranks: usize = (0..100).map(|member| integer(&format!("ZSCORE ranks m{member}"))).sum();
+        assert_eq!((ranks, integer("ZCARD ranks")), (total, 100));
+        assert_eq!((integer("LLEN queue"), integer("EXISTS coming")), (total - popped, 0));
+    }
+}
+
+/// Requests that change collections, as lines: all commands that are executed together, some of which fail.
+fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
+    let mut state = seed;
+    let mut below = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        let (key, n) = (format!("k{}", below(6)), below(60));
+        let long = "x".repeat(if below(8) == 0 { 90 } else { 3 });
+        lines.push(match below(34) {
+            0..4 => format!("HSET {key} f{n} {long}"),
+            4 => format!("HSET {key} f{n} 1 odd"),
+            5 => format!("HINCRBY {key} n{n} 2"),
+            6 => format!("HINCRBY {key} f{n} 2"),
+            7 => format!("HDEL {key} f{n} f{}", n + 1),
+            8 => format!("HSETNX {key} f{n} {long}"),
+            9..11 => format!("SADD {key} {n} {long}{n}"),
+            11 => format!("SREM {key} {n}"),
+            12..14 => format!("RPUSH {key} {long} {n}"),
+            14..16 => format!("LPUSH {key} {long}"),
+            16 => format!("LPOP {key}"),
+            17 => format!("RPOP {key} {}", n % 5),
+            18 => format!("LSET {key} {} {long}", n % 3),
+            19 => format!("LTRIM {key} 0 {n}"),
+            20 => format!("RPUSHX {key} {long}"),
+            21..24 => format!("ZADD {key} {n} {long}{n}"),
+            24 => format!("ZINCRBY {key} 1.5 {n}"),
+            25 => format!("ZADD {key} INCR inf {n}"),
+            26 => format!("ZINCRBY {key} -inf {n}"),
+            27 => format!("ZREM {key} {n} {long}{n}"),
+            28 => format!("ZPOPMIN {key}"),
+            29 => format!("ZREMRANGEBYSCORE {key} {n} {}", n + 3),
+            30 => format!("XADD {key} {}-* f {long}", 1 + below(3)),
+            31 => format!("DEL {key}"),
+            32 => format!("PEXPIRE {key} {}", if below(4) == 0 { 0 } else { 100_000 }),
+            _ => format!("TYPE {key}"),
+        });
+    }
+    lines
+}
+
+#[test]
+fn changes_of_collections_in_one_piece_answer_as_one_by_one() {
+    for seed in 1..=8 {
+        for ((mut pieces, _one), (mut whole, _other)) in
+            in_memory_and_in_a_file().into_iter().zip(in_memory_and_in_a_file())
+        {
+            let lines = changes_of_collections(seed, 3000);
+            for lines in lines.chunks(100) {
+                let requests: Vec<Vec<u8>> =
+                    lines.iter().map(|line| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())).collect();
+                let one_by_one: Vec<u8> =
+                    requests.iter().flat_map(|request| replies(&mut pieces, request, usize::MAX)).collect();
+                let together = replies(&mut whole, &requests.concat(), usize::MAX);
+                let (one_by_one, together) = (text(&one_by_one), text(&together));
+                assert_eq!(together, one_by_one, "seed {seed}: {lines:?}");
+            }
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

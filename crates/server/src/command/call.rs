@@ -169,6 +169,7 @@ impl Refusal {
             Refusal::Space(SpaceError::MemoryLimit) => OUT_OF_MEMORY.as_bytes().into(),
             Refusal::Space(SpaceError::WrongType) => WRONG_TYPE.as_bytes().into(),
             Refusal::Space(SpaceError::ReadOnly) => READ_ONLY.as_bytes().into(),
+            Refusal::Space(error @ SpaceError::Alone) => owned(format!("ERR {error}")),
             Refusal::Space(error @ SpaceError::TooManyKeys) => {
                 owned(format!("ERR {error} in a transaction or script over a file; send FLUSHDB or FLUSHALL alone"))
             }

@@ -19,7 +19,7 @@ use super::{
 use crate::blocked::Wanted;
 use crate::clients::Subscription;
 use crate::keyspace::list::End;
-use crate::keyspace::{Exclusive, KeySpace, Kind};
+use crate::keyspace::{Exclusive, KeySpace, Kind, PairsMut};
 use std::sync::atomic::Ordering::*;
 
 /// Keys that the current transaction has added (`true`) or removed (`false`).
@@ -36,6 +36,8 @@ pub(crate) enum Handler {
     Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
     /// The value of the first argument: what to do with it, given the time now.
     Edit(for<'a> fn(&Call<'_, 'a>, u64) -> Result<Plan<'a>, Refusal>),
+    /// A collection: in place under the latch of its key if it is small, else with exclusive entry.
+    Collection(fn(&mut dyn PairsMut, &mut Call<'_, '_>) -> Outcome),
     /// The key space, exclusive.
     Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
     /// The session, and the key space, exclusive.
@@ -140,6 +142,7 @@ pub(super) fn execute_within(
             let mut call = session.call(args, out);
             plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan))
         }
+        Handler::Collection(execute) => execute(alone, &mut session.call(args, out)),
         Handler::Change(execute) => execute(alone, &mut session.call(args, out)),
         Handler::Transaction(execute) => execute(session, alone, args, out),
     }

@@ -10,8 +10,8 @@ use super::lifetime::{MILLISECONDS, SECONDS, UNIX_MILLISECONDS, UNIX_SECONDS, Un
 use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
-use crate::keyspace::Exclusive;
 use crate::keyspace::fields::{EXPIRY_MAX, Expiry, FieldsMut};
+use crate::keyspace::{Exclusive, PairsMut};
 
 /// Replies for a field.
 const ABSENT: i64 = -2;

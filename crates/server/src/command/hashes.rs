@@ -8,7 +8,7 @@ use super::reply::{self, Version};
 use super::strings::integer;
 use crate::keyspace::fields::{Expiry, Field, Fields, FieldsMut};
 use crate::keyspace::sorted::{Element, SortedSet};
-use crate::keyspace::{self, Exclusive, Kind, damaged};
+use crate::keyspace::{self, Kind, PairsMut, damaged};
 use std::collections::HashSet;
 
 const NOT_A_FLOAT: &str = "ERR hash value is not a float";
@@ -18,19 +18,19 @@ pub(super) fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> Result<Optio
 }
 
 pub(super) fn open_mut<'e, 'k>(
-    alone: &'e mut Exclusive<'k>,
+    pairs: &'e mut (dyn PairsMut + 'k),
     call: &Call<'_, 'e>,
 ) -> Result<FieldsMut<'e, 'k>, Refusal> {
-    Ok(FieldsMut::open(alone, call.database, call.args.at(1), Kind::Hash)?)
+    Ok(FieldsMut::open(pairs, call.database, call.args.at(1), Kind::Hash)?)
 }
 
 /// HSET key field value ...; with `ok` HMSET.
-pub(crate) fn hset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, ok: bool) -> Outcome {
+pub(crate) fn hset(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, ok: bool) -> Outcome {
     if !call.args.len().is_multiple_of(2) {
         let name = if ok { "hmset" } else { "hset" };
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }
-    let mut hash = open_mut(alone, call)?;
+    let mut hash = open_mut(pairs, call)?;
     let mut added = 0;
     for (field, value) in call.args.from(2).step_by(2).zip(call.args.from(3).step_by(2)) {
         added += i64::from(hash.put(field, value)?);
@@ -45,8 +45,8 @@ pub(crate) fn hset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, ok: bool)
 }
 
 /// HSETNX key field value
-pub(crate) fn hsetnx(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut hash = open_mut(alone, call)?;
+pub(crate) fn hsetnx(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+    let mut hash = open_mut(pairs, call)?;
     let is_new = hash.put_if(call.args.at(2), call.args.at(3), false)?;
     hash.finish()?;
     reply::integer(call.out, is_new.into());
@@ -84,8 +84,8 @@ pub(crate) fn hmget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome
 }
 
 /// HDEL key field ...
-pub(crate) fn hdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut hash = open_mut(alone, call)?;
+pub(crate) fn hdel(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+    let mut hash = open_mut(pairs, call)?;
     let mut removed = 0;
     for field in call.args.from(2) {
         removed += i64::from(hash.remove(field)?);
@@ -155,9 +155,9 @@ pub(crate) fn hgetall(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, parts: P
 }
 
 /// HINCRBY key field increment
-pub(crate) fn hincrby(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn hincrby(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
     let (field, increment) = (call.args.at(2), integer(call.args.at(3))?);
-    let mut hash = open_mut(alone, call)?;
+    let mut hash = open_mut(pairs, call)?;
     let mut value = Vec::new();
     let number = match hash.get(field, &mut value)? {
         true => parse_integer(&value).ok_or("ERR hash value is not an integer")?,
@@ -171,13 +171,13 @@ pub(crate) fn hincrby(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
 }
 
 /// HINCRBYFLOAT key field increment
-pub(crate) fn hincrbyfloat(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn hincrbyfloat(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
     let field = call.args.at(2);
     let increment = Decimal::parse(call.args.at(3)).ok_or(super::call::NOT_A_FLOAT)?;
     if matches!(increment, Decimal::Float(number) if !number.is_finite()) {
         return Err("ERR value is NaN or Infinity".into());
     }
-    let mut hash = open_mut(alone, call)?;
+    let mut hash = open_mut(pairs, call)?;
     let mut value = Vec::new();
     let number = match hash.get(field, &mut value)? {
         true => Decimal::parse(&value).ok_or(NOT_A_FLOAT)?,

@@ -6,20 +6,20 @@ use super::reply;
 use super::sets::positive;
 use super::strings::integer;
 use crate::keyspace::list::{End, List, ListMut};
-use crate::keyspace::{self, Exclusive};
+use crate::keyspace::{self, Exclusive, PairsMut};
 use std::ops::Range;
 
 fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> keyspace::Result<Option<List>> {
     List::open(turn, call.database, call.args.at(1))
 }
 
-fn open_mut<'e, 'k>(alone: &'e mut Exclusive<'k>, call: &Call<'_, 'e>) -> keyspace::Result<ListMut<'e, 'k>> {
-    ListMut::open(alone, call.database, call.args.at(1))
+fn open_mut<'e, 'k>(pairs: &'e mut (dyn PairsMut + 'k), call: &Call<'_, 'e>) -> keyspace::Result<ListMut<'e, 'k>> {
+    ListMut::open(pairs, call.database, call.args.at(1))
 }
 
 /// LPUSH, RPUSH key element ...; with `only_present` LPUSHX, RPUSHX.
-pub(crate) fn push(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, end: End, only_present: bool) -> Outcome {
-    let mut list = open_mut(alone, call)?;
+pub(crate) fn push(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, end: End, only_present: bool) -> Outcome {
+    let mut list = open_mut(pairs, call)?;
     if list.len() > 0 || !only_present {
         call.args.from(2).try_for_each(|element| list.push(end, element))?;
     }
@@ -29,13 +29,13 @@ pub(crate) fn push(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, end: End,
 }
 
 /// LPOP, RPOP key \[count\]
-pub(crate) fn pop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, end: End) -> Outcome {
+pub(crate) fn pop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, end: End) -> Outcome {
     if call.args.len() > 3 {
         let name = if end == End::Left { "lpop" } else { "rpop" };
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }
     let count = call.args.get(2).map(positive).transpose()?;
-    let mut list = open_mut(alone, call)?;
+    let mut list = open_mut(pairs, call)?;
     match count {
         None => {
             let popped = list.pop(end)?;
@@ -131,8 +131,8 @@ pub(crate) fn lindex(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
 }
 
 /// LSET key index element
-pub(crate) fn lset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut list = open_mut(alone, call)?;
+pub(crate) fn lset(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+    let mut list = open_mut(pairs, call)?;
     if list.len() == 0 {
         return Err(NO_SUCH_KEY.into());
     }
@@ -163,9 +163,9 @@ pub(crate) fn lrem(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
 }
 
 /// LTRIM key start stop
-pub(crate) fn ltrim(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn ltrim(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
     let (start, end) = (integer(call.args.at(2))?, integer(call.args.at(3))?);
-    let mut list = open_mut(alone, call)?;
+    let mut list = open_mut(pairs, call)?;
     let len = list.len();
     let kept = range_of(len, start, end);
     list.count_as_changed(); // Redis reports it whether or not there is less

@@ -6,20 +6,20 @@ use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
 use crate::keyspace::fields::{Fields, FieldsMut};
-use crate::keyspace::{self, Exclusive, Kind, Pairs, damaged};
+use crate::keyspace::{self, Exclusive, Kind, Pairs, PairsMut, damaged};
 use std::collections::HashSet;
 
 fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> keyspace::Result<Option<Fields>> {
     Fields::open(turn, call.database, call.args.at(1), Kind::Set)
 }
 
-fn open_mut<'e, 'k>(alone: &'e mut Exclusive<'k>, call: &Call<'_, 'e>) -> keyspace::Result<FieldsMut<'e, 'k>> {
-    FieldsMut::open(alone, call.database, call.args.at(1), Kind::Set)
+fn open_mut<'e, 'k>(pairs: &'e mut (dyn PairsMut + 'k), call: &Call<'_, 'e>) -> keyspace::Result<FieldsMut<'e, 'k>> {
+    FieldsMut::open(pairs, call.database, call.args.at(1), Kind::Set)
 }
 
 /// SADD key member ...
-pub(crate) fn sadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut set = open_mut(alone, call)?;
+pub(crate) fn sadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+    let mut set = open_mut(pairs, call)?;
     let mut added = 0;
     for member in call.args.from(2) {
         added += i64::from(set.put_if(member, b"", false)?);
@@ -30,8 +30,8 @@ pub(crate) fn sadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
 }
 
 /// SREM key member ...
-pub(crate) fn srem(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut set = open_mut(alone, call)?;
+pub(crate) fn srem(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+    let mut set = open_mut(pairs, call)?;
     let mut removed = 0;
     for member in call.args.from(2) {
         removed += i64::from(set.remove(member)?);
@@ -81,7 +81,7 @@ pub(crate) fn scard(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome
 }
 
 /// SPOP key \[count\]
-pub(crate) fn spop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn spop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
     let has_count = call.args.len() > 2;
     if call.args.len() > 3 {
         return Err(SYNTAX.into());
@@ -90,7 +90,7 @@ pub(crate) fn spop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
         Some(count) => positive(count)?,
         None => 1,
     };
-    let mut set = open_mut(alone, call)?;
+    let mut set = open_mut(pairs, call)?;
     let count = wanted.min(set.fields().len());
     let mut popped: Vec<Vec<u8>> = Vec::new();
     let mut bytes = 0;

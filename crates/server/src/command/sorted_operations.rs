@@ -23,7 +23,7 @@ enum Source {
 }
 
 impl Source {
-    fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> keyspace::Result<Source> {
+    fn open(pairs: &mut (impl Pairs + ?Sized), database: usize, key: &[u8]) -> keyspace::Result<Source> {
         match SortedSet::open(pairs, database, key) {
             Ok(found) => Ok(found.map_or(Source::Absent, Source::Sorted)),
             Err(SpaceError::WrongType) => {
@@ -41,7 +41,7 @@ impl Source {
         }
     }
 
-    fn score(&self, pairs: &mut impl Pairs, member: &[u8]) -> keyspace::Result<Option<f64>> {
+    fn score(&self, pairs: &mut (impl Pairs + ?Sized), member: &[u8]) -> keyspace::Result<Option<f64>> {
         match self {
             Source::Absent => Ok(None),
             Source::Set(set) => Ok(set.get(pairs, member, &mut Vec::new())?.then_some(1.0)),
@@ -50,7 +50,7 @@ impl Source {
     }
 
     /// Some elements from a cursor on, and the next cursor.
-    fn scan(&self, pairs: &mut impl Pairs, cursor: u64) -> keyspace::Result<(Vec<Element>, u64)> {
+    fn scan(&self, pairs: &mut (impl Pairs + ?Sized), cursor: u64) -> keyspace::Result<(Vec<Element>, u64)> {
         let mut some = Vec::new();
         let next = match self {
             Source::Absent => 0,
@@ -97,7 +97,11 @@ struct Combination {
 
 impl Combination {
     /// Calls `take` with the elements of the result, each once, in no order, until it returns `false`.
-    fn make(mut self, pairs: &mut impl Pairs, mut take: impl FnMut(Vec<u8>, f64) -> bool) -> keyspace::Result<()> {
+    fn make(
+        mut self,
+        pairs: &mut (impl Pairs + ?Sized),
+        mut take: impl FnMut(Vec<u8>, f64) -> bool,
+    ) -> keyspace::Result<()> {
         if self.operation != Operation::Diff {
             // The order in which scores are added, too.
             self.sources.sort_by_key(|(source, _)| source.len());
@@ -129,7 +133,7 @@ impl Combination {
     }
 
     /// The union, of at most `bytes_max` bytes; `None` if it has more.
-    fn unite(mut self, pairs: &mut impl Pairs, bytes_max: usize) -> keyspace::Result<Option<Vec<Element>>> {
+    fn unite(mut self, pairs: &mut (impl Pairs + ?Sized), bytes_max: usize) -> keyspace::Result<Option<Vec<Element>>> {
         let (mut scores, mut bytes): (HashMap<Vec<u8>, f64>, usize) = (HashMap::new(), 0);
         self.sources.sort_by_key(|(source, _)| source.len());
         for (source, weight) in &self.sources {
@@ -158,7 +162,7 @@ impl Combination {
     }
 
     /// The elements of the result in their order.
-    fn elements(self, pairs: &mut impl Pairs, bytes_max: usize) -> Result<Vec<Element>, Refusal> {
+    fn elements(self, pairs: &mut (impl Pairs + ?Sized), bytes_max: usize) -> Result<Vec<Element>, Refusal> {
         let mut found = if self.operation == Operation::Union {
             self.unite(pairs, bytes_max)?.ok_or(REPLY_TOO_LONG)?
         } else {
@@ -181,7 +185,7 @@ impl Combination {
 /// Parses `numkeys key ... [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]` from the argument at `index`
 /// on. Returns also whether scores are wanted.
 fn parse(
-    pairs: &mut impl Pairs,
+    pairs: &mut (impl Pairs + ?Sized),
     args: &Args<'_>,
     database: usize,
     index: usize,

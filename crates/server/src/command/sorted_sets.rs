@@ -13,7 +13,7 @@ use super::reply::{self, Version};
 use super::sets::positive;
 use super::strings::integer;
 use crate::keyspace::sorted::{Element, PACKED_MEMBERS, SortedSet, SortedSetMut};
-use crate::keyspace::{self, Exclusive, Pairs};
+use crate::keyspace::{self, Exclusive, Pairs, PairsMut};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> keyspace::Result<Option
     SortedSet::open(turn, call.database, call.args.at(1))
 }
 
-fn open_mut<'e, 'k>(alone: &'e mut Exclusive<'k>, call: &Call<'_, 'e>) -> keyspace::Result<SortedSetMut<'e, 'k>> {
-    SortedSetMut::open(alone, call.database, call.args.at(1))
+fn open_mut<'e, 'k>(pairs: &'e mut (dyn PairsMut + 'k), call: &Call<'_, 'e>) -> keyspace::Result<SortedSetMut<'e, 'k>> {
+    SortedSetMut::open(pairs, call.database, call.args.at(1))
 }
 
 /// What ZADD does with a member.
@@ -72,7 +72,7 @@ impl Adding {
 }
 
 /// ZADD key [NX | XX] [GT | LT] \[CH\] \[INCR\] score member ...; with `is_increment` ZINCRBY.
-pub(crate) fn zadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, is_increment: bool) -> Outcome {
+pub(crate) fn zadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, is_increment: bool) -> Outcome {
     let args = call.args;
     let (mut how, mut counts_changed, mut index) = (Adding { is_increment, ..Adding::default() }, false, 2);
     while index < args.len() {
@@ -102,18 +102,18 @@ pub(crate) fn zadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, is_increm
     }
     let scores: Option<Vec<f64>> = args.from(index).step_by(2).map(parse_score).collect();
     let scores = scores.ok_or(super::call::NOT_A_FLOAT)?;
-    add_all(alone, call, how, counts_changed, scores.into_iter().zip(args.from(index + 1).step_by(2)))
+    add_all(pairs, call, how, counts_changed, scores.into_iter().zip(args.from(index + 1).step_by(2)))
 }
 
 /// Adds members with their scores, and replies with the number of new ones, or also of changed ones, or with the score.
 pub(super) fn add_all<'a>(
-    alone: &mut Exclusive<'_>,
+    pairs: &mut dyn PairsMut,
     call: &mut Call<'_, 'a>,
     how: Adding,
     counts_changed: bool,
     members: impl Iterator<Item = (f64, &'a [u8])>,
 ) -> Outcome {
-    let mut set = open_mut(alone, call)?;
+    let mut set = open_mut(pairs, call)?;
     let (mut count, mut last) = (0, None);
     for (score, member) in members {
         last = match how.add(&mut set, member, score)? {
@@ -138,8 +138,8 @@ pub(super) fn add_all<'a>(
 }
 
 /// ZREM key member ...
-pub(crate) fn zrem(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut set = open_mut(alone, call)?;
+pub(crate) fn zrem(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+    let mut set = open_mut(pairs, call)?;
     let mut removed = 0;
     for member in call.args.from(2) {
         removed += i64::from(set.remove(member)?);
@@ -281,7 +281,12 @@ impl<'a> Bounds<'a> {
     }
 
     /// The ranks of the range. `is_reverse`: ranks count from the last element on.
-    fn ranks(self, set: &SortedSet, pairs: &mut impl Pairs, is_reverse: bool) -> keyspace::Result<Range<u64>> {
+    fn ranks(
+        self,
+        set: &SortedSet,
+        pairs: &mut (impl Pairs + ?Sized),
+        is_reverse: bool,
+    ) -> keyspace::Result<Range<u64>> {
         let range = match self {
             Bounds::Ranks(first, last) => {
                 let range = super::lists::range_of(set.len(), first, last);
@@ -362,7 +367,7 @@ impl<'a> RangeArgs<'a> {
     }
 
     /// The ranks of the elements wanted.
-    fn ranks(&self, set: &SortedSet, pairs: &mut impl Pairs) -> keyspace::Result<Range<u64>> {
+    fn ranks(&self, set: &SortedSet, pairs: &mut (impl Pairs + ?Sized)) -> keyspace::Result<Range<u64>> {
         let Range { start, end } = self.bounds.ranks(set, pairs, self.is_reverse)?;
         if matches!(self.bounds, Bounds::Ranks(..)) {
             return Ok(start..end);
@@ -466,11 +471,11 @@ pub(super) fn store_at(
 }
 
 /// ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX key min max
-pub(crate) fn zremrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, by: By) -> Outcome {
+pub(crate) fn zremrange(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, by: By) -> Outcome {
     let bounds = Bounds::parse(by, call.args.at(2), call.args.at(3))?;
-    let mut set = open_mut(alone, call)?;
-    let (now, alone) = set.read()?;
-    let ranks = bounds.ranks(now, alone, false)?;
+    let mut set = open_mut(pairs, call)?;
+    let (now, pairs) = set.read()?;
+    let ranks = bounds.ranks(now, pairs, false)?;
     let removed = set.remove_range(ranks)?;
     set.finish()?;
     reply::count(call.out, removed);
@@ -511,12 +516,12 @@ pub(super) fn pop_many(
 }
 
 /// ZPOPMIN, ZPOPMAX key \[count\]
-pub(crate) fn zpop(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, end: Extreme) -> Outcome {
+pub(crate) fn zpop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, end: Extreme) -> Outcome {
     if call.args.len() > 3 {
         return Err(SYNTAX.into());
     }
     let count = call.args.get(2).map(positive).transpose()?;
-    let mut set = open_mut(alone, call)?;
+    let mut set = open_mut(pairs, call)?;
     let popped = pop_many(&mut set, end, count.unwrap_or(1), call.reply_bytes_max)?;
     set.finish()?;
     if count.is_some() {

@@ -280,7 +280,7 @@ fn read_group(
 /// Whether there is something to reply for a stream, and after which ID.
 fn is_ready(
     stream: &Stream,
-    pairs: &mut impl Pairs,
+    pairs: &mut (impl Pairs + ?Sized),
     reader: Option<&Reader>,
     after: EntryId,
 ) -> keyspace::Result<bool> {

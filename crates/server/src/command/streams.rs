@@ -8,20 +8,24 @@ use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
 use crate::keyspace::stream::{EntryId, Stream, StreamMut};
-use crate::keyspace::{self, Exclusive, Pairs, elements};
+use crate::keyspace::{self, Exclusive, Pairs, PairsMut, elements};
 
 const INVALID_ID: &str = "ERR Invalid stream ID specified as stream command argument";
 
-pub(super) fn open(turn: &mut impl Pairs, call: &Call<'_, '_>, key: usize) -> keyspace::Result<Option<Stream>> {
+pub(super) fn open(
+    turn: &mut (impl Pairs + ?Sized),
+    call: &Call<'_, '_>,
+    key: usize,
+) -> keyspace::Result<Option<Stream>> {
     Stream::open(turn, call.database, call.args.at(key))
 }
 
 pub(super) fn open_mut<'e, 'k>(
-    alone: &'e mut Exclusive<'k>,
+    pairs: &'e mut (dyn PairsMut + 'k),
     call: &Call<'_, 'e>,
     key: usize,
 ) -> keyspace::Result<StreamMut<'e, 'k>> {
-    StreamMut::open(alone, call.database, call.args.at(key))
+    StreamMut::open(pairs, call.database, call.args.at(key))
 }
 
 /// A number of 64 bits as Redis reads it: in canonical form, else as C's strtoull does.
@@ -127,7 +131,7 @@ pub(super) fn reply_entry(out: &mut Vec<u8>, id: EntryId, fields: &[u8]) {
 pub(super) fn reply_entry_at(
     out: &mut Vec<u8>,
     stream: &Stream,
-    pairs: &mut impl Pairs,
+    pairs: &mut (impl Pairs + ?Sized),
     id: EntryId,
 ) -> keyspace::Result<bool> {
     let before = out.len();
@@ -142,7 +146,7 @@ pub(super) fn reply_entry_at(
 pub(super) fn reply_known_entry(
     out: &mut Vec<u8>,
     stream: &Stream,
-    pairs: &mut impl Pairs,
+    pairs: &mut (impl Pairs + ?Sized),
     id: EntryId,
 ) -> keyspace::Result<()> {
     if reply_entry_at(out, stream, pairs, id)? {
@@ -155,7 +159,7 @@ pub(super) fn reply_known_entry(
 pub(super) fn reply_range(
     out: &mut Vec<u8>,
     stream: &Stream,
-    pairs: &mut impl Pairs,
+    pairs: &mut (impl Pairs + ?Sized),
     range: (EntryId, EntryId),
     (is_reverse, most): (bool, u64),
     bytes_max: usize,
@@ -277,7 +281,7 @@ impl Options {
 }
 
 /// XADD key \[NOMKSTREAM\] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value ...
-pub(crate) fn xadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn xadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
     const NOT_GREATER: &str = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
     let args = call.args;
     let (options, at) = Options::parse(&args, true)?;
@@ -288,8 +292,8 @@ pub(crate) fn xadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
     if options.id == Some((0, Some(0))) {
         return Err("ERR The ID specified in XADD must be greater than 0-0".into());
     }
-    let now_ms = alone.now_ms();
-    let mut stream = open_mut(alone, call, 1)?;
+    let now_ms = pairs.now_ms();
+    let mut stream = open_mut(pairs, call, 1)?;
     if options.only_present && !stream.is_present() {
         reply::null(call.out, call.version);
         return Ok(());
@@ -359,8 +363,8 @@ pub(crate) fn xrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, is_revers
 }
 
 /// XDEL key id ...
-pub(crate) fn xdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let mut stream = open_mut(alone, call, 1)?;
+pub(crate) fn xdel(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+    let mut stream = open_mut(pairs, call, 1)?;
     let mut removed = 0;
     if stream.is_present() {
         for id in ids_from(&call.args, 2)? {

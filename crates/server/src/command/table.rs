@@ -118,18 +118,18 @@ macro_rules! rows {
 
     HSet "hset" -4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value [field value ...]"
         "Sets fields; returns how many are new."
-        Change(|alone, call| hashes::hset(alone, call, false));
+        Collection(|pairs, call| hashes::hset(pairs, call, false));
     HSetNx "hsetnx" 4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value" "Sets a field that is absent."
-        Change(hashes::hsetnx);
+        Collection(hashes::hsetnx);
     HMSet "hmset" -4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value [field value ...]"
         "Sets fields: the old form of HSET."
-        Change(|alone, call| hashes::hset(alone, call, true));
+        Collection(|pairs, call| hashes::hset(pairs, call, true));
     HGet "hget" 3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field" "The value of a field."
         Lookup(hashes::hget);
     HMGet "hmget" -3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field [field ...]" "The values of fields."
         Lookup(hashes::hmget);
     HDel "hdel" -3 [WRITE FAST] (1 1 1) "hash" "2.0.0" "key field [field ...]" "Removes fields."
-        Change(hashes::hdel);
+        Collection(hashes::hdel);
     HExists "hexists" 3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field" "Whether a field is present."
         Lookup(hashes::hexists);
     HLen "hlen" 2 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key" "The number of fields."
@@ -143,10 +143,10 @@ macro_rules! rows {
     HGetAll "hgetall" 2 [READONLY] (1 1 1) "hash" "2.0.0" "key" "All fields and values."
         Lookup(|turn, call| hashes::hgetall(turn, call, Parts::Both));
     HIncrBy "hincrby" 4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field increment" "Adds to a number."
-        Change(hashes::hincrby);
+        Collection(hashes::hincrby);
     HIncrByFloat "hincrbyfloat" 4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.6.0" "key field increment"
         "Adds to a decimal number."
-        Change(hashes::hincrbyfloat);
+        Collection(hashes::hincrbyfloat);
     HScan "hscan" -3 [READONLY] (1 1 1) "hash" "2.8.0" "key cursor [MATCH pattern] [COUNT count]"
         "Some fields and values, and where to go on."
         Lookup(|turn, call| hashes::scan(turn, call, Kind::Hash));
@@ -198,9 +198,9 @@ macro_rules! rows {
 
     SAdd "sadd" -3 [WRITE DENYOOM FAST] (1 1 1) "set" "1.0.0" "key member [member ...]"
         "Adds members; returns how many are new."
-        Change(sets::sadd);
+        Collection(sets::sadd);
     SRem "srem" -3 [WRITE FAST] (1 1 1) "set" "1.0.0" "key member [member ...]" "Removes members."
-        Change(sets::srem);
+        Collection(sets::srem);
     SIsMember "sismember" 3 [READONLY FAST] (1 1 1) "set" "1.0.0" "key member" "Whether a member is present."
         Lookup(|turn, call| sets::sismember(turn, call, false));
     SMIsMember "smismember" -3 [READONLY FAST] (1 1 1) "set" "6.2.0" "key member [member ...]"
@@ -211,7 +211,7 @@ macro_rules! rows {
     SCard "scard" 2 [READONLY FAST] (1 1 1) "set" "1.0.0" "key" "The number of members."
         Lookup(sets::scard);
     SPop "spop" -2 [WRITE FAST] (1 1 1) "set" "1.0.0" "key [count]" "Removes members at random and returns them."
-        Change(sets::spop);
+        Collection(sets::spop);
     SRandMember "srandmember" -2 [READONLY] (1 1 1) "set" "1.0.0" "key [count]" "Members at random."
         Lookup(sets::srandmember);
     SMove "smove" 4 [WRITE FAST] (1 2 1) "set" "1.0.0" "source destination member" "Moves a member to another set."
@@ -240,20 +240,20 @@ macro_rules! rows {
 
     LPush "lpush" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "1.0.0" "key element [element ...]"
         "Adds elements at the beginning."
-        Change(|alone, call| lists::push(alone, call, End::Left, false));
+        Collection(|pairs, call| lists::push(pairs, call, End::Left, false));
     RPush "rpush" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "1.0.0" "key element [element ...]"
         "Adds elements at the end."
-        Change(|alone, call| lists::push(alone, call, End::Right, false));
+        Collection(|pairs, call| lists::push(pairs, call, End::Right, false));
     LPushX "lpushx" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "2.2.0" "key element [element ...]"
         "Adds elements at the beginning of a list that is present."
-        Change(|alone, call| lists::push(alone, call, End::Left, true));
+        Collection(|pairs, call| lists::push(pairs, call, End::Left, true));
     RPushX "rpushx" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "2.2.0" "key element [element ...]"
         "Adds elements at the end of a list that is present."
-        Change(|alone, call| lists::push(alone, call, End::Right, true));
+        Collection(|pairs, call| lists::push(pairs, call, End::Right, true));
     LPop "lpop" -2 [WRITE FAST] (1 1 1) "list" "1.0.0" "key [count]" "Removes the first elements and returns them."
-        Change(|alone, call| lists::pop(alone, call, End::Left));
+        Collection(|pairs, call| lists::pop(pairs, call, End::Left));
     RPop "rpop" -2 [WRITE FAST] (1 1 1) "list" "1.0.0" "key [count]" "Removes the last elements and returns them."
-        Change(|alone, call| lists::pop(alone, call, End::Right));
+        Collection(|pairs, call| lists::pop(pairs, call, End::Right));
     LLen "llen" 2 [READONLY FAST] (1 1 1) "list" "1.0.0" "key" "The number of elements."
         Lookup(lists::llen);
     LRange "lrange" 4 [READONLY] (1 1 1) "list" "1.0.0" "key start stop" "A part of a list."
@@ -261,11 +261,11 @@ macro_rules! rows {
     LIndex "lindex" 3 [READONLY] (1 1 1) "list" "1.0.0" "key index" "An element of a list."
         Lookup(lists::lindex);
     LSet "lset" 4 [WRITE DENYOOM] (1 1 1) "list" "1.0.0" "key index element" "Replaces an element."
-        Change(lists::lset);
+        Collection(lists::lset);
     LRem "lrem" 4 [WRITE] (1 1 1) "list" "1.0.0" "key count element" "Removes elements that are equal to one."
         Change(lists::lrem);
     LTrim "ltrim" 4 [WRITE] (1 1 1) "list" "1.0.0" "key start stop" "Removes all but a part of a list."
-        Change(lists::ltrim);
+        Collection(lists::ltrim);
     LInsert "linsert" 5 [WRITE DENYOOM] (1 1 1) "list" "2.2.0" "key BEFORE | AFTER pivot element"
         "Adds an element beside another."
         Change(lists::linsert);
@@ -301,11 +301,11 @@ macro_rules! rows {
     ZAdd "zadd" -4 [WRITE DENYOOM FAST] (1 1 1) "sorted-set" "1.2.0"
         "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]"
         "Sets the scores of members; returns how many are new."
-        Change(|alone, call| sorted_sets::zadd(alone, call, false));
+        Collection(|pairs, call| sorted_sets::zadd(pairs, call, false));
     ZIncrBy "zincrby" 4 [WRITE DENYOOM FAST] (1 1 1) "sorted-set" "1.2.0" "key increment member" "Adds to a score."
-        Change(|alone, call| sorted_sets::zadd(alone, call, true));
+        Collection(|pairs, call| sorted_sets::zadd(pairs, call, true));
     ZRem "zrem" -3 [WRITE FAST] (1 1 1) "sorted-set" "1.2.0" "key member [member ...]" "Removes members."
-        Change(sorted_sets::zrem);
+        Collection(sorted_sets::zrem);
     ZCard "zcard" 2 [READONLY FAST] (1 1 1) "sorted-set" "1.2.0" "key" "The number of members."
         Lookup(sorted_sets::zcard);
     ZScore "zscore" 3 [READONLY FAST] (1 1 1) "sorted-set" "1.2.0" "key member" "The score of a member."
@@ -348,19 +348,19 @@ macro_rules! rows {
         Change(sorted_sets::zrangestore);
     ZRemRangeByRank "zremrangebyrank" 4 [WRITE] (1 1 1) "sorted-set" "2.0.0" "key start stop"
         "Removes the elements in a range of ranks."
-        Change(|alone, call| sorted_sets::zremrange(alone, call, By::Rank));
+        Collection(|pairs, call| sorted_sets::zremrange(pairs, call, By::Rank));
     ZRemRangeByScore "zremrangebyscore" 4 [WRITE] (1 1 1) "sorted-set" "1.2.0" "key min max"
         "Removes the elements in a range of scores."
-        Change(|alone, call| sorted_sets::zremrange(alone, call, By::Score));
+        Collection(|pairs, call| sorted_sets::zremrange(pairs, call, By::Score));
     ZRemRangeByLex "zremrangebylex" 4 [WRITE] (1 1 1) "sorted-set" "2.8.9" "key min max"
         "Removes the elements in a range of members."
-        Change(|alone, call| sorted_sets::zremrange(alone, call, By::Lex));
+        Collection(|pairs, call| sorted_sets::zremrange(pairs, call, By::Lex));
     ZPopMin "zpopmin" -2 [WRITE FAST] (1 1 1) "sorted-set" "5.0.0" "key [count]"
         "Removes the elements with the least scores and returns them."
-        Change(|alone, call| sorted_sets::zpop(alone, call, Extreme::Min));
+        Collection(|pairs, call| sorted_sets::zpop(pairs, call, Extreme::Min));
     ZPopMax "zpopmax" -2 [WRITE FAST] (1 1 1) "sorted-set" "5.0.0" "key [count]"
         "Removes the elements with the greatest scores and returns them."
-        Change(|alone, call| sorted_sets::zpop(alone, call, Extreme::Max));
+        Collection(|pairs, call| sorted_sets::zpop(pairs, call, Extreme::Max));
     ZMPop "zmpop" -4 [WRITE] (2 0 1) "sorted-set" "7.0.0" "numkeys key [key ...] MIN | MAX [COUNT count]"
         "Removes elements of the first sorted set that has some."
         Change(sorted_sets::zmpop);
@@ -453,7 +453,7 @@ macro_rules! rows {
     XAdd "xadd" -5 [WRITE DENYOOM FAST] (1 1 1) "stream" "5.0.0"
         "key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value [field value ...]"
         "Adds an entry; returns its ID."
-        Change(streams::xadd);
+        Collection(streams::xadd);
     XLen "xlen" 2 [READONLY FAST] (1 1 1) "stream" "5.0.0" "key" "The number of entries."
         Lookup(streams::xlen);
     XRange "xrange" -4 [READONLY] (1 1 1) "stream" "5.0.0" "key start end [COUNT count]"
@@ -463,7 +463,7 @@ macro_rules! rows {
         "The entries in a range of IDs, the last one first."
         Lookup(|turn, call| streams::xrange(turn, call, true));
     XDel "xdel" -3 [WRITE FAST] (1 1 1) "stream" "5.0.0" "key id [id ...]" "Removes entries."
-        Change(streams::xdel);
+        Collection(streams::xdel);
     XTrim "xtrim" -4 [WRITE] (1 1 1) "stream" "5.0.0" "key MAXLEN | MINID [= | ~] threshold [LIMIT count]"
         "Removes the first entries."
         Change(streams::xtrim);
@@ -479,7 +479,7 @@ macro_rules! rows {
         Change(stream_groups::xgroup);
     XAck "xack" -4 [WRITE FAST] (1 1 1) "stream" "5.0.0" "key group id [id ...]"
         "Acknowledges entries, which are no longer pending."
-        Change(stream_groups::xack);
+        Collection(stream_groups::xack);
     XPending "xpending" -3 [READONLY] (1 1 1) "stream" "5.0.0"
         "key group [[IDLE min-idle-time] start end count [consumer]]"
         "The entries that were read and not acknowledged."

@@ -119,6 +119,24 @@ impl KeySpace {
         clock: &Clock,
         mut edit: impl FnMut(usize, Option<Old<'_>>, &mut New<'_>) -> Edit,
     ) -> (usize, Result<()>) {
+        let edit = |index: usize, old: Option<Old<'_>>, new: &mut New<'_>| {
+            // The segments of a collection are released with exclusive entry.
+            if old.is_some_and(|old| old.attributes.kind != Kind::String) { Edit::Alone } else { edit(index, old, new) }
+        };
+        self.edit_any(table, database, keys, value_bytes_max, clock, edit)
+    }
+
+    /// [`edit_many`](Self::edit_many) of values of any type; ends before an expired collection. `edit` must not remove
+    /// or replace a large collection.
+    pub(super) fn edit_any(
+        &self,
+        table: &Table,
+        database: usize,
+        keys: &[impl AsRef<[u8]>],
+        value_bytes_max: usize,
+        clock: &Clock,
+        mut edit: impl FnMut(usize, Option<Old<'_>>, &mut New<'_>) -> Edit,
+    ) -> (usize, Result<()>) {
         let database = &self.databases[database];
         let coding = self.coding(database);
         let (mut changes, mut expired, mut written_bytes) = (0, 0, 0);
@@ -128,12 +146,11 @@ impl KeySpace {
                 let head_bytes = stored.head.len() - record.value.len();
                 Old::of(record, stored.len - head_bytes, head_bytes)
             });
-            // The segments of a collection are released with exclusive entry.
-            if old.is_some_and(|old| old.attributes.kind != Kind::String) {
-                return KeyEdit::Stop;
-            }
             let is_over =
                 old.is_some_and(|old| old.attributes.expires_at_ms != 0 && old.attributes.expired(clock.now_ms()));
+            if is_over && old.is_some_and(|old| old.attributes.kind != Kind::String) {
+                return KeyEdit::Stop; // its segments, if it has any, are released with exclusive entry
+            }
             let what = edit(index, old.filter(|_| !is_over), &mut New::of(database, coding, bytes));
             let is_change = match what {
                 Edit::Put | Edit::Append => true,

@@ -11,14 +11,15 @@
 
 use super::counts::Counts;
 use super::gate::ExclusiveEntry;
+use super::pairs::PairsMut;
 use super::shape::{Gap, first_expiry, segments_of, set_id};
-use super::watched::{Change, Happened, Watch};
+use super::staged::{Presence, Transaction};
+use super::watched::{Change, Watch};
 use super::{
     Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old,
     Place, Record, Result, SHORT_VALUE_BYTES, SpaceError, cut, heads_by, marks, put_coded,
 };
 use splitpoint::{OldValue, Table};
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -46,30 +47,6 @@ pub(crate) enum Lifetime {
     Keep,
     /// They are replaced by these.
     Are(Attributes),
-}
-
-/// Changes that are not made yet; the last change of each key counts.
-#[derive(Default)]
-struct Transaction {
-    /// By database and key: the stored value; `None` where the key is removed.
-    values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
-    /// The same of pairs that are no keys: segments and removals.
-    pairs: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
-    /// The counts of segments that the databases get.
-    counts: HashMap<usize, Counts>,
-    /// Made when a command first needs it, since it costs one lookup per key.
-    presence: Option<Box<Presence>>,
-    /// Bytes of keys and values.
-    bytes: usize,
-    /// Whether several commands make the changes.
-    is_of_many: bool,
-}
-
-/// Which keys of a transaction are in the tables, and by how many keys the transaction changes each database.
-#[derive(Default)]
-struct Presence {
-    before: HashSet<(usize, Vec<u8>)>,
-    more: [i64; DATABASE_COUNT],
 }
 
 impl<'k> Exclusive<'k> {
@@ -121,6 +98,29 @@ impl<'k> Exclusive<'k> {
         if let Some(transaction) = &mut self.transaction {
             transaction.is_of_many = true;
         }
+    }
+
+    /// Collects the changes of a run of commands until [`commit`](Self::commit) makes them together; in memory those of
+    /// keys, while segments are stored at once. Precede each command with [`set_savepoint`](Self::set_savepoint). The
+    /// commands must not change strings.
+    pub(crate) fn begin_run(&mut self) {
+        self.transaction = Some(if self.space.in_file() { Transaction::of_run() } else { Transaction::default() });
+    }
+
+    /// Marks where [`undo`](Self::undo) returns to.
+    pub(crate) fn set_savepoint(&mut self) {
+        self.transaction.iter_mut().for_each(Transaction::set_savepoint);
+    }
+
+    /// Discards the changes since the last savepoint of a run; in memory, where segments are changed at once, does
+    /// nothing.
+    pub(crate) fn undo(&mut self) {
+        self.transaction.iter_mut().for_each(Transaction::undo);
+    }
+
+    /// Whether commands can be a run: nobody has to see each change, and there is memory for `bytes`.
+    pub(crate) fn allows_runs(&self, bytes: usize) -> bool {
+        self.space.allows_runs() && !self.space.memory.is_much(bytes)
     }
 
     /// Bytes of the changes since [`begin`](Self::begin).
@@ -376,60 +376,6 @@ impl<'k> Exclusive<'k> {
     /// The databases and keys that changed and for which somebody may wait, or [`ANY_KEY`], since the last call.
     pub(crate) fn take_pushed(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.pushed)
-    }
-
-    /// Stores what a collection's key has, `None` to remove the key. Its segments are the caller's concern.
-    pub(super) fn put_collection(
-        &mut self,
-        database: usize,
-        key: &[u8],
-        value: Option<(Attributes, &[u8])>,
-    ) -> Result<()> {
-        self.changed(database, key);
-        if value.is_none_or(|(attributes, _)| !matches!(attributes.kind, Kind::Hash | Kind::Set)) {
-            self.note_wanted(database, key);
-        }
-        match value {
-            Some((attributes, value)) => self.stage_record(database, key, attributes, value),
-            None => self.stage(database, key, None),
-        }
-    }
-
-    /// Stores what a collection's key has, which WATCH and CLIENT TRACKING do not count as a change.
-    pub(super) fn put_unseen(
-        &mut self,
-        database: usize,
-        key: &[u8],
-        attributes: Attributes,
-        value: &[u8],
-    ) -> Result<()> {
-        self.space.events.changes.fetch_add(1, Relaxed);
-        self.stage_record(database, key, attributes, value)
-    }
-
-    /// [`put_collection`](Self::put_collection) where fields of a hash have expired and nothing else changes.
-    pub(super) fn put_expired(
-        &mut self,
-        database: usize,
-        key: &[u8],
-        value: Option<(Attributes, &[u8])>,
-    ) -> Result<()> {
-        self.space.events.changes.fetch_add(1, Relaxed);
-        self.space.watched.touch_fields_expired(database, key, value.is_none());
-        match value {
-            Some((attributes, value)) => self.stage_record(database, key, attributes, value),
-            None => self.stage(database, key, None),
-        }
-    }
-
-    /// Records that fields of a hash that is being changed have expired.
-    pub(super) fn note_fields_expired(&mut self, database: usize, key: &[u8]) {
-        self.space.watched.record(database, key, Happened::FieldsExpired { is_last: false });
-    }
-
-    /// Records a keyspace event that the command names itself.
-    pub(crate) fn note_event(&mut self, database: usize, key: &[u8], event: &'static str) {
-        self.space.watched.record(database, key, Happened::Event(event));
     }
 
     /// Notes that clients may wait for what has become of any key.
@@ -842,9 +788,9 @@ impl<'k> Exclusive<'k> {
         if self.space.len(database) > FLUSHED_MAX {
             return Err(SpaceError::TooManyKeys);
         }
-        let transaction = self.transaction.iter().flat_map(|transaction| &transaction.values);
-        let staged = transaction.filter(|(place, value)| place.0 == database && value.is_some());
-        let mut keys: Vec<Vec<u8>> = staged.map(|(place, _)| place.1.clone()).collect();
+        let staged = self.transaction.iter().flat_map(|transaction| transaction.values.iter());
+        let present = staged.filter(|(of, _, value)| *of == database && value.is_some());
+        let mut keys: Vec<Vec<u8>> = present.map(|(_, key, _)| key.to_vec()).collect();
         let mut cursor = 0;
         loop {
             // At time 0 nothing has expired.
@@ -906,9 +852,13 @@ impl<'k> Exclusive<'k> {
         let Some(Transaction { values, presence: Some(presence), .. }) = &self.transaction else {
             return Ok(Vec::new());
         };
-        let of_this = values.iter().filter(|(place, _)| place.0 == database);
-        let changed = of_this.filter(|(place, value)| value.is_some() != presence.before.contains(*place));
-        Ok(changed.map(|(place, value)| (place.1.clone(), value.is_some())).collect())
+        let mut changed = Vec::new();
+        for (_, key, value) in values.iter().filter(|(of, ..)| *of == database) {
+            if value.is_some() != presence.before.contains(&(database, key.to_vec())) {
+                changed.push((key.to_vec(), value.is_some()));
+            }
+        }
+        Ok(changed)
     }
 
     /// The presence of the transaction's keys, which [`stage`](Self::stage) updates from now on; `None`
@@ -917,11 +867,11 @@ impl<'k> Exclusive<'k> {
         let Some(transaction) = &self.transaction else { return Ok(None) };
         if transaction.presence.is_none() {
             let mut presence = Presence::default();
-            for (place, value) in &transaction.values {
-                let was_present = self.is_stored(place.0, &place.1)?;
-                presence.more[place.0] += i64::from(value.is_some()) - i64::from(was_present);
+            for (database, key, value) in transaction.values.iter() {
+                let was_present = self.is_stored(database, key)?;
+                presence.more[database] += i64::from(value.is_some()) - i64::from(was_present);
                 if was_present {
-                    presence.before.insert(place.clone());
+                    presence.before.insert((database, key.to_vec()));
                 }
             }
             if let Some(transaction) = &mut self.transaction {
@@ -978,12 +928,6 @@ impl<'k> Exclusive<'k> {
         Ok(known)
     }
 
-    /// Reports a change of `key` to those who watch it.
-    pub(super) fn changed(&self, database: usize, key: &[u8]) {
-        self.space.events.changes.fetch_add(1, Relaxed);
-        self.space.watched.touch(database, key, || self.holds(database, key).unwrap_or(true));
-    }
-
     fn database(&self, database: usize) -> &'k Database {
         &self.space.databases[database]
     }
@@ -1014,7 +958,7 @@ impl<'k> Exclusive<'k> {
         Ok(is_found)
     }
 
-    fn holds(&self, database: usize, key: &[u8]) -> Result<bool> {
+    pub(super) fn holds(&self, database: usize, key: &[u8]) -> Result<bool> {
         Ok(self.known(database, key)?.is_some())
     }
 
@@ -1022,12 +966,17 @@ impl<'k> Exclusive<'k> {
     /// key as it is.
     #[inline]
     fn staged(&self, database: usize, key: &[u8]) -> Option<Option<&[u8]>> {
-        let transaction = self.transaction.as_ref().filter(|transaction| !transaction.values.is_empty())?;
-        transaction.values.get(&(database, key.to_vec())).map(Option::as_deref)
+        self.transaction.as_ref()?.values.get(database, key)
     }
 
     /// Stores a value with attributes, now or with the transaction.
-    fn stage_record(&mut self, database: usize, key: &[u8], attributes: Attributes, value: &[u8]) -> Result<()> {
+    pub(super) fn stage_record(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        attributes: Attributes,
+        value: &[u8],
+    ) -> Result<()> {
         self.space.refuse_dictionary()?;
         self.allow_heads(database, attributes, value)?;
         let of = self.database(database);
@@ -1045,7 +994,7 @@ impl<'k> Exclusive<'k> {
     }
 
     /// Sets a stored value, or removes the key, now or with the transaction.
-    fn stage(&mut self, database: usize, key: &[u8], stored: Option<&[u8]>) -> Result<()> {
+    pub(super) fn stage(&mut self, database: usize, key: &[u8], stored: Option<&[u8]>) -> Result<()> {
         self.space.refuse_dictionary()?;
         if self.transaction.is_some() {
             return self.stage_in_transaction(database, key, stored);
@@ -1066,36 +1015,35 @@ impl<'k> Exclusive<'k> {
     }
 
     fn stage_in_transaction(&mut self, database: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let place = (database, key.to_vec());
         let counted = self.transaction.as_ref().is_some_and(|transaction| transaction.presence.is_some());
-        let before = self.staged(database, key).map(|stored| stored.is_some());
+        let before = self.staged(database, key);
+        let (replaced, before) =
+            (before.map_or(0, |value| key.len() + value.map_or(0, <[u8]>::len)), before.map(|value| value.is_some()));
         let was_stored = counted && before.is_none() && self.is_stored(database, key)?;
-        let replaced = self.staged(database, key).map(|stored| place.1.len() + stored.map_or(0, <[u8]>::len));
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
-        transaction.bytes += place.1.len() + value.map_or(0, <[u8]>::len);
-        transaction.bytes -= replaced.unwrap_or(0);
+        transaction.bytes += key.len() + value.map_or(0, <[u8]>::len);
+        transaction.bytes -= replaced;
         if let Some(presence) = &mut transaction.presence {
-            let was_there = before.unwrap_or(was_stored);
-            presence.more[database] += i64::from(value.is_some()) - i64::from(was_there);
+            let was_present = before.unwrap_or(was_stored);
+            presence.more[database] += i64::from(value.is_some()) - i64::from(was_present);
             if was_stored {
-                presence.before.insert(place.clone());
+                presence.before.insert((database, key.to_vec()));
             }
         }
-        transaction.values.insert(place, value.map(<[u8]>::to_vec));
+        transaction.values.set(database, key, value.map(<[u8]>::to_vec));
         Ok(())
     }
 
     /// What the transaction gives a pair that is no key, as [`staged`](Self::staged) for keys.
     pub(super) fn staged_pair(&self, database: usize, stored_key: &[u8]) -> Option<Option<&[u8]>> {
-        let transaction = self.transaction.as_ref().filter(|transaction| !transaction.pairs.is_empty())?;
-        transaction.pairs.get(&(database, stored_key.to_vec())).map(Option::as_deref)
+        self.transaction.as_ref()?.pairs.get(database, stored_key)
     }
 
     /// Sets a pair that is no key, or removes it, now or with the transaction.
     pub(super) fn stage_pair(&mut self, database: usize, stored_key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.space.refuse_dictionary()?;
-        if let Some(transaction) = &mut self.transaction {
-            transaction.pairs.insert((database, stored_key.to_vec()), value.map(<[u8]>::to_vec));
+        if let Some(transaction) = self.transaction.as_mut().filter(|_| self.space.in_file()) {
+            transaction.pairs.set(database, stored_key, value.map(<[u8]>::to_vec));
             return Ok(());
         }
         let table = if self.space.in_file() { self.table(database)? } else { self.segment_table(database)? };
@@ -1109,19 +1057,19 @@ impl<'k> Exclusive<'k> {
 
     /// The counts of a database's segments.
     pub(super) fn counts(&self, database: usize) -> Counts {
-        let staged = self.transaction.as_ref().and_then(|transaction| transaction.counts.get(&database));
-        staged.copied().unwrap_or_else(|| self.database(database).counts())
+        let staged = self.transaction.as_ref().and_then(|transaction| transaction.counts(database));
+        staged.unwrap_or_else(|| self.database(database).counts())
     }
 
     /// Changes the counts of a database's segments, now or with the transaction.
     pub(super) fn set_counts(&mut self, database: usize, counts: Counts) -> Result<()> {
         match &mut self.transaction {
-            Some(transaction) => drop(transaction.counts.insert(database, counts)),
-            None if self.space.in_file() => {
+            Some(transaction) if self.space.in_file() => transaction.set_counts(database, counts),
+            _ if self.space.in_file() => {
                 self.table(database)?.put(&marks::counts(), &counts.encode())?;
                 self.database(database).set_counts(counts, true);
             }
-            None => self.database(database).set_counts(counts, false),
+            _ => self.database(database).set_counts(counts, false),
         }
         Ok(())
     }
@@ -1137,47 +1085,61 @@ impl<'k> Exclusive<'k> {
         Ok(table)
     }
 
-    /// Makes a transaction's changes in the files.
+    /// Makes a transaction's changes.
     fn store(&self, transaction: Transaction) -> Result<()> {
         for number in 0..DATABASE_COUNT {
-            let of_this = transaction.values.iter().filter(|(place, _)| place.0 == number);
-            let changes: Vec<_> = of_this.map(|((_, key), stored)| (key.as_slice(), stored.as_deref())).collect();
-            let pairs: Vec<_> = transaction.pairs.iter().filter(|(place, _)| place.0 == number).collect();
-            let counts = transaction.counts.get(&number);
+            let of_this = transaction.values.iter().filter(|(database, ..)| *database == number);
+            let changes: Vec<_> = of_this.map(|(_, key, stored)| (key, stored)).collect();
+            let of_this = transaction.pairs.iter().filter(|(database, ..)| *database == number);
+            let pairs: Vec<_> = of_this.map(|(_, key, value)| (key, value)).collect();
+            let counts = transaction.counts(number);
             if changes.is_empty() && pairs.is_empty() {
                 continue;
             }
-            let table = self.table(number)?;
-            if let ([(key, Some(stored))], true, None) = (&changes[..], pairs.is_empty(), counts) {
-                table.put(&marks::of_key(key), stored)?;
+            if self.space.in_file() {
+                self.store_in_file(number, &changes, &pairs, counts)?;
             } else {
-                let mut batch = table.batch();
-                for ((_, stored_key), value) in &pairs {
-                    match value {
-                        Some(value) => batch.put(stored_key, value)?,
-                        None => batch.remove(stored_key)?,
-                    }
-                }
-                if let Some(counts) = counts {
-                    batch.put(&marks::counts(), &counts.encode())?;
-                }
-                for (key, stored) in &changes {
-                    match stored {
-                        Some(stored) => batch.put(&marks::of_key(key), stored)?,
-                        None => batch.remove(&marks::of_key(key))?,
-                    }
-                }
-                batch.commit()?;
+                store_in_memory(&*self.table(number)?, &changes)?;
             }
             if let Some(counts) = counts {
-                self.database(number).set_counts(*counts, true);
+                self.database(number).set_counts(counts, self.space.in_file());
             }
-            let pair_bytes = pairs.iter().map(|(place, value)| place.1.len() + value.as_ref().map_or(0, Vec::len));
+            let pair_bytes = pairs.iter().map(|(key, value)| key.len() + value.map_or(0, <[u8]>::len));
             self.space.memory.note_bytes(self.space, pair_bytes.sum());
             let written: Vec<_> = changes.into_iter().filter_map(|(key, stored)| Some((key, stored?))).collect();
             self.space.memory.note_writes(self.space, &written, &self.clock);
         }
         Ok(())
+    }
+
+    fn store_in_file(
+        &self,
+        number: usize,
+        changes: &[(&[u8], Option<&[u8]>)],
+        pairs: &[(&[u8], Option<&[u8]>)],
+        counts: Option<Counts>,
+    ) -> Result<()> {
+        let table = self.table(number)?;
+        if let ([(key, Some(stored))], true, None) = (changes, pairs.is_empty(), counts) {
+            return Ok(table.put(&marks::of_key(key), stored)?);
+        }
+        let mut batch = table.batch();
+        for (stored_key, value) in pairs {
+            match value {
+                Some(value) => batch.put(stored_key, value)?,
+                None => batch.remove(stored_key)?,
+            }
+        }
+        if let Some(counts) = counts {
+            batch.put(&marks::counts(), &counts.encode())?;
+        }
+        for (key, stored) in changes {
+            match stored {
+                Some(stored) => batch.put(&marks::of_key(key), stored)?,
+                None => batch.remove(&marks::of_key(key))?,
+            }
+        }
+        Ok(batch.commit()?)
     }
 
     /// The table of a database, created if it has none yet.
@@ -1208,6 +1170,18 @@ impl Drop for Exclusive<'_> {
         {
             observer(self, changes);
         }
+    }
+}
+
+/// Stores and removes pairs of a table in memory, overlapping the cache misses.
+fn store_in_memory(table: &Table, changes: &[(&[u8], Option<&[u8]>)]) -> splitpoint::Result<()> {
+    for (key, _) in changes.iter().filter(|(_, value)| value.is_none()) {
+        table.remove(key)?;
+    }
+    let put: Vec<(&[u8], &[u8])> = changes.iter().filter_map(|(key, value)| Some((*key, (*value)?))).collect();
+    match put[..] {
+        [(key, value)] => table.put(key, value),
+        _ => table.put_many(&put),
     }
 }
 

@@ -15,10 +15,9 @@
 //! All bytes here are on disk.
 
 use super::elements;
-use super::exclusive::Exclusive;
 pub(crate) use super::hashed::has_expired;
 use super::hashed::{Layout, NewField, SMALL_AGAIN_BYTES, find, for_fields, push, put_in};
-use super::segments::Pairs;
+use super::pairs::{Pairs, PairsMut};
 use super::shape::{FIRST_EXPIRY_BYTES, Gap, LARGE, LIFETIMES, LargeFields as Large, Lifetimes, damaged, first_expiry};
 use super::tree::{Editor, Loaded, Place};
 use super::{Attributes, Kind, Result};
@@ -74,7 +73,12 @@ impl Fields {
     ///
     /// # Errors
     /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
-    pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8], kind: Kind) -> Result<Option<Fields>> {
+    pub(crate) fn open(
+        pairs: &mut (impl Pairs + ?Sized),
+        database: usize,
+        key: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Fields>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, kind, &mut value)?;
         let Some(mut fields) = found.map(|_| Fields::decode(database, kind, value)).transpose()? else {
@@ -142,7 +146,7 @@ impl Fields {
     }
 
     /// Reads the time, and ignores what has expired from now on: a small hash forgets it. Returns whether it had some.
-    fn ignore_expired(&mut self, pairs: &mut impl Pairs) -> Result<bool> {
+    fn ignore_expired(&mut self, pairs: &mut (impl Pairs + ?Sized)) -> Result<bool> {
         self.now_ms = pairs.now_ms();
         if !has_expired(self.first_ms, self.now_ms) {
             return Ok(false);
@@ -197,7 +201,7 @@ impl Fields {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub(crate) fn get(&self, pairs: &mut impl Pairs, field: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub(crate) fn get(&self, pairs: &mut (impl Pairs + ?Sized), field: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         Ok(self.get_with_expiry(pairs, field, value)?.is_some())
     }
 
@@ -207,7 +211,7 @@ impl Fields {
     /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn get_with_expiry(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         field: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<Option<u64>> {
@@ -225,7 +229,11 @@ impl Fields {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub(crate) fn for_each(&self, pairs: &mut impl Pairs, mut take: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+    pub(crate) fn for_each(
+        &self,
+        pairs: &mut (impl Pairs + ?Sized),
+        mut take: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
         self.for_each_with_expiry(pairs, |field, value, _| take(field, value))
     }
 
@@ -235,7 +243,7 @@ impl Fields {
     /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn for_each_with_expiry(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         mut take: impl FnMut(&[u8], &[u8], u64) -> bool,
     ) -> Result<()> {
         let large = match &self.form {
@@ -271,7 +279,7 @@ impl Fields {
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn scan(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         cursor: u64,
         count: usize,
         mut take: impl FnMut(&[u8], &[u8]),
@@ -289,7 +297,7 @@ impl Fields {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub(crate) fn random(&self, pairs: &mut impl Pairs) -> Result<Option<Field>> {
+    pub(crate) fn random(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<Option<Field>> {
         /// One in about 50 succeeds where segments are emptiest.
         const TRIES: usize = 5000;
         let (mut segment, layout) = (Vec::new(), self.layout());
@@ -330,7 +338,7 @@ impl Fields {
     }
 
     /// [`random`](Self::random) where most fields have expired. O(fields).
-    fn random_of_few(&self, pairs: &mut impl Pairs) -> Result<Option<Field>> {
+    fn random_of_few(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<Option<Field>> {
         let (mut left, mut found) = (below(pairs.random(), self.len()), None);
         self.for_each(pairs, |field, value| {
             if left == 0 {
@@ -356,7 +364,7 @@ pub(crate) fn below(random: u64, end: u64) -> u64 {
 
 /// A hash or set that is being changed, with exclusive entry. [`finish`](Self::finish) stores what its key has.
 pub(crate) struct FieldsMut<'e, 'k> {
-    pub(crate) alone: &'e mut Exclusive<'k>,
+    pub(crate) alone: &'e mut (dyn PairsMut + 'k),
     key: &'e [u8],
     expires_at_ms: u64,
     fields: Fields,
@@ -375,7 +383,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// # Errors
     /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
     pub(crate) fn open(
-        alone: &'e mut Exclusive<'k>,
+        alone: &'e mut (dyn PairsMut + 'k),
         database: usize,
         key: &'e [u8],
         kind: Kind,

@@ -11,8 +11,7 @@
 
 use super::Result;
 use super::elements;
-use super::exclusive::Exclusive;
-use super::segments::Pairs;
+use super::pairs::{Pairs, PairsMut};
 use super::shape::{Gap, LargeFields, SEGMENTS_PER_FIELD, damaged};
 use splitpoint::HashKind;
 use std::ops::Range;
@@ -254,7 +253,7 @@ impl LargeFields {
 
     /// Divides the fields of a run, which has few.
     pub(super) fn divide(
-        alone: &mut Exclusive<'_>,
+        alone: &mut dyn PairsMut,
         database: usize,
         layout: Layout,
         run: &[u8],
@@ -270,12 +269,12 @@ impl LargeFields {
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
     pub(super) fn build(
-        alone: &mut Exclusive<'_>,
+        alone: &mut dyn PairsMut,
         (database, layout): (usize, Layout),
         each: impl Fn(&mut dyn FnMut(NewField<'_>)) -> Result<()>,
     ) -> Result<LargeFields> {
         let id = alone.new_collection(database)?;
-        let seed = HashKind::Sip13.hash(&id.to_le_bytes(), alone.space().secret());
+        let seed = HashKind::Sip13.hash(&id.to_le_bytes(), alone.secret());
         let mut large = LargeFields { id, seed, count: 0, bytes: 0, segments: 1 };
         let mut one = Vec::new();
         each(&mut |field| {
@@ -299,7 +298,7 @@ impl LargeFields {
     /// Those of [`splitpoint::Table::get`].
     pub(super) fn get(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         (database, layout): (usize, Layout),
         field: &[u8],
         value: &mut Vec<u8>,
@@ -319,7 +318,7 @@ impl LargeFields {
     /// Those of [`splitpoint::Table::get`].
     pub(super) fn scan(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         (database, layout): (usize, Layout),
         cursor: u64,
         count: usize,
@@ -355,7 +354,7 @@ impl LargeFields {
     /// Those of [`splitpoint::Table::put`].
     pub(super) fn put(
         &mut self,
-        alone: &mut Exclusive<'_>,
+        alone: &mut dyn PairsMut,
         (database, layout): (usize, Layout),
         field: NewField<'_>,
         replace: bool,
@@ -378,7 +377,7 @@ impl LargeFields {
     /// Those of [`splitpoint::Table::put`].
     pub(super) fn remove(
         &mut self,
-        alone: &mut Exclusive<'_>,
+        alone: &mut dyn PairsMut,
         (database, layout): (usize, Layout),
         field: &[u8],
     ) -> Result<bool> {
@@ -396,7 +395,7 @@ impl LargeFields {
     }
 
     /// Splits some segments if there should be more.
-    fn grow(&mut self, alone: &mut Exclusive<'_>, database: usize, layout: Layout) -> Result<()> {
+    fn grow(&mut self, alone: &mut dyn PairsMut, database: usize, layout: Layout) -> Result<()> {
         for _ in 0..SPLITS_MAX {
             if self.segments >= self.wanted() {
                 break;
@@ -419,7 +418,7 @@ impl LargeFields {
     }
 
     /// Merges some segments if there are too many.
-    fn shrink(&mut self, alone: &mut Exclusive<'_>, database: usize) -> Result<()> {
+    fn shrink(&mut self, alone: &mut dyn PairsMut, database: usize) -> Result<()> {
         for _ in 0..MERGES_MAX {
             let is_wanted = self.segments <= SEGMENTS_PER_FIELD * self.wanted();
             if self.segments == 1 || is_wanted && self.bytes > SMALL_AGAIN_BYTES {

@@ -12,8 +12,7 @@
 //! All bytes here are on disk.
 
 use super::elements;
-use super::exclusive::Exclusive;
-use super::segments::Pairs;
+use super::pairs::{Pairs, PairsMut};
 use super::shape::{LARGE, LargeList as Large, SEGMENT_ELEMENTS, damaged};
 use super::{Attributes, Kind, Result, SpaceError};
 use std::ops::Range;
@@ -51,7 +50,7 @@ impl List {
     ///
     /// # Errors
     /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
-    pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> Result<Option<List>> {
+    pub(crate) fn open(pairs: &mut (impl Pairs + ?Sized), database: usize, key: &[u8]) -> Result<Option<List>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::List, &mut value)?;
         found.map(|_| List::decode(database, value)).transpose()
@@ -104,7 +103,7 @@ impl List {
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn for_range(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         range: Range<u64>,
         mut take: impl FnMut(u64, &[u8]) -> bool,
     ) -> Result<()> {
@@ -145,7 +144,11 @@ impl List {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub(crate) fn for_each_back(&self, pairs: &mut impl Pairs, mut take: impl FnMut(u64, &[u8]) -> bool) -> Result<()> {
+    pub(crate) fn for_each_back(
+        &self,
+        pairs: &mut (impl Pairs + ?Sized),
+        mut take: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<()> {
         const AT_ONCE: u64 = 256;
         let mut end = self.len();
         while end > 0 {
@@ -175,7 +178,7 @@ pub(crate) enum End {
 
 /// A list that is being changed, with exclusive entry. [`finish`](Self::finish) stores the rest of the change.
 pub(crate) struct ListMut<'e, 'k> {
-    alone: &'e mut Exclusive<'k>,
+    alone: &'e mut (dyn PairsMut + 'k),
     key: &'e [u8],
     expires_at_ms: u64,
     list: List,
@@ -220,7 +223,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
     ///
     /// # Errors
     /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
-    pub(crate) fn open(alone: &'e mut Exclusive<'k>, database: usize, key: &'e [u8]) -> Result<ListMut<'e, 'k>> {
+    pub(crate) fn open(alone: &'e mut (dyn PairsMut + 'k), database: usize, key: &'e [u8]) -> Result<ListMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, Kind::List, &mut value)?;
         Ok(ListMut {

@@ -34,14 +34,17 @@ mod failures;
 pub(crate) mod fields;
 mod gate;
 mod hashed;
+mod in_place;
 pub(crate) mod list;
 mod marks;
 mod opening;
+mod pairs;
 mod record;
 mod segments;
 mod served_file;
 mod shape;
 pub(crate) mod sorted;
+mod staged;
 pub(crate) mod stream;
 mod swap;
 mod sweep;
@@ -56,11 +59,12 @@ use eviction::MemoryLimit;
 pub(crate) use exclusive::{ANY_KEY, Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
+use in_place::InPlace;
 pub use opening::SpaceOptions;
 pub(crate) use opening::databases_of;
+pub(crate) use pairs::{Pairs, PairsMut};
 pub(crate) use record::{Attributes, Kind, Record};
 use record::{Coding, HEAD_BYTES_MAX, MARK_BYTES};
-pub(crate) use segments::Pairs;
 pub use served_file::{Marks, ServedFile, ServedScan};
 pub(crate) use shape::damaged;
 use splitpoint::{Error, Table};
@@ -99,6 +103,8 @@ pub enum SpaceError {
     Elsewhere(u16),
     /// The value of the key is of another type.
     WrongType,
+    /// The command needs exclusive entry; no client sees this.
+    Alone,
     /// A transaction over a file may not remove all keys of so large a database.
     TooManyKeys,
     /// The error of the table.
@@ -128,6 +134,7 @@ impl std::fmt::Display for SpaceError {
             SpaceError::TooManyKeys => write!(f, "more than {FLUSHED_MAX} keys cannot be flushed with other changes"),
             SpaceError::Elsewhere(slot) => write!(f, "slot {slot} is not served by this node"),
             SpaceError::WrongType => f.write_str("the value of the key is of another type"),
+            SpaceError::Alone => f.write_str("the command needs exclusive entry"),
             SpaceError::Table(error) => error.fmt(f),
         }
     }
@@ -582,6 +589,12 @@ impl KeySpace {
         self.watched.is_empty() && !self.memory.is_pressed()
     }
 
+    /// Whether commands may be executed as one change: nobody waits for a key or has to see each change.
+    #[inline]
+    pub(crate) fn allows_runs(&self) -> bool {
+        self.is_plain() && self.wanted_keys.load(Relaxed) == 0
+    }
+
     /// The records of `keys`, in their order; `None` for absent and expired ones.
     #[inline]
     fn read_many(
@@ -1014,6 +1027,37 @@ impl<'k> Shared<'k> {
         let Some(table) = table.as_ref() else { return (0, Ok(())) };
         self.space.memory.note_use(keys, &self.clock);
         self.space.edit_many(table, database, keys, value_bytes_max, &self.clock, edit)
+    }
+
+    /// Changes the small collections at `keys` in order, if the database is plain and nobody waits for a key. `change`
+    /// gets the index of a key and its value; if it returns `false`, the value remains. Returns the number of keys
+    /// changed, and the error that ended the call early; a key for which `change` returns [`SpaceError::Alone`], or
+    /// which would get a value of more than `value_bytes_max` bytes, ends the call, too. `more_bytes` is about what all
+    /// changes may add.
+    pub(crate) fn change_many(
+        &self,
+        database: usize,
+        keys: &[&[u8]],
+        (value_bytes_max, more_bytes): (usize, usize),
+        mut change: impl FnMut(usize, &mut dyn PairsMut) -> Result<bool>,
+    ) -> (usize, Result<()>) {
+        let space = self.space;
+        if !space.allows_runs() || space.memory.is_much(more_bytes) {
+            return (0, Ok(()));
+        }
+        let Some(table) = self.plain_table(database, keys.iter().copied()) else { return (0, Ok(())) };
+        let Some(table) = table.as_ref() else { return (0, Ok(())) };
+        space.memory.note_use(keys, &self.clock);
+        let edit = |index: usize, old: Option<Old<'_>>, new: &mut New<'_>| {
+            let (key, clock) = (keys[index], &self.clock);
+            let mut pairs = InPlace { space, database, key, clock, old, new, edit: Edit::Keep };
+            match change(index, &mut pairs) {
+                Ok(true) => pairs.edit,
+                Ok(false) => Edit::Keep,
+                Err(_) => Edit::Alone,
+            }
+        };
+        space.edit_any(table, database, keys, value_bytes_max, &self.clock, edit)
     }
 
     #[inline]

@@ -14,8 +14,10 @@
 
 use super::counts::numbers;
 use super::exclusive::Exclusive;
+use super::pairs::{Pairs, PairsMut};
 use super::shape::Gap;
-use super::{Database, KeySpace, Kind, Patience, Result, Shared, SpaceError, marks};
+use super::watched::Happened;
+use super::{Attributes, Database, KeySpace, Kind, Patience, Result, Shared, SpaceError, marks};
 use splitpoint::Table;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,30 +27,6 @@ use std::sync::atomic::Ordering::*;
 const REMOVAL_BYTES: usize = 3 * 8;
 /// Segments that are removed together.
 const REMOVED_AT_ONCE: u64 = 256;
-
-/// Reads collections: a key's value, whatever its type, and segments.
-pub(crate) trait Pairs {
-    /// The value of `key`, and its lifetime: 0 for none. `None` if the key is absent.
-    ///
-    /// # Errors
-    /// [`SpaceError::WrongType`] if it is not of this kind.
-    fn name(&mut self, database: usize, key: &[u8], kind: Kind, value: &mut Vec<u8>) -> Result<Option<u64>>;
-
-    /// A segment; returns whether there is one.
-    ///
-    /// # Errors
-    /// Those of [`Table::get`].
-    fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool>;
-
-    /// The time that decides what has expired, in Unix milliseconds.
-    fn now_ms(&self) -> u64;
-
-    /// How many segments the database has.
-    fn segment_count(&self, database: usize) -> u64;
-
-    /// A random number.
-    fn random(&self) -> u64;
-}
 
 impl KeySpace {
     /// The table of the segments of a database.
@@ -120,33 +98,48 @@ impl Pairs for Exclusive<'_> {
     }
 }
 
-impl Exclusive<'_> {
-    /// [`Pairs::segment`].
-    pub(super) fn read_segment(&self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        let key = marks::segment(id, number);
-        if let Some(staged) = self.staged_pair(database, &key) {
-            value.extend_from_slice(staged.unwrap_or_default());
-            return Ok(staged.is_some());
+impl PairsMut for Exclusive<'_> {
+    fn put_collection(&mut self, database: usize, key: &[u8], value: Option<(Attributes, &[u8])>) -> Result<()> {
+        self.changed(database, key);
+        if value.is_none_or(|(attributes, _)| !matches!(attributes.kind, Kind::Hash | Kind::Set)) {
+            self.note_wanted(database, key);
         }
-        let (space, of) = (self.space(), &self.space().databases[database]);
-        let guard = if space.in_file() { of.table.load() } else { of.segments.load() };
-        match guard.as_ref() {
-            Some(table) => Ok(table.get_into(&key, value)?),
-            None => Ok(false),
+        match value {
+            Some((attributes, value)) => self.stage_record(database, key, attributes, value),
+            None => self.stage(database, key, None),
         }
     }
 
-    /// A number for a new large collection.
-    pub(super) fn new_collection(&mut self, database: usize) -> Result<u64> {
+    fn put_unseen(&mut self, database: usize, key: &[u8], attributes: Attributes, value: &[u8]) -> Result<()> {
+        self.space().events.changes.fetch_add(1, Relaxed);
+        self.stage_record(database, key, attributes, value)
+    }
+
+    fn put_expired(&mut self, database: usize, key: &[u8], value: Option<(Attributes, &[u8])>) -> Result<()> {
+        self.space().events.changes.fetch_add(1, Relaxed);
+        self.space().watched.touch_fields_expired(database, key, value.is_none());
+        match value {
+            Some((attributes, value)) => self.stage_record(database, key, attributes, value),
+            None => self.stage(database, key, None),
+        }
+    }
+
+    fn note_fields_expired(&mut self, database: usize, key: &[u8]) {
+        self.space().watched.record(database, key, Happened::FieldsExpired { is_last: false });
+    }
+
+    fn note_event(&mut self, database: usize, key: &[u8], event: &'static str) {
+        self.space().watched.record(database, key, Happened::Event(event));
+    }
+
+    fn new_collection(&mut self, database: usize) -> Result<u64> {
         let mut counts = self.counts(database);
         counts.next_id += 1;
         self.set_counts(database, counts)?;
         Ok(counts.next_id)
     }
 
-    /// Stores a segment, or removes it. `before`: whether there is one.
-    pub(super) fn put_segment(
+    fn put_segment(
         &mut self,
         database: usize,
         (id, number): (u64, u64),
@@ -165,8 +158,7 @@ impl Exclusive<'_> {
         Ok(())
     }
 
-    /// Notes that these segments belong to no key any more.
-    pub(super) fn release(&mut self, database: usize, id: u64, segments: [Range<u64>; 2]) -> Result<()> {
+    fn release(&mut self, database: usize, id: u64, segments: [Range<u64>; 2]) -> Result<()> {
         let mut counts = self.counts(database);
         for Range { start, end } in segments.into_iter().filter(|segments| !segments.is_empty()) {
             let removal: Vec<u8> = [id, start, end].iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -174,6 +166,33 @@ impl Exclusive<'_> {
             counts.end_removal += 1;
         }
         self.set_counts(database, counts)
+    }
+
+    fn changed(&self, database: usize, key: &[u8]) {
+        self.space().events.changes.fetch_add(1, Relaxed);
+        self.space().watched.touch(database, key, || self.holds(database, key).unwrap_or(true));
+    }
+
+    fn secret(&self) -> u64 {
+        self.space().secret()
+    }
+}
+
+impl Exclusive<'_> {
+    /// [`Pairs::segment`].
+    pub(super) fn read_segment(&self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let key = marks::segment(id, number);
+        if let Some(staged) = self.staged_pair(database, &key) {
+            value.extend_from_slice(staged.unwrap_or_default());
+            return Ok(staged.is_some());
+        }
+        let (space, of) = (self.space(), &self.space().databases[database]);
+        let guard = if space.in_file() { of.table.load() } else { of.segments.load() };
+        match guard.as_ref() {
+            Some(table) => Ok(table.get_into(&key, value)?),
+            None => Ok(false),
+        }
     }
 
     /// Removes some segments that belong to no key. Returns whether there may be more.

@@ -12,8 +12,8 @@
 //!
 //! A table in which no server has stored a lifetime has no heads; then each function is one call of the table.
 
+use super::pairs::Pairs;
 use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, Record};
-use super::segments::Pairs;
 use super::shape::first_expiry;
 use super::{SpaceError, marks, now_ms};
 use splitpoint::{Error, ErrorKind, Result, Scan, Table};

@@ -252,7 +252,7 @@ pub(super) fn set_id(kind: Kind, value: &mut [u8], id: u64) {
 
 /// Whether this is the value, or its beginning, of a hash whose fields may have lifetimes.
 #[inline]
-fn has_lifetimes(kind: Kind, value: &[u8]) -> bool {
+pub(super) fn has_lifetimes(kind: Kind, value: &[u8]) -> bool {
     kind == Kind::Hash && value.first().is_some_and(|flags| flags & LIFETIMES != 0)
 }
 

@@ -10,10 +10,9 @@
 //!
 //! All bytes here are on disk.
 
-use super::exclusive::Exclusive;
 use super::fields::below;
 use super::hashed::{Layout, NewField, SMALL_AGAIN_BYTES, push};
-use super::segments::Pairs;
+use super::pairs::{Pairs, PairsMut};
 use super::shape::{LARGE, LargeFields, LargeSorted, Tree, damaged};
 use super::tree::{Editor, Entries, Entry, Key, Loaded, NoEntry, Place, order};
 use super::{Attributes, Kind, Result, SpaceError};
@@ -69,7 +68,7 @@ impl SortedSet {
     ///
     /// # Errors
     /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
-    pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> Result<Option<SortedSet>> {
+    pub(crate) fn open(pairs: &mut (impl Pairs + ?Sized), database: usize, key: &[u8]) -> Result<Option<SortedSet>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::SortedSet, &mut value)?;
         found.map(|_| SortedSet::decode(database, value)).transpose()
@@ -127,7 +126,7 @@ impl SortedSet {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
-    pub(crate) fn score(&self, pairs: &mut impl Pairs, member: &[u8]) -> Result<Option<f64>> {
+    pub(crate) fn score(&self, pairs: &mut (impl Pairs + ?Sized), member: &[u8]) -> Result<Option<f64>> {
         match &self.form {
             Form::Small(run) => {
                 for entry in Entries::of_small(run) {
@@ -152,7 +151,7 @@ impl SortedSet {
     /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn count_before(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         mut is_before: impl FnMut(f64, &[u8]) -> bool,
     ) -> Result<u64> {
         match &self.form {
@@ -179,7 +178,7 @@ impl SortedSet {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
-    pub(crate) fn rank(&self, pairs: &mut impl Pairs, member: &[u8], score: f64) -> Result<u64> {
+    pub(crate) fn rank(&self, pairs: &mut (impl Pairs + ?Sized), member: &[u8], score: f64) -> Result<u64> {
         self.count_before(pairs, |other, element| order((other, element), (score, member)) == Ordering::Less)
     }
 
@@ -189,7 +188,7 @@ impl SortedSet {
     /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn for_range(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         range: Range<u64>,
         is_reverse: bool,
         mut take: impl FnMut(&[u8], f64) -> bool,
@@ -223,7 +222,7 @@ impl SortedSet {
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn scan(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         cursor: u64,
         count: usize,
         mut take: impl FnMut(&[u8], f64),
@@ -250,7 +249,7 @@ impl SortedSet {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
-    pub(crate) fn random(&self, pairs: &mut impl Pairs) -> Result<Option<Element>> {
+    pub(crate) fn random(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<Option<Element>> {
         let (rank, mut found) = (below(pairs.random(), self.len()), None);
         self.for_range(pairs, rank..rank + 1, false, |member, score| {
             found = Some((member.to_vec(), score));
@@ -262,7 +261,7 @@ impl SortedSet {
 
 /// A sorted set that is being changed, with exclusive entry. [`finish`](Self::finish) stores the rest of the change.
 pub(crate) struct SortedSetMut<'e, 'k> {
-    alone: &'e mut Exclusive<'k>,
+    alone: &'e mut (dyn PairsMut + 'k),
     key: &'e [u8],
     expires_at_ms: u64,
     set: SortedSet,
@@ -283,7 +282,11 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     ///
     /// # Errors
     /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
-    pub(crate) fn open(alone: &'e mut Exclusive<'k>, database: usize, key: &'e [u8]) -> Result<SortedSetMut<'e, 'k>> {
+    pub(crate) fn open(
+        alone: &'e mut (dyn PairsMut + 'k),
+        database: usize,
+        key: &'e [u8],
+    ) -> Result<SortedSetMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, Kind::SortedSet, &mut value)?;
         let set = SortedSet::decode(database, value)?;
@@ -315,7 +318,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
-    pub(crate) fn read(&mut self) -> Result<(&SortedSet, &mut Exclusive<'k>)> {
+    pub(crate) fn read(&mut self) -> Result<(&SortedSet, &mut (dyn PairsMut + 'k))> {
         self.store()?;
         Ok((&self.set, self.alone))
     }
@@ -545,7 +548,7 @@ fn score_field<'f>(member: &'f [u8], score: &'f [u8]) -> NewField<'f> {
 }
 
 fn editor<'t, 'k>(
-    alone: &'t mut Exclusive<'k>,
+    alone: &'t mut (dyn PairsMut + 'k),
     database: usize,
     large: &'t mut LargeSorted,
     loaded: &'t mut Loaded,
@@ -570,7 +573,7 @@ fn remove_small(run: &mut Vec<u8>, member: &[u8]) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::keyspace::tests::{Random, collection_spaces};
-    use crate::keyspace::{Lifetime, Patience};
+    use crate::keyspace::{Exclusive, Lifetime, Patience};
     use std::collections::HashMap;
 
     /// The elements as the tree has them, and checks that scores and ranks agree with it.

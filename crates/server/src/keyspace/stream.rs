@@ -21,8 +21,7 @@
 
 use super::counts::numbers;
 use super::elements;
-use super::exclusive::Exclusive;
-use super::segments::Pairs;
+use super::pairs::{Pairs, PairsMut};
 use super::shape::{LARGE, NODES, Tree, damaged};
 use super::tree::{Editor, Loaded, Place};
 use super::{Attributes, Kind, Result, SpaceError};
@@ -285,7 +284,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
-    pub(crate) fn open(pairs: &mut impl Pairs, database: usize, key: &[u8]) -> Result<Option<Stream>> {
+    pub(crate) fn open(pairs: &mut (impl Pairs + ?Sized), database: usize, key: &[u8]) -> Result<Option<Stream>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::Stream, &mut value)?;
         found.map(|_| Stream::decode(database, &value)).transpose()
@@ -372,7 +371,7 @@ impl Stream {
     }
 
     /// The number of records before those that begin with `prefix`; with `with_equal`, those included.
-    fn rank(&self, pairs: &mut impl Pairs, prefix: &[u8], with_equal: bool) -> Result<u64> {
+    fn rank(&self, pairs: &mut (impl Pairs + ?Sized), prefix: &[u8], with_equal: bool) -> Result<u64> {
         if self.tree.nodes == 0 {
             return Ok(0);
         }
@@ -381,12 +380,12 @@ impl Stream {
     }
 
     /// The ranks of the records that begin with `prefix`.
-    fn ranks(&self, pairs: &mut impl Pairs, prefix: &[u8]) -> Result<Range<u64>> {
+    fn ranks(&self, pairs: &mut (impl Pairs + ?Sized), prefix: &[u8]) -> Result<Range<u64>> {
         let start = self.rank(pairs, prefix, false)?;
         Ok(start..self.rank(pairs, prefix, true)?.max(start))
     }
 
-    fn count(&self, pairs: &mut impl Pairs, prefix: Record) -> Result<u64> {
+    fn count(&self, pairs: &mut (impl Pairs + ?Sized), prefix: Record) -> Result<u64> {
         let Range { start, end } = self.ranks(pairs, &prefix.0)?;
         Ok(end - start)
     }
@@ -394,7 +393,7 @@ impl Stream {
     /// Calls `take` with the records of a range of ranks until it returns `false`.
     fn for_ranks(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         ranks: Range<u64>,
         is_reverse: bool,
         take: &mut dyn FnMut(&[u8]) -> Result<bool>,
@@ -415,7 +414,7 @@ impl Stream {
     }
 
     /// The record that begins with `prefix`.
-    fn find(&self, pairs: &mut impl Pairs, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn find(&self, pairs: &mut (impl Pairs + ?Sized), prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         let rank = self.rank(pairs, prefix, false)?;
         let mut found = None;
         self.for_ranks(pairs, rank..self.records.min(rank + 1), false, &mut |member| {
@@ -428,7 +427,7 @@ impl Stream {
     /// What `parse` makes of the record that begins with `prefix`, of the bytes after it.
     fn find_as<T>(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         prefix: Record,
         what: &str,
         parse: impl FnOnce(&[u8]) -> Option<T>,
@@ -440,7 +439,7 @@ impl Stream {
     /// At most `most` records that begin with `prefix`, from `from` on, as `parse` makes of the bytes after the prefix.
     fn all_as<T>(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         (prefix, from): (Record, Option<EntryId>),
         most: usize,
         what: &str,
@@ -469,7 +468,7 @@ impl Stream {
     /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn for_entries(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         (from, to): (EntryId, EntryId),
         is_reverse: bool,
         take: &mut dyn FnMut(EntryId, &[u8]) -> bool,
@@ -528,7 +527,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of [`for_entries`](Self::for_entries).
-    pub(crate) fn edge(&self, pairs: &mut impl Pairs, is_last: bool) -> Result<Option<EntryId>> {
+    pub(crate) fn edge(&self, pairs: &mut (impl Pairs + ?Sized), is_last: bool) -> Result<Option<EntryId>> {
         let mut edge = None;
         self.for_entries(pairs, (EntryId::MIN, EntryId::MAX), is_last, &mut |id, _| {
             edge = Some(id);
@@ -541,7 +540,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of [`for_entries`](Self::for_entries).
-    pub(crate) fn contains(&self, pairs: &mut impl Pairs, id: EntryId) -> Result<bool> {
+    pub(crate) fn contains(&self, pairs: &mut (impl Pairs + ?Sized), id: EntryId) -> Result<bool> {
         let mut found = false;
         self.for_entries(pairs, (id, id), false, &mut |_, _| {
             found = true;
@@ -554,7 +553,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of [`for_entries`](Self::for_entries).
-    pub(crate) fn count_before(&self, pairs: &mut impl Pairs, id: EntryId) -> Result<u64> {
+    pub(crate) fn count_before(&self, pairs: &mut (impl Pairs + ?Sized), id: EntryId) -> Result<u64> {
         let first = self.before_entries();
         let before = self.rank(pairs, &Record::entry(id).0, false)?.saturating_sub(first);
         if before < self.in_tree() {
@@ -572,12 +571,12 @@ impl Stream {
     ///
     /// # Errors
     /// Those of [`for_entries`](Self::for_entries), as of all that follows.
-    pub(crate) fn group(&self, pairs: &mut impl Pairs, name: &[u8]) -> Result<Option<Group>> {
+    pub(crate) fn group(&self, pairs: &mut (impl Pairs + ?Sized), name: &[u8]) -> Result<Option<Group>> {
         self.find_as(pairs, Record::group(name), "group", group_of)
     }
 
     /// All groups with their names, in the order of those.
-    pub(crate) fn groups(&self, pairs: &mut impl Pairs) -> Result<Vec<(Vec<u8>, Group)>> {
+    pub(crate) fn groups(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<Vec<(Vec<u8>, Group)>> {
         self.all_as(pairs, (Record::new(GROUP), None), usize::MAX, "group", |record| {
             let mut reader = Reader(record);
             Some((reader.name()?, group_of(reader.0)?))
@@ -585,17 +584,22 @@ impl Stream {
     }
 
     /// The number of groups.
-    pub(crate) fn group_count(&self, pairs: &mut impl Pairs) -> Result<u64> {
+    pub(crate) fn group_count(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<u64> {
         self.count(pairs, Record::new(GROUP))
     }
 
     /// The consumer of this name.
-    pub(crate) fn consumer(&self, pairs: &mut impl Pairs, group: u64, name: &[u8]) -> Result<Option<Consumer>> {
+    pub(crate) fn consumer(
+        &self,
+        pairs: &mut (impl Pairs + ?Sized),
+        group: u64,
+        name: &[u8],
+    ) -> Result<Option<Consumer>> {
         self.find_as(pairs, Record::consumer(group, name), "consumer", consumer_of)
     }
 
     /// All consumers of a group with their names, in the order of those.
-    pub(crate) fn consumers(&self, pairs: &mut impl Pairs, group: u64) -> Result<Vec<(Vec<u8>, Consumer)>> {
+    pub(crate) fn consumers(&self, pairs: &mut (impl Pairs + ?Sized), group: u64) -> Result<Vec<(Vec<u8>, Consumer)>> {
         let of_group = Record::new(CONSUMER).number(group);
         self.all_as(pairs, (of_group, None), usize::MAX, "consumer", |record| {
             let mut reader = Reader(record);
@@ -604,24 +608,29 @@ impl Stream {
     }
 
     /// The number of consumers of a group.
-    pub(crate) fn consumer_count(&self, pairs: &mut impl Pairs, group: u64) -> Result<u64> {
+    pub(crate) fn consumer_count(&self, pairs: &mut (impl Pairs + ?Sized), group: u64) -> Result<u64> {
         self.count(pairs, Record::new(CONSUMER).number(group))
     }
 
     /// The pending entry of a group with this ID.
-    pub(crate) fn pending(&self, pairs: &mut impl Pairs, group: u64, id: EntryId) -> Result<Option<Pending>> {
+    pub(crate) fn pending(
+        &self,
+        pairs: &mut (impl Pairs + ?Sized),
+        group: u64,
+        id: EntryId,
+    ) -> Result<Option<Pending>> {
         self.find_as(pairs, Record::pending(group, id), "pending entry", pending_of)
     }
 
     /// The number of pending entries of a group.
-    pub(crate) fn pending_count(&self, pairs: &mut impl Pairs, group: u64) -> Result<u64> {
+    pub(crate) fn pending_count(&self, pairs: &mut (impl Pairs + ?Sized), group: u64) -> Result<u64> {
         self.count(pairs, Record::new(PENDING).number(group))
     }
 
     /// At most `most` pending entries of a group, from an ID on.
     pub(crate) fn pending_from(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         group: u64,
         from: EntryId,
         most: usize,
@@ -634,7 +643,7 @@ impl Stream {
     }
 
     /// The last ID of a group's pending entries.
-    pub(crate) fn pending_last(&self, pairs: &mut impl Pairs, group: u64) -> Result<Option<EntryId>> {
+    pub(crate) fn pending_last(&self, pairs: &mut (impl Pairs + ?Sized), group: u64) -> Result<Option<EntryId>> {
         let of_group = Record::new(PENDING).number(group).0;
         let (ranks, mut last) = (self.ranks(pairs, &of_group)?, None);
         self.for_ranks(pairs, ranks, true, &mut |record| {
@@ -646,14 +655,14 @@ impl Stream {
     }
 
     /// The number of pending entries of a consumer.
-    pub(crate) fn owned_count(&self, pairs: &mut impl Pairs, group: u64, consumer: u64) -> Result<u64> {
+    pub(crate) fn owned_count(&self, pairs: &mut (impl Pairs + ?Sized), group: u64, consumer: u64) -> Result<u64> {
         self.count(pairs, Record::new(OWNED).number(group).number(consumer))
     }
 
     /// At most `most` IDs of pending entries of a consumer, from one on.
     pub(crate) fn owned_from(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         (group, consumer): (u64, u64),
         from: EntryId,
         most: usize,
@@ -669,7 +678,7 @@ impl Stream {
 
 /// A stream that is being changed, with exclusive entry. [`finish`](Self::finish) stores the rest of the change.
 pub(crate) struct StreamMut<'e, 'k> {
-    alone: &'e mut Exclusive<'k>,
+    alone: &'e mut (dyn PairsMut + 'k),
     key: &'e [u8],
     expires_at_ms: u64,
     stream: Stream,
@@ -682,7 +691,11 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     ///
     /// # Errors
     /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
-    pub(crate) fn open(alone: &'e mut Exclusive<'k>, database: usize, key: &'e [u8]) -> Result<StreamMut<'e, 'k>> {
+    pub(crate) fn open(
+        alone: &'e mut (dyn PairsMut + 'k),
+        database: usize,
+        key: &'e [u8],
+    ) -> Result<StreamMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, Kind::Stream, &mut value)?;
         let stream = match found {
@@ -702,7 +715,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::put`].
-    pub(crate) fn read(&mut self) -> Result<(&Stream, &mut Exclusive<'k>)> {
+    pub(crate) fn read(&mut self) -> Result<(&Stream, &mut (dyn PairsMut + 'k))> {
         self.store()?;
         Ok((&self.stream, self.alone))
     }
@@ -980,7 +993,7 @@ mod tests {
 
     fn entries(
         stream: &Stream,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         range: (EntryId, EntryId),
         is_reverse: bool,
         most: usize,

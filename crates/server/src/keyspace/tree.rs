@@ -21,17 +21,17 @@
 //! All bytes here are on disk.
 
 use super::elements;
-use super::exclusive::Exclusive;
-use super::segments::Pairs;
+use super::pairs::{Pairs, PairsMut};
 use super::shape::{NODES, Tree, damaged};
 use super::{Result, SpaceError};
 use splitpoint::{Error, ErrorKind};
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// A longer node is divided.
 const NODE_BYTES: usize = 1024;
+/// The capacity for a node and an element that is added to it.
+const NODE_CAPACITY: usize = NODE_BYTES + 128;
 /// A shorter one is merged with a neighbour, if together they are not longer than [`MERGED_BYTES`].
 const MERGED_BELOW_BYTES: usize = NODE_BYTES / 4;
 const MERGED_BYTES: usize = NODE_BYTES / 4 * 3;
@@ -154,7 +154,7 @@ fn separator<'m>(left: Key<'_>, right: Key<'m>) -> Key<'m> {
 
 impl Tree {
     /// Reads a node, which has to be of this level.
-    fn read(&self, pairs: &mut impl Pairs, place: Place, node: (u64, u64), run: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, pairs: &mut (impl Pairs + ?Sized), place: Place, node: (u64, u64), run: &mut Vec<u8>) -> Result<()> {
         let number = node.0;
         let is_there = number < self.nodes && pairs.segment(place.database, place.id, NODES + number, run)?;
         if !is_there {
@@ -169,7 +169,7 @@ impl Tree {
     /// Those of [`splitpoint::Table::get`]; [`ErrorKind::Corrupt`].
     pub(super) fn count_before(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         place: Place,
         mut is_before: impl FnMut(Key<'_>) -> bool,
     ) -> Result<u64> {
@@ -199,7 +199,7 @@ impl Tree {
     /// Those of [`splitpoint::Table::get`]; [`ErrorKind::Corrupt`].
     pub(super) fn for_range(
         &self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         place: Place,
         (count, range): (u64, Range<u64>),
         is_reverse: bool,
@@ -244,7 +244,7 @@ impl Walk<'_> {
     /// Walks through a node, except for its first `skip` elements. Returns whether to go on.
     fn visit(
         &mut self,
-        pairs: &mut impl Pairs,
+        pairs: &mut (impl Pairs + ?Sized),
         node: (u64, u64),
         mut skip: u64,
         take: &mut dyn FnMut(Key<'_>) -> bool,
@@ -290,9 +290,16 @@ impl Walk<'_> {
     }
 }
 
-/// Nodes that a change has read, and may have changed.
+/// Nodes that a change has read, and may have changed, in the order of their numbers: most changes load few.
 #[derive(Default)]
-pub(super) struct Loaded(HashMap<u64, Node>);
+pub(super) struct Loaded(Vec<(u64, Node)>);
+
+impl Loaded {
+    /// The index of a node, or where it belongs.
+    fn find(&self, number: u64) -> std::result::Result<usize, usize> {
+        self.0.binary_search_by_key(&number, |(number, _)| *number)
+    }
+}
 
 struct Node {
     run: Vec<u8>,
@@ -325,7 +332,7 @@ type Child = ((f64, Vec<u8>), u64, u64);
 
 /// Changes a tree. The nodes are stored by [`store`](Self::store).
 pub(super) struct Editor<'t, 'k> {
-    pub(super) alone: &'t mut Exclusive<'k>,
+    pub(super) alone: &'t mut (dyn PairsMut + 'k),
     pub(super) place: Place,
     pub(super) tree: &'t mut Tree,
     pub(super) loaded: &'t mut Loaded,
@@ -417,7 +424,7 @@ impl Editor<'_, '_> {
     /// Those of [`splitpoint::Table::put`].
     pub(super) fn store(&mut self) -> Result<()> {
         let Place { database, id } = self.place;
-        for (number, node) in self.loaded.0.drain().filter(|(_, node)| node.is_changed) {
+        for (number, node) in self.loaded.0.drain(..).filter(|(_, node)| node.is_changed) {
             self.alone.put_segment(database, (id, NODES + number), node.was_there, Some(&node.run))?;
         }
         Ok(())
@@ -429,14 +436,18 @@ impl Editor<'_, '_> {
 
     /// Loads a node of whatever kind.
     fn load_any(&mut self, number: u64) -> Result<&mut Node> {
-        if !self.loaded.0.contains_key(&number) {
-            let (Place { database, id }, mut run) = (self.place, Vec::new());
-            if number >= self.tree.nodes || !self.alone.segment(database, id, NODES + number, &mut run)? {
-                return Err(self.damaged(number, "is missing"));
+        let index = match self.loaded.find(number) {
+            Ok(index) => index,
+            Err(index) => {
+                let (Place { database, id }, mut run) = (self.place, Vec::with_capacity(NODE_CAPACITY));
+                if number >= self.tree.nodes || !self.alone.segment(database, id, NODES + number, &mut run)? {
+                    return Err(self.damaged(number, "is missing"));
+                }
+                self.loaded.0.insert(index, (number, Node { run, was_there: true, is_changed: false }));
+                index
             }
-            self.loaded.0.insert(number, Node { run, was_there: true, is_changed: false });
-        }
-        Ok(self.loaded.0.get_mut(&number).expect("loaded above"))
+        };
+        Ok(&mut self.loaded.0[index].1)
     }
 
     /// A node of a level, to be read.
@@ -462,7 +473,11 @@ impl Editor<'_, '_> {
                 return Err(Error::new(ErrorKind::TooLong, what).into());
             }
             self.tree.nodes += 1;
-            self.loaded.0.insert(number, Node { run, was_there: false, is_changed: true });
+            let node = Node { run, was_there: false, is_changed: true };
+            match self.loaded.find(number) {
+                Ok(index) => self.loaded.0[index].1 = node,
+                Err(index) => self.loaded.0.insert(index, (number, node)),
+            }
             return Ok(number);
         };
         let bytes = &self.load_any(number)?.run;

@@ -8,6 +8,8 @@
 //!     DEL DEL ...          one remove_many     of one key each; one by one if the database is not plain
 //!     SETEX SETEX ...      one put_many        also SET with a lifetime
 //!     INCR INCR ...        one edit_many       other edits (command/edit.rs); one by one if the database is not plain
+//!     HSET LPUSH ZADD ...  one change_many     shared while the collections are small and the database is plain;
+//!                                              else exclusive and one change, or one by one
 //!     anything else        one command         lookups shared, writes exclusive
 //! ```
 //!
@@ -338,6 +340,36 @@ impl RespSession {
                     continue;
                 }
             }
+            let count = self.changes_at(&requests[index..]);
+            if count > 0 {
+                if shared.is_none() {
+                    shared = server.share(patience);
+                }
+                let Some(entry) = &shared else {
+                    if request.spec.is_some_and(|spec| self.refuse_busy(spec.id, out)) {
+                        index += 1;
+                        continue;
+                    }
+                    break Some((index, Flow::Wait));
+                };
+                let commands = || requests[index..index + count].iter().map(|request| (request.spec, args_of(request)));
+                let mut done = self.collection_run(entry, commands(), out);
+                if done.is_none() && count > 1 {
+                    shared = None;
+                    done = server.close(patience).and_then(|mut alone| self.change_run(&mut alone, commands(), out));
+                }
+                if let Some(done) = done {
+                    let end = index + done;
+                    while let Some(first) = requests[index..end].first() {
+                        let is_same = |request: &&Request| request.spec.map(|s| s.id) == first.spec.map(|s| s.id);
+                        let same = requests[index..end].iter().take_while(is_same).count();
+                        let Some(spec) = first.spec else { break };
+                        clock = self.note(spec.id, same, clock, || args_of(first));
+                        index += same;
+                    }
+                    continue;
+                }
+            }
             let args = args_of(request);
             let Some(spec) = request.spec else {
                 let before = out.len();
@@ -375,15 +407,7 @@ impl RespSession {
         let spec = requests[0].spec?;
         let id = spec.id;
         requests[0].run_keys()?;
-        if !self.state.authenticated || self.state.transaction.is_some() || self.state.replies != Replies::On {
-            return None;
-        }
-        if self.state.client.subscriptions() > 0 && self.state.version == Version::Resp2
-            || self.state.server.clients.are_paused()
-            || self.state.server.monitors.are_there()
-            || self.state.caching.is_some()
-            || !self.state.user.is_unrestricted()
-        {
+        if !self.takes_runs() {
             return None;
         }
         let is_lookup = spec.flags.has(Flags::READONLY);
@@ -398,6 +422,39 @@ impl RespSession {
         };
         let count = requests.iter().take_while(fits).count();
         (count > 0).then_some((id, count))
+    }
+
+    /// Whether nothing about the client or the server requires that commands are executed one by one.
+    #[inline]
+    fn takes_runs(&self) -> bool {
+        let state = &self.state;
+        state.authenticated
+            && state.transaction.is_none()
+            && state.replies == Replies::On
+            && (state.client.subscriptions() == 0 || state.version != Version::Resp2)
+            && !state.server.clients.are_paused()
+            && !state.server.monitors.are_there()
+            && state.caching.is_none()
+            && state.user.is_unrestricted()
+    }
+
+    /// How many requests at the beginning of `requests` change collections and may be executed together.
+    #[inline]
+    fn changes_at(&self, requests: &[Request]) -> usize {
+        // Other clients wait as long as for one command with as many arguments.
+        const ARGS_MAX: usize = 1024;
+        let mut args = 0;
+        let fits = |request: &&Request| {
+            args += request.count;
+            let changes = |spec: &Spec| matches!(Handler::of(spec.id), Handler::Collection(_));
+            args <= ARGS_MAX && request.spec.is_some_and(|spec| changes(spec) && spec.accepts(request.count))
+        };
+        let count = requests.iter().take(RUN_MAX).take_while(fits).count();
+        let is_allowed = || {
+            let space = &self.state.server.space;
+            self.takes_runs() && space.allows_runs() && space.dictionary().is_none()
+        };
+        if count > 0 && is_allowed() { count } else { 0 }
     }
 
     /// Whether a request of a run is an edit: not a SET without options.
@@ -475,7 +532,7 @@ impl RespSession {
                     self.state.track(spec, &args);
                     execute(&mut Turn::Shared(entry), &mut self.state.call(args, out))
                 }
-                Handler::Edit(_) | Handler::Change(_) | Handler::Transaction(_) => {
+                Handler::Edit(_) | Handler::Collection(_) | Handler::Change(_) | Handler::Transaction(_) => {
                     *shared = None;
                     let Some(mut alone) = server.close(patience) else {
                         return if self.refuse_busy(spec.id, out) { Step::Done } else { Step::Wait };
@@ -560,6 +617,7 @@ impl RespSession {
         alone.begin();
         let mut call = self.state.call(args, out);
         let outcome = match handler {
+            Handler::Collection(execute) => execute(alone, &mut call),
             Handler::Change(execute) => execute(alone, &mut call),
             Handler::Edit(plan) => plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan)),
             _ => Ok(()), // executed by the caller

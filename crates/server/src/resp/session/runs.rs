@@ -9,10 +9,10 @@ use crate::command::dispatch::Handler;
 use crate::command::edit::Plan;
 use crate::command::events;
 use crate::command::reply;
-use crate::command::spec::Id;
+use crate::command::spec::{Id, Spec};
 use crate::command::strings;
 use crate::keyspace::{
-    self, Attributes, Edit, Exclusive, Kind, New, Old, Record, SHORT_VALUE_BYTES, Shared, SpaceError,
+    self, Attributes, Edit, Exclusive, Kind, New, Old, PairsMut, Record, SHORT_VALUE_BYTES, Shared, SpaceError,
 };
 use std::sync::atomic::Ordering::*;
 
@@ -339,6 +339,116 @@ impl RespSession {
             done = index + 1;
         });
         self.end_run(removed, done, count, before, out)
+    }
+
+    /// Executes changes of small collections in place, up to the first that needs exclusive entry. Returns how many;
+    /// `None` if the first does.
+    pub(super) fn collection_run<'a>(
+        &mut self,
+        shared: &Shared<'_>,
+        commands: impl Iterator<Item = (Option<&'static Spec>, Args<'a>)>,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        // The latch of a bucket is held for the whole command.
+        const ARGS_MAX: usize = 64;
+        const ARGS_BYTES_MAX: usize = 4096;
+        // A little more than the values of small collections, and of streams, which are longer.
+        const VALUE_BYTES_MAX: usize = 640;
+        const STREAM_BYTES_MAX: usize = 1280;
+        let (mut keys, mut args_of, mut count): ([&[u8]; RUN_MAX], [_; RUN_MAX], _) =
+            ([&[]; RUN_MAX], [None; RUN_MAX], 0);
+        let (mut value_bytes_max, mut bytes) = (VALUE_BYTES_MAX, 0);
+        for (spec, args) in commands {
+            let Some((spec, Handler::Collection(execute))) = spec.map(|spec| (spec, Handler::of(spec.id))) else {
+                break;
+            };
+            let args_bytes = args.from(1).map(<[u8]>::len).sum::<usize>();
+            if args.len() > ARGS_MAX || args_bytes > ARGS_BYTES_MAX {
+                break;
+            }
+            if spec.group == "stream" {
+                value_bytes_max = STREAM_BYTES_MAX;
+            }
+            bytes += args_bytes;
+            (keys[count], args_of[count]) = (args.at(1), Some((spec.id, execute, args)));
+            count += 1;
+        }
+        let before = out.len();
+        // The command that was begun last, and where its reply begins.
+        let mut begun = (0, before);
+        let state = &self.state;
+        let change = |index: usize, pairs: &mut dyn PairsMut| {
+            begun = (index, out.len());
+            let Some((id, execute, args)) = args_of[index] else { return Err(SpaceError::Alone) };
+            match execute(pairs, &mut state.call(args, out)) {
+                Ok(()) => Ok(true),
+                Err(Refusal::Space(SpaceError::Alone)) => Err(SpaceError::Alone),
+                Err(refusal) => {
+                    out.truncate(begun.1);
+                    reply::error(out, refusal.text());
+                    state.figures.of(id).failed.fetch_add(1, Relaxed);
+                    state.figures.errors.fetch_add(1, Relaxed);
+                    Ok(false)
+                }
+            }
+        };
+        let (done, outcome) = shared.change_many(self.state.database, &keys[..count], (value_bytes_max, bytes), change);
+        if begun.0 == done {
+            // It was not executed.
+            out.truncate(begun.1);
+        }
+        if done == 0 && outcome.is_ok() {
+            return None;
+        }
+        self.end_run(outcome.map(|()| true), done, count, before, out)
+    }
+
+    /// Executes changes of collections as one change, until the output is long. Returns how many; `None` if they must
+    /// be executed one by one. A command that fails changes nothing.
+    pub(super) fn change_run<'a>(
+        &mut self,
+        alone: &mut Exclusive<'_>,
+        commands: impl Iterator<Item = (Option<&'static Spec>, Args<'a>)> + Clone,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        // Staged values are copies.
+        const BYTES_MAX: usize = 1 << 18;
+        let bytes = commands.clone().flat_map(|(_, args)| args.from(1)).map(<[u8]>::len).sum();
+        if bytes > BYTES_MAX || !alone.allows_runs(bytes) {
+            return None;
+        }
+        let (start, mut ids) = (out.len(), [None; RUN_MAX]);
+        let mut done = 0;
+        alone.begin_run();
+        for (spec, args) in commands {
+            let Some((spec, Handler::Collection(execute))) = spec.map(|spec| (spec, Handler::of(spec.id))) else {
+                break;
+            };
+            let before = out.len();
+            alone.set_savepoint();
+            if let Err(refusal) = execute(alone, &mut self.state.call(args, out)) {
+                alone.undo();
+                out.truncate(before);
+                self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
+                self.state.refuse(out, &refusal);
+            }
+            ids[done] = Some(spec.id);
+            done += 1;
+            if out.len() > OUTPUT_BYTES {
+                break;
+            }
+        }
+        self.unsynced = true;
+        if let Err(error) = alone.commit() {
+            // None of the changes was made.
+            out.truncate(start);
+            let refusal = Refusal::from(error);
+            for id in ids.into_iter().flatten() {
+                self.state.figures.of(id).failed.fetch_add(1, Relaxed);
+                self.state.refuse(out, &refusal);
+            }
+        }
+        (done > 0).then_some(done)
     }
 
     /// Ends a run of `count` writes, of which `done` were made, with replies from `before` on. The write that failed is
