@@ -1882,6 +1882,31 @@ fn collections_changed_by_many_threads_lose_no_change() {
     }
 }
 
+#[test]
+fn several_collections_are_read_as_of_one_moment() {
+    for (mut writer, _folder) in in_memory_and_in_a_file() {
+        // A member that is always in at least one of both, and in at most one of the other pair.
+        let round = "SADD b x;SREM a x;SADD a x;SREM b x;ZADD z 1 x;ZREM y x;ZADD y 1 x;ZREM z x;SREM c x;SADD d x;SREM d x;SADD c x";
+        let lines: Vec<&str> = "SADD a x;ZADD y 1 x;SADD c x".split(';').collect();
+        replies_to(&mut writer, &lines);
+        let lines: Vec<&str> = round.split(';').collect();
+        let mut reader = another(&writer);
+        let is_written = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    replies_to(&mut writer, &lines);
+                }
+                is_written.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !is_written.load(std::sync::atomic::Ordering::Relaxed) {
+                let read = ["SUNION b a", "ZUNION 2 z y", "SINTER c d", "SINTERCARD 2 c d"];
+                assert_eq!(replies_to(&mut reader, &read), ["*1 $1 x", "*1 $1 x", "*0", ":0"]);
+            }
+        });
+    }
+}
+
 /// Requests that change collections, as lines: all commands that are executed together, some of which fail.
 fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
     let mut state = seed;
@@ -1947,4 +1972,20 @@ fn changes_of_collections_in_one_piece_answer_as_one_by_one() {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn errors_in_a_run_of_changes_are_counted() {
+    for (mut session, _folder) in in_memory_and_in_a_file() {
+        replies_to(&mut session, &["SET k v"]);
+        let large = "SADD large ".to_owned() + &(0..2000).map(|n| format!("member:{n} ")).collect::<String>();
+        replies_to(&mut session, &[large.trim()]);
+        // The first error is of a run of small collections, the second of a run of large ones.
+        let requests: [&[&[u8]]; 4] =
+            [&[b"HSET", b"h", b"f", b"v"], &[b"SADD", b"k", b"m"], &[b"SADD", b"large", b"m"], &[b"LPUSH", b"k", b"m"]];
+        let out = text_of(&mut session, &requests);
+        assert_eq!(out.matches("-WRONGTYPE").count(), 2, "{out}");
+        let info = replies_to(&mut session, &["INFO errorstats"]).remove(0);
+        assert!(info.contains("errorstat_WRONGTYPE:count=2"), "{info}");
+    }
 }

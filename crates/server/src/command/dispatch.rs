@@ -34,6 +34,8 @@ pub(crate) enum Handler {
     Scan(fn(&KeySpace, &mut Call<'_, '_>, &StagedKeys) -> Outcome),
     /// The key space, shared with other threads.
     Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
+    /// Collections as of one moment, with exclusive entry.
+    LookupMany(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
     /// The value of the first argument: what to do with it, given the time now.
     Edit(for<'a> fn(&Call<'_, 'a>, u64) -> Result<Plan<'a>, Refusal>),
     /// A collection: in place under the latch of its key if it is small, else with exclusive entry.
@@ -137,7 +139,9 @@ pub(super) fn execute_within(
             let staged = if spec.id == Id::Keys { alone.staged_keys(session.database)? } else { Vec::new() };
             execute(&session.server.space, &mut session.call(args, out), &staged)
         }
-        Handler::Lookup(execute) => execute(&mut Turn::Alone(alone), &mut session.call(args, out)),
+        Handler::Lookup(execute) | Handler::LookupMany(execute) => {
+            execute(&mut Turn::Alone(alone), &mut session.call(args, out))
+        }
         Handler::Edit(plan) => {
             let mut call = session.call(args, out);
             plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan))

@@ -220,20 +220,20 @@ macro_rules! rows {
         "Some members, and where to go on."
         Lookup(|turn, call| hashes::scan(turn, call, Kind::Set));
     SInter "sinter" -2 [READONLY] (1 -1 1) "set" "1.0.0" "key [key ...]" "The members that all sets have."
-        Lookup(|turn, call| sets::operate(turn, call, Operation::Inter));
+        LookupMany(|turn, call| sets::operate(turn, call, Operation::Inter));
     SInterCard "sintercard" -3 [READONLY] (2 0 1) "set" "7.0.0" "numkeys key [key ...] [LIMIT limit]"
         "How many members all sets have."
-        Lookup(sets::sintercard);
+        LookupMany(sets::sintercard);
     SInterStore "sinterstore" -3 [WRITE DENYOOM] (1 -1 1) "set" "1.0.0" "destination key [key ...]"
         "Stores the members that all sets have."
         Change(|alone, call| sets::store(alone, call, Operation::Inter));
     SUnion "sunion" -2 [READONLY] (1 -1 1) "set" "1.0.0" "key [key ...]" "The members that any of the sets has."
-        Lookup(|turn, call| sets::operate(turn, call, Operation::Union));
+        LookupMany(|turn, call| sets::operate(turn, call, Operation::Union));
     SUnionStore "sunionstore" -3 [WRITE DENYOOM] (1 -1 1) "set" "1.0.0" "destination key [key ...]"
         "Stores the members that any of the sets has."
         Change(|alone, call| sets::store(alone, call, Operation::Union));
     SDiff "sdiff" -2 [READONLY] (1 -1 1) "set" "1.0.0" "key [key ...]" "The members that only the first set has."
-        Lookup(|turn, call| sets::operate(turn, call, Operation::Diff));
+        LookupMany(|turn, call| sets::operate(turn, call, Operation::Diff));
     SDiffStore "sdiffstore" -3 [WRITE DENYOOM] (1 -1 1) "set" "1.0.0" "destination key [key ...]"
         "Stores the members that only the first set has."
         Change(|alone, call| sets::store(alone, call, Operation::Diff));
@@ -386,7 +386,7 @@ macro_rules! rows {
     ZUnion "zunion" -3 [READONLY] (2 0 1) "sorted-set" "6.2.0"
         "numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]"
         "The members that any of the sets has, with combined scores."
-        Lookup(|turn, call| sorted_operations::operate(turn, call, Operation::Union));
+        LookupMany(|turn, call| sorted_operations::operate(turn, call, Operation::Union));
     ZUnionStore "zunionstore" -4 [WRITE DENYOOM] (1 1 1) "sorted-set" "2.0.0"
         "destination numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX]"
         "Stores the members that any of the sets has, with combined scores."
@@ -394,17 +394,17 @@ macro_rules! rows {
     ZInter "zinter" -3 [READONLY] (2 0 1) "sorted-set" "6.2.0"
         "numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]"
         "The members that all sets have, with combined scores."
-        Lookup(|turn, call| sorted_operations::operate(turn, call, Operation::Inter));
+        LookupMany(|turn, call| sorted_operations::operate(turn, call, Operation::Inter));
     ZInterCard "zintercard" -3 [READONLY] (2 0 1) "sorted-set" "7.0.0" "numkeys key [key ...] [LIMIT limit]"
         "How many members all sets have."
-        Lookup(sorted_operations::zintercard);
+        LookupMany(sorted_operations::zintercard);
     ZInterStore "zinterstore" -4 [WRITE DENYOOM] (1 1 1) "sorted-set" "2.0.0"
         "destination numkeys key [key ...] [WEIGHTS weight ...] [AGGREGATE SUM | MIN | MAX]"
         "Stores the members that all sets have, with combined scores."
         Change(|alone, call| sorted_operations::operate_and_store(alone, call, Operation::Inter));
     ZDiff "zdiff" -3 [READONLY] (2 0 1) "sorted-set" "6.2.0" "numkeys key [key ...] [WITHSCORES]"
         "The members that only the first set has."
-        Lookup(|turn, call| sorted_operations::operate(turn, call, Operation::Diff));
+        LookupMany(|turn, call| sorted_operations::operate(turn, call, Operation::Diff));
     ZDiffStore "zdiffstore" -4 [WRITE DENYOOM] (1 1 1) "sorted-set" "6.2.0" "destination numkeys key [key ...]"
         "Stores the members that only the first set has."
         Change(|alone, call| sorted_operations::operate_and_store(alone, call, Operation::Diff));
@@ -574,7 +574,7 @@ macro_rules! rows {
     SortRo "sort_ro" -2 [READONLY] (1 1 1) "generic" "7.0.0"
         "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]"
         "SORT without storing."
-        Lookup(sort::sort_ro);
+        LookupMany(sort::sort_ro);
 
     Multi "multi" 1 [NOSCRIPT LOADING STALE FAST NOW] (0 0 0) "transactions" "1.2.0" "" "Begins a transaction."
         Session(connection::multi);

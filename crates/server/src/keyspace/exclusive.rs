@@ -100,11 +100,9 @@ impl<'k> Exclusive<'k> {
         }
     }
 
-    /// Collects the changes of a run of commands until [`commit`](Self::commit) makes them together; in memory those of
-    /// keys, while segments are stored at once. Precede each command with [`set_savepoint`](Self::set_savepoint). The
-    /// commands must not change strings.
+    /// [`begin`](Self::begin) for a run of commands, each of which follows a [`set_savepoint`](Self::set_savepoint).
     pub(crate) fn begin_run(&mut self) {
-        self.transaction = Some(if self.space.in_file() { Transaction::of_run() } else { Transaction::default() });
+        self.transaction = self.space.in_file().then(Transaction::of_run);
     }
 
     /// Marks where [`undo`](Self::undo) returns to.
@@ -112,8 +110,7 @@ impl<'k> Exclusive<'k> {
         self.transaction.iter_mut().for_each(Transaction::set_savepoint);
     }
 
-    /// Discards the changes since the last savepoint of a run; in memory, where segments are changed at once, does
-    /// nothing.
+    /// Discards the changes since the last savepoint of a run. In memory, where they are made immediately, does nothing.
     pub(crate) fn undo(&mut self) {
         self.transaction.iter_mut().for_each(Transaction::undo);
     }

@@ -1,8 +1,8 @@
 //! The gate of the key space: who may work on it at the same time.
 //!
 //! ```text
-//! shared      any number of threads: lookups, and writes of one string each, with its lifetime
-//! exclusive   one thread: everything else, such as EXEC, MSET, collections, eviction, FLUSHDB
+//! shared      any number of threads: lookups, and writes of one string or small collection each
+//! exclusive   one thread: everything else, such as EXEC, MSET, SUNION, large collections, eviction, FLUSHDB
 //! ```
 //!
 //! A thread enters once for all commands of one read, so the cost is one atomic addition per batch. Each thread counts

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! transaction   EXEC, a script, one command over a file: all changes become one batch of the table
-//! run           commands of one read: a pair that several of them change is stored once; in memory a key's value
+//! run           commands of one read over a file: a pair that several of them change is stored once
 //!               savepoint -> command -> keep, or undo what it staged
 //! ```
 //!

@@ -341,7 +341,8 @@ impl RespSession {
                 }
             }
             let count = self.changes_at(&requests[index..]);
-            if count > 0 {
+            // A single change gains too little to try in place what may be a large collection.
+            if count > 1 {
                 if shared.is_none() {
                     shared = server.share(patience);
                 }
@@ -354,7 +355,7 @@ impl RespSession {
                 };
                 let commands = || requests[index..index + count].iter().map(|request| (request.spec, args_of(request)));
                 let mut done = self.collection_run(entry, commands(), out);
-                if done.is_none() && count > 1 {
+                if done.is_none() {
                     shared = None;
                     done = server.close(patience).and_then(|mut alone| self.change_run(&mut alone, commands(), out));
                 }
@@ -532,7 +533,11 @@ impl RespSession {
                     self.state.track(spec, &args);
                     execute(&mut Turn::Shared(entry), &mut self.state.call(args, out))
                 }
-                Handler::Edit(_) | Handler::Collection(_) | Handler::Change(_) | Handler::Transaction(_) => {
+                Handler::LookupMany(_)
+                | Handler::Edit(_)
+                | Handler::Collection(_)
+                | Handler::Change(_)
+                | Handler::Transaction(_) => {
                     *shared = None;
                     let Some(mut alone) = server.close(patience) else {
                         return if self.refuse_busy(spec.id, out) { Step::Done } else { Step::Wait };
@@ -617,6 +622,7 @@ impl RespSession {
         alone.begin();
         let mut call = self.state.call(args, out);
         let outcome = match handler {
+            Handler::LookupMany(execute) => execute(&mut Turn::Alone(alone), &mut call),
             Handler::Collection(execute) => execute(alone, &mut call),
             Handler::Change(execute) => execute(alone, &mut call),
             Handler::Edit(plan) => plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan)),

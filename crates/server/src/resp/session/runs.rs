@@ -15,6 +15,7 @@ use crate::keyspace::{
     self, Attributes, Edit, Exclusive, Kind, New, Old, PairsMut, Record, SHORT_VALUE_BYTES, Shared, SpaceError,
 };
 use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
 
 impl RespSession {
     /// Answers lookups of at most `MOST` keys until the output is long. Returns the number of requests answered; `None`
@@ -385,9 +386,8 @@ impl RespSession {
                 Err(Refusal::Space(SpaceError::Alone)) => Err(SpaceError::Alone),
                 Err(refusal) => {
                     out.truncate(begun.1);
-                    reply::error(out, refusal.text());
                     state.figures.of(id).failed.fetch_add(1, Relaxed);
-                    state.figures.errors.fetch_add(1, Relaxed);
+                    state.refuse(out, &refusal);
                     Ok(false)
                 }
             }
@@ -403,21 +403,22 @@ impl RespSession {
         self.end_run(outcome.map(|()| true), done, count, before, out)
     }
 
-    /// Executes changes of collections as one change, until the output is long. Returns how many; `None` if they must
-    /// be executed one by one. A command that fails changes nothing.
+    /// Executes changes of collections with one exclusive entry, over a file as one change, until the output is long
+    /// or the time is up. Returns how many; `None` if they must be executed one by one.
     pub(super) fn change_run<'a>(
         &mut self,
         alone: &mut Exclusive<'_>,
         commands: impl Iterator<Item = (Option<&'static Spec>, Args<'a>)> + Clone,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
-        // Staged values are copies.
+        // Other clients wait for all of them. Staged values are copies.
         const BYTES_MAX: usize = 1 << 18;
+        const TIME_MAX: Duration = Duration::from_millis(1);
         let bytes = commands.clone().flat_map(|(_, args)| args.from(1)).map(<[u8]>::len).sum();
         if bytes > BYTES_MAX || !alone.allows_runs(bytes) {
             return None;
         }
-        let (start, mut ids) = (out.len(), [None; RUN_MAX]);
+        let (start, mut ids, since) = (out.len(), [None; RUN_MAX], Instant::now());
         let mut done = 0;
         alone.begin_run();
         for (spec, args) in commands {
@@ -434,7 +435,7 @@ impl RespSession {
             }
             ids[done] = Some(spec.id);
             done += 1;
-            if out.len() > OUTPUT_BYTES {
+            if out.len() > OUTPUT_BYTES || since.elapsed() > TIME_MAX {
                 break;
             }
         }
