@@ -1889,13 +1889,14 @@ fn several_collections_are_read_as_of_one_moment() {
         let round = "SADD b x;SREM a x;SADD a x;SREM b x;ZADD z 1 x;ZREM y x;ZADD y 1 x;ZREM z x;SREM c x;SADD d x;SREM d x;SADD c x";
         let lines: Vec<&str> = "SADD a x;ZADD y 1 x;SADD c x".split(';').collect();
         replies_to(&mut writer, &lines);
-        let lines: Vec<&str> = round.split(';').collect();
+        let words = |line: &str| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        let round: Vec<u8> = round.split(';').flat_map(words).collect();
         let mut reader = another(&writer);
         let is_written = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..2000 {
-                    replies_to(&mut writer, &lines);
+                    replies(&mut writer, &round, usize::MAX);
                 }
                 is_written.store(true, std::sync::atomic::Ordering::Relaxed);
             });
