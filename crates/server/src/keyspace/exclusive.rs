@@ -30,7 +30,7 @@ pub struct Exclusive<'k> {
     _entry: ExclusiveEntry<'k>,
     clock: Clock,
     /// The changes between `begin` and `commit`, if the databases are in files.
-    transaction: Option<Transaction>,
+    transaction: Option<Box<Transaction>>,
     /// Keys of lists, sorted sets and streams that changed while somebody waits.
     pushed: Vec<(usize, Vec<u8>)>,
 }
@@ -88,7 +88,7 @@ impl<'k> Exclusive<'k> {
     /// immediately instead.
     pub(crate) fn begin(&mut self) {
         if self.space.in_file() && self.transaction.is_none() {
-            self.transaction = Some(Transaction::default());
+            self.transaction = Some(Box::default());
         }
     }
 
@@ -102,17 +102,17 @@ impl<'k> Exclusive<'k> {
 
     /// [`begin`](Self::begin) for a run of commands, each of which follows a [`set_savepoint`](Self::set_savepoint).
     pub(crate) fn begin_run(&mut self) {
-        self.transaction = self.space.in_file().then(Transaction::of_run);
+        self.transaction = self.space.in_file().then(|| Box::new(Transaction::of_run()));
     }
 
     /// Marks where [`undo`](Self::undo) returns to.
     pub(crate) fn set_savepoint(&mut self) {
-        self.transaction.iter_mut().for_each(Transaction::set_savepoint);
+        self.transaction.iter_mut().for_each(|transaction| transaction.set_savepoint());
     }
 
     /// Discards the changes since the last savepoint of a run. In memory, where they are made immediately, does nothing.
     pub(crate) fn undo(&mut self) {
-        self.transaction.iter_mut().for_each(Transaction::undo);
+        self.transaction.iter_mut().for_each(|transaction| transaction.undo());
     }
 
     /// Whether commands can be a run: nobody has to see each change, and there is memory for `bytes`.
@@ -142,7 +142,7 @@ impl<'k> Exclusive<'k> {
     pub(crate) fn commit(&mut self) -> Result<()> {
         match self.transaction.take() {
             None => Ok(()),
-            Some(transaction) => self.store(transaction),
+            Some(transaction) => self.store(*transaction),
         }
     }
 
@@ -846,7 +846,7 @@ impl<'k> Exclusive<'k> {
     /// Those of [`Table::get`].
     pub(crate) fn staged_keys(&mut self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
         self.presence()?;
-        let Some(Transaction { values, presence: Some(presence), .. }) = &self.transaction else {
+        let Some(Transaction { values, presence: Some(presence), .. }) = self.transaction.as_deref() else {
             return Ok(Vec::new());
         };
         let mut changed = Vec::new();

@@ -74,12 +74,15 @@ impl Transaction {
     }
 }
 
+/// What a pair becomes: its value, or `None` if it is removed.
+type Value = Option<Vec<u8>>;
+
 /// What pairs of the tables become, by database and key, in the order of their first change.
 #[derive(Default)]
 pub(super) struct Staged {
-    changes: IndexMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+    changes: IndexMap<(usize, Vec<u8>), Value>,
     /// Within a run: the index of each change since the savepoint, and what was staged before; `None` for a new entry.
-    undo: Option<Vec<(usize, Option<Option<Vec<u8>>>)>>,
+    undo: Option<Vec<(usize, Option<Value>)>>,
 }
 
 /// A database and a key, to look up without a copy of the key. Hashes as the tuple of both does.
