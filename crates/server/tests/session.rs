@@ -1886,7 +1886,8 @@ fn collections_changed_by_many_threads_lose_no_change() {
 fn several_collections_are_read_as_of_one_moment() {
     for (mut writer, _folder) in in_memory_and_in_a_file() {
         // A member that is always in at least one of both, and in at most one of the other pair.
-        let round = "SADD b x;SREM a x;SADD a x;SREM b x;ZADD z 1 x;ZREM y x;ZADD y 1 x;ZREM z x;SREM c x;SADD d x;SREM d x;SADD c x";
+        let round = "SADD b x;SREM a x;SADD a x;SREM b x;ZADD z 1 x;ZREM y x;ZADD y 1 x;ZREM z x;\
+                     SREM c x;SADD d x;SREM d x;SADD c x";
         let lines: Vec<&str> = "SADD a x;ZADD y 1 x;SADD c x".split(';').collect();
         replies_to(&mut writer, &lines);
         let words = |line: &str| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());

@@ -110,7 +110,7 @@ impl<'k> Exclusive<'k> {
         self.transaction.iter_mut().for_each(|transaction| transaction.set_savepoint());
     }
 
-    /// Discards the changes since the last savepoint of a run. In memory, where they are made immediately, does nothing.
+    /// Discards the changes since the last savepoint of a run. Does nothing in memory, where changes are made at once.
     pub(crate) fn undo(&mut self) {
         self.transaction.iter_mut().for_each(|transaction| transaction.undo());
     }
