@@ -57,7 +57,44 @@ pub struct RespSession {
     requests: Vec<Request>,
     /// The most keys to look up in one call of the table; smaller after lookups that the output had no room for.
     lookup_run_max: usize,
+    large: LargeKey,
     unsynced: bool,
+}
+
+/// The key of the collection at which a run last needed exclusive entry: it is not tried in place each time.
+#[derive(Default)]
+struct LargeKey {
+    key: Vec<u8>,
+    /// Runs that began with it since.
+    runs: u8,
+}
+
+impl LargeKey {
+    /// Longer keys are not remembered.
+    const BYTES_MAX: usize = 64;
+    /// After this many runs it is tried again: the collection may have become small.
+    const RUNS_MAX: u8 = 64;
+
+    /// Whether a run that begins with `key` needs exclusive entry, as far as is known.
+    #[inline]
+    fn is(&mut self, key: &[u8]) -> bool {
+        if self.key != key || key.is_empty() {
+            return false;
+        }
+        self.runs += 1;
+        if self.runs == Self::RUNS_MAX {
+            self.key.clear();
+        }
+        true
+    }
+
+    fn remember(&mut self, key: &[u8]) {
+        if key.len() <= Self::BYTES_MAX {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.runs = 0;
+        }
+    }
 }
 
 /// A request of a batch.
@@ -175,6 +212,7 @@ impl RespSession {
             args: Vec::new(),
             requests: Vec::new(),
             lookup_run_max: RUN_MAX,
+            large: LargeKey::default(),
             unsynced: false,
         }
     }
@@ -343,18 +381,25 @@ impl RespSession {
             let count = self.changes_at(&requests[index..]);
             // A single change gains too little to try in place what may be a large collection.
             if count > 1 {
-                if shared.is_none() {
-                    shared = server.share(patience);
-                }
-                let Some(entry) = &shared else {
-                    if request.spec.is_some_and(|spec| self.refuse_busy(spec.id, out)) {
-                        index += 1;
-                        continue;
-                    }
-                    break Some((index, Flow::Wait));
-                };
+                let key = args_of(request).at(1);
                 let commands = || requests[index..index + count].iter().map(|request| (request.spec, args_of(request)));
-                let mut done = self.collection_run(entry, commands(), out);
+                let mut done = None;
+                if !self.large.is(key) {
+                    if shared.is_none() {
+                        shared = server.share(patience);
+                    }
+                    let Some(entry) = &shared else {
+                        if request.spec.is_some_and(|spec| self.refuse_busy(spec.id, out)) {
+                            index += 1;
+                            continue;
+                        }
+                        break Some((index, Flow::Wait));
+                    };
+                    done = self.collection_run(entry, commands(), out);
+                    if done.is_none() {
+                        self.large.remember(key);
+                    }
+                }
                 if done.is_none() {
                     shared = None;
                     done = server.close(patience).and_then(|mut alone| self.change_run(&mut alone, commands(), out));
