@@ -274,6 +274,7 @@ impl Pager {
         };
         let mut frames = Frames::new(pool, file, spilling, cache_frames, 0);
         frames.blocks = blocks;
+        frames.frames_before = header.frame_count.into();
         Ok(Self::of(frames, log))
     }
 }

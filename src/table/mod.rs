@@ -721,4 +721,17 @@ impl Table {
     pub fn counters(&self) -> TableCounters {
         TableCounters::now(self.buckets.activity(), self.gate.counted(), &self.pager)
     }
+
+    /// [`TableCounters::frames_read`], without the other counters.
+    #[doc(hidden)] // the server's
+    pub fn frames_read(&self) -> u64 {
+        self.pager.frames().counts.frames_read.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Whether an operation may have to read the file: not all that it had when it was opened is in memory, or some of
+    /// the table has left memory since.
+    #[doc(hidden)] // the server's
+    pub fn may_read_file(&self) -> bool {
+        self.pager.frames().may_read()
+    }
 }

@@ -27,6 +27,7 @@ pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
         loop {
             std::thread::sleep(TICK);
             let Some(server) = server.upgrade() else { return };
+            server.space.note_disk_reads();
             sweep(&server, &mut cursor);
             evict(&server);
             server.memcached.flush_if_due(&server.space);
@@ -72,7 +73,6 @@ fn each_second(server: &Server) {
     let now_s = server.started.elapsed().as_secs();
     server.clock_s.store(now_s, Relaxed);
     server.note_memory_peak(server.space.used_bytes());
-    server.may_read_disk.store(server.space.may_read_disk(), Relaxed);
     server.notices.settle(&server.space);
     let Some(idle) = server.settings.idle() else { return };
     for client in server.clients.all() {

@@ -49,8 +49,6 @@ pub struct Server {
     pub(crate) syncer: Option<Syncer>,
     /// The threads for requests that may block.
     pub(crate) threads: Threads,
-    /// Whether lookups may have to read a file, so that all work belongs on threads that may block.
-    pub(crate) may_read_disk: AtomicBool,
     /// Seconds since the start, updated periodically, so that reading it costs nothing.
     pub(crate) clock_s: AtomicU64,
     /// Permits to use a thread that may block.
@@ -81,6 +79,7 @@ pub struct Server {
 impl Server {
     /// A server without sockets. With `sync`, replies are sent only when changes are on the disk.
     pub fn new(space: Arc<KeySpace>, settings: Settings, sync: bool) -> Server {
+        space.note_disk_reads();
         let syncer = (sync && space.in_file()).then(|| Syncer::start(space.clone()));
         let (settings, channels) = (Arc::new(settings), Arc::<Channels>::default());
         let notices = Arc::new(Notices::new(settings.clone(), channels.clone()));
@@ -88,7 +87,6 @@ impl Server {
         space.set_observer(Box::new(move |alone, changes| reporter.report(alone, &changes, None, plain_events)));
         let run_id = (0..3).map(|_| format!("{:016x}", space.random())).collect::<String>();
         Server {
-            may_read_disk: AtomicBool::new(space.may_read_disk()),
             space,
             settings,
             clients: Clients::default(),

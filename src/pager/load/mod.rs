@@ -40,6 +40,8 @@ pub(crate) struct Frames {
     /// The maximum number of resident frames.
     pub(super) cache_frames: u64,
     clock_hand: OwnLine<AtomicU32>,
+    /// Frames that the file had when it was opened.
+    pub(super) frames_before: u64,
     /// Whether so much room waits for a checkpoint that one is due.
     pub(super) checkpoint_due: AtomicBool,
     /// Whether growth reserves disk space. A replay does not: an open needs no room, since the log has its changes.
@@ -102,6 +104,7 @@ impl Frames {
             space: OwnLine(Mutex::new(Space::new(zones_known))),
             cache_frames,
             clock_hand: OwnLine::default(),
+            frames_before: 0,
             checkpoint_due: AtomicBool::new(false),
             reserves_growth: AtomicBool::new(true),
             counts: OwnLine::default(),
@@ -168,6 +171,14 @@ impl Frames {
     /// Bytes of resident frames.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.pool.resident.load(Relaxed) * self.frame_bytes() as u64
+    }
+
+    /// Whether a frame may have to be read from a file: one that was there before and never read, or one that was
+    /// evicted. Frames that were allocated since are in memory until then.
+    pub(crate) fn may_read(&self) -> bool {
+        let is_resident = self.pool.resident.load(Relaxed) >= u64::from(self.frame_count());
+        !is_resident
+            && (self.pool.evictions.load(Relaxed) > 0 || self.counts.frames_read.load(Relaxed) < self.frames_before)
     }
 
     /// Called if a checkpoint that was due could not begin. If the cache needs it, no write begins before it succeeds;

@@ -25,6 +25,7 @@
 //!
 //! Not here: what commands mean (`command`), bytes of a protocol (`resp`), waiting for the disk (`executor`).
 
+mod cold;
 mod counts;
 mod edit;
 pub(crate) mod elements;
@@ -53,6 +54,7 @@ mod watched;
 
 use crate::dictionary::{LookupError, Served};
 use arc_swap::ArcSwapOption;
+pub(crate) use cold::Waits;
 pub(crate) use edit::{Edit, New, Old, SHORT_VALUE_BYTES};
 pub use eviction::Eviction;
 use eviction::MemoryLimit;
@@ -167,6 +169,7 @@ pub struct KeySpace {
     failures: failures::Failures,
     /// Whether a value of at least [`LONG_VALUE_BYTES`] was stored or read since the start.
     has_long_values: AtomicBool,
+    cold: cold::Cold,
 }
 
 /// Copying a value of this length takes so long that the event loop leaves it to another thread.
@@ -197,6 +200,8 @@ enum Place {
 struct Database {
     /// Created when the first key is stored.
     table: ArcSwapOption<Table>,
+    /// Frames that the table may have read from its file before requests leave the event loop (`cold.rs`).
+    reads_max: AtomicU64,
     /// 0 while no value has had a head. In a file then the mark of its values, [`HAS_MARK`] set. Changes only while
     /// the gate is closed.
     heads: AtomicU64,
@@ -409,20 +414,6 @@ impl KeySpace {
             }
         }
         Ok(())
-    }
-
-    /// Whether a lookup may have to read a file, so that work belongs on an executor thread.
-    ///
-    /// O(databases): call it from time to time, not for each command.
-    pub(crate) fn may_read_disk(&self) -> bool {
-        if let Some(dictionary) = &self.dictionary {
-            return dictionary.may_wait();
-        }
-        let is_partial = |table: Arc<Table>| {
-            let counters = table.counters();
-            counters.memory_bytes < counters.file_bytes
-        };
-        self.in_file() && self.tables().any(is_partial)
     }
 
     /// Sets what is called with changes while the key space is observed. Only the first call has an effect.

@@ -127,6 +127,7 @@ impl KeySpace {
             events: super::Events::default(),
             failures: super::failures::Failures::default(),
             has_long_values: AtomicBool::new(false),
+            cold: super::cold::Cold::default(),
         }
     }
 

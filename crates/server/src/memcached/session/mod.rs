@@ -30,7 +30,7 @@ use crate::command::spec::Id;
 use crate::figures::Figures;
 use crate::foreign;
 use crate::keyspace::{
-    Attributes, Edit, Exclusive, New, Old, Patience, Result, SHORT_VALUE_BYTES, Shared, SpaceError, now_ms,
+    Attributes, Edit, Exclusive, New, Old, Patience, Result, SHORT_VALUE_BYTES, Shared, SpaceError, Waits, now_ms,
 };
 use crate::server::Server;
 use crate::session::{Flow, Session};
@@ -94,7 +94,15 @@ impl Pause {
 impl Session for MemcachedSession {
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
         let server = self.server.clone();
-        if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) {
+        // As many keys as they could be reads of the disk.
+        const FEW_BYTES: usize = 2048;
+        let waits = match server.space.disk_waits(0) {
+            _ if patience == Patience::MayWait => false,
+            Waits::Never => false,
+            Waits::Seldom => self.dump.is_some() || input.len() > FEW_BYTES,
+            Waits::Often => true,
+        };
+        if waits {
             return (0, Flow::Wait);
         }
         server.space.note_len(input.len());

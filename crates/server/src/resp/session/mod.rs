@@ -35,7 +35,7 @@ use crate::command::script::BUSY;
 use crate::command::spec::{self, Flags, Id, Names, Spec};
 use crate::command::state::{Replies, SessionState};
 use crate::figures::Figures;
-use crate::keyspace::{Exclusive, LONG_VALUE_BYTES, Patience, Shared};
+use crate::keyspace::{Exclusive, LONG_VALUE_BYTES, Patience, Shared, Waits};
 use crate::server::Server;
 use crate::session::{Flow, Session};
 use std::sync::Arc;
@@ -114,6 +114,17 @@ impl Request {
     #[inline]
     fn run_keys(&self) -> Option<usize> {
         self.spec?.run_keys(self.count)
+    }
+
+    /// Whether it reads only a few pages, whatever the size of its values and collections.
+    #[inline]
+    fn reads_little(&self) -> bool {
+        const ARGS_MAX: usize = 64;
+        let Some(spec) = self.spec else { return true };
+        // With a count these are as long as the client likes.
+        let pops = matches!(spec.id, Id::LPop | Id::RPop | Id::SPop | Id::ZPopMin | Id::ZPopMax) && self.count > 2
+            || spec.id == Id::XAutoClaim;
+        self.count <= ARGS_MAX && !pops && (spec.flags.has(Flags::FAST) || self.run_keys().is_some())
     }
 }
 
@@ -285,9 +296,11 @@ impl RespSession {
         // What ends a script does not wait for a thread: all of them could wait for the script.
         let ends_script =
             |request: &Request| request.spec.is_some_and(|spec| matches!(spec.id, Id::Script | Id::Shutdown));
-        if patience == Patience::EventLoop && server.may_read_disk.load(Relaxed) && !requests.iter().all(ends_script) {
-            return Some((0, Flow::Wait));
-        }
+        let may_read = match server.space.disk_waits(self.state.database) {
+            _ if patience == Patience::MayWait => false,
+            Waits::Often if !requests.iter().all(ends_script) => return Some((0, Flow::Wait)),
+            waits => waits != Waits::Never,
+        };
         server.space.note_len(input.len());
         let may_be_long = patience == Patience::EventLoop && server.space.has_long_values();
         let words = std::mem::take(&mut self.parser.words);
@@ -308,6 +321,12 @@ impl RespSession {
             }
             if !self.state.refresh_user() {
                 break Some((index, Flow::Close));
+            }
+            if may_read
+                && !ends_script(request)
+                && (!request.reads_little() || server.space.disk_waits(self.state.database) == Waits::Often)
+            {
+                break Some((index, Flow::Wait));
             }
             let run = self.run_at(&requests[index..]);
             if let Some((id, mut count)) = run {
