@@ -1893,6 +1893,14 @@ fn several_collections_are_read_as_of_one_moment() {
         let words = |line: &str| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         let round: Vec<u8> = round.split(';').flat_map(words).collect();
         let mut reader = another(&writer);
+        // Reads between the first and the last collection, so that changes fall between those, too.
+        let names = |prefix: &str| (0..60).map(|n| format!("{prefix}{n} ")).collect::<String>();
+        (0..60).for_each(|n| drop(replies_to(&mut writer, &[&format!("SADD all:{n} x")])));
+        let union = format!("SUNION b {}a", names("none:"));
+        let zunion = format!("ZUNION 62 z {}y", names("none:"));
+        let inter = format!("SINTER c {}d", names("all:"));
+        let card = format!("SINTERCARD 62 c {}d", names("all:"));
+        let read = [union.as_str(), &zunion, &inter, &card];
         let is_written = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -1902,7 +1910,6 @@ fn several_collections_are_read_as_of_one_moment() {
                 is_written.store(true, std::sync::atomic::Ordering::Relaxed);
             });
             while !is_written.load(std::sync::atomic::Ordering::Relaxed) {
-                let read = ["SUNION b a", "ZUNION 2 z y", "SINTER c d", "SINTERCARD 2 c d"];
                 assert_eq!(replies_to(&mut reader, &read), ["*1 $1 x", "*1 $1 x", "*0", ":0"]);
             }
         });
@@ -1989,5 +1996,11 @@ fn errors_in_a_run_of_changes_are_counted() {
         assert_eq!(out.matches("-WRONGTYPE").count(), 2, "{out}");
         let info = replies_to(&mut session, &["INFO errorstats"]).remove(0);
         assert!(info.contains("errorstat_WRONGTYPE:count=2"), "{info}");
+        let info = replies_to(&mut session, &["INFO commandstats"]).remove(0);
+        let failed = |name: &str| {
+            let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
+            line.ends_with("failed_calls=1")
+        };
+        assert!(failed("sadd") && failed("lpush"), "{info}");
     }
 }
