@@ -1927,7 +1927,7 @@ fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
     for _ in 0..count {
         let (key, n) = (format!("k{}", below(6)), below(60));
         let long = "x".repeat(if below(8) == 0 { 90 } else { 3 });
-        lines.push(match below(34) {
+        lines.push(match below(37) {
             0..4 => format!("HSET {key} f{n} {long}"),
             4 => format!("HSET {key} f{n} 1 odd"),
             5 => format!("HINCRBY {key} n{n} 2"),
@@ -1953,6 +1953,9 @@ fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
             30 => format!("XADD {key} {}-* f {long}", 1 + below(3)),
             31 => format!("DEL {key}"),
             32 => format!("PEXPIRE {key} {}", if below(4) == 0 { 0 } else { 100_000 }),
+            33 => format!("HEXPIREAT {key} {} FIELDS 1 f{n}", if below(4) == 0 { 1 } else { 4_000_000_000u64 }),
+            34 => format!("HEXPIRETIME {key} FIELDS 2 f{n} f{}", n / 2),
+            35 => format!("HPERSIST {key} FIELDS 1 f{n}"),
             _ => format!("TYPE {key}"),
         });
     }
