@@ -252,12 +252,7 @@ impl LargeFields {
     }
 
     /// Divides the fields of a run, which has few.
-    pub(super) fn divide(
-        alone: &mut dyn PairsMut,
-        database: usize,
-        layout: Layout,
-        run: &[u8],
-    ) -> Result<LargeFields> {
+    pub(super) fn divide(alone: &mut dyn PairsMut, database: usize, layout: Layout, run: &[u8]) -> Result<LargeFields> {
         LargeFields::build(alone, (database, layout), |add| {
             for_fields(run, layout, |name, value, expires_at_ms| add(NewField { name, value, expires_at_ms })).map(drop)
         })
