@@ -85,7 +85,7 @@ impl Blocks {
         // Unsynced: until the next checkpoint, the one in its own place counts.
         header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
         file.block_bytes_needed.store(bytes, std::sync::atomic::Ordering::Release);
-        self.map.lock().complete(leaves, new_leaves);
+        self.map.lock().complete(header.length, leaves, new_leaves);
         let mut room = self.room();
         room.wait(before.0, dead);
         *last = Last { header: Some(header), used, bitmaps, nodes };
@@ -95,7 +95,7 @@ impl Blocks {
 }
 
 /// The oldest checkpoint that a reader holds.
-fn oldest_held(file: &dyn File) -> Option<u64> {
+pub(super) fn oldest_held(file: &dyn File) -> Option<u64> {
     file.first_locked_byte(1..UNFINISHED_BYTE).unwrap_or(Some(0))
 }
 

@@ -15,6 +15,7 @@
 //!
 //! Not here: the tree's nodes (`tree.rs`), the tree of the next checkpoint (`commit.rs`).
 
+use super::room::is_for_content;
 use super::tree::{Kind, NodeId, fanout, parse_node};
 use crate::error::{Error, Result};
 use crate::io::File;
@@ -34,6 +35,8 @@ pub(super) struct Map(Mutex<Entries>);
 pub(super) struct Entries {
     /// Frames of a leaf.
     pub(super) fanout: u32,
+    /// Blocks of the last checkpoint.
+    length: u32,
     /// The leaves of the last checkpoint.
     pub(super) leaves: Vec<Entry>,
     /// Some of them, by number.
@@ -44,10 +47,11 @@ pub(super) struct Entries {
 }
 
 impl Map {
-    /// The map of a checkpoint with these leaves, of which `read_max` may be in memory.
-    pub(super) fn new(block_bytes: usize, leaves: Vec<Entry>, read_max: usize) -> Map {
+    /// The map of a checkpoint of `length` blocks with these leaves, of which `read_max` may be in memory.
+    pub(super) fn new(block_bytes: usize, length: u32, leaves: Vec<Entry>, read_max: usize) -> Map {
         Map(Mutex::new(Entries {
             fanout: fanout(block_bytes) as u32,
+            length,
             leaves,
             read: HashMap::new(),
             read_max,
@@ -76,15 +80,15 @@ impl Map {
     /// The entries of a leaf of the last checkpoint, if that has the leaf.
     pub(super) fn leaf(&self, file: &TableFile, number: u32) -> Result<Option<Leaf>> {
         loop {
-            let at = {
+            let (at, length) = {
                 let entries = self.lock();
                 let Some(&at) = entries.leaves.get(number as usize).filter(|at| !at.is_none()) else { return Ok(None) };
                 if let Some(leaf) = entries.read.get(&number) {
                     return Ok(Some(leaf.clone()));
                 }
-                at
+                (at, entries.length)
             };
-            let read = read_leaf(file, number, at);
+            let read = read_leaf(file, number, at, length);
             let mut entries = self.lock();
             if entries.leaves.get(number as usize) != Some(&at) {
                 continue; // a checkpoint has written another, and this block may be in use again
@@ -108,8 +112,9 @@ impl Entries {
     }
 
     /// Replaces the tree by that of the checkpoint that is now complete, of which these leaves are new.
-    pub(super) fn complete(&mut self, leaves: Vec<Entry>, new: Vec<(u32, Leaf)>) {
+    pub(super) fn complete(&mut self, length: u32, leaves: Vec<Entry>, new: Vec<(u32, Leaf)>) {
         self.frozen = HashMap::new();
+        self.length = length;
         self.leaves = leaves;
         let count = self.leaves.len() as u32;
         self.read.retain(|&number, _| number < count);
@@ -122,12 +127,17 @@ impl Entries {
     }
 }
 
-fn read_leaf(file: &TableFile, number: u32, at: Entry) -> Result<Leaf> {
+fn read_leaf(file: &TableFile, number: u32, at: Entry, length: u32) -> Result<Leaf> {
     let Some(handle) = &file.handle else { return Ok(Arc::default()) };
     let mut bytes = vec![0; file.frame_bytes];
     read_block(file, handle.as_ref(), at.block, &mut bytes)?;
     let id = NodeId { kind: Kind::Map, level: 0, number };
     let entries = parse_node(&bytes, file.table_id, id, at.sum).map_err(|what| file.corrupt(what))?;
+    // What the next checkpoint frees is written over: never a header, or what the file does not have.
+    let is_wrong = |entry: &&Entry| !entry.is_none() && !is_for_content(entry.block, length, file.frame_bytes);
+    if let Some(wrong) = entries.iter().find(is_wrong) {
+        return Err(file.corrupt(format!("leaf {number} of the block map: a frame is in block {}", wrong.block)));
+    }
     Ok(entries.into())
 }
 

@@ -21,6 +21,24 @@
 //!            what waited, release the log -> header into the first slot too, unsynced
 //! ```
 //!
+//! The bytes, little-endian. A block has as many as a frame, `B`; those of a reserved field are zero.
+//!
+//! ```text
+//! 0, 4096      headers: magic, version 2, B u32, checkpoint u64, frames u32, blocks u32, map groups 24 x u32, table id,
+//!              id, parent u64, top node of the map, of the bitmaps {block, checksum}; 256: root; 4092: checksum
+//! blocks 2, 3  the bitmap's homes of region 0; those of region n are its first two blocks; a region has 8 B blocks
+//! node         magic, table id, checkpoint u64, tree, level, number u32; 60: checksum; 64: entries
+//! frame        its bytes; the checksum in its entry covers its number, too
+//! bitmap       a bit is set for each block that the checkpoint uses; its checksum covers the region's number, too
+//! ```
+//!
+//! Differs from the first design in two ways. Leaves are no frames: what changed since the last checkpoint is in two
+//! overlays in memory (`map.rs`), and the next tree is made of the old one and the frozen overlay, so it cannot have
+//! what came later. And the headers are at fixed bytes, whatever `B`, so that no user's bytes are taken for one.
+//!
+//! Not built yet: births of blocks (a block that is freed waits for every reader of an older checkpoint, birth 0),
+//! values at once, runs, room left for `compact`, salvage, mapped reads, read-ahead around a frame.
+//!
 //! What is live for a frame, besides whether it is in memory and frozen:
 //!
 //! | block | written when | may be written again | freed |
@@ -44,9 +62,10 @@ mod verify;
 use super::file::TableFile;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
+use crate::io::File;
 use crate::pager::file::block_header::{BlockHeader, Entry, HEADER_BLOCKS, unmade_header};
 use map::{Map, check, read_block};
-use room::{BlockSet, Room, homes, region_blocks};
+use room::{BlockSet, Room, homes, is_for_content, region_blocks};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
@@ -83,7 +102,7 @@ impl Blocks {
     /// The blocks of a new table, whose file is empty.
     pub(in crate::pager) fn new(block_bytes: usize, cache_frames: u64) -> Blocks {
         Blocks {
-            map: Map::new(block_bytes, Vec::new(), leaves_max(cache_frames)),
+            map: Map::new(block_bytes, 0, Vec::new(), leaves_max(cache_frames)),
             room: Mutex::new(Room::new(block_bytes, BlockSet::default(), 0, 0)),
             last: Mutex::default(),
             may_write: AtomicBool::new(false),
@@ -107,7 +126,7 @@ impl Blocks {
         let mut seen = HashSet::new();
         // A node that is read twice would make a small file a large tree.
         let mut read = |block: u32, bytes: &mut [u8]| -> Result<(), Damage> {
-            if block < HEADER_BLOCKS || block >= header.length || !seen.insert(block) {
+            if !is_for_content(block, header.length, block_bytes) || !seen.insert(block) {
                 return Err(format!("a node of checkpoint {} is in block {block}", header.table.sequence).into());
             }
             Ok(read_block(file, handle.as_ref(), block, bytes)?)
@@ -143,12 +162,11 @@ impl Blocks {
             }
             last.nodes = nodes;
         }
-        let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
-        let end = u32::try_from(bytes.div_ceil(block_bytes as u64)).unwrap_or(u32::MAX).max(header.length);
-        let room = Room::new(block_bytes, last.used.clone(), end, header.table.sequence);
+        let used = last.used.clone();
+        let number = header.table.sequence;
         let blocks = Blocks {
-            map: Map::new(block_bytes, leaves, leaves_max(cache_frames)),
-            room: Mutex::new(room),
+            map: Map::new(block_bytes, header.length, leaves, leaves_max(cache_frames)),
+            room: Mutex::new(Room::new(block_bytes, BlockSet::default(), 0, 0)),
             last: Mutex::new(last),
             may_write: AtomicBool::new(is_durable),
             live_max: live_max(cache_frames),
@@ -156,8 +174,22 @@ impl Blocks {
         // Before the log is cut or written, which continues from this header.
         if !file.read_only {
             blocks.begin_writing(file)?;
+            let end = Self::cut_to_last(file, handle.as_ref(), header.length)?;
+            *blocks.room() = Room::new(block_bytes, used, end, number);
         }
         Ok(blocks)
+    }
+
+    /// Cuts off what an earlier process wrote for a checkpoint that it did not complete, unless a reader holds an
+    /// earlier one, which may have blocks there. Returns the blocks of the file.
+    fn cut_to_last(file: &TableFile, handle: &dyn File, length: u32) -> Result<u32> {
+        let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
+        let needed = u64::from(length) * file.frame_bytes as u64;
+        if bytes > needed && commit::oldest_held(handle).is_none() {
+            handle.set_len(needed).map_err(|e| Error::io(&file.path, "set the length of", e))?;
+            return Ok(length);
+        }
+        Ok(u32::try_from(bytes.div_ceil(file.frame_bytes as u64)).unwrap_or(u32::MAX).max(length))
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {

@@ -18,6 +18,7 @@ mod blocks;
 mod compaction;
 mod damage;
 mod full;
+mod hostile_blocks;
 mod planted;
 mod readers;
 mod spilled;

@@ -1,0 +1,147 @@
+//! Files of blocks whose checksums all match and whose contents contradict each other: an error or a fault, and no
+//! header is ever written over.
+
+use super::workload::PATH;
+use super::{Simulated, State, content_of};
+use crate::checksum::{crc32c, crc32c_append};
+use crate::error::ErrorKind;
+use crate::little_endian::{u32_at, u64_at};
+use crate::table::{Table, TableOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+const BLOCK: usize = 4096;
+/// Offsets in a header and in a node, as `src/pager/blocks/mod.rs` has them.
+const NUMBER: usize = 16;
+const LENGTH: usize = 28;
+const MAP: usize = 152;
+const ROOM: usize = 160;
+const ENTRIES: usize = 64;
+
+fn options(state: State) -> TableOptions {
+    let mut options = TableOptions::new().page_bytes(512).seed(1);
+    options.blocks = true;
+    options.storage = Arc::new(Simulated::new(state));
+    options.inline_checkpoints = true;
+    options
+}
+
+/// A table that was closed, with free blocks.
+fn file() -> Vec<u8> {
+    let disk = Simulated::new(State::default());
+    let mut options = options(State::default());
+    options.storage = Arc::new(disk.clone());
+    let table = options.open(PATH).unwrap();
+    for round in 0..3u8 {
+        (0..300u32).for_each(|n| table.put(&n.to_be_bytes(), &[round; 90]).unwrap());
+        table.checkpoint().unwrap();
+    }
+    table.close().unwrap();
+    disk.state().content(Path::new(PATH)).unwrap().to_vec()
+}
+
+/// The offset of the header that counts.
+fn header(bytes: &[u8]) -> usize {
+    if u64_at(bytes, NUMBER) > u64_at(bytes, BLOCK + NUMBER) { 0 } else { BLOCK }
+}
+
+fn set(bytes: &mut [u8], at: usize, number: u32) {
+    bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+}
+
+/// Makes both headers the one that counts, changed.
+fn change_header(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
+    let at = header(bytes);
+    let mut new = bytes[at..at + BLOCK].to_vec();
+    change(&mut new);
+    let sum = match crc32c(&new[..BLOCK - 4]) {
+        0 => u32::MAX,
+        sum => sum,
+    };
+    set(&mut new, BLOCK - 4, sum);
+    bytes[..BLOCK].copy_from_slice(&new);
+    bytes[BLOCK..2 * BLOCK].copy_from_slice(&new);
+}
+
+/// Changes the node that the header's entry at `entry` names.
+fn change_node(bytes: &mut [u8], entry: usize, change: impl FnOnce(&mut [u8])) {
+    let at = header(bytes) + entry;
+    let start = u32_at(bytes, at) as usize * BLOCK;
+    let node = &mut bytes[start..start + BLOCK];
+    change(node);
+    let sum = crc32c_append(crc32c(&node[..60]), &node[64..]);
+    set(node, 60, sum);
+    change_header(bytes, |header| set(header, entry + 4, sum));
+}
+
+/// The numbers of the frames that were written.
+fn written(leaf: &[u8]) -> Vec<usize> {
+    (0..(BLOCK - ENTRIES) / 8).filter(|frame| u32_at(leaf, ENTRIES + 8 * frame) != 0).collect()
+}
+
+#[test]
+fn files_of_blocks_that_contradict_themselves_are_errors_and_not_written_over() {
+    type Change = fn(&mut Vec<u8>);
+    let changes: [(&str, Change); 11] = [
+        ("a frame in the block of a header", |bytes| {
+            change_node(bytes, MAP, |leaf| set(leaf, ENTRIES + 8 * written(leaf)[0], 1));
+        }),
+        ("a frame in the home of a bitmap", |bytes| {
+            change_node(bytes, MAP, |leaf| set(leaf, ENTRIES + 8 * written(leaf)[0], 3));
+        }),
+        ("a frame beyond the end", |bytes| {
+            change_node(bytes, MAP, |leaf| set(leaf, ENTRIES + 8 * written(leaf)[0], u32::MAX - 1));
+        }),
+        ("two frames in a block", |bytes| {
+            change_node(bytes, MAP, |leaf| {
+                let frames = written(leaf);
+                let entry = leaf[ENTRIES + 8 * frames[3]..][..8].to_vec();
+                leaf[ENTRIES + 8 * frames[4]..][..8].copy_from_slice(&entry);
+            });
+        }),
+        ("a frame that is not there", |bytes| {
+            change_node(bytes, MAP, |leaf| set(leaf, ENTRIES + 8 * written(leaf)[3], 0));
+        }),
+        ("a map in the block of a header", |bytes| change_header(bytes, |header| set(header, MAP, 1))),
+        ("a map beyond the end", |bytes| change_header(bytes, |header| set(header, MAP, u32::MAX))),
+        ("the same node in both trees", |bytes| {
+            change_header(bytes, |header| {
+                let map = header[MAP..MAP + 8].to_vec();
+                header[ROOM..ROOM + 8].copy_from_slice(&map);
+            });
+        }),
+        ("more blocks than the file has", |bytes| change_header(bytes, |header| set(header, LENGTH, 1 << 30))),
+        ("more frames than the map has", |bytes| change_header(bytes, |header| set(header, 24, 400_000))),
+        ("a bitmap in another place", |bytes| change_node(bytes, ROOM, |node| set(node, ENTRIES, 7))),
+    ];
+    let whole = file();
+    let expected = content_of(&options(State::default()).in_state(&whole).open(PATH).unwrap(), false).unwrap();
+    for (what, change) in changes {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        let opened = options(State::default()).in_state(&bytes).open(PATH);
+        let found: Result<(), _> = opened.map_err(|e| (e.kind(), e.to_string())).and_then(|table: Table| {
+            let fail = |e: crate::Error| (e.kind(), e.to_string());
+            let faults = table.verify().map_err(fail)?;
+            assert!(!faults.is_empty() || content_of(&table, false).as_ref() == Ok(&expected), "{what}");
+            // Writes that free and take blocks: errors or not, nothing panics.
+            for n in 0..300u32 {
+                table.put(&n.to_be_bytes(), &[9; 90]).map_err(fail)?;
+            }
+            (0..2).try_for_each(|_| table.checkpoint().map_err(fail))?;
+            Err((ErrorKind::Corrupt, format!("{faults:?}")))
+        });
+        let (kind, text) = found.unwrap_err();
+        assert!(matches!(kind, ErrorKind::Corrupt | ErrorKind::Poisoned), "{what}: {text}");
+    }
+}
+
+impl TableOptions {
+    /// The options for a disk with a file of these bytes.
+    fn in_state(mut self, bytes: &[u8]) -> TableOptions {
+        let mut state = State::default();
+        state.add_file(Path::new(PATH), bytes);
+        self.storage = Arc::new(Simulated::new(state));
+        self
+    }
+}
