@@ -477,6 +477,8 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::hash_function", Answers, |t, _| (!t.hash_function().name().is_empty()).then_some(Answers)),
     ("Table::replayed", Answers, |t, _| (t.replayed() == 0).then_some(Answers)),
     ("Table::checkpoint_number", Answers, |t, _| (t.checkpoint_number() > 0).then_some(Answers)),
+    ("Table::frames_read", Answers, |t, _| Some(t.frames_read()).map(|_| Answers)),
+    ("Table::may_read_file", Answers, |t, _| Some(t.may_read_file()).map(|_| Answers)),
     ("Table::counters", Answers, |t, _| (t.counters().pairs == 1001).then_some(Answers)),
     ("Table::iter", Answers, |t, _| Some(t.iter()).map(|_| Answers)),
     ("Table::keys", Refuses, |t, _| outcome(t.keys().next()?)),

@@ -24,8 +24,9 @@
 //! The bytes, little-endian. A block has as many as a frame, `B`; those of a reserved field are zero.
 //!
 //! ```text
-//! 0, 4096      headers: magic, version 2, B u32, checkpoint u64, frames u32, blocks u32, map groups 24 x u32, table id,
-//!              id, parent u64, top node of the map, of the bitmaps {block, checksum}; 256: root; 4092: checksum
+//! 0, 4096      headers: magic, version 2, B u32, checkpoint u64, frames u32, blocks u32, map groups 24 x u32,
+//!              table id, id, parent u64, top node of the map, of the bitmaps {block, checksum}; 256: root;
+//!              4092: checksum
 //! blocks 2, 3  the bitmap's homes of region 0; those of region n are its first two blocks; a region has 8 B blocks
 //! node         magic, table id, checkpoint u64, tree, level, number u32; 60: checksum; 64: entries
 //! frame        its bytes; the checksum in its entry covers its number, too

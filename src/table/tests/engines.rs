@@ -1,5 +1,6 @@
 //! The two kinds of files under the same histories: a file of blocks has what a file of frames in place has.
 
+use crate::io::{Disk, Mode, Storage};
 use crate::random::Random;
 use crate::table::{Backup, Durability, Table, TableOptions};
 use std::path::Path;
@@ -85,6 +86,35 @@ fn histories_agree(seed: u64, steps: usize) {
 #[test]
 fn both_kinds_of_files_have_the_same_after_the_same_history() {
     (0..12).for_each(|seed| histories_agree(seed, 1500));
+}
+
+#[test]
+fn a_reader_has_its_checkpoint_whatever_the_writer_does() {
+    const PAIRS: u32 = 3000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let options =
+        TableOptions { blocks: true, ..TableOptions::new().page_bytes(512).cache_bytes(0).log_bytes(100_000) };
+    let table = options.clone().open(&path).unwrap();
+    let put_all = |byte: u8| {
+        (0..PAIRS).for_each(|n| table.put(&n.to_be_bytes(), &[byte; 100]).unwrap());
+        table.checkpoint().unwrap();
+    };
+    put_all(0);
+    for round in 1..5 {
+        let reader = TableOptions { read_only: true, checkpoint_only: true, ..options.clone() }.open(&path).unwrap();
+        (0..3).for_each(|_| put_all(round));
+        for key in (0..PAIRS).map(u32::to_be_bytes) {
+            assert_eq!(reader.get(&key).unwrap().unwrap()[..], [round - 1; 100]);
+        }
+        assert_eq!(reader.verify().unwrap(), []);
+    }
+    // What waited for readers is used again once they are gone.
+    put_all(5);
+    let length = || Disk.open(&path, Mode::Read).unwrap().len().unwrap();
+    let most = length();
+    (6..16).for_each(put_all);
+    assert!(length() < most + most / 16, "{} bytes, {most} before", length());
 }
 
 #[test]
