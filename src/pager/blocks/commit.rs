@@ -42,7 +42,7 @@ struct Commit<'b> {
 }
 
 impl Blocks {
-    /// Completes a checkpoint whose frozen frames are written. Another thread may evict frames meanwhile.
+    /// Completes a checkpoint whose frozen frames are written. Other threads may evict frames at the same time.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind); the state of the disk is then unknown.

@@ -179,7 +179,7 @@ impl Room {
     /// Reserves `count` blocks for a checkpoint. `reserve` makes room on the disk for so many blocks.
     ///
     /// # Errors
-    /// Those of `reserve`: nothing is reserved then.
+    /// Returns the errors of `reserve`: nothing is reserved then.
     pub(super) fn reserve(&mut self, count: u32, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<()> {
         self.reserved = 0;
         if let Some(needed) = self.lacks(count) {
@@ -209,7 +209,7 @@ impl Room {
     /// Takes a block for an eviction.
     ///
     /// # Errors
-    /// Those of `reserve`: the disk has no room beyond what is reserved.
+    /// Returns the errors of `reserve`: the disk has no room beyond what is reserved.
     pub(super) fn take_unreserved(&mut self, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<u32> {
         /// Blocks asked for at once.
         const STEP_BYTES: usize = 1 << 20;

@@ -95,7 +95,7 @@ pub(super) fn level_sizes(count: usize, fanout: usize) -> Vec<usize> {
 /// block.
 ///
 /// # Errors
-/// Those of `read`, and what is wrong with a node.
+/// Returns the errors of `read`, and what is wrong with a node.
 pub(super) fn read_upper<E: From<String>>(
     kind: Kind,
     count: usize,

@@ -13,8 +13,8 @@ use crate::pager::file::TableFile;
 use crate::pager::pool::FrameNo;
 
 impl Blocks {
-    /// Reads all frames of the last checkpoint and reports what is wrong; `fault` gets a frame's number, if it is about
-    /// one. Frames that `skips` were evicted or changed since. The caller keeps checkpoints out.
+    /// Reads all frames of the last checkpoint and reports what is wrong: `fault` gets the number of the frame, or 0
+    /// for a block. The caller keeps checkpoints out.
     pub(in crate::pager) fn verify(
         &self,
         file: &TableFile,

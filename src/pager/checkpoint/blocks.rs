@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A frame stays frozen until its write has returned, so it is neither evicted nor, unsaved, changed. One that was
-//! evicted before the freeze is in its block already. Evictions go on meanwhile, of what changed since the freeze.
+//! evicted before the freeze is in its block already. Frames that changed since the freeze may be evicted
+//! at the same time.
 //!
 //! Not here: the tree and the header (`pager/blocks/commit.rs`).
 

@@ -436,7 +436,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Removes all fields. O(1).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn clear(&mut self) -> Result<()> {
         if let Form::Large(large) = &self.fields.form {
             self.alone.release(self.fields.database, large.id, large.segments(&self.fields.lifetimes))?;
@@ -451,7 +451,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Sets a field, which has no lifetime then. Returns whether it is new.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn put(&mut self, field: &[u8], value: &[u8]) -> Result<bool> {
         self.put_if(field, value, true)
     }
@@ -459,7 +459,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// [`put`](Self::put), unless the field is present and `replace` is false. Returns whether it is new.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn put_if(&mut self, field: &[u8], value: &[u8], replace: bool) -> Result<bool> {
         let before = self.expiry_where_some_expire(field)?;
         self.put_known((field, before), value, replace, 0)
@@ -581,7 +581,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Adds members, all different, to a set that is empty. Writes each segment once.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn fill(&mut self, members: &[Vec<u8>]) -> Result<()> {
         let mut run = Vec::new();
         let mut rest = members.iter();
@@ -608,7 +608,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Removes a field. Returns whether it was there.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn remove(&mut self, field: &[u8]) -> Result<bool> {
         let before = self.expiry_where_some_expire(field)?;
         if before.is_none() && self.fields.may_expire() {
@@ -739,7 +739,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// Stores what the key has now; an empty collection has none. Returns whether it is left.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn finish(mut self) -> Result<bool> {
         let is_left = self.fields.len() > 0;
         if !self.changed && !self.has_expired {

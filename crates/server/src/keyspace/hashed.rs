@@ -262,7 +262,7 @@ impl LargeFields {
     /// each segment once.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(super) fn build(
         alone: &mut dyn PairsMut,
         (database, layout): (usize, Layout),
@@ -346,7 +346,7 @@ impl LargeFields {
     /// In a layout with lifetimes, no field counts as expired.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(super) fn put(
         &mut self,
         alone: &mut dyn PairsMut,
@@ -369,7 +369,7 @@ impl LargeFields {
     /// Removes a field. Returns whether it was there.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(super) fn remove(
         &mut self,
         alone: &mut dyn PairsMut,

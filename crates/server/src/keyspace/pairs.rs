@@ -21,7 +21,7 @@ pub(crate) trait Pairs {
     /// A segment; returns whether there is one.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool>;
 
     /// How many segments the database has.
@@ -39,19 +39,19 @@ pub(crate) trait PairsMut: Pairs {
     /// Stores what a collection's key has, `None` to remove the key. Its segments are the caller's concern.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     fn put_collection(&mut self, database: usize, key: &[u8], value: Option<(Attributes, &[u8])>) -> Result<()>;
 
     /// Stores what a collection's key has, which WATCH and CLIENT TRACKING do not count as a change.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     fn put_unseen(&mut self, database: usize, key: &[u8], attributes: Attributes, value: &[u8]) -> Result<()>;
 
     /// [`put_collection`](Self::put_collection) where fields of a hash have expired and nothing else changes.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     fn put_expired(&mut self, database: usize, key: &[u8], value: Option<(Attributes, &[u8])>) -> Result<()>;
 
     /// Records that fields of a hash that is being changed have expired.
@@ -60,19 +60,19 @@ pub(crate) trait PairsMut: Pairs {
     /// Stores a segment, or removes it. `before`: whether it is present.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     fn put_segment(&mut self, database: usize, place: (u64, u64), before: bool, elements: Option<&[u8]>) -> Result<()>;
 
     /// A number for a new large collection.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     fn new_collection(&mut self, database: usize) -> Result<u64>;
 
     /// Notes that these segments belong to no key any more.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     fn release(&mut self, database: usize, id: u64, segments: [Range<u64>; 2]) -> Result<()>;
 
     /// Reports a change of `key` that stores nothing under it.

@@ -352,7 +352,7 @@ impl Editor<'_, '_> {
     /// Makes a tree of elements that are in order and all different. Writes each node once.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(super) fn build<'m>(&mut self, elements: impl Iterator<Item = Key<'m>>) -> Result<()> {
         *self.tree = Tree { root: 0, height: 0, nodes: 0, free: 0 };
         let (mut run, mut last) = (vec![0], None::<Key<'m>>);
@@ -421,7 +421,7 @@ impl Editor<'_, '_> {
     /// Stores the nodes that were changed.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(super) fn store(&mut self) -> Result<()> {
         let Place { database, id } = self.place;
         for (number, node) in self.loaded.0.drain(..).filter(|(_, node)| node.is_changed) {

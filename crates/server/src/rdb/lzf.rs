@@ -194,16 +194,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_string_leaves_no_candidates_for_the_next() {
-        let text = |from: u32, count| (from..from + count).flat_map(|n| (n % 50).to_string().into_bytes()).collect();
-        let strings: Vec<Vec<u8>> = vec![text(1, 400), text(3, 20), text(0, 40_000), text(7, 200)];
-        for string in strings {
-            let fresh = compress_with(&mut [0; SLOTS], &string);
-            assert_eq!(compress(&string), fresh, "{} bytes", string.len());
-        }
-    }
-
-    #[test]
     fn compressed_values_are_read_and_wrong_ones_refused() {
         // One literal, then a reference that repeats it.
         let value = decompress(&[0, b'a', 0xe0, 90, 0], 100).unwrap();
