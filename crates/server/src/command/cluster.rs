@@ -110,22 +110,22 @@ pub(super) fn cluster(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         (b"help", 2) => {
             let lines = [
                 "COUNTKEYSINSLOT <slot>",
-                "    How many keys a slot has, where that is known.",
+                "    Returns the number of keys in a slot, if known.",
                 "INFO",
-                "    State and sizes of the cluster.",
+                "    Returns the state and size of the cluster.",
                 "KEYSLOT <key>",
-                "    The slot of a key.",
+                "    Returns the slot of a key.",
                 "MYID",
-                "    The ID of this node.",
+                "    Returns the ID of this node.",
                 "NODES",
-                "    A line for each node:",
+                "    Describes each node on one line:",
                 "    <id> <ip:port@bus-port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",
                 "REPLICAS <node-id>",
-                "    The replicas of a node.",
+                "    Lists the replicas of a node.",
                 "SHARDS",
-                "    Ranges of slots, each with its nodes.",
+                "    Lists the ranges of slots with their nodes.",
                 "SLOTS",
-                "    The nodes, each with its ranges of slots.",
+                "    Lists the ranges of slots with their nodes, in the older format.",
             ];
             reply::help(out, "CLUSTER", &lines);
         }

@@ -247,11 +247,11 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         (b"help", 2) => {
             let lines = [
                 "GET <pattern>",
-                "    Parameters whose names match, with their values.",
+                "    Returns the parameters whose names match, with their values.",
                 "SET <directive> <value>",
                 "    Changes parameters, all or none.",
                 "RESETSTAT",
-                "    Sets the counters of INFO to 0.",
+                "    Resets the counters of INFO.",
             ];
             reply::help(out, "CONFIG", &lines);
         }

@@ -68,13 +68,13 @@ pub(super) fn function(session: &mut SessionState, args: Args<'_>, out: &mut Vec
         (b"help", 2) => {
             let lines = [
                 "DUMP | RESTORE <serialized> [FLUSH|APPEND|REPLACE]",
-                "    The libraries as bytes, of which there are none.",
+                "    Serializes or restores the libraries; there are none.",
                 "FLUSH [ASYNC|SYNC]",
                 "    Removes all libraries.",
                 "LIST [LIBRARYNAME <pattern>] [WITHCODE]",
-                "    The libraries: none.",
+                "    Lists the libraries; there are none.",
                 "STATS",
-                "    The function that runs, and how many there are.",
+                "    Returns the running function and the number of functions.",
             ];
             reply::help(out, "FUNCTION", &lines);
         }
@@ -93,7 +93,7 @@ pub(super) fn module(_: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) ->
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"list", 2) => reply::array(out, 0),
-        (b"help", 2) => reply::help(out, "MODULE", &["LIST", "    The modules: none."]),
+        (b"help", 2) => reply::help(out, "MODULE", &["LIST", "    Lists the modules; there are none."]),
         _ => return Err(NO_MODULES.into()),
     }
     Ok(())

@@ -119,19 +119,19 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         (b"help", 2) => {
             let lines = [
                 "(no subcommand)",
-                "    Without a subcommand: facts about every command.",
+                "    Without a subcommand: describes every command.",
                 "COUNT",
-                "    How many commands there are.",
+                "    Returns the number of commands.",
                 "DOCS [<command-name> ...]",
-                "    What commands are for.",
+                "    Returns the documentation of commands.",
                 "GETKEYS <full-command>",
-                "    Which arguments of a command are keys.",
+                "    Returns the keys in a command.",
                 "GETKEYSANDFLAGS <full-command>",
-                "    The same, with what the command does with them.",
+                "    Returns the keys in a command with their access flags.",
                 "INFO [<command-name> ...]",
-                "    Facts about these commands.",
+                "    Describes these commands.",
                 "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <category>|MODULE <name>)]",
-                "    The names of the commands.",
+                "    Lists the names of the commands.",
             ];
             reply::help(out, "COMMAND", &lines);
         }
@@ -237,7 +237,7 @@ pub(super) fn debug(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8
         return Ok(());
     }
     if args.len() == 2 && args.is(1, "help") {
-        let lines = ["SLEEP <seconds>", "    Let this connection wait; others go on."];
+        let lines = ["SLEEP <seconds>", "    Makes this connection sleep without blocking the others."];
         reply::help(out, "DEBUG", &lines);
         return Ok(());
     }
@@ -347,13 +347,13 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
     if args.is(1, "help") && args.len() == 2 {
         let lines = [
             "MALLOC-STATS",
-            "    That the allocator has no figures.",
+            "    Reports that the allocator has no statistics.",
             "PURGE",
-            "    Accepted; freed memory needs no request.",
+            "    Accepted; freed memory is returned without a request.",
             "STATS",
-            "    Figures about memory.",
+            "    Returns memory statistics.",
             "USAGE <key> [SAMPLES <count>]",
-            "    The bytes of a key and its value.",
+            "    Returns the bytes that a key and its value take.",
         ];
         reply::help(call.out, "MEMORY", &lines);
         return Ok(());
@@ -467,11 +467,11 @@ pub(super) fn slow_log(session: &mut SessionState, args: Args<'_>, out: &mut Vec
         (b"help", 2) => {
             let lines = [
                 "GET [<count>]",
-                "    The slowest commands, newest first; 10 if not given, -1 for all.",
+                "    Lists slow commands, newest first: 10 by default, all with -1.",
                 "LEN",
-                "    How many commands are listed.",
+                "    Returns the number of listed commands.",
                 "RESET",
-                "    Forgets the listed commands.",
+                "    Clears the list.",
             ];
             reply::help(out, "SLOWLOG", &lines);
         }
@@ -503,9 +503,9 @@ pub(super) fn latency(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         (b"help", 2) => {
             let lines = [
                 "HISTOGRAM [COMMAND ...]",
-                "    How many calls of each command took up to which time.",
+                "    Returns a cumulative latency histogram for each command.",
                 "RESET",
-                "    Forget the histograms.",
+                "    Clears the histograms.",
             ];
             reply::help(out, "LATENCY", &lines);
         }

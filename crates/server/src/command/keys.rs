@@ -179,7 +179,16 @@ pub(crate) fn scan(space: &KeySpace, call: &mut Call<'_, '_>) -> Outcome {
 pub(crate) fn object(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     if args.is(1, "help") {
-        let lines = ["ENCODING <key>", "    How the value of a key is kept.", "REFCOUNT <key>", "    Always 1."];
+        let lines = [
+            "ENCODING <key>",
+            "    Returns the encoding that Redis would use for the value.",
+            "FREQ <key>",
+            "    Returns the access frequency of a key, under an LFU policy.",
+            "IDLETIME <key>",
+            "    Returns 0: idle times are not tracked.",
+            "REFCOUNT <key>",
+            "    Returns 1 for any key.",
+        ];
         reply::help(call.out, "OBJECT", &lines);
         return Ok(());
     }

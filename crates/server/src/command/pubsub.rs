@@ -95,13 +95,13 @@ pub(super) fn ask(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
         (b"help", 2) => {
             let lines = [
                 "CHANNELS [<pattern>]",
-                "    Channels with subscribers, all or those that match.",
+                "    Lists the channels that have subscribers and match.",
                 "NUMPAT",
-                "    How many patterns have subscribers.",
+                "    Returns the number of patterns that have subscribers.",
                 "NUMSUB [<channel> ...]",
-                "    How many subscribers each channel has.",
+                "    Returns the number of subscribers of each channel.",
                 "SHARDCHANNELS [<pattern>], SHARDNUMSUB [<shardchannel> ...]",
-                "    The same for shard channels.",
+                "    Lists shard channels, or counts their subscribers.",
             ];
             reply::help(out, "PUBSUB", &lines);
         }

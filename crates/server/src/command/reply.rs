@@ -142,11 +142,11 @@ pub(crate) fn scanned(out: &mut Vec<u8>, cursor: u64, count: usize, found: &[u8]
     out.extend_from_slice(found);
 }
 
-/// The reply to HELP of a command with these subcommands, each with what it does.
+/// The reply to HELP: lists the subcommands of `command`, each followed by its description.
 pub(crate) fn help(out: &mut Vec<u8>, command: &str, subcommands: &[&str]) {
     array(out, subcommands.len() + 3);
     simple(out, &format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    subcommands.iter().chain(&["HELP", "    These lines."]).for_each(|line| simple(out, line));
+    subcommands.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| simple(out, line));
 }
 
 /// The head of a map of `len` pairs: in RESP2 an array of twice as many.

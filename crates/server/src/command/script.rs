@@ -233,13 +233,13 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         (b"help", 2) => {
             let lines = [
                 "EXISTS <sha1> [<sha1> ...]",
-                "    Which of these scripts are kept.",
+                "    Tests which of these scripts are cached.",
                 "FLUSH [ASYNC|SYNC]",
-                "    Forgets all scripts.",
+                "    Empties the script cache.",
                 "KILL",
-                "    Stops the running script, if it has changed nothing.",
+                "    Stops the running script, unless it has written.",
                 "LOAD <script>",
-                "    Keeps a script, to be run by EVALSHA.",
+                "    Caches a script for EVALSHA.",
             ];
             reply::help(out, "SCRIPT", &lines);
         }

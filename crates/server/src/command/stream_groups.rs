@@ -41,19 +41,19 @@ pub(crate) fn xgroup(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     if args.is(1, "help") && args.len() == 2 {
         let lines = [
             "CREATE <key> <groupname> <id|$> [option]",
-            "    Adds a group that has read up to an ID. Options:",
+            "    Creates a group that starts after an ID. Options:",
             "    * MKSTREAM",
-            "      Makes an empty stream where there is none.",
+            "      Creates the stream if it does not exist.",
             "    * ENTRIESREAD entries_read",
-            "      How many entries the group counts as read.",
+            "      Sets the number of entries that the group counts as read.",
             "CREATECONSUMER <key> <groupname> <consumer>",
-            "    Adds a consumer to a group.",
+            "    Creates a consumer in a group.",
             "DELCONSUMER <key> <groupname> <consumer>",
-            "    Removes a consumer and what is pending for it.",
+            "    Removes a consumer and its pending entries.",
             "DESTROY <key> <groupname>",
             "    Removes a group.",
             "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
-            "    Sets up to which ID a group has read.",
+            "    Sets the last ID delivered to a group.",
         ];
         reply::help(call.out, "XGROUP", &lines);
         return Ok(());

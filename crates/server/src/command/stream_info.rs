@@ -51,11 +51,11 @@ pub(crate) fn xinfo(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome
     if args.is(1, "help") && args.len() == 2 {
         let lines = [
             "CONSUMERS <key> <groupname>",
-            "    The consumers of a group.",
+            "    Lists the consumers of a group.",
             "GROUPS <key>",
-            "    The groups of a stream.",
+            "    Lists the groups of a stream.",
             "STREAM <key> [FULL [COUNT <count>]]",
-            "    Sizes and IDs of a stream; FULL: groups and entries too.",
+            "    Describes a stream; with FULL, also its groups and entries.",
         ];
         reply::help(call.out, "XINFO", &lines);
         return Ok(());
