@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Io = 1,
     /// The disk is full, or the file has reached the length limit (`ulimit -f`). Nothing was changed.
     DiskFull = 2,
-    /// A file contradicts itself: a checksum, a length, a chain.
+    /// A file is inconsistent: a checksum, a length, a chain.
     Corrupt = 3,
     /// Not a file of this library.
     NotATable = 4,
@@ -36,7 +36,7 @@ pub enum ErrorKind {
     ReadOnly = 9,
     /// Another process, or another handle, has the file open for writing.
     Locked = 10,
-    /// An earlier failure made this handle unusable; open the table again.
+    /// An earlier failure made this handle unusable; reopen the table.
     Poisoned = 11,
     /// Waiting would never end: this thread holds a [`ValueRef`](crate::ValueRef) that blocks its own write.
     WouldDeadlock = 12,
@@ -56,7 +56,7 @@ pub enum ErrorKind {
     NotADictionary = 19,
     /// An earlier step of this build failed, or was cancelled; start it again.
     BuildFailed = 20,
-    /// A typed table has other types than it was opened with.
+    /// A typed table has types other than those it was opened with.
     WrongTypes = 21,
 }
 
@@ -96,8 +96,8 @@ fn remedy_of_full_disk(source: &io::Error) -> &'static str {
 }
 
 impl Error {
-    /// An error of a program that uses the library as this crate does: `message` says what happened and where, without
-    /// a full stop at the end.
+    /// Creates an error for a program that uses the library: `message` says what happened and where, without a full
+    /// stop at the end.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         debug_assert!(!message.ends_with('.') || message.ends_with("..."), "advice is the hint: {message}");
@@ -176,17 +176,17 @@ impl Error {
         }
     }
 
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What happened and where.
+    /// Returns what happened and where.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What to do about it, if anything helps.
+    /// Returns what to do about it, if anything helps.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }

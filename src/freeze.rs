@@ -22,9 +22,9 @@ impl Table {
     /// present throughout is included, a pair that is added or removed during the call may be.
     ///
     /// # Errors
-    /// Those of [`DictionaryBuilder::start`], [`Build::finish`](crate::dictionary::Build::finish) and
-    /// [`Scan::next_ref`](crate::Scan::next_ref);
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`shards`](DictionaryBuilder::shards).
+    /// The errors of [`DictionaryBuilder::start`], [`Build::finish`](crate::dictionary::Build::finish) and
+    /// [`Scan::next_ref`](crate::Scan::next_ref); [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// with [`shards`](DictionaryBuilder::shards).
     ///
     /// # Examples
     /// ```
@@ -52,10 +52,10 @@ impl Table {
 
 impl Dictionary {
     /// Puts all pairs into `table`, replacing values of equal keys. Returns their number. An empty table gets the types
-    /// of the table that was frozen.
+    /// of the table that the dictionary was frozen from.
     ///
     /// # Errors
-    /// Those of [`Pairs::next_ref`](crate::dictionary::Pairs::next_ref) and [`Table::put_many`];
+    /// The errors of [`Pairs::next_ref`](crate::dictionary::Pairs::next_ref) and [`Table::put_many`];
     /// [`ErrorKind::WrongTypes`](crate::ErrorKind::WrongTypes) if the table has other types.
     ///
     /// # Examples

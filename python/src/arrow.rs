@@ -72,7 +72,7 @@ impl Failed {
 
 impl Arrays {
     /// # Errors
-    /// Those of `object`'s `__arrow_c_array__` or `__arrow_c_stream__`.
+    /// The errors of `object`'s `__arrow_c_array__` or `__arrow_c_stream__`.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if !object.hasattr("__arrow_c_array__")? {
             return Self::of_stream(object);
@@ -260,7 +260,7 @@ fn drop_null_buffers(array: &mut FFI_ArrowArray, schema: &FFI_ArrowSchema) {
 /// Imports `object`, a column, as one array or several.
 ///
 /// # Errors
-/// Those of its `__arrow_c_array__` or `__arrow_c_stream__`; `TypeError` for a type without bytes.
+/// The errors of its `__arrow_c_array__` or `__arrow_c_stream__`; `TypeError` for a type without bytes.
 pub fn import_columns(object: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
     let py = object.py();
     let mut arrays = Arrays::of(object)?;

@@ -42,7 +42,7 @@ impl<T: Send + Sync> Handle<T> {
     /// Opens the handle with `open`; possible only once.
     ///
     /// # Errors
-    /// `ValueError` if it was opened before; those of `open`.
+    /// `ValueError` if it was opened before; the errors of `open`.
     pub fn open(&self, name: String, open: impl FnOnce() -> PyResult<T>) -> PyResult<()> {
         if self.is_opened() {
             return Err(invalid(format!("{} is open: __init__ opens it once", self.name())));

@@ -40,7 +40,7 @@ impl Watch {
 /// reported figures.
 ///
 /// # Errors
-/// Those of the work; and, once the work has stopped, `KeyboardInterrupt` or the exception of the callback.
+/// The errors of the work; and, once the work has stopped, `KeyboardInterrupt` or the exception of the callback.
 pub fn run_long<T: Send>(
     py: Python<'_>,
     phase: &str,

@@ -33,7 +33,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(50);
 /// Passes all pairs of `source` to `sink`; returns their number, or `None` if the sink stopped by returning `false`.
 ///
 /// # Errors
-/// Those of the source and the sink; `TypeError` or `ValueError` for an item that is not a pair of bytes;
+/// Errors of the source and the sink; `TypeError` or `ValueError` for an item that is not a pair of bytes;
 /// `KeyboardInterrupt`.
 pub fn feed(
     source: &Bound<'_, PyAny>,

@@ -44,7 +44,7 @@ impl Before {
     /// Copies the bucket, unless it was copied before.
     ///
     /// # Errors
-    /// Those of reading its overflow pages; nothing has changed then.
+    /// A failure to read its overflow pages; nothing has changed then.
     pub(crate) fn keep(&mut self, bucket: &Bucket<'_>) -> Result<()> {
         let Before { buckets, pages, bytes, .. } = self;
         let Entry::Vacant(place) = buckets.entry(bucket.number()) else { return Ok(()) };
@@ -71,7 +71,7 @@ impl Before {
     /// Makes the bucket what it was.
     ///
     /// # Errors
-    /// Those of reading a frame that was evicted.
+    /// A failure to read a frame that was evicted.
     pub(crate) fn put_back(&self, bucket: &mut Bucket<'_>) -> Result<()> {
         let pages = self.buckets.get(&bucket.number()).cloned().unwrap_or_default();
         for PageCopy { overflow, bytes } in &self.pages[pages] {

@@ -190,7 +190,7 @@ impl DictionaryBuilder {
     /// when the new one is complete.
     ///
     /// # Errors
-    /// Those of [`start`](Self::start), [`Build::push`] and [`Build::finish`].
+    /// The errors of [`start`](Self::start), [`Build::push`] and [`Build::finish`].
     pub fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         path: impl AsRef<Path>,
@@ -343,7 +343,7 @@ impl Build {
     /// number. Places must never descend.
     ///
     /// # Errors
-    /// Those of [`push`](Self::push).
+    /// The errors of [`push`](Self::push).
     pub fn push_at(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
         let shard = self.target.shard_of(key);
         self.intake.push(shard, key, Some(value), place)
@@ -354,7 +354,7 @@ impl Build {
     /// whole source.
     ///
     /// # Errors
-    /// Those of [`push`](Self::push).
+    /// The errors of [`push`](Self::push).
     pub fn save(&mut self) -> Result<()> {
         self.intake.save()
     }

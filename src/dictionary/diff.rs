@@ -107,7 +107,7 @@ impl Dictionary {
     /// part.
     ///
     /// # Errors
-    /// Those of [`diff`](Self::diff).
+    /// The errors of [`diff`](Self::diff).
     pub fn diff_range(&self, newer: &Dictionary, positions: impl RangeBounds<u64>) -> Result<Diff> {
         self.check_comparable(newer)?;
         let mut files = Vec::new();

@@ -148,7 +148,7 @@ impl Dictionary {
     /// Opens the dictionary at `path` with the default options.
     ///
     /// # Errors
-    /// Those of [`DictionaryOptions::open`].
+    /// The errors of [`DictionaryOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Dictionary> {
         DictionaryOptions::new().open(path)
     }
@@ -174,7 +174,7 @@ impl Dictionary {
     /// ```
     ///
     /// # Errors
-    /// Those of [`DictionaryOptions::open`]; the dictionary is then unchanged.
+    /// The errors of [`DictionaryOptions::open`]; the dictionary is then unchanged.
     pub fn reload(&mut self) -> Result<bool> {
         if self.manifest.is_none()
             && let [file] = &self.files[..]
@@ -324,7 +324,7 @@ impl Dictionary {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         self.file_of(key)?.find(key, &mut Wanted::Value(value))
@@ -335,7 +335,7 @@ impl Dictionary {
     /// piece by piece, without another copy in memory.
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     ///
     /// # Examples
     /// ```
@@ -357,7 +357,7 @@ impl Dictionary {
     /// Whether the key is present. Costs what [`get`](Self::get) costs.
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         self.file_of(key)?.find(key, &mut Wanted::Presence)
     }

@@ -122,7 +122,7 @@ impl ShardJob {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for options out of range, and with [`DictionaryBuilder::resume`];
-    /// [`ErrorKind::Stale`] if the directory is not as `base` says; those of
+    /// [`ErrorKind::Stale`] if the directory is not as `base` says; the errors of
     /// [`Dictionary::open`](crate::Dictionary::open).
     pub fn new(directory: impl AsRef<Path>, builder: &DictionaryBuilder, base: ShardBase) -> Result<ShardJob> {
         let directory = builder.plan.resolve(directory.as_ref())?;
@@ -181,7 +181,7 @@ impl ShardJob {
     /// Acquires and releases the lock of the directory, so that a job that could not publish fails early.
     ///
     /// # Errors
-    /// Those of [`publish`](Self::publish).
+    /// The errors of [`publish`](Self::publish).
     #[doc(hidden)] // the Python package's
     pub fn check_directory(&self) -> Result<()> {
         self.lock().map(drop)
@@ -328,7 +328,7 @@ impl ShardWriter<'_> {
     /// never descend.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a key of another shard; those of [`Build::push`](super::Build::push).
+    /// [`ErrorKind::InvalidArgument`] for a key of another shard; the errors of [`Build::push`](super::Build::push).
     pub fn put(&mut self, key: &[u8], value: &[u8], place: u64) -> Result<()> {
         self.push(key, Some(value), place)
     }
@@ -336,7 +336,7 @@ impl ShardWriter<'_> {
     /// Removes `key`, if present.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn remove(&mut self, key: &[u8], place: u64) -> Result<()> {
         self.push(key, None, place)
     }
@@ -363,7 +363,7 @@ impl ShardWriter<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Duplicate`] if a key occurs twice, unless [`DictionaryBuilder::duplicates`] chooses one;
-    /// [`ErrorKind::Stale`] if another process has updated the dictionary; those of
+    /// [`ErrorKind::Stale`] if another process has updated the dictionary; the errors of
     /// [`Build::finish`](super::Build::finish). After an error no file is left.
     pub fn finish(self) -> Result<Vec<ShardFile>> {
         let ShardWriter { job, shards, paths, intake } = self;

@@ -25,7 +25,7 @@ impl Dictionary {
     /// compression stay those of the old file. If a key is changed several times, the last change is applied.
     ///
     /// # Errors
-    /// Those of [`DictionaryBuilder::start`] and [`Dictionary::open`];
+    /// The errors of [`DictionaryBuilder::start`] and [`Dictionary::open`];
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if `builder` is set to
     /// [`resume`](DictionaryBuilder::resume); [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the index or
     /// one of its chunks would not fit in the memory allowed.
@@ -96,7 +96,7 @@ impl Update {
     /// Stores `value` under `key`, replacing an earlier value.
     ///
     /// # Errors
-    /// Those of [`Build::push`](super::Build::push).
+    /// The errors of [`Build::push`](super::Build::push).
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.push(key, Some(value))
     }
@@ -104,7 +104,7 @@ impl Update {
     /// Removes `key`, if present.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.push(key, None)
     }
@@ -112,7 +112,7 @@ impl Update {
     /// Applies a change found by [`Dictionary::diff`]: stores the new value, or removes the key.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn apply(&mut self, change: &Change<'_>) -> Result<()> {
         self.push(change.key(), change.value())
     }
@@ -127,8 +127,8 @@ impl Update {
     /// Shards without changes keep their files.
     ///
     /// # Errors
-    /// Those of [`Build::finish`](super::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the old
-    /// file is damaged.
+    /// The errors of [`Build::finish`](super::Build::finish); [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the
+    /// old file is damaged.
     pub fn finish(self) -> Result<u64> {
         self.target.finish(&self.plan, self.intake, &self.old.files)
     }
@@ -139,7 +139,7 @@ impl DictionaryBuilder {
     /// hash function and shards stay those of the old dictionary. One pass, no sort.
     ///
     /// # Errors
-    /// Those of [`Dictionary::open`] and [`Build::finish`](super::Build::finish);
+    /// The errors of [`Dictionary::open`] and [`Build::finish`](super::Build::finish);
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) with [`resume`](Self::resume).
     pub fn reindex(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<u64> {
         Update::start(old.as_ref(), new.as_ref(), self, Unchanged::Written)?.finish()

@@ -29,7 +29,7 @@ pub enum HashKind {
     Sip13 = 3, // on disk
     /// FNV-1a, 64 bits: tiny and widespread, slow on long keys.
     Fnv1a = 4, // on disk
-    /// CRC-32C: one instruction per 8 bytes on most processors, linear.
+    /// CRC-32C: one instruction per 8 bytes on most processors; linear.
     Crc32c = 5, // on disk
     /// MurmurHash3_x64_128, the first 64 bits.
     Murmur3 = 6, // on disk
@@ -66,24 +66,24 @@ impl HashKind {
     /// The default of tables and dictionaries.
     pub const DEFAULT: HashKind = HashKind::Xxh3;
 
-    /// The on-disk id.
+    /// Returns the on-disk id.
     #[doc(hidden)] // the file formats'
     pub const fn id(self) -> u16 {
         self as u16
     }
 
-    /// The kind with this on-disk id; `None` if no version of the format defines it.
+    /// Returns the kind with this on-disk id; `None` if no version of the format defines it.
     #[doc(hidden)] // the file formats'
     pub fn from_id(id: u16) -> Option<Self> {
         Self::find(|kind| kind.id() == id)
     }
 
-    /// The name in the command line and the bindings, such as `xxh3`.
+    /// Returns the name in the command line and the bindings, such as `xxh3`.
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// The kind with this name or alias (`larson`, `torek`, `rapid`, `sip13`, ...), ignoring case.
+    /// Returns the kind with this name or alias (`larson`, `torek`, `rapid`, `sip13`, ...), ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::find(|kind| {
             let facts = kind.facts();
@@ -91,19 +91,20 @@ impl HashKind {
         })
     }
 
-    /// Significant low bits of the result: 64 or 32. For [`HashKind::User`] it is 64, because its width is unknown.
+    /// Returns the number of significant low bits of the result: 64 or 32. For [`HashKind::User`] it is 64, because its
+    /// width is unknown.
     #[doc(hidden)] // the lab's
     pub fn bits(self) -> u32 {
         self.facts().bits
     }
 
-    /// Whether the seed changes the result.
+    /// Returns whether the seed changes the result.
     #[doc(hidden)] // the lab's
     pub fn seeded(self) -> bool {
         self.facts().seeded
     }
 
-    /// The author and the publication, in one line.
+    /// Returns the author and the publication, in one line.
     #[doc(hidden)] // the lab's
     pub fn source(self) -> &'static str {
         self.facts().source
@@ -112,7 +113,7 @@ impl HashKind {
     /// Hashes `key`; a kind that is not [seeded](HashKind::seeded) ignores `seed`.
     ///
     /// O(length of the key); allocates nothing. Returns 0 for [`HashKind::User`], because a kind does not contain the
-    /// user's function; use [`HashFunction::hash`] where the kind may be that.
+    /// user's function; use [`HashFunction::hash`] for functions that may be the user's.
     ///
     /// # Examples
     /// ```
@@ -280,10 +281,10 @@ struct UserFunction<F: ?Sized> {
 }
 
 impl HashFunction {
-    /// The function `kind` with `seed`. The seed of a kind that is not [seeded](HashKind::seeded) becomes 0, so equal
-    /// functions have equal seeds.
+    /// Returns the function `kind` with `seed`. The seed of a kind that is not [seeded](HashKind::seeded) becomes 0, so
+    /// equal functions have equal seeds.
     ///
-    /// Use [`HashFunction::user`] for [`HashKind::User`]. Here it gives a function that hashes every key to 0. Its
+    /// Use [`HashFunction::user`] for [`HashKind::User`]. Here it returns a function that hashes every key to 0. Its
     /// [`check_value`](HashFunction::check_value) differs from that of the user's function, so opening a table with it
     /// fails.
     #[doc(hidden)] // the other packages'
@@ -292,7 +293,7 @@ impl HashFunction {
         HashFunction { kind, seed, short: modern::ShortXxh3::new(seed), user: None }
     }
 
-    /// The user's own function; `name` appears in messages.
+    /// Returns the user's own function; `name` appears in messages.
     ///
     /// `f` must return the same hash for the same key in every program that opens the table. The low bits name the
     /// bucket, so they should differ between similar keys.
@@ -364,17 +365,17 @@ impl HashFunction {
         }
     }
 
-    /// The kind: [`HashKind::User`] for the user's own function.
+    /// Returns the kind: [`HashKind::User`] for the user's own function.
     pub fn kind(&self) -> HashKind {
         self.kind
     }
 
-    /// The seed; 0 if the function takes none.
+    /// Returns the seed; 0 if the function takes none.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The name of the kind, or the name given to [`HashFunction::user`].
+    /// Returns the name of the kind, or the name given to [`HashFunction::user`].
     pub fn name(&self) -> &str {
         match &self.user {
             None => self.kind.name(),
@@ -382,9 +383,9 @@ impl HashFunction {
         }
     }
 
-    /// A check value of the function for the header of a table; part of the file format. Hashes six fixed keys.
+    /// Returns a check value of the function for the header of a table; part of the file format. Hashes six fixed keys.
     ///
-    /// It depends only on hashes, not on the name. It is no proof of identity: functions that agree on all six keys
+    /// It depends only on hashes, not on the name. It does not prove identity: functions that agree on all six keys
     /// have equal check values.
     #[doc(hidden)] // the file formats'
     pub fn check_value(&self) -> u64 {

@@ -48,8 +48,8 @@ impl OutputFile {
     /// Starts writing the file at `path`. If that is a named pipe, waits for a reader.
     ///
     /// # Errors
-    /// Those of the system; `PermissionDenied` also for a file that the process may not write, even if it could replace
-    /// it.
+    /// Errors of the system; `PermissionDenied` also for a file that the process may not write, even if it could
+    /// replace it.
     pub fn create(path: impl AsRef<Path>) -> Result<OutputFile> {
         OutputFile::create_with(path, PERMISSIONS)
     }
@@ -57,7 +57,7 @@ impl OutputFile {
     /// Like [`create`](Self::create), but a new file gets these permissions, less the umask.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn create_with(path: impl AsRef<Path>, permissions: u32) -> Result<OutputFile> {
         let path = path.as_ref();
         if let Some(file) = open_to_write_through(path)? {
@@ -77,7 +77,7 @@ impl OutputFile {
     /// The path of the file that `path` leads to, or of the one that would be created there.
     ///
     /// # Errors
-    /// Those of the system, if symbolic links lead nowhere.
+    /// Errors of the system, if symbolic links lead nowhere.
     pub fn target(path: impl AsRef<Path>) -> Result<PathBuf> {
         Disk.resolve(path.as_ref())
     }
@@ -91,7 +91,7 @@ impl OutputFile {
     /// Creates the file at `path`, or replaces it, with these bytes.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create), of writing and of [`finish`](Self::finish).
+    /// The errors of [`create`](Self::create), of writing and of [`finish`](Self::finish).
     pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Result<()> {
         let mut file = OutputFile::create(path)?;
         file.write_all(bytes.as_ref())?;
@@ -101,7 +101,7 @@ impl OutputFile {
     /// Makes the file durable and renames it to its path.
     ///
     /// # Errors
-    /// Those of the system. The old file is unchanged, unless the only step that failed was making the new name
+    /// Errors of the system. The old file is unchanged, unless the only step that failed was making the new name
     /// durable.
     pub fn finish(self) -> Result<()> {
         match self.0 {

@@ -157,7 +157,7 @@ fn fill_standard_descriptors() {
 /// `/dev/stdout`. `None` for a regular file, or if nothing is there.
 ///
 /// # Errors
-/// `IsADirectory`; those of an open for writing.
+/// `IsADirectory`; errors of opening for writing.
 pub(super) fn open_to_write_through(path: &Path) -> Result<Option<fs::File>> {
     let mut options = fs::OpenOptions::new();
     options.write(true).custom_flags(libc::O_NOCTTY);

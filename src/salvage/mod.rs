@@ -144,7 +144,7 @@ impl TableOptions {
     /// [`salvage`] of a table with a user's own hash function, given by [`user_hash`](Self::user_hash).
     ///
     /// # Errors
-    /// Those of [`salvage`].
+    /// The errors of [`salvage`].
     pub fn salvage(
         self,
         path: impl AsRef<Path>,

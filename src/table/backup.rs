@@ -61,7 +61,7 @@ impl Default for Backup<'_> {
 }
 
 impl<'f> Backup<'f> {
-    /// A backup that overwrites nothing and reports no progress.
+    /// Creates options that overwrite nothing and report no progress.
     pub fn new() -> Self {
         let progress = Box::new(|_, _| ControlFlow::Continue(()));
         Backup { overwrite: false, options: TableOptions::new(), progress }
@@ -80,22 +80,22 @@ impl<'f> Backup<'f> {
         self
     }
 
-    /// Calls `progress` from time to time with the bytes copied, and the bytes in all. If it returns a break, the copy
-    /// is removed, with [`ErrorKind::Stopped`].
+    /// Calls `progress` from time to time with the bytes copied and the total bytes. If it returns a break, the copy is
+    /// removed, with [`ErrorKind::Stopped`].
     pub fn progress(mut self, progress: impl FnMut(u64, u64) -> ControlFlow<()> + 'f) -> Self {
         self.progress = Box::new(progress);
         self
     }
 
-    /// Copies an open table to `path`, in its state at one moment between two writes.
+    /// Copies an open table to `path`, as it is at one moment between two writes.
     ///
-    /// A table in a file is synced first. Its other threads continue while it is copied, until they need a checkpoint.
-    /// Writers of a table in memory wait. A read-only handle copies what it shows.
+    /// A table in a file is synced first. Its other threads continue during the copy, until they need a checkpoint.
+    /// Writers of a table in memory wait. A read-only handle copies the state that it shows.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if a file exists at `path` and may not be replaced; [`ErrorKind::Locked`] if that
     /// file is open for writing; [`ErrorKind::Io`] and [`ErrorKind::DiskFull`], and the copy is removed;
-    /// [`ErrorKind::Forked`] in a child of the process that opened the table; those of [`Table::sync`].
+    /// [`ErrorKind::Forked`] in a child of the process that opened the table; the errors of [`Table::sync`].
     pub fn save(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         // Checked first: in a child, the locks may be held by threads that do not exist there.
@@ -120,12 +120,12 @@ impl<'f> Backup<'f> {
     }
 
     /// Copies the table in the file at `from` to `path`, while another process may be writing it. The copy has every
-    /// write that a read-only [`TableOptions::open`] would show: also those that are only in the log, whether its
-    /// writer lives or has died, unless the options ask for [`checkpoint_only`](TableOptions::checkpoint_only).
+    /// write that a read-only [`TableOptions::open`] would show: also writes that are only in the log, whether their
+    /// writer is alive or dead, unless the options ask for [`checkpoint_only`](TableOptions::checkpoint_only).
     ///
     /// # Errors
-    /// Those of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if an
-    /// interrupted checkpoint must first be completed by an open for writing.
+    /// The errors of [`save`](Self::save) and of a read-only [`TableOptions::open`]; [`ErrorKind::Locked`] if an open
+    /// for writing must first complete an interrupted checkpoint.
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
@@ -148,7 +148,7 @@ impl<'f> Backup<'f> {
     /// table is kept until then.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if the backup has a fault, with nothing changed; else those of
+    /// [`ErrorKind::Corrupt`] if the backup has a fault, with nothing changed; else the errors of
     /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also if the table is open for writing.
     pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let storage = self.options.storage.clone();
@@ -245,8 +245,8 @@ impl<'f> Backup<'f> {
 }
 
 impl Table {
-    /// Copies the table to a new file at `path`, which must not exist, while other threads use it: its state at one
-    /// moment between two writes. Durable when it returns. [`Backup`] has more options.
+    /// Copies the table to a new file at `path`, which must not exist, while other threads use it, as it is at one
+    /// moment between two writes. The copy is durable when the call returns. [`Backup`] has more options.
     ///
     /// O(file), and a [`sync`](Self::sync).
     ///
@@ -263,7 +263,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Backup::save`].
+    /// The errors of [`Backup::save`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let options = TableOptions { storage: self.pager.file().storage().clone(), ..TableOptions::new() };
         Backup::new().options(options).save(self, path)

@@ -25,7 +25,7 @@ use crate::pager::pool::{FrameNo, WriteGuard};
 use crate::pager::wal::Lsn;
 use std::collections::BTreeMap;
 
-/// Changes to be made atomically; see [`Table::batch`]. Dropping it without [`commit`](Batch::commit) discards them.
+/// Changes to make atomically; see [`Table::batch`]. Dropping it without [`commit`](Batch::commit) discards them.
 pub struct Batch<'t> {
     table: &'t Table,
     changes: Changes,
@@ -89,7 +89,7 @@ impl<'t> Batch<'t> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put). A value that would become too long is an error of [`commit`](Self::commit).
+    /// The errors of [`put`](Self::put). A value that would become too long is an error of [`commit`](Self::commit).
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<()> {
         self.changes.add(self.table, WalRecord::Append { key, tail })
     }
@@ -109,12 +109,12 @@ impl<'t> Batch<'t> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`] for a key that no table can have.
+    /// [`ErrorKind::TooLong`] for a key above the limit.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.changes.add(self.table, WalRecord::Remove { key })
     }
 
-    /// Adds a [`Table::insert_new`]: if the key is present when the batch is committed, its value stays.
+    /// Adds a [`Table::insert_new`]: if the key is present at the commit, its value is kept.
     ///
     /// # Examples
     /// ```
@@ -129,7 +129,7 @@ impl<'t> Batch<'t> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn insert_new(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.table.buckets.check_lengths(key, value.len())?;
         self.defer(key, Edit::Insert(value.to_vec()));
@@ -154,8 +154,8 @@ impl<'t> Batch<'t> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`] for a key that no table can have. If what `f` returns is too long, the commit returns the
-    /// error.
+    /// [`ErrorKind::TooLong`] for a key above the limit. If `f` returns a value that is too long, the commit returns
+    /// the error.
     pub fn update(&mut self, key: &[u8], f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 't) -> Result<()> {
         self.table.buckets.check_lengths(key, 0)?;
         self.defer(key, Edit::Update(Box::new(f)));
@@ -166,25 +166,25 @@ impl<'t> Batch<'t> {
         self.deferred.push(Deferred { after: self.changes.len(), key: key.to_vec(), edit });
     }
 
-    /// The number of changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.changes.len() + self.deferred.len()
     }
 
-    /// Whether the batch has no changes.
+    /// Returns whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Makes the changes, in order, as one atomic write.
     ///
-    /// O(changes), and a copy in memory of each bucket's pages. The room of values that are replaced or removed is free
-    /// once all changes are made. Threads that need one of the batch's buckets wait. A log takes a batch of more than a
-    /// mebibyte first, which frees its memory.
+    /// O(changes), and a copy in memory of each bucket's pages. The space of replaced and removed values is free once
+    /// all changes are made. Threads that need one of the batch's buckets wait. A batch of more than a mebibyte is
+    /// written to the log first, which frees its memory.
     ///
     /// # Errors
-    /// Those of [`Table::put`]. Nothing has changed then, or the handle is poisoned and the next open finds the table
-    /// without the batch.
+    /// The errors of [`Table::put`]. Either nothing has changed, or the handle is poisoned and the next open finds the
+    /// table without the batch.
     pub fn commit(mut self) -> Result<()> {
         let table = self.table;
         let lsn = loop {

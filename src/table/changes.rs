@@ -84,7 +84,7 @@ impl Changes {
     /// The bytes of a chunk, read from the log if it was logged.
     ///
     /// # Errors
-    /// Those of [`LoggedPart::read`].
+    /// The errors of [`LoggedPart::read`].
     pub(super) fn chunk(&self, index: usize) -> Result<Cow<'_, [u8]>> {
         match &self.chunks[index] {
             Chunk::Held(bytes) => Ok(Cow::Borrowed(bytes)),

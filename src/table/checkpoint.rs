@@ -27,9 +27,8 @@ use std::time::Instant;
 impl Table {
     /// Makes all earlier writes durable.
     ///
-    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log, and before that the file if it has values
-    /// that the log refers to. With [`Durability::None`], or after an open that replayed such values, it makes a
-    /// checkpoint.
+    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log, and before that the file if the log refers to
+    /// values there. With [`Durability::None`], or after an open that replayed such values, it writes a checkpoint.
     ///
     /// # Examples
     /// ```
@@ -87,7 +86,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays
+    /// The errors of [`sync`](Self::sync). In a forked child [`ErrorKind::Forked`]: the table is closed there and stays
     /// open in the parent.
     pub fn close(self) -> Result<()> {
         self.finish()
@@ -126,8 +125,8 @@ impl Table {
         self.pager.log().map_or(Ok(()), |log| log.close())
     }
 
-    /// Writes all changes to the file, as a checkpoint, so that the next open has no log to replay, and other
-    /// processes that open the file for reading see them.
+    /// Writes all changes to the file as a checkpoint. Afterwards an open has no log to replay, and other processes
+    /// that open the file for reading see the changes.
     ///
     /// O(changes since the last one). Other threads continue. Checkpoints also happen automatically as the log fills.
     ///
@@ -145,7 +144,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`sync`](Self::sync).
+    /// The errors of [`sync`](Self::sync).
     pub fn checkpoint(&self) -> Result<()> {
         self.pager.refuse_if_forked()?;
         if self.pager.is_read_only() || !self.pager.has_file() {

@@ -201,7 +201,7 @@ impl<const N: usize> Codec for [u8; N] {
     }
 }
 
-/// A type whose bytes are those of its value, and the owned type of the same encoding.
+/// A type encoded as its raw bytes, and the owned type with the same encoding.
 macro_rules! borrowed {
     ($borrowed:ty, $owned:ty, $name:literal, $decode:expr, $decode_vec:expr) => {
         impl Codec for $borrowed {
@@ -291,7 +291,7 @@ fn decode_element<'a, T: Codec>(bytes: &mut &'a [u8]) -> Option<T::View<'a>> {
 /// A value that is stored as JSON: any type that serde serializes. With the feature `serde`.
 ///
 /// Python's `"json"` is the same encoding. Keys are compared by their bytes, so the members of each object are sorted
-/// by name: equal maps are one key, whatever their order.
+/// by name: equal maps are one key, in whatever order they were filled.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};

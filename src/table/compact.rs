@@ -42,12 +42,11 @@ struct Pass {
 }
 
 impl Table {
-    /// Shrinks the table to what its pairs need, and the file to what the table needs.
+    /// Shrinks the table to the size that its pairs need, and the file to the size of the table.
     ///
-    /// O(file): reads all pages, and rewrites those of buckets and everything that is behind free space, up to the
-    /// whole file. The file can temporarily grow by the largest value. Other threads continue; each waits for at most
-    /// one bucket, or for one group of buckets, a 32nd of the table, to be moved. A second compaction waits for the
-    /// first.
+    /// O(file): reads all pages, and rewrites the pages of buckets and everything behind free space, up to the whole
+    /// file. The file can temporarily grow by the largest value. Other threads continue; each waits for at most one
+    /// bucket, or for one group of buckets, a 32nd of the table, to be moved. A second compaction waits for the first.
     ///
     /// # Examples
     /// ```
@@ -60,14 +59,13 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove) and [`sync`](Self::sync).
+    /// The errors of [`remove`](Self::remove) and [`sync`](Self::sync).
     pub fn compact(&self) -> Result<()> {
         self.compact_with(|_, _| ControlFlow::Continue(()))
     }
 
-    /// [`compact`](Self::compact) that calls `progress` from time to time with how much of the current step is done,
-    /// and of how much. If `progress` returns a break, the compaction ends, and the table keeps the size that it has
-    /// reached.
+    /// [`compact`](Self::compact) that calls `progress` from time to time with the work done in the current step and
+    /// its total. If `progress` returns a break, the compaction ends, and the table keeps the size that it has reached.
     ///
     /// # Examples
     /// ```
@@ -82,7 +80,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`compact`](Self::compact); [`ErrorKind::Stopped`].
+    /// The errors of [`compact`](Self::compact); [`ErrorKind::Stopped`].
     pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<()> {
         drop(self.enter()?);
         let _only = lock_without_values(&self.compaction)?;

@@ -26,7 +26,7 @@ pub struct TableCounters {
     pub payload_bytes: u64,
     /// The current number of buckets.
     pub buckets: u64,
-    /// Bytes of the file, or that it would have.
+    /// Bytes of the file; for a table in memory, of the file that it would have.
     pub file_bytes: u64,
     /// Bytes of memory that pages currently take.
     pub memory_bytes: u64,
@@ -73,30 +73,30 @@ impl TableCounters {
         self.hits.saturating_add(self.misses)
     }
 
-    /// The share of lookups that found their key, 0 to 1; 0 if there were none.
+    /// The share of lookups that found their key, 0 to 1; 0 without lookups.
     pub fn hit_share(&self) -> f64 {
         ratio(self.hits, self.lookups())
     }
 
-    /// Pages read by a lookup that finds its key.
+    /// Mean pages read by a successful lookup.
     #[doc(hidden)] // the program's and the server's
     pub fn pages_per_hit(&self) -> f64 {
         ratio(self.hit_pages, self.hits)
     }
 
-    /// Pages read by a lookup whose key is absent.
+    /// Mean pages read by an unsuccessful lookup.
     #[doc(hidden)] // the program's and the server's
     pub fn pages_per_miss(&self) -> f64 {
         ratio(self.miss_pages, self.misses)
     }
 
-    /// Keys compared by a lookup that finds its key: 1 if no tags match by chance.
+    /// Mean keys compared by a successful lookup: 1 if no tags match by chance.
     #[doc(hidden)] // the program's and the server's
     pub fn keys_per_hit(&self) -> f64 {
         ratio(self.hit_keys, self.hits)
     }
 
-    /// Keys compared by a lookup whose key is absent: 0 if no tags match by chance.
+    /// Mean keys compared by an unsuccessful lookup: 0 if no tags match by chance.
     #[doc(hidden)] // the program's and the server's
     pub fn keys_per_miss(&self) -> f64 {
         ratio(self.miss_keys, self.misses)

@@ -16,17 +16,17 @@ use crate::buckets::{Bucket, Delta, HashedKey, PairLocation};
 use crate::error::Result;
 use crate::pager::wal::Lsn;
 
-/// A value before an edit, see [`Table::edit_many`].
+/// A value before an edit; see [`Table::edit_many`].
 #[derive(Clone, Copy, Debug)]
 pub struct OldValue<'v> {
-    /// The value; of a large one only its first bytes, at least [`OldValue::HEAD_BYTES`].
+    /// The value, or the first bytes of a large one: at least [`OldValue::HEAD_BYTES`].
     pub head: &'v [u8],
     /// The length of the value.
     pub len: usize,
 }
 
 impl OldValue<'_> {
-    /// The bytes that are read of a value that is not in its page.
+    /// The number of bytes read of a value that is not in its page.
     pub const HEAD_BYTES: usize = 64;
 
     /// Whether `head` is the whole value.
@@ -35,10 +35,10 @@ impl OldValue<'_> {
     }
 }
 
-/// What an edit does with a value, see [`Table::edit_many`].
+/// How an edit changes a value; see [`Table::edit_many`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyEdit {
-    /// Leaves it as it is.
+    /// Leaves it unchanged.
     Keep,
     /// Stores the new bytes.
     Put,
@@ -59,7 +59,7 @@ impl Table {
     /// [`update`](Self::update) for each, for the reasons given at [`put_many`](Self::put_many). The latch of the
     /// key's bucket is held while `edit` runs, so it must be short and must not use the table.
     ///
-    /// An edit that gives more than `bytes_max` bytes ends the call as [`KeyEdit::Stop`] does.
+    /// An edit that produces more than `bytes_max` bytes ends the call as [`KeyEdit::Stop`] does.
     ///
     /// ```
     /// use splitpoint::{KeyEdit, Table};
@@ -76,7 +76,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put), the first that occurs; the keys before it are edited.
+    /// The errors of [`put`](Self::put), the first that occurs; the keys before it are edited.
     #[doc(hidden)] // the server's
     pub fn edit_many(
         &self,

@@ -30,7 +30,7 @@ pub struct Entry<'t, 'k> {
 type Change<'k> = dyn FnMut(&mut Vec<u8>) + 'k;
 
 impl Table {
-    /// The pair of `key`, to be inserted, changed or removed in one atomic step.
+    /// Returns the entry of `key`, to insert, change or remove its pair in one atomic step.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -48,7 +48,7 @@ impl Table {
 }
 
 impl<'t> WriteView<'t> {
-    /// [`Table::entry`].
+    /// Returns [`Table::entry`] with the view's durability.
     pub fn entry<'k>(&self, key: &'k [u8]) -> Entry<'t, 'k> {
         Entry { durability: self.durability(), ..self.table().entry(key) }
     }
@@ -81,7 +81,7 @@ impl<'k> Entry<'_, 'k> {
     /// Makes the changes if the key is present, and stores `value` otherwise. Returns the value of the key afterwards.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// The errors of [`Table::put`].
     pub fn or_insert(self, value: &[u8]) -> Result<Vec<u8>> {
         if self.changes.is_empty() {
             return self.table.get_or_insert_as(self.durability, self.key, value);
@@ -89,8 +89,8 @@ impl<'k> Entry<'_, 'k> {
         self.or_insert_with(|| value.to_vec())
     }
 
-    /// [`or_insert`](Self::or_insert) with a value that is made only if the key is absent; possibly more than once, if
-    /// other threads insert and remove it.
+    /// [`or_insert`](Self::or_insert) with the value that `value` returns. It is called only if the key is absent; more
+    /// than once if other threads insert and remove the key.
     ///
     /// # Examples
     /// ```
@@ -102,7 +102,7 @@ impl<'k> Entry<'_, 'k> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// The errors of [`Table::put`].
     pub fn or_insert_with(self, mut value: impl FnMut() -> Vec<u8>) -> Result<Vec<u8>> {
         self.change(|| Some(value())).map(|value| value.expect("it was stored"))
     }
@@ -119,7 +119,7 @@ impl<'k> Entry<'_, 'k> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// The errors of [`Table::put`].
     pub fn apply(self) -> Result<Option<Vec<u8>>> {
         self.change(|| None)
     }
@@ -136,7 +136,7 @@ impl<'k> Entry<'_, 'k> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Table::remove`].
+    /// The errors of [`Table::remove`].
     pub fn remove(self) -> Result<Option<Vec<u8>>> {
         self.table.take_as(self.durability, self.key)
     }

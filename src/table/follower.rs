@@ -21,10 +21,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Reads a table that another process writes, always as of the last write.
 ///
-/// A read-only [`Table`] stays as it was opened. A follower goes on: it has each write that returned, with
-/// [`Durability::Os`](super::Durability) or [`Durability::Sync`](super::Durability), before the call. What
-/// [`newest`](Self::newest) returns stays as it is for as long as the caller keeps it, so several reads from one such
-/// table agree with each other.
+/// A read-only [`Table`] does not change after it is opened. A follower does: it has each write that returned, with
+/// [`Durability::Os`](super::Durability) or [`Durability::Sync`](super::Durability), before the call. The table that
+/// [`newest`](Self::newest) returns does not change while the caller holds it, so several reads from it are consistent.
 ///
 /// ```
 /// use splitpoint::{Follower, Table};
@@ -48,22 +47,22 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows the table at `path` with the default options.
+    /// Opens the table at `path` with the default options, to follow its writer.
     ///
     /// # Errors
-    /// Those of [`TableOptions::open`] for reading.
+    /// The errors of [`TableOptions::open`] for reading.
     pub fn open(path: impl AsRef<Path>) -> Result<Follower> {
         TableOptions::new().follow(path)
     }
 
-    /// The table as of the last write.
+    /// Returns the table as of the last write.
     ///
-    /// Some dozen system calls if nothing was written since the last call. Otherwise other threads wait while the
-    /// writes are replayed, or, if a caller still has what an earlier call returned or there is a newer checkpoint,
-    /// while the table is opened again.
+    /// Takes a few dozen system calls if nothing was written since the last call. Otherwise it replays the writes, and
+    /// other threads wait. It opens the table again if there is a newer checkpoint, or if a caller still holds the
+    /// table that an earlier call returned.
     ///
     /// # Errors
-    /// Those of [`TableOptions::open`] for reading.
+    /// The errors of [`TableOptions::open`] for reading.
     pub fn newest(&self) -> Result<Arc<Table>> {
         let known = self.newest.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known
@@ -81,18 +80,18 @@ impl Follower {
         Ok(newest.insert(Arc::new(table)).clone())
     }
 
-    /// The value of `key` as of the last write.
+    /// Returns the value of `key` as of the last write.
     ///
     /// # Errors
-    /// Those of [`newest`](Self::newest) and of [`Table::get`].
+    /// The errors of [`newest`](Self::newest) and of [`Table::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.newest()?.get(key)
     }
 }
 
 impl Table {
-    /// The table as of the last write, opened with the options of this read-only handle; `None` if this handle is as
-    /// new, or may write. [`catch_up`](Self::catch_up) costs less, and changes the handle.
+    /// Returns the table as of the last write, opened with the options of this read-only handle; `None` if this handle
+    /// is up to date, or may write. [`catch_up`](Self::catch_up) costs less, and changes the handle.
     ///
     /// # Examples
     /// ```
@@ -110,16 +109,16 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`TableOptions::open`] for reading.
+    /// The errors of [`TableOptions::open`] for reading.
     pub fn newer(&self) -> Result<Option<Table>> {
         if self.is_behind()? { self.open_again() } else { Ok(None) }
     }
 
-    /// Brings a read-only handle to the last write: it then has every write that returned, with
+    /// Updates a read-only handle: afterwards it has every write that returned, with
     /// [`Durability::Os`](super::Durability) or [`Durability::Sync`](super::Durability), before this call. Returns any
-    /// other handle as it is.
+    /// other handle unchanged.
     ///
-    /// It replays what was added to the log. If another checkpoint is complete, it opens the table again, with an empty
+    /// Replays the records added to the log. If there is a newer checkpoint, it opens the table again, with an empty
     /// cache.
     ///
     /// # Examples
@@ -136,7 +135,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`TableOptions::open`] for reading.
+    /// The errors of [`TableOptions::open`] for reading.
     pub fn catch_up(mut self) -> Result<Table> {
         if !self.is_behind()? {
             return Ok(self);
@@ -219,10 +218,10 @@ impl Table {
 }
 
 impl TableOptions {
-    /// Follows the table at `path`: opens it for reading, and moves on with each write of its writer.
+    /// Opens the table at `path` for reading, and follows its writer from write to write.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open) for reading.
+    /// The errors of [`open`](Self::open) for reading.
     pub fn follow(self, path: impl AsRef<Path>) -> Result<Follower> {
         // Absolute, as the process may change its directory.
         let path = resolve(self.storage.as_ref(), path.as_ref())?;

@@ -50,12 +50,12 @@ pub struct Table {
     pub(super) inline_checkpoints: bool,
     /// Puts of shorter values go to the log.
     pub(super) stored_bytes_min: usize,
-    /// Those of a handle that only reads.
+    /// State of a handle that only reads.
     pub(super) options_to_read: Option<Box<TableOptions>>,
 }
 
 impl Table {
-    /// The number of pairs. Free.
+    /// Returns the number of pairs. Free.
     ///
     /// # Examples
     /// ```
@@ -68,7 +68,7 @@ impl Table {
         self.gate.totals().pairs
     }
 
-    /// The function that the keys are hashed with.
+    /// Returns the hash function of the keys.
     ///
     /// # Examples
     /// ```

@@ -14,7 +14,7 @@ pub struct Keys<'t>(Scan<'t>);
 pub struct Values<'t>(Scan<'t>);
 
 impl Table {
-    /// All pairs, as [`scan`](Self::scan) returns them; also `for pair in &table`.
+    /// Iterates over all pairs, as [`scan`](Self::scan) returns them; also `for pair in &table`.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -31,7 +31,7 @@ impl Table {
         self.scan()
     }
 
-    /// All keys, in the order of [`scan`](Self::scan). Long values are not read.
+    /// Iterates over all keys, in the order of [`scan`](Self::scan). Does not read long values.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -45,7 +45,7 @@ impl Table {
         Keys(self.scan().only_keys())
     }
 
-    /// All values, in the order of [`scan`](Self::scan).
+    /// Iterates over all values, in the order of [`scan`](Self::scan).
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -57,11 +57,10 @@ impl Table {
         Values(self.scan())
     }
 
-    /// Removes the pairs for which `keep` returns `false`. Returns how many it removed.
+    /// Removes the pairs for which `keep` returns `false`. Returns the number of removed pairs.
     ///
     /// Calls `keep` once for each pair, as [`scan`](Self::scan) returns them, and holds no latch during the call. A
-    /// pair stays if another thread changes its value after `keep` has seen it. The removals wait for the disk once,
-    /// together.
+    /// pair is kept if another thread changes its value after the call. All removals share one wait for the disk.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -72,7 +71,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get) and [`remove`](Self::remove), the first that occurs; the pairs before it are
+    /// The errors of [`get`](Self::get) and [`remove`](Self::remove), the first that occurs; the pairs before it are
     /// removed.
     pub fn retain(&self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) -> Result<u64> {
         let (mut removed, mut last) = (0, 0);
@@ -94,7 +93,7 @@ impl Table {
         outcome.map(|()| removed)
     }
 
-    /// [`put`](Self::put) for each pair of an iterator, in order, many at a time as [`put_many`](Self::put_many) does.
+    /// Puts each pair of an iterator, in order, many at a time as [`put_many`](Self::put_many) does.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -104,7 +103,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put_many`](Self::put_many).
+    /// The errors of [`put_many`](Self::put_many).
     pub fn extend<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (K, V)>) -> Result<()> {
         const PAIRS_TOGETHER: usize = 1024;
         let mut pairs = pairs.into_iter().fuse();

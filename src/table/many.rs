@@ -22,10 +22,10 @@ use crate::error::Result;
 use crate::pager::wal::Lsn;
 
 impl Table {
-    /// The values of `keys`, in the order of the keys; `None` for an absent key.
+    /// Returns the values of `keys`, in the order of the keys; `None` for an absent key.
     ///
-    /// Faster than a [`get`](Self::get) for each: the cache misses of many keys overlap. Each key is looked up
-    /// separately, so if other threads write, the values may be of different moments.
+    /// Faster than a [`get`](Self::get) for each: the cache misses of many keys overlap. Each lookup is separate, so if
+    /// other threads write, the values may be of different moments.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -35,7 +35,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get), the first that occurs.
+    /// The errors of [`get`](Self::get), the first that occurs.
     pub fn get_many(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = Vec::with_capacity(keys.len());
         self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
@@ -55,16 +55,16 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get), the first that occurs; `take` was called for the keys before it.
+    /// The errors of [`get`](Self::get), the first that occurs; `take` was called for the keys before it.
     pub fn get_many_with(&self, keys: &[impl AsRef<[u8]>], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.buckets.get_many(keys, take)
     }
 
-    /// [`put`](Self::put) for each pair, in order. Faster than single puts: cache misses overlap, and with
+    /// Puts each pair, in order, as [`put`](Self::put) does. Faster than single puts: cache misses overlap, and with
     /// [`Durability::Sync`](crate::Durability) all pairs wait for the disk once.
     ///
-    /// Not atomic: other threads see the pairs one by one, and after an error or a crash a prefix of the pairs is
-    /// stored. For all or nothing see [`batch`](Self::batch).
+    /// Not atomic: other threads see the pairs one by one, and an error or a crash leaves a prefix of the pairs. For
+    /// all or nothing use [`batch`](Self::batch).
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -74,8 +74,8 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put), the first that occurs; the pairs before it are stored, as durably as without an
-    /// error. If making them durable fails, that error is returned, and the handle refuses further writes.
+    /// The errors of [`put`](Self::put), the first that occurs; the pairs before it are stored, as durably as without
+    /// an error. If making them durable fails, that error is returned, and the handle refuses further writes.
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.put_many_as(self.durability, pairs)
     }
@@ -88,8 +88,8 @@ impl Table {
         self.write_many(asked, pairs.len(), put_at, |_| usize::MAX, |_, _| ())
     }
 
-    /// [`append`](Self::append) for each pair, in order. Returns the new length of each value. Faster than single
-    /// appends, for the reasons given at [`put_many`](Self::put_many).
+    /// Appends each pair, in order, as [`append`](Self::append) does. Returns the new length of each value. Faster than
+    /// single appends, for the reasons given at [`put_many`](Self::put_many).
     ///
     /// # Examples
     /// ```
@@ -99,7 +99,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`append`](Self::append), the first that occurs; the pairs before it are appended.
+    /// The errors of [`append`](Self::append), the first that occurs; the pairs before it are appended.
     pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<Vec<usize>> {
         self.append_many_as(self.durability, pairs)
     }
@@ -116,9 +116,9 @@ impl Table {
         Ok(lens)
     }
 
-    /// [`append_many`](Self::append_many) with a limit for each value. Calls `take` with the index of each pair, in
-    /// order, and the new length of its value, or `None` if that would exceed `len_max(index)` and nothing was
-    /// appended. No latch is held during the calls.
+    /// [`append_many`](Self::append_many) with a maximum length for each value. Calls `take` with the index of each
+    /// pair, in order, and the new length of its value, or `None` if the length would exceed `len_max(index)` and
+    /// nothing was appended. No latch is held during the calls.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -129,8 +129,8 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`append`](Self::append), the first that occurs; `take` was called for the pairs before it, which are
-    /// appended.
+    /// The errors of [`append`](Self::append), the first that occurs; `take` was called for the pairs before it, which
+    /// are appended.
     #[doc(hidden)] // the server's
     pub fn append_many_within(
         &self,
@@ -141,12 +141,12 @@ impl Table {
         self.write_many(self.durability, pairs.len(), |index| append_of(&pairs[index]), len_max, take)
     }
 
-    /// [`remove`](Self::remove) for each key, in order. Calls `take` with the index of each key and whether it was
-    /// present. Faster than single removals, for the reasons given at [`put_many`](Self::put_many).
+    /// Removes each key, in order, as [`remove`](Self::remove) does. Calls `take` with the index of each key and
+    /// whether it was present. Faster than single removals, for the reasons given at [`put_many`](Self::put_many).
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove), the first that occurs; `take` was called for the keys before it, which are
-    /// removed.
+    /// The errors of [`remove`](Self::remove), the first that occurs; `take` was called for the keys before it, which
+    /// are removed.
     #[doc(hidden)] // the server's
     pub fn remove_many_with(&self, keys: &[impl AsRef<[u8]>], mut take: impl FnMut(usize, bool)) -> Result<()> {
         let remove_at = |index: usize| WalRecord::Remove { key: keys[index].as_ref() };

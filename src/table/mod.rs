@@ -70,7 +70,7 @@ use wal_record::WalRecord;
 use writer::Writer;
 
 impl Table {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// O(1): one page, and one more for pairs in overflow pages and extents. Never waits for a sync: it may return
     /// another thread's write that is not durable yet.
@@ -107,16 +107,16 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     #[inline]
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         self.buckets.get(self.buckets.key(key), value)
     }
 
-    /// [`get_into`](Self::get_into) without waiting for the disk or a latch. Returns `None`, with an empty `value`, if
-    /// it might have to. For callers that hold their own lock during the lookup: for most keys of a table in memory
-    /// there is an answer.
+    /// [`get_into`](Self::get_into) that never waits for the disk or a latch. Returns `None`, with an empty `value`, if
+    /// it might have to wait. For callers that hold their own lock during the lookup: most lookups in a table in memory
+    /// succeed.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -139,7 +139,7 @@ impl Table {
     /// Copies the value of `key` to the start of `buffer`, and returns its length; `None` if the key is absent. If the
     /// value is longer than the buffer, the buffer's content is unspecified.
     ///
-    /// Allocates only for values in extents, for pairs behind more than one overflow page, and for one lookup in 512.
+    /// Allocates only for values in extents, for pairs after more than one overflow page, and for one lookup in 512.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -151,13 +151,13 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     #[inline]
     pub fn get_to(&self, key: &[u8], buffer: &mut [u8]) -> Result<Option<usize>> {
         self.buckets.get_to(self.buckets.key(key), buffer)
     }
 
-    /// The value of `key`, borrowed from its page; a value in an extent is copied.
+    /// Returns the value of `key`, borrowed from its page; a value in an extent is copied.
     ///
     /// While the [`ValueRef`] lives, writers of its bucket wait. A write of this thread that would have to wait
     /// returns [`ErrorKind::WouldDeadlock`].
@@ -172,12 +172,12 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn get_ref(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
         self.buckets.get_ref(self.buckets.key(key))
     }
 
-    /// Whether `key` is present.
+    /// Returns whether `key` is present.
     ///
     /// # Examples
     /// ```
@@ -188,7 +188,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         self.buckets.contains(self.buckets.key(key))
     }
@@ -210,7 +210,7 @@ impl Table {
     /// [`ErrorKind::TooLong`] above [`KEY_LEN_MAX`](crate::KEY_LEN_MAX) or [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX);
     /// [`ErrorKind::ReadOnly`]; [`ErrorKind::DiskFull`] and [`ErrorKind::Busy`], with nothing changed;
     /// [`ErrorKind::Io`] and [`ErrorKind::Corrupt`] if a page must be read from the file; [`ErrorKind::Poisoned`] after
-    /// a failed checkpoint, except one that found no room on the disk and so did not begin.
+    /// a failed checkpoint, unless the disk had no room for it and it did not begin.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let lsn = self.put_unsynced(key, value)?;
         self.wait_durable(lsn)
@@ -238,7 +238,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         self.replace_as(self.durability, key, value)
     }
@@ -271,7 +271,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.insert_new_as(self.durability, key, value)
     }
@@ -330,7 +330,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`ErrorKind::TooLong`] also if the whole value would be longer than
+    /// The errors of [`put`](Self::put); [`ErrorKind::TooLong`] also if the resulting value would be longer than
     /// [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
         let (len, lsn) = self.append_unsynced(key, tail)?;
@@ -359,7 +359,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         let (removed, lsn) = self.remove_unsynced(key)?;
         self.wait_durable(lsn).map(|()| removed)
@@ -372,8 +372,8 @@ impl Table {
         Ok((removed.is_some(), lsn))
     }
 
-    /// Stores `new`, or removes the key for `None`, if the value is `expected`; `None` means an absent key. Returns
-    /// whether the value was `expected`.
+    /// Compares the value of `key` with `expected` and, if they are equal, stores `new`; `None` stands for an absent
+    /// key. Returns whether they were equal.
     ///
     /// # Examples
     /// ```
@@ -385,7 +385,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn compare_and_set(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
         let (equal, lsn) = self.compare_and_set_unsynced(key, expected, new)?;
         self.wait_durable(lsn).map(|()| equal)
@@ -460,7 +460,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn update(&self, key: &[u8], f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<bool> {
         let (is_present, lsn) = self.update_unsynced(key, f)?;
         self.wait_durable(lsn).map(|()| is_present)
@@ -535,7 +535,7 @@ impl Table {
         Ok((Some(answer), lsn))
     }
 
-    /// Whether the table has no pair. Free.
+    /// Returns whether the table has no pairs. Free.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -554,7 +554,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
+    /// The errors of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
     /// writes; the next open finds the table unchanged.
     pub fn clear(&self) -> Result<()> {
         self.clear_as(self.durability)
@@ -577,11 +577,11 @@ impl Table {
         self.wait_as(lsn, asked)
     }
 
-    /// All pairs, bucket by bucket, those of a bucket in no particular order.
+    /// Scans all pairs, bucket by bucket; pairs within a bucket have no particular order.
     ///
     /// A key that is present throughout the scan is returned exactly once; one that is added or removed during it, at
-    /// most once. The fastest scan; it can be resumed between two buckets. For hash order, or to stop after any pair,
-    /// use [`scan_from`](Self::scan_from).
+    /// most once. This is the fastest scan; it can be resumed between two buckets. For hash order, or to stop after any
+    /// pair, use [`scan_from`](Self::scan_from).
     ///
     /// # Examples
     /// ```
@@ -598,10 +598,10 @@ impl Table {
         self.buckets.scan()
     }
 
-    /// Scans the pairs in hash order from `cursor` on. [`Scan::cursor`] returned it in this or an earlier run; 0 is the
-    /// beginning.
+    /// Scans the pairs in hash order from `cursor` on: a value of [`Scan::cursor`] from this or an earlier run, or 0
+    /// for the beginning.
     ///
-    /// The guarantees of [`scan`](Self::scan) for keys that stay, are added or are removed hold for all runs together.
+    /// The guarantees of [`scan`](Self::scan) for keys that stay, are added or are removed hold across all runs.
     ///
     /// # Examples
     /// ```
@@ -648,15 +648,15 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn survey(&self) -> Result<TableSurvey> {
         self.survey_while(|| ControlFlow::Continue(()))
     }
 
-    /// [`survey`](Self::survey) that calls `proceed` at every bucket, which may stop it.
+    /// [`survey`](Self::survey) that calls `proceed` at every bucket; `proceed` may stop it.
     ///
     /// # Errors
-    /// Those of [`get`](Self::get); [`ErrorKind::Stopped`].
+    /// The errors of [`get`](Self::get); [`ErrorKind::Stopped`].
     #[doc(hidden)] // the Python package's
     pub fn survey_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<TableSurvey> {
         self.buckets.survey(self.gate.totals(), &proceed)
@@ -676,16 +676,16 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// What ends the walk: [`ErrorKind::Io`] if something cannot be read, and [`ErrorKind::Stale`] as for
-    /// [`get`](Self::get). A fault is what was read and is wrong: it is in the result.
+    /// Only what ends the walk: [`ErrorKind::Io`] if something cannot be read, and [`ErrorKind::Stale`] as for
+    /// [`get`](Self::get). Data that was read and is wrong is a fault, in the result.
     pub fn verify(&self) -> Result<Vec<Fault>> {
         self.verify_while(|| ControlFlow::Continue(()))
     }
 
-    /// [`verify`](Self::verify) that calls `proceed` at every page, which may stop it.
+    /// [`verify`](Self::verify) that calls `proceed` at every page; `proceed` may stop it.
     ///
     /// # Errors
-    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
+    /// The errors of [`verify`](Self::verify); [`ErrorKind::Stopped`].
     pub fn verify_while(&self, proceed: impl Fn() -> ControlFlow<()>) -> Result<Vec<Fault>> {
         self.pager.refuse_if_forked()?;
         // A poisoned handle's file differs from its memory, which is not damage.
@@ -696,17 +696,17 @@ impl Table {
         self.buckets.verify(self.gate.totals(), &proceed)
     }
 
-    /// The number of the last checkpoint: of the one that this handle reads, or wrote last. 0 for a table in memory.
+    /// Returns the number of the last checkpoint that this handle read or wrote; 0 for a table in memory.
     ///
-    /// Together with [`replayed`](Self::replayed) it says which state a read-only handle has.
+    /// Together with [`replayed`](Self::replayed) it identifies the state of a read-only handle.
     #[doc(hidden)] // the program's and the C library's
     pub fn checkpoint_number(&self) -> u64 {
         self.pager.file().last_checkpoint()
     }
 
-    /// The table's activity since it was opened, and its current size.
+    /// Returns the table's activity since it was opened, and its current size.
     ///
-    /// O(1): it walks nothing and waits for nothing, so it suits one reading per second under full load.
+    /// O(1): it reads no pages and never waits, so it may be called every second under full load.
     /// [`survey`](Self::survey) walks the whole table instead. If other threads write, the figures mix several moments.
     /// An open that replays a log counts the changes as puts and removals.
     ///
@@ -722,14 +722,14 @@ impl Table {
         TableCounters::now(self.buckets.activity(), self.gate.counted(), &self.pager)
     }
 
-    /// [`TableCounters::frames_read`], without the other counters.
+    /// Returns [`TableCounters::frames_read`] alone.
     #[doc(hidden)] // the server's
     pub fn frames_read(&self) -> u64 {
         self.pager.frames().counts.frames_read.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Whether an operation may have to read the file: not all that it had when it was opened is in memory, or some of
-    /// the table has left memory since.
+    /// Returns whether an operation may have to read the file: some of the table's content has not been loaded since
+    /// the open, or has left memory.
     #[doc(hidden)] // the server's
     pub fn may_read_file(&self) -> bool {
         self.pager.frames().may_read()

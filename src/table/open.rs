@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex};
 impl TableOptions {
     /// Opens or creates the table in the file at `path`. Recovers it after a crash.
     ///
-    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the
-    /// old name, and the handle refuses writes once it needs another file by that name.
+    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the old
+    /// name, and the handle refuses writes once it needs another file by that name.
     ///
     /// # Examples
     /// ```
@@ -81,7 +81,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`TableOptions::open`].
+    /// The errors of [`TableOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Table> {
         TableOptions::new().open(path)
     }
@@ -258,8 +258,8 @@ impl Table {
         Ok(())
     }
 
-    /// The number of changes replayed from the log: at the open, because the process or machine had died before a
-    /// checkpoint; in a handle that only reads, also since then.
+    /// Returns the number of changes replayed from the log: at the open, because the process or machine had died before
+    /// a checkpoint; in a read-only handle, also since then.
     #[doc(hidden)] // the C library's
     pub fn replayed(&self) -> u64 {
         self.replayed

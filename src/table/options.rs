@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// Which failures a completed write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Writes reach the file with the next checkpoint, [`Table::sync`](crate::Table::sync) or close: for bulk loads.
-    /// After a crash the file has the state of the last one of these.
+    /// Writes reach the file with the next checkpoint, [`Table::sync`](crate::Table::sync) or close: for bulk loads. A
+    /// crash restores the state of the last of these.
     None,
     /// Survives the end of the process, however it ends.
     #[default]
@@ -46,9 +46,9 @@ pub(super) type OnReplay = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReplayPlan {
     pub block: BlockLimits,
-    /// The number of parts of a block, a power of two; `None`: as many as the machine has threads, up to a limit.
+    /// The number of parts of a block, a power of two; `None`: one per hardware thread, up to a limit.
     pub parts: Option<usize>,
-    /// The number of changes in a block from which on each part gets its own thread.
+    /// The number of changes in a block above which each part gets its own thread.
     pub threads_from: usize,
 }
 
@@ -154,7 +154,8 @@ impl TableOptions {
         self
     }
 
-    /// The load at which the table grows: bytes of the pairs in percent of the primary pages, 10 to 400; 92 by default.
+    /// The load at which the table grows: bytes of the pairs in percent of the bytes of primary pages, 10 to 400; 92 by
+    /// default.
     ///
     /// A higher load takes less memory and makes more overflow pages: see docs/architecture.md, "Load".
     pub fn fill_percent(mut self, percent: u32) -> Self {
@@ -162,16 +163,16 @@ impl TableOptions {
         self
     }
 
-    /// The expected number of pairs: the table starts with enough buckets for them, which saves the splits.
+    /// The expected number of pairs: the table starts with enough buckets for them, and needs no splits.
     pub fn expected_len(mut self, pairs: u64) -> Self {
         self.expected_len = pairs;
         self
     }
 
-    /// Bytes of pages kept in memory; by default half of the machine's memory, or a quarter of what the process's
-    /// container or its limits (`ulimit -v`) allow, if that is less. A table in memory with this option moves the rest
-    /// to an unlinked temporary file. A table in a file moves changed pages to an unnamed file in the same
-    /// directory until the next checkpoint; that takes as much disk space as these pages do.
+    /// Bytes of pages kept in memory; by default half of the machine's memory, or a quarter of the limit of the
+    /// process's container or `ulimit -v`, if that is less. A table in memory with this option moves the rest to an
+    /// unlinked temporary file. A table in a file moves changed pages to an unnamed file in the same directory until
+    /// the next checkpoint; that file is as large as these pages.
     ///
     /// At least 64 frames. Memory may exceed the limit by 512 KiB, for evicted pages and new ones. The log is mapped.
     /// On Linux the file of a table is mapped, too, if it is larger than the limit but not than half of the machine's
@@ -190,7 +191,7 @@ impl TableOptions {
     /// The user's own hash function. The file records its hash of a fixed key; opening it with a function that returns
     /// another hash is an error.
     ///
-    /// If it is slow or uneven or panics, the table is not harmed. It must always return the same hash for the same
+    /// A slow, uneven or panicking function does not harm the table. It must always return the same hash for the same
     /// key.
     ///
     /// # Examples
@@ -217,14 +218,14 @@ impl TableOptions {
     /// Opens for reading only: no file is changed or created.
     ///
     /// The handle has every write that had returned, with [`Durability::Os`] or [`Durability::Sync`], before it was
-    /// opened, also if another process has the table open for writing. It reads the last checkpoint, and replays the
-    /// log after it in memory of its own; what exceeds [`cache_bytes`](Self::cache_bytes) goes to an unnamed temporary
-    /// file. Later writes do not change it: [`Table::catch_up`](crate::Table::catch_up) and [`follow`](Self::follow)
-    /// move on. Writes with [`Durability::None`] are seen once a checkpoint has them.
+    /// opened, even if another process has the table open for writing. It reads the last checkpoint, and replays the
+    /// log after it into its own memory; what exceeds [`cache_bytes`](Self::cache_bytes) goes to an unnamed temporary
+    /// file. Later writes do not change it; [`Table::catch_up`](crate::Table::catch_up) and [`follow`](Self::follow)
+    /// read them. Writes with [`Durability::None`] appear with the next checkpoint.
     ///
     /// The handle keeps its checkpoint while another process writes later ones, which costs disk space for the pages
-    /// that change. If there is none, reads return [`ErrorKind::Stale`](crate::ErrorKind). On network file systems, and
-    /// on systems other than Linux, a table that is open for writing can be read with
+    /// that change. Without disk space for them, reads return [`ErrorKind::Stale`](crate::ErrorKind). On network file systems,
+    /// and on systems other than Linux, a table that is open for writing can be read with
     /// [`checkpoint_only`](Self::checkpoint_only) alone.
     ///
     /// # Examples
@@ -245,8 +246,8 @@ impl TableOptions {
         self
     }
 
-    /// With [`read_only`](Self::read_only): reads the last checkpoint alone, without the log's changes since. It opens
-    /// in constant time, however long the log is.
+    /// With [`read_only`](Self::read_only): reads only the last checkpoint, without the log's later changes. Opening
+    /// takes constant time, however long the log is.
     ///
     /// # Examples
     /// ```
@@ -266,15 +267,16 @@ impl TableOptions {
         self
     }
 
-    /// With [`read_only`](Self::read_only): only the log's changes of these keys are replayed. Lookups of them are
-    /// right, all else is as of the last checkpoint or later. For a long log this takes less time than replaying it.
+    /// With [`read_only`](Self::read_only): replays only the log's changes of these keys. Lookups of these keys are
+    /// right; everything else is as of the last checkpoint or later. For a long log this takes less time than a full
+    /// replay.
     #[doc(hidden)] // the program's
     pub fn only_keys(mut self, keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
         self.only_keys = Some(Arc::new(keys.into_iter().collect()));
         self
     }
 
-    /// Whether to create the file if it is absent; the default.
+    /// Whether to create the file if it is absent: yes by default.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -332,10 +334,9 @@ impl TableOptions {
         self
     }
 
-    /// Calls `progress` while an open replays the log after a crash: with the bytes of the log that were read, and the
-    /// most that there can be, from the first block of records on. It is not called if there is nothing to replay. If
-    /// it returns a break, the open fails with [`ErrorKind::Stopped`](crate::ErrorKind), and the next one replays
-    /// again.
+    /// Calls `progress` while an open replays the log after a crash, from the first block of records on, with the bytes
+    /// read and the maximum of bytes to read. It is not called if there is nothing to replay. If it returns a break,
+    /// the open fails with [`ErrorKind::Stopped`](crate::ErrorKind), and the next open replays again.
     ///
     /// # Examples
     /// ```
@@ -366,7 +367,7 @@ impl TableOptions {
     }
 
     /// The number by which a new table recognizes its journal and its log; random by default. Set it only for golden
-    /// files, which must have the same bytes each time: tables with equal numbers may use each other's log.
+    /// files, which must have the same bytes each time: two tables with the same number may use each other's log.
     #[doc(hidden)]
     pub fn table_id(mut self, id: u64) -> Self {
         self.table_id = Some(id);

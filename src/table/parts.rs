@@ -9,7 +9,7 @@ use crate::error::Result;
 use std::ops::Range;
 
 impl Table {
-    /// The length of the value of `key`; `None` if the key is absent.
+    /// Returns the length of the value of `key`; `None` if the key is absent.
     ///
     /// O(1), however long the value is.
     ///
@@ -22,16 +22,16 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn value_len(&self, key: &[u8]) -> Result<Option<usize>> {
         self.get_to(key, &mut [])
     }
 
     /// Copies a part of the value of `key` to `part`, replacing its content. `choose` takes the length of the value and
-    /// returns the range, which is cut to the value. Returns the length of the value; `None`, with an empty `part`, if
-    /// the key is absent.
+    /// returns a range, which is clamped to the value. Returns the length of the value; `None`, with an empty `part`,
+    /// if the key is absent.
     ///
-    /// Reads only the part.
+    /// Reads only that part.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -43,7 +43,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn get_part(
         &self,
         key: &[u8],
@@ -71,7 +71,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn write_part(&self, key: &[u8], at: usize, part: &[u8]) -> Result<bool> {
         if self.pager.has_file() {
             let mut fits = false;

@@ -47,14 +47,14 @@ fn path_of(table: &Path) -> PathBuf {
     with_suffix(table, "-stats")
 }
 
-/// What the process that has a table open has published; see
+/// Counters published by the process that has a table open; see
 /// [`TableOptions::publish_counters`](crate::TableOptions::publish_counters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublishedCounters {
     /// The table's counters, as returned by [`Table::counters`](crate::Table::counters).
     pub counters: TableCounters,
-    /// The process's id.
+    /// The ID of that process.
     pub process: u32,
     /// The number of times that it has written them.
     pub tick: u64,
@@ -65,7 +65,7 @@ pub struct PublishedCounters {
 }
 
 impl PublishedCounters {
-    /// The counters published for the table at `path`; `None` if there are none. Does not open the table.
+    /// Returns the counters published for the table at `path`; `None` if there are none. Does not open the table.
     ///
     /// O(1). Does not delay other processes.
     ///

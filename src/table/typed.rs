@@ -25,12 +25,11 @@ pub struct TypedPairs<'t, K: ?Sized, V: ?Sized> {
 }
 
 impl Table {
-    /// A view of the table with keys of type `K` and values of type `V`: see [`Codec`] for the types.
+    /// Returns a view of the table with keys of type `K` and values of type `V`: see [`Codec`] for the types.
     ///
     /// The first view of a table that is open for writing records the names of the types in its file, by a checkpoint.
-    /// Backups, [`freeze`](Self::freeze) and `thaw` keep them.
-    /// If the table has pairs already, they must have been stored as these types are. The methods of the table itself
-    /// remain those of bytes.
+    /// Backups, [`freeze`](Self::freeze) and `thaw` keep them. Pairs that the table already has must have been stored
+    /// as these types. The methods of the table itself still take and return bytes.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -51,13 +50,13 @@ impl Table {
     ///
     /// # Errors
     /// [`ErrorKind::WrongTypes`] if the table was made with other types; [`ErrorKind::InvalidArgument`] if their names
-    /// are longer than 64 bytes together; those of [`checkpoint`](Self::checkpoint) for the first view.
+    /// are longer than 64 bytes together; the errors of [`checkpoint`](Self::checkpoint) for the first view.
     pub fn typed<K: Codec + ?Sized, V: Codec + ?Sized>(&self) -> Result<TypedTable<'_, K, V>> {
         self.record_types(&format!("{} -> {}", K::name(), V::name()))?;
         Ok(TypedTable { table: self, types: PhantomData })
     }
 
-    /// The names of the types that the table was made with, as `u64 -> str`; empty for a table of bytes.
+    /// Returns the names of the types that the table was made with, as `u64 -> str`; empty for a table of bytes.
     ///
     /// ```
     /// let table = splitpoint::Table::in_memory()?;
@@ -72,10 +71,10 @@ impl Table {
     }
 
     /// Records the types of a table or dictionary whose pairs are about to be stored in this table, if this one is
-    /// empty. Without names it does nothing; a table of bytes with pairs remains one.
+    /// empty. Without names it does nothing; a table of bytes that has pairs remains one.
     ///
     /// # Errors
-    /// Those of [`typed`](Self::typed).
+    /// The errors of [`typed`](Self::typed).
     #[doc(hidden)] // the program's and the Python package's
     pub fn adopt_types(&self, names: &str) -> Result<()> {
         if names.is_empty() || (self.types().is_empty() && !self.is_empty()) {
@@ -84,10 +83,10 @@ impl Table {
         self.record_types(names)
     }
 
-    /// Records that keys and values are of the types with the names in `asked`, or compares these with the recorded.
+    /// Records the type names in `asked`, or compares them with the recorded ones.
     ///
     /// # Errors
-    /// Those of [`typed`](Self::typed).
+    /// The errors of [`typed`](Self::typed).
     #[doc(hidden)] // the Python package's
     pub fn record_types(&self, asked: &str) -> Result<()> {
         if asked.len() > TYPES_BYTES || asked.contains('\0') {
@@ -129,16 +128,16 @@ impl Table {
 }
 
 impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
-    /// The table, for everything else.
+    /// Returns the underlying table.
     pub fn table(&self) -> &'t Table {
         self.table
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// Those of [`Table::get`]; [`ErrorKind::WrongTypes`] if the table has bytes that are no value of the type, which
-    /// someone has stored as bytes. This holds for all methods that return values.
+    /// The errors of [`Table::get`]; [`ErrorKind::WrongTypes`] if the table holds bytes that do not decode as the type,
+    /// because they were stored as bytes. The same applies to all methods that return values.
     #[inline]
     pub fn get(&self, key: &K) -> Result<Option<V::Owned>> {
         let key = key.try_encode()?;
@@ -156,7 +155,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`ErrorKind::WouldDeadlock`].
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn get_with<R>(&self, key: &K, f: impl FnOnce(V::View<'_>) -> R) -> Result<Option<R>> {
         let key = key.try_encode()?;
         let Some(bytes) = self.table.get_ref(key.as_ref())? else { return Ok(None) };
@@ -167,7 +166,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::contains`].
     ///
     /// # Errors
-    /// Those of [`Table::contains`].
+    /// The errors of [`Table::contains`].
     pub fn contains(&self, key: &K) -> Result<bool> {
         self.table.contains(key.try_encode()?.as_ref())
     }
@@ -175,7 +174,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::put`].
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// The errors of [`Table::put`].
     pub fn put(&self, key: &K, value: &V) -> Result<()> {
         self.table.put(key.try_encode()?.as_ref(), value.try_encode()?.as_ref())
     }
@@ -183,7 +182,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::insert_new`].
     ///
     /// # Errors
-    /// Those of [`Table::insert_new`].
+    /// The errors of [`Table::insert_new`].
     pub fn insert_new(&self, key: &K, value: &V) -> Result<bool> {
         self.table.insert_new(key.try_encode()?.as_ref(), value.try_encode()?.as_ref())
     }
@@ -191,7 +190,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::replace`].
     ///
     /// # Errors
-    /// Those of [`Table::replace`] and [`get`](Self::get); for a value that does not decode, it is replaced.
+    /// The errors of [`Table::replace`] and [`get`](Self::get); for a value that does not decode, it is replaced.
     pub fn replace(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
         let key = key.try_encode()?;
         let old = self.table.replace(key.as_ref(), value.try_encode()?.as_ref())?;
@@ -201,7 +200,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::remove`].
     ///
     /// # Errors
-    /// Those of [`Table::remove`].
+    /// The errors of [`Table::remove`].
     pub fn remove(&self, key: &K) -> Result<bool> {
         self.table.remove(key.try_encode()?.as_ref())
     }
@@ -209,7 +208,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::update`].
     ///
     /// # Errors
-    /// Those of [`Table::update`] and [`get`](Self::get); for a value that does not decode, it stays.
+    /// The errors of [`Table::update`] and [`get`](Self::get); for a value that does not decode, it stays.
     pub fn update(&self, key: &K, mut f: impl FnMut(Option<V::View<'_>>) -> Option<V::Owned>) -> Result<bool> {
         let key = key.try_encode()?;
         let (mut wrong, mut refused) = (None, None);
@@ -239,8 +238,8 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
     /// [`Table::extend`].
     ///
     /// # Errors
-    /// Those of [`Table::extend`]; that of [`Codec::try_encode`], with the pairs before it stored. All methods that
-    /// take keys or values may return that error.
+    /// The errors of [`Table::extend`]; the error of [`Codec::try_encode`], with the pairs before it stored. All
+    /// methods that take keys or values may return that error.
     pub fn extend<A: Borrow<K>, B: Borrow<V>>(&self, pairs: impl IntoIterator<Item = (A, B)>) -> Result<()> {
         let bytes = |(key, value): (A, B)| -> Result<(Vec<u8>, Vec<u8>)> {
             let (key, value) = (key.borrow(), value.borrow());
@@ -252,7 +251,7 @@ impl<'t, K: Codec + ?Sized, V: Codec + ?Sized> TypedTable<'t, K, V> {
         refused
     }
 
-    /// All pairs, in the order of [`Table::scan`].
+    /// Iterates over all pairs, in the order of [`Table::scan`].
     pub fn iter(&self) -> TypedPairs<'t, K, V> {
         TypedPairs { scan: self.table.scan(), types: PhantomData }
     }

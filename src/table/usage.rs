@@ -19,12 +19,12 @@ use crate::error::Result;
 pub struct TableUsage {
     /// Bytes in use: of memory, or of the file if that is smaller.
     pub used_bytes: u64,
-    /// The part of `used_bytes` that is room in buckets beyond what the load needs.
+    /// The part of `used_bytes` that is spare room in buckets, beyond what the load needs.
     pub slack_bytes: u64,
 }
 
 impl Table {
-    /// The memory in use. O(1).
+    /// Returns the memory in use. O(1).
     #[doc(hidden)] // the server's
     pub fn usage(&self) -> TableUsage {
         let frames_bytes = u64::from(self.pager.frame_count()) * self.pager.frame_bytes() as u64;
@@ -33,12 +33,12 @@ impl Table {
         TableUsage { used_bytes, slack_bytes: self.buckets.slack_bytes().min(used_bytes) }
     }
 
-    /// Merges up to `count` buckets, while the load needs at most seven eighths of them. Returns how many it merged.
+    /// Merges up to `count` buckets, while the load needs at most seven eighths of them. Returns the number of merges.
     ///
     /// Other threads may continue; each waits for at most one bucket.
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove).
+    /// The errors of [`remove`](Self::remove).
     #[doc(hidden)] // the server's
     pub fn merge_slack(&self, count: u32) -> Result<u32> {
         let _inside = self.enter()?;

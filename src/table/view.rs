@@ -18,9 +18,9 @@ use super::handle::Table;
 use super::options::Durability;
 use crate::error::Result;
 
-/// A table whose writes have another durability than it was opened with; made by [`Table::with`].
+/// A view of a table whose writes have a durability of their own; made by [`Table::with`].
 ///
-/// Its methods are those of [`Table`] with the same names.
+/// Its methods have the names of the methods of [`Table`].
 #[derive(Clone, Copy)]
 pub struct WriteView<'t> {
     table: &'t Table,
@@ -28,16 +28,16 @@ pub struct WriteView<'t> {
 }
 
 impl Table {
-    /// A view whose writes are as durable as `durability`, whatever the table was opened with.
+    /// Returns a view whose writes have `durability`, whatever the table was opened with.
     ///
-    /// After a crash the table has all writes up to some moment, in their order. A write with more durability than the
-    /// earlier ones makes these as durable as itself; one with less may be lost, but never in part. In a table opened
-    /// with
+    /// After a crash the table has all writes up to some moment, in their order. A write also makes the writes before
+    /// it as durable as itself; one that is less durable may be lost, but never in part. In a table opened with
     ///
     /// * [`Durability::Sync`], a write with [`Durability::Os`] does not wait for the disk: it survives the end of the
     ///   process. One with [`Durability::None`] only enters the log's buffer.
-    /// * [`Durability::Os`], a write with [`Durability::Sync`] waits for the disk. [`Durability::None`] is no less.
-    /// * [`Durability::None`], there is no log: a write with more makes a checkpoint, in O(changes).
+    /// * [`Durability::Os`], a write with [`Durability::Sync`] waits for the disk. [`Durability::None`] has the effect
+    ///   of `Os`.
+    /// * [`Durability::None`], there is no log: a more durable write makes a checkpoint, in O(changes).
     ///
     /// ```
     /// use splitpoint::{Durability, TableOptions};
@@ -63,7 +63,7 @@ impl<'t> WriteView<'t> {
         self.durability
     }
 
-    /// The table, for everything else.
+    /// Returns the underlying table.
     pub fn table(&self) -> &'t Table {
         self.table
     }
@@ -71,8 +71,9 @@ impl<'t> WriteView<'t> {
     /// [`Table::put`].
     ///
     /// # Errors
-    /// Those of [`Table::put`]. This holds for all methods; if a view asks for more than the table, also those of
-    /// [`Table::sync`]: then the write is made, and may not be as durable as asked.
+    /// The errors of [`Table::put`]. This holds for all methods. If a view is more durable than the table, also the
+    /// errors of
+    /// [`Table::sync`]: then the write is made, but may not be durable.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let lsn = self.table.put_unsynced(key, value)?;
         self.table.wait_as(lsn, self.durability)
@@ -81,7 +82,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::replace`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         self.table.replace_as(self.durability, key, value)
     }
@@ -89,7 +90,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::insert_new`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.table.insert_new_as(self.durability, key, value)
     }
@@ -97,7 +98,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::append`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
         let (len, lsn) = self.table.append_unsynced(key, tail)?;
         self.table.wait_as(lsn, self.durability).map(|()| len)
@@ -106,7 +107,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::remove`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         let (removed, lsn) = self.table.remove_unsynced(key)?;
         self.table.wait_as(lsn, self.durability).map(|()| removed)
@@ -115,7 +116,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::compare_and_set`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn compare_and_set(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
         let (equal, lsn) = self.table.compare_and_set_unsynced(key, expected, new)?;
         self.table.wait_as(lsn, self.durability).map(|()| equal)
@@ -124,7 +125,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::update`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn update(&self, key: &[u8], f: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<bool> {
         let (is_present, lsn) = self.table.update_unsynced(key, f)?;
         self.table.wait_as(lsn, self.durability).map(|()| is_present)
@@ -133,7 +134,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::put_many`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn put_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
         self.table.put_many_as(self.durability, pairs)
     }
@@ -141,7 +142,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::append_many`].
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn append_many(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<Vec<usize>> {
         self.table.append_many_as(self.durability, pairs)
     }
@@ -154,7 +155,7 @@ impl<'t> WriteView<'t> {
     /// [`Table::clear`].
     ///
     /// # Errors
-    /// Those of [`Table::clear`] and [`put`](Self::put).
+    /// The errors of [`Table::clear`] and [`put`](Self::put).
     pub fn clear(&self) -> Result<()> {
         self.table.clear_as(self.durability)
     }

@@ -10,7 +10,7 @@
 //! status: 0 done, 1 the answer is no (key absent, faults found, row refused), 2 usage, 128 + n stopped by signal n,
 //! else from the library's `ErrorKind`. If the reader of our output closes it early, the program ends silently.
 
-#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic where a write fails
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))] // they panic if a write fails
 
 mod access;
 mod cmd;
@@ -61,7 +61,7 @@ struct Program {
 fn main() -> ExitCode {
     let program = match Program::try_parse() {
         Ok(program) => program,
-        // A mistake, or what `--help` and `--version` print.
+        // A usage error, or the output of `--help` and `--version`.
         Err(text) => {
             let status = u8::try_from(text.exit_code()).unwrap_or(failure::EXIT_USAGE);
             return match text.print() {

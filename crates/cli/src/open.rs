@@ -1,4 +1,4 @@
-//! Opens tables, and says what a file is. If the file is a dictionary, the error says which commands are for it.
+//! Opens tables, and identifies files. If the file is a dictionary, the error names the commands for dictionaries.
 //!
 //! Not here: opening dictionaries (`cmd/dict/mod.rs`).
 
@@ -35,7 +35,7 @@ pub fn stored(path: &Path) -> std::io::Result<Option<StoreKind>> {
     let mut head = Vec::new();
     File::open(path)?.take(SIGNATURE_BYTES).read_to_end(&mut head)?;
     Ok(match kind_of(&head) {
-        // A crash in its first checkpoint left the header in the journal.
+        // A crash during its first checkpoint left the header in the journal.
         None if head.iter().all(|byte| *byte == 0) && journal_of(path).exists() => {
             is_table(path).then_some(StoreKind::Table)
         }
@@ -43,7 +43,7 @@ pub fn stored(path: &Path) -> std::io::Result<Option<StoreKind>> {
     })
 }
 
-/// What a file that begins with `head` is: after the signature is a zero byte, which text lacks.
+/// Identifies a file by its first bytes, `head`. The signature ends with a zero byte, which text lacks.
 fn kind_of(head: &[u8]) -> Option<StoreKind> {
     let is = |signature: &[u8]| head.strip_prefix(signature).is_some_and(|rest| rest.contains(&0));
     match () {
@@ -69,7 +69,7 @@ pub fn neither(path: &Path) -> Failure {
     )
 }
 
-/// How much memory tables take, for every command that opens one.
+/// Memory for tables, an option of every command that opens one.
 #[derive(clap::Args, Clone, Copy, Default)]
 pub struct CacheArgs {
     /// Memory for a table's buffer pool, as 64M or 2GiB [default: half of the memory, a quarter of a container's]
@@ -110,7 +110,7 @@ impl CacheArgs {
 pub struct ReadArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// Read the last checkpoint alone, without the writes since then
+    /// Read only the last checkpoint, without the writes since then
     #[arg(long)]
     checkpoint: bool,
 }
@@ -156,7 +156,7 @@ fn is_dictionary(path: &Path) -> bool {
         .map_or_else(|error| !matches!(error.kind(), ErrorKind::NotADictionary | ErrorKind::Io), |_| true)
 }
 
-/// If the file is a dictionary, the error says which commands are for it.
+/// If the file is a dictionary, the error names the commands for dictionaries.
 pub fn opened(path: &Path, table: splitpoint::Result<Table>) -> Result<Table> {
     table.map_err(|error| {
         let is_dictionary = || stored(path).is_ok_and(|kind| kind == Some(StoreKind::Dictionary));

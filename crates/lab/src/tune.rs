@@ -248,7 +248,7 @@ const PAIRS_LEAST: usize = 16;
 /// Before each table, passes its description to `proceed`; returns `None` once that returns false.
 ///
 /// # Errors
-/// Those of [`Table::put`] and [`Table::get`], such as a full disk.
+/// The errors of [`Table::put`] and [`Table::get`], such as a full disk.
 pub fn tune(
     sample: &Sample,
     time: Duration,

@@ -53,7 +53,7 @@ impl Intake {
     /// build.
     ///
     /// # Errors
-    /// Those of [`Sorters::new`].
+    /// The errors of [`Sorters::new`].
     pub fn new(plan: &Plan, paths: &[PathBuf]) -> Result<Intake> {
         let sorters = Sorters::new(paths.iter().map(|path| plan.for_sort(path, paths.len())).collect())?;
         let buffer_bytes = (plan.memory_bytes / MEMORY_PER_BUFFER).min(BUFFER_BYTES_MAX) as usize;
@@ -97,7 +97,7 @@ impl Intake {
     /// Makes everything taken so far durable; does nothing without [`Plan::resume`].
     ///
     /// # Errors
-    /// Those of [`Sorters::save`] and [`push`](Self::push).
+    /// The errors of [`Sorters::save`] and [`push`](Self::push).
     pub fn save(&mut self) -> Result<()> {
         self.refuse_if_forked()?;
         self.recall()?.save()
@@ -106,7 +106,7 @@ impl Intake {
     /// Ends the intake and returns the sorts, each to be finished.
     ///
     /// # Errors
-    /// Those of [`Sorters::finish`] and [`push`](Self::push).
+    /// The errors of [`Sorters::finish`] and [`push`](Self::push).
     pub fn finish(mut self) -> Result<Vec<Sorter>> {
         self.refuse_if_forked()?;
         self.recall()?;

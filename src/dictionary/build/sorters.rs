@@ -133,7 +133,7 @@ impl Sorters {
     /// Ends the input and returns the sorts, each to be finished.
     ///
     /// # Errors
-    /// Those of [`save`](Self::save), since data that has gone to disk is saved.
+    /// The errors of [`save`](Self::save), since data that has gone to disk is saved.
     pub(crate) fn finish(mut self) -> Result<Vec<Sorter>> {
         self.refuse_if_forked()?;
         if self.resumes && self.is_spilled() {

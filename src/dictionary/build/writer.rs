@@ -60,7 +60,7 @@ pub(crate) fn begin_file(storage: &Arc<dyn Storage>, path: &Path, granted: Grant
 /// Begins the file at `path` in a directory of shards.
 ///
 /// # Errors
-/// Those of [`begin_file`].
+/// The errors of [`begin_file`].
 pub(crate) fn begin_shard(storage: &Arc<dyn Storage>, path: &Path, granted: Granted) -> Result<AtomicFile> {
     refuse_to_replace_others(storage.as_ref(), path)?;
     let mut output = open_unfinished(storage, path, UNFINISHED, granted)?;

@@ -72,7 +72,7 @@ impl<'d> Resumed<'d> {
     /// Replaces the content of `run` with the next records; `false` at the end.
     ///
     /// # Errors
-    /// Those of [`Walk::next`].
+    /// The errors of [`Walk::next`].
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
         loop {
             let more = match &mut self.way {

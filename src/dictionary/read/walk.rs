@@ -133,7 +133,7 @@ impl<'d> Walk<'d> {
     /// Replaces the content of `run` with the next records in stored order; `false` at the end.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next), except that any order is accepted.
+    /// The errors of [`next`](Self::next), except that any order is accepted.
     pub fn next_as_they_lie(&mut self, run: &mut Run) -> Result<bool> {
         run.clear();
         self.fill(run, self.run_bytes, u64::MAX)?;

@@ -61,7 +61,7 @@ impl<'d> Within<'d> {
     /// Replaces the content of `run` with the next records; `false` at the end.
     ///
     /// # Errors
-    /// Those of [`Walk::next`].
+    /// The errors of [`Walk::next`].
     pub fn next(&mut self, run: &mut Run) -> Result<bool> {
         run.clear();
         let more = !self.ended

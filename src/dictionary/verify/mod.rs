@@ -61,7 +61,7 @@ impl Dictionary {
     /// about every MiB, and may stop the check.
     ///
     /// # Errors
-    /// Those of [`verify`](Self::verify); [`ErrorKind::Stopped`].
+    /// The errors of [`verify`](Self::verify); [`ErrorKind::Stopped`].
     pub fn verify_with(
         &self,
         threads: usize,

@@ -89,8 +89,8 @@ impl Checkpointer<'_> {
     /// checkpoint lock. The caller keeps writers out.
     ///
     /// # Errors
-    /// Those of beginning a segment and of reserving more room, and [`ErrorKind::Io`](crate::ErrorKind::Io) if a map
-    /// frame must be read. Nothing has changed then.
+    /// A failure to begin a segment or to reserve more room, and [`ErrorKind::Io`](crate::ErrorKind::Io) if a map frame
+    /// cannot be read. Nothing has changed then.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64, mut room: CheckpointRoom) -> Result<Frozen> {
         self.frames.file.refuse_if_moved().inspect_err(|e| self.frames.file.poison(e.message()))?;
         self.allocator.free_kept()?;

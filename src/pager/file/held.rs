@@ -80,7 +80,7 @@ impl Held {
     /// over the file, or one was interrupted; a journal that is `void` does not count. Never waits.
     ///
     /// # Errors
-    /// Those of reading the header, also if a checkpoint is written over it at this moment.
+    /// A failure to read the header, also if a checkpoint overwrites it at this moment.
     pub(in crate::pager) fn begin(
         storage: &dyn Storage,
         path: &Path,

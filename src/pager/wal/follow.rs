@@ -39,7 +39,7 @@ impl Log {
     /// checkpoint.
     ///
     /// # Errors
-    /// Those of a replay.
+    /// The errors of a replay.
     pub(crate) fn lead_on(&self, reader: &mut Reader, last_checkpoint: impl Fn() -> Result<u64>) -> Result<Ahead> {
         let Some(end) = self.scout(reader, last_checkpoint)? else { return Ok(Ahead::Gone) };
         let Some(again) = self.again(reader)? else { return Ok(Ahead::Gone) };
@@ -50,7 +50,7 @@ impl Log {
     /// Whether there is anything after the position of `reader`.
     ///
     /// # Errors
-    /// Those of a replay.
+    /// The errors of a replay.
     pub(crate) fn ahead_of(&self, reader: &Reader, last_checkpoint: impl Fn() -> Result<u64>) -> Result<Ahead> {
         Ok(match self.scout(reader, last_checkpoint)? {
             None => Ahead::Gone,

@@ -276,7 +276,7 @@ impl Room<'_> {
     /// Appends a part of a long record in pieces.
     ///
     /// # Errors
-    /// Those of [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     pub(crate) fn append_part(&mut self, PiecesNumber(number): PiecesNumber, part: &[&[u8]]) -> Result<LoggedPart> {
         let mut rest = part.to_vec();
         let mut logged = LoggedPart { pieces: Vec::new() };
@@ -310,7 +310,7 @@ impl Room<'_> {
     /// Ends a long record: from here on it counts.
     ///
     /// # Errors
-    /// Those of [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     pub(crate) fn end_pieces(&mut self, kind: u8, PiecesNumber(number): PiecesNumber) -> Result<Lsn> {
         self.take(RECORD_HEADER_BYTES + PIECE_HEADER_BYTES);
         self.log.append_one(kind | IN_PIECES, &[&number], PIECE_HEADER_BYTES)
@@ -653,7 +653,7 @@ impl Log {
     /// such segment is twice as long as the one before, so that the few slots last long. The caller keeps writers out.
     ///
     /// # Errors
-    /// Those of [`switch`](Self::switch).
+    /// The errors of [`switch`](Self::switch).
     pub(crate) fn extend(&self, bytes: u64) -> Result<bool> {
         // The checkpoint after the backup also needs a slot.
         const SPARE_SLOTS: usize = 1;
@@ -887,7 +887,7 @@ impl Log {
     /// syncing, which may have taken the pending bytes.
     ///
     /// # Errors
-    /// Those of [`sync_to`](Self::sync_to).
+    /// The errors of [`sync_to`](Self::sync_to).
     pub(crate) fn write_to(&self, lsn: Lsn) -> Result<()> {
         let mut durable = self.durable();
         while durable.leading && durable.lsn < lsn {
@@ -937,7 +937,7 @@ impl Log {
     /// Makes all records so far durable.
     ///
     /// # Errors
-    /// Those of [`sync_to`](Self::sync_to).
+    /// The errors of [`sync_to`](Self::sync_to).
     pub(crate) fn sync(&self) -> Result<()> {
         self.sync_to(self.position())
     }
@@ -1011,7 +1011,7 @@ pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
 /// The number of records since checkpoint `sequence` in the log of a table.
 ///
 /// # Errors
-/// Those of a replay: records may follow the damage.
+/// The errors of a replay: records may follow the damage.
 pub(crate) fn count_records(storage: &dyn Storage, path: &Path, table_id: u64, sequence: u64) -> Result<u64> {
     const LIMITS: BlockLimits = BlockLimits { bytes: 16 << 20, records: 1 << 16 };
     let mut reader = Reader::new(storage, path, table_id, sequence)?;

@@ -7,7 +7,7 @@ use splitpoint_server::keyspace::ServedFile;
 
 /// Add bytes to the end of a key's value
 ///
-/// An absent key gets the bytes as its value. A missing table is created.
+/// If KEY is absent, the bytes become its value. A missing table is created.
 #[derive(clap::Args)]
 pub struct Append {
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `backup`: one consistent copy of a table that may be in use.
 //!
-//! `restore` shares the copy with its progress bar, which a signal ends.
+//! `restore` shares the copy and its progress bar; a signal ends both.
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;

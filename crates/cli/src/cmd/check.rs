@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Read a whole table or dictionary and name every fault
 ///
-/// Prints one line per fault and exits with 1, or prints one line with `ok`. Changes nothing. A damaged page is one
-/// fault, however many buckets are in it; the line names them.
+/// Prints one line per fault and exits with 1, or prints `ok` and exits with 0. Changes nothing. A damaged page is one
+/// fault, whose line names all its buckets.
 #[derive(clap::Args)]
 pub struct Check {
     /// The table or dictionary

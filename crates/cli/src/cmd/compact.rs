@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 /// Drop unused space and shrink the file
 ///
 /// Merges buckets to the fill factor, moves pages and values together, and truncates the file to about the length of a
-/// newly loaded one. Freed space is reused in any case, but only this command makes the file shorter.
+/// newly loaded one. Freed space is always reused; only this command makes the file shorter.
 ///
-/// Reads all pages. Writes the pages of buckets, and everything that has free space before it, at most the whole file,
-/// twice: to a journal next to it, and in place. While it runs, the file may grow by the longest value. Programs that
-/// have the table open for reading may continue, and must open it again afterwards.
+/// Reads all pages. Writes the pages of buckets, and everything behind free space, at most the whole file, twice: to a
+/// journal, and in place. While it runs, the file may grow by the longest value. Programs that have the table open for
+/// reading may continue, and must reopen it afterwards.
 ///
-/// A signal takes effect when the table is consistent again. If the process is killed, nothing is lost; run it again.
-/// A file that a server has open is compacted by the server's command HT.COMPACT.
+/// A signal takes effect once the table is consistent again. If the process is killed, nothing is lost; run it again.
+/// To compact a file that a server has open, send the server the command HT.COMPACT.
 #[derive(clap::Args)]
 pub struct Compact {
     /// The table

@@ -1,4 +1,4 @@
-//! `count`: the number of pairs, or of those whose keys meet a condition.
+//! `count`: the number of pairs, or of the pairs whose keys meet a condition.
 
 use super::filter::KeyFilter;
 use super::store::Store;
@@ -15,8 +15,8 @@ Examples:
 
 /// Print the number of pairs
 ///
-/// Reads only the header of the file, which has the number. With a condition on keys, or if a server stored lifetimes
-/// in the file, all pairs are read.
+/// Reads only the file's header, which has the number. Reads all pairs if there is a condition on keys, or if a server
+/// stored lifetimes in the file.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Count {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Delete keys and their values
 ///
-/// Deletes every key that is present. An absent key is named on standard error and makes the exit status 1.
+/// Deletes every key that exists. Names each absent key on standard error, and then exits with 1.
 #[derive(clap::Args)]
 pub struct Del {
     /// The table

@@ -1,4 +1,4 @@
-//! `diff`: the pairs that two tables, dictionaries, servers or dumps do not have in common.
+//! `diff`: the pairs in which two tables, dictionaries, servers or dumps differ.
 //!
 //! Each pair of one is looked up in the other: with the same hash function and seed the lookups go through the other
 //! file in its own order, so both are read once. A GDBM or cdb file is copied to a temporary table first; so are both
@@ -58,7 +58,7 @@ struct Found {
     equal: u64,
 }
 
-/// What a difference is written as.
+/// The form in which a difference is written.
 #[derive(Clone, Copy)]
 enum Lines {
     /// The pair.

@@ -20,7 +20,7 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of rows that are written together: the capacity of a pipe, so that they are not copied once more.
+/// Bytes of rows written together: the capacity of a pipe, which saves a copy.
 const WRITE_BYTES: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
@@ -55,7 +55,7 @@ is, or may be, lost. It reads the file without its log.";
 pub struct Dump {
     /// The table or dictionary
     file: PathBuf,
-    /// How a pair is written: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb, cdbmake, rdb
+    /// Format of a pair: tsv, csv, jsonl, raw, lines, parquet, sql, gdbm, gdbm-flat, db, db-hex, mdb, cdbmake, rdb
     #[arg(long, short, value_enum, default_value = "tsv", hide_possible_values = true, value_name = "FORMAT")]
     format: WriteFormat,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub struct Dump {
     /// With --tree: replace files that exist
     #[arg(long, requires = "tree")]
     force: bool,
-    /// Write what can still be read of a damaged table
+    /// Write the pairs of a damaged table that can still be read
     #[arg(long, conflicts_with_all = ["key_prefix", "key_regex", "limit", "part"])]
     salvage: bool,
     /// With --salvage: leave out pairs whose checksums are damaged
@@ -172,7 +172,7 @@ impl Dump {
         self.tree.is_none() && matches!(self.format.0, Format::Jsonl | Format::Rdb)
     }
 
-    /// The number of the database in the file, and the sidecar files of the others.
+    /// The number of the database in the file, and the sidecar files of the other databases.
     fn databases(&self) -> Result<(u64, Vec<(u64, PathBuf)>)> {
         let (number, mut sidecars) = TypedFile::databases(&self.file)?;
         sidecars.retain(|(_, path)| path.exists());
@@ -218,7 +218,7 @@ impl Dump {
                 progress.at(files);
             }
             let path = path_of(key);
-            // Again: the directory may have changed.
+            // Checked again, because the directory may have changed.
             write_tree::refuse_obstacle(root, &path, self.force)
                 .and_then(|()| write_tree::write(&path, value).map_err(|error| Failure::io(path.display(), &error)))
                 .map_err(|failure| failure.and(format_args!("Stopped after {}", done())))?;
@@ -243,7 +243,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Whether `rows` are as many as the user wants.
+    /// Whether the number of `rows` has reached the user's limit.
     fn is_full(&self, rows: u64) -> bool {
         self.limit.limit.is_some_and(|limit| rows >= limit)
     }
@@ -252,10 +252,10 @@ impl Dump {
 struct Dumping<'d> {
     dump: &'d Dump,
     out: Output,
-    /// Whole pairs that are not written yet.
+    /// Whole pairs not yet written.
     row: Vec<u8>,
     rows: u64,
-    /// Pairs that were read, written or not.
+    /// Pairs read so far, whether written or not.
     read: u64,
     progress: Progress,
     interrupt: &'d Interrupt,

@@ -1,4 +1,4 @@
-//! `exists`: whether keys are present.
+//! `exists`: tests whether keys exist.
 
 use super::keys::{Absent, KeyArgs};
 use super::store::Store;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Test whether keys exist (exit status only)
 ///
-/// Prints nothing and exits with 0 if all exist. An absent key is named on standard error, and makes the exit status 1.
+/// Prints nothing and exits with 0 if all keys exist. Names each absent key on standard error, and then exits with 1.
 #[derive(clap::Args)]
 pub struct Exists {
     /// The table or dictionary

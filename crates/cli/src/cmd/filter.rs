@@ -1,9 +1,9 @@
-//! Which pairs `scan`, `dump` and `count` take: by a prefix of the key, by a regular expression, at most so many.
+//! The conditions of `scan`, `dump` and `count` on pairs: a prefix of the key, a regular expression, a limit.
 
 use crate::escapes;
 use regex::bytes::Regex;
 
-/// Conditions on keys. Both must hold where both are given.
+/// Conditions on keys. A key must meet all that are given.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct KeyFilter {
     /// Only keys that begin with TEXT; \t \n \r \\ \xHH are escapes
@@ -14,7 +14,7 @@ pub struct KeyFilter {
     key_regex: Option<Regex>,
 }
 
-/// How many pairs a command shows.
+/// The number of pairs that a command shows.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct Limit {
     /// Stop after N pairs; `scan` shows a few more if several keys share one hash

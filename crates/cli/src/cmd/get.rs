@@ -1,4 +1,4 @@
-//! `get`: prints values, of a table or a dictionary.
+//! `get`: prints values of a table or a dictionary.
 
 use super::keys::{Absent, KeyArgs, Keys};
 use super::store::Store;
@@ -20,9 +20,8 @@ Examples:
 
 /// Print the values of keys
 ///
-/// Prints values in the order of the keys, each followed by a newline; --raw leaves the newline out, so that the bytes
-/// come out exactly as they went in. An absent key prints nothing, is named on standard error, and makes the exit
-/// status 1.
+/// Prints the values in the order of the keys, each followed by a newline. With --raw there is no newline, so the
+/// output is exactly the bytes of the values. Names each absent key on standard error, and then exits with 1.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Get {
@@ -32,7 +31,7 @@ pub struct Get {
     keys: KeyArgs,
     #[command(flatten)]
     shown: ShownArgs,
-    /// Write the value, as --raw prints it, to FILE instead, which it replaces when complete; for one KEY
+    /// Write the value, as --raw prints it, to FILE, replacing it when complete; for one KEY
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["raw", "json"])]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -84,7 +83,7 @@ fn one_key() -> Failure {
     Failure::usage("--output takes the value of one KEY")
 }
 
-/// Prints the values of `keys`; what was found before a failure is printed too.
+/// Prints the values of `keys`, including what was found before a failure.
 pub fn print_values(file: &Path, store: &Store, keys: &Keys, shown: &ShownArgs) -> Result<()> {
     let mut out = Output::stdout();
     let (mut value, mut row) = (Vec::new(), Vec::new());

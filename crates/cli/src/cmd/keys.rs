@@ -1,4 +1,4 @@
-//! Keys as arguments, or from standard input, one per line; and absent ones.
+//! Keys given as arguments, or on standard input, one per line; and absent keys.
 
 use super::{argument_bytes, key_absent};
 use crate::escapes;
@@ -10,13 +10,13 @@ use crate::output::say;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Absent keys named on standard error; more are only counted.
+/// Absent keys to name on standard error; more are only counted.
 const ABSENT_NAMED_MAX: u64 = 20;
 
 #[derive(clap::Args)]
 pub struct KeyArgs {
-    /// The keys, taken as bytes; put -- before keys that begin with -; a single - reads them from standard input, one
-    /// per line
+    /// The keys, taken as bytes; put -- before keys that begin with -; - alone reads them from standard input, one per
+    /// line
     #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<OsString>,
 }
@@ -80,7 +80,7 @@ fn each_of_stdin(escaped: bool, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Re
     }
 }
 
-/// Counts absent keys; the first ones are named.
+/// Counts absent keys and names the first ones.
 #[derive(Default)]
 pub struct Absent(u64);
 
@@ -88,7 +88,7 @@ impl Absent {
     /// `is_there` looks for the key that `key` would be with --escaped.
     ///
     /// # Errors
-    /// Those of `is_there`.
+    /// The errors of `is_there`.
     pub fn add(&mut self, file: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<()> {
         self.0 += 1;
         if self.0 <= ABSENT_NAMED_MAX {

@@ -61,13 +61,14 @@ pub struct Load {
     /// Take INPUT, a directory, as a tree of files: each is a pair of its relative path and its contents
     #[arg(long)]
     tree: bool,
-    /// What to do with a key that exists [default: last; of a cdb file with a key twice, its first]
+    /// What to do with a key that exists [default: last; for duplicates within a cdb file, first]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "last|first|append|error")]
     duplicates: Option<Duplicates>,
-    /// With --duplicates append: written between two values; \t \n \r \\ \xHH are escapes
+    /// With --duplicates append: written between the old value and the new; \t \n \r \\ \xHH are escapes
     #[arg(long, value_name = "TEXT", value_parser = parse_separator)]
     separator: Option<Separator>,
-    /// When a row is durable: none, at the end of the load; os, at once unless the system fails; sync, at once
+    /// When a row is durable: none, at the end of the load; os, immediately unless the system crashes; sync,
+    /// immediately
     #[arg(
         long,
         value_enum,
@@ -82,14 +83,13 @@ pub struct Load {
     /// Keys per bucket above which the table grows (for a new table)
     #[arg(long, value_name = "N")]
     fill_factor: Option<u32>,
-    /// Allocate buckets for this many pairs at once (for a new table)
+    /// Allocate buckets for this many pairs in advance (for a new table)
     #[arg(long, value_name = "N")]
     expected_len: Option<u64>,
     /// Hash function (for a new table)
     #[arg(long, value_name = "NAME", value_parser = parse_hash)]
     hash: Option<HashKind>,
-    /// Record the types of keys and values, as `u64 -> str` (for a new table); those of tables and dictionaries are
-    /// kept
+    /// Record the types of keys and values, as `u64 -> str` (for a new table); tables and dictionaries keep theirs
     #[arg(long, value_name = "TYPES", value_parser = types::parse)]
     types: Option<String>,
     /// Let `splitpoint stat --watch` show the load's counters
@@ -98,7 +98,7 @@ pub struct Load {
     /// Report as JSON
     #[arg(long)]
     json: bool,
-    /// Whether the table is removed unless all of its input is in it.
+    /// Whether the table is removed unless it holds all of the input.
     #[arg(skip)]
     whole: bool,
 }
@@ -107,7 +107,7 @@ pub struct Load {
 pub enum Duplicates {
     /// The last value wins
     Last,
-    /// The first value stays
+    /// The first value is kept
     First,
     /// The values are concatenated
     Append,
@@ -347,7 +347,7 @@ impl Load {
         }
     }
 
-    /// Says what is in the table after a failure: all rows that were stored, unless the table itself failed.
+    /// Reports what the table holds after a failure: all rows that were stored, unless the table itself failed.
     fn stopped_by(&self, failure: Failure, loading: Loading<'_>) -> Failure {
         let (file, rows) = (self.file.display(), count_of(loading.stored, "row"));
         let written = match loading.table.into_inner() {
@@ -451,9 +451,9 @@ impl Report<'_> {
 struct Loading<'l> {
     load: &'l Load,
     table: OnceCell<Table>,
-    /// Whether a server has kept lifetimes in the table.
+    /// Whether a server stored lifetimes in the table.
     marks: Cell<Option<Marks>>,
-    /// Has the table from the first key with a type or a lifetime on.
+    /// Holds the table from the first key with a type or a lifetime on.
     typed: Option<TypedFile>,
     /// Keys that had expired.
     expired: u64,
@@ -465,7 +465,7 @@ struct Loading<'l> {
     table_failed: bool,
     /// The typed file failed, and has closed the table.
     table_lost: bool,
-    /// A key was stored as it is that a server would store under another key.
+    /// A key was stored unchanged that a server would store under another key.
     reserved: Cell<bool>,
     start: Instant,
 }
@@ -473,7 +473,7 @@ struct Loading<'l> {
 impl Loading<'_> {
     fn all(&mut self, inputs: &mut Inputs<'_>, existed: bool) -> Result<End> {
         // Open an existing table before waiting for any input. Create a new one for its first row, so that an input
-        // without rows leaves no table behind; with --stats at once, so that it can be watched.
+        // without rows leaves no table behind; with --stats immediately, so that it can be watched.
         if self.load.stats || existed {
             let table = self.load.table(&self.table)?;
             inputs.must_be = Types::of_table(table);
@@ -499,7 +499,7 @@ impl Loading<'_> {
         })
     }
 
-    /// Stores a key as a server would; `Some` reason if it may not be stored.
+    /// Stores a key as a server would; returns the reason if it may not be stored.
     fn store_entry(&mut self, entry: &Entry) -> Result<Option<String>> {
         let duplicates = self.load.duplicates.unwrap_or(Duplicates::Last);
         if duplicates == Duplicates::Append {
@@ -541,7 +541,7 @@ impl Loading<'_> {
         })
     }
 
-    /// Gives the table back to the load.
+    /// Returns the table to the load.
     fn end_typed(&mut self) -> Result<()> {
         if let Some(typed) = self.typed.take() {
             self.keys = Some(typed.count_keys());
@@ -552,7 +552,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// `Some` reason if the pair may not be stored.
+    /// The reason why the pair may not be stored, if any.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
         let table = self.load.table(&self.table)?;
         // A new value must not have the lifetime of an old one.
@@ -593,7 +593,7 @@ fn remove_table(path: &Path) {
     for suffix in super::TABLE_SUFFIXES.into_iter().chain(["-stats"]) {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
-        // A file that is absent, or cannot be removed, is no failure of its own.
+        // An absent file, or one that cannot be removed, is not an error here.
         let _ = std::fs::remove_file(name);
     }
 }

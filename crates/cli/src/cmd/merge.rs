@@ -1,6 +1,6 @@
 //! `merge`: combines tables and dictionaries in a new table or dictionary.
 //!
-//! The work is that of `load` and `dict build`, which read tables and dictionaries like any other input.
+//! `load` and `dict build` do the work; they read tables and dictionaries like any other input.
 
 use super::dict;
 use super::load::{self, Load};
@@ -19,7 +19,7 @@ OUT is a dictionary if its name ends with .spd, else a table. `splitpoint load`
 adds to an existing table, `splitpoint dict update` to an existing dictionary.
 After a signal (Ctrl-C) or an error OUT does not exist.";
 
-/// Put the pairs of tables, dictionaries, GDBM and cdb files together in a new file
+/// Merge the pairs of tables, dictionaries, GDBM and cdb files into a new file
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Merge {
@@ -28,8 +28,8 @@ pub struct Merge {
     /// Tables, dictionaries, GDBM and cdb files
     #[arg(required = true)]
     input: Vec<PathBuf>,
-    /// What to do with a key that occurs twice: the value of the last or first INPUT, or stop [default: last; within a
-    /// cdb file, first]
+    /// What to do with duplicate keys: keep the value of the last or first INPUT, or stop [default: last; within a cdb
+    /// file, first]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "last|first|error")]
     duplicates: Option<Duplicates>,
     /// Report as JSON, with the fields of `load` or `dict build`

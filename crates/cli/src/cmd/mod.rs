@@ -45,7 +45,7 @@ use std::path::Path;
 pub const TABLE_SUFFIXES: [&str; 10] =
     ["", "-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
 
-/// In the order in which users meet them.
+/// In the order in which users encounter them.
 #[derive(clap::Subcommand)]
 pub enum Command {
     Tour(tour::Tour),

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 /// Move a value to another key
 ///
-/// Both changes happen together or not at all. An absent OLD, or a NEW that exists, makes the exit status 1 and changes
-/// nothing; --force replaces the value of NEW.
+/// Both changes happen together or not at all. If OLD is absent or NEW exists, nothing changes and the exit status is
+/// 1; --force replaces the value of NEW.
 #[derive(clap::Args)]
 pub struct Rename {
     /// The table

@@ -89,7 +89,7 @@ struct Salvaging<'f> {
     rows: u64,
     faults: u64,
     progress: Progress,
-    /// Those of a typed table.
+    /// The options of a typed table.
     types: String,
     failed: Option<Failure>,
 }

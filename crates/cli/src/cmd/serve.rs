@@ -6,13 +6,13 @@ use splitpoint_server::{Options, ServeError};
 /// Serve a table to Redis and memcached clients.
 ///
 /// Without options: keys in memory, Redis clients on 127.0.0.1:6379. With --file the keys are in a table, which the
-/// other commands can read after the server has ended. docs/server.md has all options.
+/// other commands can read once the server has stopped. All options: docs/server.md.
 #[derive(clap::Args)]
 pub struct Serve {
     #[command(flatten)]
     options: Options,
 
-    /// Start no server: exit with 0 if one that runs with the same options answers
+    /// Start no server: exit with 0 if a running server with the same options answers
     #[arg(long)]
     health_check: bool,
 }

@@ -112,7 +112,7 @@ fn as_json(stat: &TableSurvey, types: &str) -> serde_json::Value {
     })
 }
 
-/// What the file shows. Splits, merges and memory belong to a running process, and are in --json only.
+/// Properties of the file. Splits, merges and memory belong to a running process, and are in --json only.
 fn lines(stat: &TableSurvey) -> Vec<(&'static str, String)> {
     let per_bucket = stat.pairs as f64 / stat.buckets.max(1) as f64;
     let growth = stat.fill_factor.map_or(format!("at {:.0} %", stat.fill_target_percent), |keys| {

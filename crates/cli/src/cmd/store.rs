@@ -71,7 +71,7 @@ impl Store {
     /// directory, to be dropped after the store.
     ///
     /// # Errors
-    /// Those of reading and writing; a bad row; a signal.
+    /// Errors of reading and writing; a bad row; a signal.
     pub fn open_or_copy(path: &Path, reading: ReadArgs, interrupt: &Interrupt) -> Result<(Option<TempDir>, Self)> {
         refuse_address(path)?;
         let failed = |error| Failure::io(format_args!("cannot open {}", path.display()), &error);
@@ -180,7 +180,7 @@ impl Store {
     /// this one.
     ///
     /// # Errors
-    /// Those of reading and of `take`.
+    /// Errors of reading and of `take`.
     pub fn scan(
         &self,
         wanted: &Wanted<'_>,

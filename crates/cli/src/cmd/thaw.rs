@@ -72,7 +72,7 @@ impl Thaw {
         self.report(dictionary.len(), table_pairs, start)
     }
 
-    /// Makes a complete table or none.
+    /// Makes either a complete table or none.
     fn make(&self, dictionary: &Dictionary, interrupt: &Interrupt) -> Result<u64> {
         let file = self.file.display();
         let failed = |error: io::Error| Failure::io(&file, &error);
@@ -144,7 +144,7 @@ fn closed(table: Table) -> Result<u64> {
     Ok(pairs)
 }
 
-/// Puts all pairs. After a signal, `left` turns the number put so far into the message.
+/// Puts all pairs. After a signal, `left` turns the number of pairs stored so far into the message.
 fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: impl Fn(&str) -> String) -> Result<()> {
     table.adopt_types(dictionary.types())?;
     let progress = Progress::of_items("writing", "pair", Some(dictionary.len()));

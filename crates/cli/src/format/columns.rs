@@ -214,7 +214,7 @@ impl Picked {
     /// Replaces `key` by the fields of the key, separated.
     ///
     /// # Errors
-    /// Those of [`join`].
+    /// The errors of [`join`].
     pub fn join<'f>(&self, field: impl Fn(usize) -> &'f [u8], key: &mut Vec<u8>) -> std::result::Result<(), String> {
         join(self.key.iter().map(|index| field(*index)), &self.key_separator, key)
     }

@@ -1,4 +1,4 @@
-//! What the user says of the rows to read: the columns of the key and the value, and how a format is to be taken.
+//! How to read rows: the columns of the key and the value, and the choices that a format leaves open.
 
 use crate::escapes::{quoted, unescape};
 
@@ -7,27 +7,27 @@ use crate::escapes::{quoted, unescape};
 pub struct Reading {
     /// In the order of the key's parts.
     pub key: Vec<Column>,
-    /// Between them.
+    /// The separator between them.
     pub key_separator: Option<Vec<u8>>,
     pub value: Option<Column>,
     /// The first row is a pair.
     pub no_header: bool,
-    /// In TSV, a backslash is a backslash.
+    /// In TSV, a backslash stands for itself.
     pub no_escapes: bool,
-    /// The value of a plain line is its number.
+    /// The value of a plain line is the line's number.
     pub number: bool,
     /// No option decides on repeated keys, so the source does: see [`SourceArgs::own_rule`](crate::source::SourceArgs).
     pub own_rule: bool,
-    /// What happens to keys with a lifetime, other than that they keep it.
+    /// How to treat keys with a lifetime; by default they keep it.
     pub ttl: Option<Ttl>,
 }
 
-/// What happens to a key with a lifetime.
+/// How to treat a key with a lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Ttl {
-    /// It is stored without
+    /// Store it without its lifetime
     Ignore,
-    /// It is left out
+    /// Leave it out
     Skip,
 }
 
@@ -91,7 +91,7 @@ impl Column {
     }
 }
 
-/// What separates the columns of a key, unless the user says otherwise.
+/// The separator between the columns of a key, unless the user chose another.
 pub const KEY_SEPARATOR: &[u8] = b"\t";
 
 /// Replaces `key` by its parts, with `separator` between them.

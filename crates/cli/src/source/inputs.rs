@@ -290,7 +290,7 @@ impl<'i> Inputs<'i> {
     /// The names of the types of the pairs; empty unless all inputs are tables and dictionaries of the same ones.
     ///
     /// # Errors
-    /// Two inputs of different types; those of opening them.
+    /// Two inputs of different types; errors of opening them.
     pub fn types(&self) -> Result<String> {
         let mut first: Option<(&InputFile, String)> = None;
         let mut all = true;

@@ -58,7 +58,7 @@ pub enum OnError {
 /// How inputs are read.
 #[derive(clap::Args)]
 pub struct SourceArgs {
-    /// The format of the pairs; auto goes by the content, then by the name of INPUT
+    /// The format of the pairs; auto detects it from the content, then from the name of INPUT
     #[arg(
         long,
         short,
@@ -68,26 +68,26 @@ pub struct SourceArgs {
         value_name = "auto|tsv|csv|jsonl|..."
     )]
     format: ReadFormat,
-    /// The column or JSON field of the keys: a name, or a number from 1, as @2 if a column may be called 2; several
-    /// times for a key of several columns [default: the first column; jsonl: key]
+    /// The column or JSON field of the keys: a name, or a number from 1, as @2 if a column may be called 2; repeat for
+    /// a key of several columns [default: the first column; jsonl: key]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     key: Vec<Column>,
-    /// Between the columns of a key; \t \n \r \\ \xHH are escapes [default: \t]
+    /// Separator between the columns of a key; \t \n \r \\ \xHH are escapes [default: \t]
     #[arg(long, value_name = "TEXT", value_parser = parse_separator)]
     key_separator: Option<Separator>,
     /// The column or field of the values [default: the other of two, else all others as a JSON object; jsonl: value]
     #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     value: Option<Column>,
-    /// With csv: the first line is a pair, and columns have only numbers
+    /// With csv: the first line is a pair, and columns are named by number
     #[arg(long)]
     no_header: bool,
-    /// With tsv: a backslash is itself, not the beginning of an escape
+    /// With tsv: a backslash stands for itself and starts no escape
     #[arg(long)]
     no_escapes: bool,
     /// With --format lines: store the line's number as the value
     #[arg(long)]
     number: bool,
-    /// At a row that is not a pair: stop, or name it, count it and continue
+    /// What to do with a row that is not a pair: stop, or report it, count it and continue
     #[arg(long, value_enum, default_value_t = OnError::Stop, hide_possible_values = true, value_name = "stop|skip")]
     on_error: OnError,
     /// The longest row; a longer one is a bad row [default: 1GiB]
@@ -106,7 +106,7 @@ pub struct SourceArgs {
     /// Directories are trees of files, each of which is a pair.
     #[arg(skip)]
     pub tree: bool,
-    /// No option decides on repeated keys, so the source does: a cdb file has the first value of a key, and a second
+    /// Without an option, the source decides on duplicate keys: a cdb file has the first value of a key, and a second
     /// one is a bad row in a dump of a database with duplicates.
     #[arg(skip = true)]
     pub own_rule: bool,
@@ -143,7 +143,7 @@ columns of a table; --value chooses if it has more. The format is recognized by 
   tar, zip the paths and contents of an archive's files.";
 
 impl SourceArgs {
-    /// With the defaults.
+    /// The default options.
     pub fn auto() -> Self {
         Self {
             cache: CacheArgs::default(),
@@ -175,7 +175,7 @@ impl SourceArgs {
         }
     }
 
-    /// Everything that decides which pairs an input yields. The handling of bad rows is not part of it.
+    /// Everything that determines which pairs an input yields. The handling of bad rows is not part of it.
     pub fn identity(&self) -> impl Hash {
         (self.format, self.reading())
     }

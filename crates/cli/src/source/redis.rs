@@ -1,4 +1,4 @@
-//! The keys of a running Redis server, or of our own: `redis://host:6379/0`.
+//! The keys of a running server, Redis or Splitpoint: `redis://host:6379/0`.
 //!
 //! ```text
 //! SCAN -> keys;  per key STRLEN, PEXPIRETIME in one pipeline -> length, lifetime, or WRONGTYPE
@@ -6,10 +6,10 @@
 //! collections     MEMORY USAGE, then DUMP of up to 4 MiB together
 //! ```
 //!
-//! Sizes first, so that a pipeline of values has a bound. DUMP, not the commands of each type: it returns a value of
-//! one moment, streams with their groups included, and every server since Redis 2.6 has it. PTTL where a server does
-//! not have or not allow PEXPIRETIME (Redis 7.0): a lifetime then is off by the time of the answer. SCAN may list a
-//! key twice, and may miss keys that are added or removed while it runs.
+//! Sizes come first, so that a pipeline of values has a bound. DUMP is used instead of the commands of each type: it
+//! returns a value as of one moment, streams with their groups included, and every server since Redis 2.6 has it. PTTL
+//! is used if a server does not have or not allow PEXPIRETIME (Redis 7.0); the lifetime is then off by the answer's
+//! delay. SCAN may list a key twice, and may miss keys that are added or removed while it runs.
 
 use super::threaded::{Ended, Feed, Threaded};
 use crate::escapes;
@@ -27,28 +27,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Keys of one SCAN.
 const KEYS: u64 = 1000;
-/// Bytes of values that are requested together, unless one is longer.
+/// Bytes of values requested together, unless one is longer.
 const VALUES_BYTES: u64 = 4 << 20;
-/// What a collection is taken to have if the server does not say.
+/// The assumed size of a collection if the server does not say.
 const COLLECTION_BYTES: u64 = 64 << 10;
 
-/// As of redis-cli: a password that is not in the list of processes.
+/// The variable that redis-cli uses: a password in it does not appear in the list of processes.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
 const SCHEMES: [&[u8]; 4] = [b"redis://", b"rediss://", b"redis+unix://", b"valkey://"];
 
-/// What is done with keys that have a lifetime or another type than string. Without these options `load` stores them as
-/// they are, and each is a bad row for other commands.
+/// How to treat keys that have a lifetime or a type other than string. Without these options `load` stores them
+/// unchanged, and other commands treat each as a bad row.
 #[derive(clap::Args, Clone, Copy)]
 pub struct ServerArgs {
     /// From a server or a dump of Redis: store keys with a lifetime without it, or leave them out [default: `load`
     /// keeps lifetimes]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "ignore|skip")]
     pub ttl: Option<Ttl>,
-    /// From a server: leave out lists, sets and other values that are no strings [default: `load` stores them]
+    /// From a server: leave out lists, sets and other values that are not strings [default: `load` stores them]
     #[arg(long)]
     skip_other_types: bool,
-    /// From a server: how long to wait for a connection, and for each answer [default: 60]
+    /// From a server: seconds to wait for a connection, and for each answer [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = parse_interval)]
     timeout: Option<Duration>,
 }
@@ -57,7 +57,7 @@ pub struct ServerArgs {
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl ServerArgs {
-    /// Without any choice.
+    /// No options given.
     pub const NONE: Self = Self { ttl: None, skip_other_types: false, timeout: None };
 
     /// Whether an option is given that is for servers alone.
@@ -70,7 +70,7 @@ impl ServerArgs {
     }
 }
 
-/// Whether an input is the address of a server.
+/// Whether an input is a server's address.
 pub fn is_address(input: &Path) -> bool {
     SCHEMES.iter().any(|scheme| input.as_os_str().as_bytes().starts_with(scheme))
 }
@@ -79,7 +79,7 @@ pub fn is_address(input: &Path) -> bool {
 pub fn name(input: &Path) -> String {
     let text = input.to_string_lossy();
     let (scheme, rest) = text.split_once("://").unwrap_or(("", &text));
-    // A password may hold any character: everything up to the last @ goes.
+    // A password may contain any character: everything up to the last @ is removed.
     let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
     let rest = rest.split('?').next().unwrap_or_default();
     format!("{scheme}://{rest}")
@@ -96,7 +96,7 @@ pub fn refuse_address(path: &Path) -> Result<()> {
     )))
 }
 
-/// What was left out.
+/// The keys that were left out.
 #[derive(Default)]
 struct LeftOut {
     with_lifetime: u64,
@@ -124,7 +124,7 @@ impl LeftOut {
 /// Begins to read the server at `input`.
 ///
 /// # Errors
-/// An address that is not one; a failure to connect comes with the first row.
+/// An invalid address; a failure to connect is reported with the first row.
 pub fn open(input: &Path, args: ServerArgs, row_bytes_max: u64) -> Result<Threaded> {
     let name = name(input);
     let text = input.to_str().ok_or_else(|| Failure::usage(format_args!("{name}: the address is not UTF-8")))?;
@@ -196,7 +196,7 @@ struct Reader<'f> {
     args: ServerArgs,
     row_bytes_max: u64,
     left_out: LeftOut,
-    /// Whether the server says when a key expires, rather than how long it is left.
+    /// Whether the server returns expiry times instead of remaining lifetimes.
     has_expiretime: bool,
 }
 
@@ -219,7 +219,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The other databases that have keys, as far as the server says it.
+    /// The other databases that have keys, as far as the server reports them.
     fn others(&mut self, database: i64) -> Vec<i64> {
         let info: RedisResult<String> = redis::cmd("INFO").arg("keyspace").query(&mut self.connection);
         let info = info.unwrap_or_default();
@@ -246,7 +246,7 @@ impl Reader<'_> {
             let [length, lifetime] = [&answer[0], &answer[1]].map(Clone::clone);
             let expires_at_ms = match (lifetime.map_err(failed)?, self.args.ttl) {
                 (-1, _) => 0,
-                // Gone since SCAN named it.
+                // Removed since SCAN returned it.
                 (-2, _) => continue,
                 (_, Some(Ttl::Ignore)) => 0,
                 (_, Some(Ttl::Skip)) => {
@@ -295,7 +295,7 @@ impl Reader<'_> {
         pipeline.query(&mut self.connection)
     }
 
-    /// Sends `command` with each key. Returns an answer or error per key.
+    /// Sends `command` with each key. Returns an answer or an error per key.
     fn ask<T: FromRedisValue>(
         &mut self,
         command: &[&str],
@@ -311,7 +311,7 @@ impl Reader<'_> {
         answers.map_err(|error| Ended::Failed(failure(server, self.timeout, &error)))
     }
 
-    /// Reads values of other types, as many together as have [`VALUES_BYTES`].
+    /// Reads values of other types, up to [`VALUES_BYTES`] together.
     fn collections(&mut self, keys: &[(&Vec<u8>, u64)], server: &str) -> std::result::Result<(), Ended> {
         if keys.is_empty() {
             return Ok(());
@@ -335,7 +335,7 @@ impl Reader<'_> {
         let failed = |error: RedisError| Ended::Failed(failure(server, timeout, &error));
         let answers: Vec<RedisResult<Option<Vec<u8>>>> = self.ask(&["DUMP"], keys, server)?;
         for (&(key, expires_at_ms), dump) in keys.iter().zip(answers) {
-            // Gone since SCAN named it.
+            // Removed since SCAN returned it.
             let Some(dump) = dump.map_err(failed)? else { continue };
             match rdb::decode(&dump, rdb_file::limits(self.row_bytes_max)) {
                 Ok(value) => {
@@ -380,7 +380,7 @@ impl Reader<'_> {
                     let what = format_args!("{server}: GET was answered with something else than a string");
                     return Err(Ended::Failed(Failure::of_kind(ErrorKind::Io, what)));
                 }
-                // It was a string when its length was asked.
+                // It was a string when its length was read.
                 Err(error) if is_wrong_type(&error) && self.args.skip_other_types => self.left_out.other_types += 1,
                 Err(error) if is_wrong_type(&error) => self.dumps(&[(key, expires_at_ms)], server)?,
                 Err(error) => return Err(failed(error)),

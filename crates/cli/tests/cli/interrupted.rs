@@ -219,7 +219,7 @@ fn ctrl_c_leaves_whole_files_of_a_tree() {
         assert!(said.contains("all complete"), "{said}");
         if files > 0 {
             run_well(&own, &["load", "files.spt", "files", "--tree"]);
-            // Those of the table that were not written are the only difference.
+            // Pairs of the table that were not written are the only difference.
             let diff = super::run(&own, &["diff", "files.spt", "../big.spt", "--json"]);
             let summary = diff.stdout.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap();
             let diff: serde_json::Value = serde_json::from_slice(summary).unwrap();

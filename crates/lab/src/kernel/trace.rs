@@ -227,7 +227,7 @@ impl Trace {
     /// Writes the text of the trace.
     ///
     /// # Errors
-    /// Those of `writer`.
+    /// The errors of `writer`.
     pub fn write(&self, writer: &mut impl Write) -> io::Result<()> {
         writeln!(writer, "{MAGIC}{}", self.block_bytes)?;
         let name = |name: u32| escaped(self.names.get(name as usize).unwrap_or_default());

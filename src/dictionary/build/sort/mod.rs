@@ -117,7 +117,7 @@ impl Sorter {
     /// Starts a sort that does not continue an earlier one.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub(crate) fn new(options: Plan) -> Result<Self> {
         let (mut sorter, saved) = Self::open(options)?;
         sorter.start_anew(&saved)?;

@@ -58,7 +58,7 @@ pub struct Build {
     /// What to do with a key that occurs twice [default: error; last from a server, first in a cdb file]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "error|first|last")]
     duplicates: Option<Duplicates>,
-    /// What to do without that option, if not an error.
+    /// The default for duplicate keys, if it is not an error.
     #[arg(skip)]
     otherwise: Option<Duplicates>,
     #[command(flatten)]
@@ -94,7 +94,7 @@ impl From<Duplicates> for splitpoint::dictionary::Duplicates {
 }
 
 impl Build {
-    /// The command with default options. `otherwise`: what to do with a key that occurs twice without `duplicates`.
+    /// The command with default options. `otherwise` is the treatment of duplicate keys if `duplicates` is not given.
     pub fn of(
         inputs: Vec<PathBuf>,
         out: PathBuf,
@@ -158,7 +158,7 @@ impl Build {
         self.inputs_and_out.last().map_or(Path::new(""), |out| out)
     }
 
-    /// Whether a table is frozen: it is alone, keeps its hash function and goes to one file.
+    /// Whether a table is frozen: it is the only input, keeps its hash function and goes to one file.
     fn freezes(&self, inputs: &Inputs<'_>) -> bool {
         matches!(inputs.files[..], [InputFile { kind: Some(Kind::Table), .. }])
             && self.hash.hash.is_none()
@@ -166,7 +166,7 @@ impl Build {
             && self.shards.is_none()
     }
 
-    /// What to do with a key that occurs twice.
+    /// How to treat duplicate keys.
     fn duplicates(&self, inputs: &Inputs<'_>) -> Result<Duplicates> {
         let server = inputs.files.iter().find(|file| file.kind == Some(Kind::Redis));
         match (self.duplicates, server) {
@@ -251,7 +251,7 @@ impl Build {
         if resumed > 0 {
             say(format_args!("splitpoint: continues after {}", count_of(resumed, "pair")));
         }
-        // Then the inputs would be read only to name places in messages about duplicates.
+        // Otherwise the inputs would be read only to name places in messages about duplicates.
         if build.resumed_all() && (duplicates != Duplicates::Error || inputs.name_unread()) {
             inputs.read.rows = resumed;
             return ended(build.finish(), &bar, interrupt, &self.left_by_writing()).map(|_| ());
@@ -297,7 +297,7 @@ impl Build {
         format!("nothing was built, {} is unchanged", self.out().display())
     }
 
-    /// The message about what remains if the build ends during reading; the pairs read so far are saved.
+    /// The message about what is kept if the build ends during reading: the pairs read so far.
     fn left_by_reading(&self) -> String {
         if !self.resume {
             return self.left_nothing();
@@ -305,7 +305,7 @@ impl Build {
         format!("{} is unchanged; the same command continues from here", self.out().display())
     }
 
-    /// The message about what remains if the build ends during writing; the sort saves only what does not fit in
+    /// The message about what is kept if the build ends during writing: the sort saves only what does not fit in
     /// memory.
     fn left_by_writing(&self) -> String {
         if !self.resume {

@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use splitpoint::dictionary::Change;
 use std::path::PathBuf;
 
-/// Lines that are written together.
+/// Lines written together.
 const WRITE_BYTES: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
@@ -73,7 +73,7 @@ impl Diff {
 }
 
 impl Found {
-    /// Writes all changes; what fails in writing is kept.
+    /// Writes all changes; keeps the first write error.
     fn write(&mut self, mut diff: splitpoint::dictionary::Diff, out: &mut Output) -> splitpoint::Result<()> {
         let mut rows = Vec::new();
         let ended = loop {

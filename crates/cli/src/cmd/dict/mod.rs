@@ -110,7 +110,7 @@ pub fn ended<T>(result: splitpoint::Result<T>, bar: &Progress, interrupt: &Inter
     })
 }
 
-/// What was made, as text or JSON.
+/// Reports the dictionary that was made, as text or JSON.
 pub struct Report<'r> {
     pub path: &'r Path,
     pub read: Read,

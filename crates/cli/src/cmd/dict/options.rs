@@ -9,7 +9,7 @@ use splitpoint::{DictionaryBuilder, HashKind};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Part of the help of every command that makes an index.
+/// The help section of the index options.
 pub const INDEX_HELP: &str = "\
 Indexes: page, the default, for records of any size, one read per lookup; chunk,
 1.5 to 1.9 bits per key, reorders the records; trie, 2.6 bits, keeps hash order,

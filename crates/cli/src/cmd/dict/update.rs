@@ -74,7 +74,7 @@ impl Update {
         let mut update = Dictionary::update(&self.old, new, &watched(builder, &interrupt, &bar))?;
         let unchanged = format!("nothing was written, {} is unchanged", new.display());
         if let Some(keys) = &self.delete {
-            // An empty line is more likely a mistake than a wish to delete the empty key.
+            // An empty line is more likely a mistake than a request to delete the empty key.
             let mut delete = |key: &[u8]| if key.is_empty() { Ok(()) } else { delete(key, &mut update) };
             each_line(keys, &interrupt, &unchanged, &mut delete)?;
         }
@@ -144,7 +144,7 @@ impl Update {
     }
 }
 
-/// Why the change of a line cannot be made.
+/// The reason why the change on a line cannot be made.
 enum Unmade {
     Line(String),
     Update(splitpoint::Error),
@@ -168,12 +168,12 @@ fn delete(escaped: &[u8], update: &mut splitpoint::dictionary::Update) -> std::r
     Ok(update.remove(&key)?)
 }
 
-/// The lines of `dict diff`.
+/// The changes in the format of `dict diff`.
 #[derive(Default)]
 struct Changes<'t> {
     types: Option<&'t Types>,
     count: u64,
-    /// Whether the last line was read, which has the number of changes before it.
+    /// Whether the last line, which has the number of changes before it, was read.
     ended: bool,
     scratch: Scratch,
 }

@@ -42,7 +42,7 @@ const HISTOGRAMS: usize = 1;
 pub struct Hash {
     #[command(flatten)]
     keys: KeyArgs,
-    /// A function by name, or your own as NAME=LIBRARY.so:SYMBOL; repeatable [default: all of the package]
+    /// A function by name, or your own as NAME=LIBRARY.so:SYMBOL; repeatable [default: all built-in functions]
     ///
     /// In C: uint64_t SYMBOL(const void *key, size_t bytes)
     /// For integer keys also untransformed, multiply[:MULTIPLIER[:SHIFT]],
@@ -62,7 +62,7 @@ pub struct Hash {
     /// Keys of the largest bucket to show
     #[arg(long, default_value_t = 5, value_name = "N")]
     show_keys: usize,
-    /// Show the histograms of all functions, not only of the best
+    /// Show the histograms of all functions, not only the best
     #[arg(long)]
     histograms: bool,
     /// Measure no times; equal keys then give equal output

@@ -90,7 +90,8 @@ impl KeyArgs {
         }
     }
 
-    /// Permissions of what shows the keys: those of their files. Whoever reads a machine's own keys keeps them.
+    /// Permissions of an output that shows the keys: those of the files the keys came from. Keys of this machine are
+    /// readable by the user only.
     pub fn permissions(&self) -> u32 {
         match self.source {
             None => access::common(self.inputs.iter().map(PathBuf::as_path)),
@@ -160,7 +161,7 @@ impl KeyReader<'_, '_> {
     /// Reads all keys into memory.
     ///
     /// # Errors
-    /// Those of [`each`](Self::each), and no keys.
+    /// The errors of [`each`](Self::each), and no keys.
     pub fn all(&mut self) -> Result<Keys> {
         let mut keys = Keys::new();
         self.each(&mut |key| keys.push(key))?;

@@ -45,7 +45,7 @@ pub struct Tune {
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     time: u64,
-    /// Memory for pairs; above it a random sample is measured
+    /// Memory for pairs; if they need more, a random sample is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     memory: u64,
     /// Also write the report as one HTML file
@@ -134,7 +134,7 @@ pub struct Figure {
     pub scale: Scale,
 }
 
-/// What the lightest and the darkest shade of a figure mean.
+/// The values of the lightest and the darkest shade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// 1 to 8 times the best.

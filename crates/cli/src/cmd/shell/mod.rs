@@ -38,7 +38,7 @@ rename OLD NEW  count  list [N]  more  stat  check  sync  help  quit
 Also: scan for list, and the names of gdbmtool: fetch, store, delete, status.
 Words in quotes may hold spaces; \\t \\n \\r \\\\ \\xHH are escapes.";
 
-/// Work on a table or dictionary by typed commands, with history and completion
+/// Type commands for one table or dictionary, with history and completion
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Shell {
@@ -81,7 +81,7 @@ enum Next {
     Quit,
 }
 
-/// A command's names, the first of which is shown; its arguments; what it does.
+/// A command: its names, of which help shows the first; its arguments; its description.
 type Help = (&'static [&'static str], &'static str, &'static str);
 
 const HELP: &[Help] = &[
@@ -136,7 +136,7 @@ impl<'s> Session<'s> {
             match self.execute(&line) {
                 Ok(Next::Quit) => break,
                 Ok(Next::Command) => editor.remember_words(&line),
-                // A mistake at the terminal is no failure of the session.
+                // A mistake at the terminal is not a failure of the session.
                 Err(failure) => drop(failure.report()),
             }
         }
@@ -245,7 +245,7 @@ impl<'s> Session<'s> {
         let mut row = Vec::new();
         for key in keys {
             if !self.store.as_ref().map_or(Ok(false), |store| store.get_into(key, &mut value))? {
-                // That the key is absent says more than a failure to print the values before it.
+                // An absent key is more important to report than a failure to print the values before it.
                 let _ = out.flush();
                 return Err(self.absent(key));
             }

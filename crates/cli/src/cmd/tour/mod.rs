@@ -5,7 +5,7 @@
 //! slowest single put take while a table grows? `data.rs` makes the pairs before a clock starts, `suite.rs` runs and
 //! times, `paper.rs` holds the figures of 1991, `report.rs` prints them as text or JSON.
 //!
-//! Every answer is compared; a wrong one ends the tour with an error.
+//! Every answer is checked; a wrong one ends the tour with an error.
 
 mod data;
 mod growth;
@@ -25,7 +25,7 @@ use suite::Bench;
 /// Most runs of the growing table; each run is long enough to be stable.
 const GROWTH_RUNS_MAX: u32 = 3;
 
-/// Demonstrate it: store and read an English dictionary, compared with the paper's figures
+/// Demonstrate the program: store and read an English dictionary, compared with the paper's figures
 ///
 /// Works in a temporary directory and removes it. Under half a minute in a release build.
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub struct Tour {
     /// Report as JSON
     #[arg(long)]
     json: bool,
-    /// Times each test is run; the median is shown
+    /// Number of times to run each test; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Pairs of the growing table at the end

@@ -100,7 +100,7 @@ pub struct Kernel {
         value_parser = clap::value_parser!(u64).range(MEMORY_MIN as u64..=MEMORY_MAX as u64)
     )]
     memory: Option<u64>,
-    /// Runs of each kernel; the fastest and the slowest do not count, and a kernel that takes over a second gets fewer
+    /// Runs of each kernel, without the fastest and the slowest; a kernel that takes over a second gets fewer
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]
     runs: u64,
     /// Seed of the synthetic load
