@@ -1,4 +1,4 @@
-//! The records of the `log` crate that a table makes: `cargo test --features log --test events`.
+//! The records that a table passes to the `log` crate: `cargo test --features log --test events`.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
@@ -46,7 +46,7 @@ fn a_table_reports_opens_recoveries_checkpoints_and_why_it_refuses_writes() {
     table.put(b"bob", b"2").unwrap();
     assert_eq!(events(), [], "a write is no event");
 
-    // The files as a killed process would leave them.
+    // Copies the files as a killed process would leave them.
     let killed = tempfile::tempdir().unwrap();
     for file in fs::read_dir(place.path()).unwrap().map(|file| file.unwrap()) {
         fs::copy(file.path(), killed.path().join(file.file_name())).unwrap();
@@ -58,7 +58,7 @@ fn a_table_reports_opens_recoveries_checkpoints_and_why_it_refuses_writes() {
     let closed = events();
     assert!(has(&closed, Level::Debug, "checkpoint") && has(&closed, Level::Debug, "closed"), "{closed:?}");
 
-    // A table whose file has lost its name cannot be checkpointed, and takes no more writes.
+    // A table whose file has lost its name cannot be checkpointed and refuses further writes.
     fs::rename(&path, place.path().join("other.spt")).unwrap();
     assert!(table.checkpoint().is_err());
     let poisoned = events();

@@ -1,4 +1,4 @@
-//! Typed tables of what serde serializes: `cargo test --features serde --test json`.
+//! Typed tables of serde types: `cargo test --features serde --test json`.
 
 use serde::{Deserialize, Serialize};
 use splitpoint::{ErrorKind, Json, Table};
@@ -80,7 +80,7 @@ fn bytes_that_are_no_json_of_the_type_are_an_error() {
 fn equal_maps_are_one_key_whatever_the_order_of_their_members() {
     let table = Table::in_memory().unwrap();
     let counts = table.typed::<Json<Vec<HashMap<String, u128>>>, u32>().unwrap();
-    // Each map hashes with a seed of its own, so that the order of its members differs.
+    // Each map has a hash seed of its own, so that the order of its members differs.
     let maps = || vec![(0..20).map(|n| (format!("{{{n}}}"), u128::MAX - n)).collect::<HashMap<_, _>>(); 2];
     for n in 0..50 {
         counts.put(&Json(maps()), &n).unwrap();

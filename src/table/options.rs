@@ -224,8 +224,8 @@ impl TableOptions {
     /// read them. Writes with [`Durability::None`] appear with the next checkpoint.
     ///
     /// The handle keeps its checkpoint while another process writes later ones, which costs disk space for the pages
-    /// that change. Without disk space for them, reads return [`ErrorKind::Stale`](crate::ErrorKind). On network file systems,
-    /// and on systems other than Linux, a table that is open for writing can be read with
+    /// that change. Without disk space for them, reads return [`ErrorKind::Stale`](crate::ErrorKind). On network file
+    /// systems, and on systems other than Linux, a table that is open for writing can be read with
     /// [`checkpoint_only`](Self::checkpoint_only) alone.
     ///
     /// # Examples

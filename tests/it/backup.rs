@@ -1,7 +1,8 @@
-//! Backups: one moment of a table in use, and back again.
+//! Backups: copies of a table in use as of one moment, and restoring them.
 //!
-//! Threads write counters in order; a copy that is of one moment has, of each thread, all up to some number and none
-//! after it. That holds for a handle that writes, for one in memory, and for a file that another handle is writing.
+//! Threads write counters in order. A copy as of one moment has, for each thread, all pairs up to some number and none
+//! after it. The tests check this for a handle that writes, for a table in memory, and for a file that another handle
+//! is writing.
 
 use crate::corruption::directory;
 use crate::golden::{GOLDEN, PENDING, fixture, scanned};
@@ -18,14 +19,14 @@ fn key(thread: u64, n: u64) -> Vec<u8> {
     format!("thread {thread} pair {n}").into_bytes()
 }
 
-/// Some small, some in extents; the last byte shows that the value is whole.
+/// Some values are small, some in extents; the last byte shows that the value is complete.
 fn value(n: u64) -> Vec<u8> {
     let mut value = vec![n as u8; if n.is_multiple_of(50) { 3000 } else { 20 }];
     value.extend(n.to_le_bytes());
     value
 }
 
-/// Writes with `THREADS` threads, each pair of theirs in order, while `during` runs. `during` gets the number of pairs
+/// Writes with `THREADS` threads, each in order of its numbers, while `during` runs. `during` gets the number of pairs
 /// written so far.
 fn while_writing(table: &Table, during: impl FnOnce(&dyn Fn() -> u64)) {
     let stop = AtomicBool::new(false);
@@ -44,7 +45,7 @@ fn while_writing(table: &Table, during: impl FnOnce(&dyn Fn() -> u64)) {
                 }
             });
         }
-        // Stops the threads whatever becomes of `during`.
+        // Stops the threads even if `during` panics.
         struct Stop<'a>(&'a AtomicBool);
         impl Drop for Stop<'_> {
             fn drop(&mut self) {
@@ -56,7 +57,8 @@ fn while_writing(table: &Table, during: impl FnOnce(&dyn Fn() -> u64)) {
     });
 }
 
-/// The table at `path` is whole and has, of each thread, all pairs up to some number. Gives how many.
+/// Checks that the table at `path` is consistent and has, for each thread, all pairs up to some number. Returns the
+/// number of pairs.
 fn is_one_moment(path: &Path) -> u64 {
     let table = TableOptions::new().read_only(true).open(path).unwrap();
     assert_eq!(table.verify().unwrap(), []);
@@ -67,7 +69,7 @@ fn is_one_moment(path: &Path) -> u64 {
             assert!(found == value(count), "thread {thread}, pair {count}");
             count += 1;
         }
-        // One that is there without the ones before would make this more; "last" is put right behind each.
+        // A pair without its predecessors would raise this count; "last" is put immediately after each.
         let last = table.get(format!("last of {thread}").as_bytes()).unwrap();
         let last = last.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()) + 1);
         assert!(count == last || count == last + 1, "thread {thread}: {count} pairs, the last was {last}");
@@ -189,7 +191,7 @@ fn a_file_with_half_of_a_checkpoint_in_it_is_not_copied() {
     let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy"));
     let journal = PathBuf::from(format!("{}-ckpt", path.display()));
     fs::copy(PENDING.file(), &path).unwrap();
-    // The journal is complete before the copy ends, so frames of it may be in the copy; the header is still the old
+    // The journal is complete before the copy ends, so the copy may contain its frames; the header is still the old
     // one.
     let mut backup = Backup::new().progress(|_, _| {
         fs::copy(fixture("pending.spt-ckpt"), &journal).unwrap();
@@ -247,7 +249,7 @@ fn what_is_there_is_replaced_only_if_asked_for_and_not_in_use() {
     let error = table.backup(path("there")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert_eq!(fs::read(path("there")).unwrap(), b"something");
-    // Neither the table itself nor another that is open.
+    // Neither the table itself nor another open table may be replaced.
     let other = Table::open(path("other.spt")).unwrap();
     for open in ["t.spt", "other.spt"] {
         let error = Backup::new().overwrite(true).save(&table, path(open)).unwrap_err();
@@ -262,7 +264,8 @@ fn what_is_there_is_replaced_only_if_asked_for_and_not_in_use() {
 
 #[test]
 fn a_restored_table_is_not_taken_by_a_journal_that_fits_it() {
-    // The journal beside the pending table would be installed over it: over the table restored there it must not be.
+    // An open would install the journal next to the pending table. It must not be installed over the table restored
+    // there.
     let directory = directory();
     let path = directory.path().join("t.spt");
     let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
@@ -317,14 +320,14 @@ fn a_copy_is_as_private_as_its_table() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     table.backup(&copy).unwrap();
     assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
-    // A table that is restored keeps what it had.
+    // A restored table keeps its owner and permissions.
     table.close().unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o444)).unwrap();
     Backup::new().overwrite(true).restore(&copy, &path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Runs in a process of its own that may write no file beyond a limit.
+/// Runs in a process of its own whose file size is limited.
 #[test]
 #[ignore = "started by a_full_disk_leaves_the_table_and_no_copy"]
 fn back_up_under_a_limit() {
@@ -332,7 +335,7 @@ fn back_up_under_a_limit() {
     let table = Table::open(place.join("t.spt")).unwrap();
     let error = table.backup(place.join("copy")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
-    // The table is not the worse for it. What is put beyond the limit would be.
+    // The failure does not harm the table. A put beyond the limit would poison it.
     assert_eq!(table.verify().unwrap(), []);
     table.checkpoint().unwrap();
 }
@@ -344,7 +347,7 @@ fn a_full_disk_leaves_the_table_and_no_copy() {
     let table = Table::open(&path).unwrap();
     (0..9000u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 90]).unwrap());
     table.close().unwrap();
-    // The table stays below the limit in what is written; the copy does not.
+    // The writes stay below the limit; the copy exceeds it.
     let limit = fs::metadata(&path).unwrap().len() / 2 / 512;
     let script = format!(
         "trap '' XFSZ; ulimit -f {limit}; exec '{}' --exact --ignored backup::back_up_under_a_limit",
@@ -363,7 +366,7 @@ fn what_is_replaced_keeps_its_owner_and_permissions_and_what_is_new_has_those_of
     let access = |path: &Path| fs::metadata(path).map(|file| (file.mode() & 0o777, file.uid())).unwrap();
     let set = |path: &Path, mode, user| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        // Only root gives files away.
+        // Only root can give files away.
         let user = if access(path).1 == 0 { user } else { access(path).1 };
         chown(path, Some(user), None).unwrap();
         (mode, user)

@@ -1,12 +1,12 @@
-//! Contents of checkpoints, backups and restored tables beside threads that write.
+//! Contents of checkpoints, backups and restored tables taken while threads write.
 //!
-//! Every value names its key and says by itself whether it is whole. Each worker owns some keys and keeps a history of
-//! its changes, with the moments when each began and ended. Beside the workers, checkpoints are taken and looked at:
-//! saved as a backup, restored, opened read-only. Whatever is found must be the state of each worker after some number
+//! Every value contains its key and a check of its own completeness. Each worker owns some keys and records a history
+//! of its changes, with the moments when each began and ended. While the workers run, checkpoints are taken and
+//! examined: saved as a backup, restored, opened read-only. Each must hold the state of each worker after some number
 //! of its changes: at least those that had ended when the checkpoint began, at most those that had begun when it was
 //! complete.
 //!
-//! Not here: what a power loss leaves (`crates/torture`, `src/table/tests/crash`), orders of steps
+//! Not here: power losses (`crates/torture`, `src/table/tests/crash`), orders of steps
 //! (`src/table/tests/interleavings.rs`).
 
 use splitpoint::{Backup, Durability, Table, TableOptions};
@@ -15,12 +15,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, RwLock};
 
-/// How to run: table, workers and amount.
+/// The parameters of a run: table, workers and number of changes.
 #[derive(Clone, Debug)]
 struct Run {
     seed: u64,
     durability: Durability,
-    /// A table in memory, or beyond its cache in a temporary file, if false.
+    /// If false: a table in memory, or one in a temporary file if it exceeds its cache.
     in_file: bool,
     cache_bytes: u64,
     log_bytes: u64,
@@ -28,7 +28,7 @@ struct Run {
     keys_per_worker: u64,
     /// Length of the longest value.
     longest: u64,
-    /// Changes of each worker.
+    /// Changes per worker.
     changes: u64,
 }
 
@@ -48,7 +48,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// A length up to `longest`, most often near a limit of the layout.
+    /// A length up to `longest`, usually close to a limit of the layout.
     fn length(&mut self, longest: u64) -> u64 {
         const LIMITS: [u64; 9] = [0, 60, 128, 512, 4096, 8192, 16 << 10, 20 << 10, 64 << 10];
         let length = match self.below(4) {
@@ -61,7 +61,7 @@ impl Random {
     }
 }
 
-/// A part of a value: its own number, its key's, its length, then bytes that follow from these.
+/// A part of a value: its number, its key's number, its length, then bytes derived from these.
 const HEAD_BYTES: usize = 24;
 
 fn part(key: u64, number: u64, length: u64) -> Vec<u8> {
@@ -78,7 +78,7 @@ fn part(key: u64, number: u64, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of the parts of a value of `key`; an error where any byte is not of one of them.
+/// Returns the numbers of the parts of a value of `key`; an error if any byte belongs to no part.
 fn parts_of(key: u64, mut value: &[u8]) -> Result<Vec<u64>, String> {
     let mut numbers = Vec::new();
     while !value.is_empty() {
@@ -106,10 +106,10 @@ fn key_bytes(key: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a key holds: the numbers of its value's parts.
+/// The content of a key: the numbers of its value's parts.
 type Value = Option<Vec<u64>>;
 
-/// The changes that one call made at once: each with the key's new value.
+/// The changes made by one call: each key with its new value.
 struct Change {
     began: u64,
     /// `u64::MAX` until then.
@@ -121,7 +121,7 @@ struct Workload<'t> {
     run: &'t Run,
     table: &'t Table,
     clock: AtomicU64,
-    /// Of each worker.
+    /// One history per worker.
     histories: Vec<Mutex<Vec<Change>>>,
     /// Held exclusively by a clear, which changes the keys of all workers.
     clearing: RwLock<()>,
@@ -211,7 +211,7 @@ impl Workload<'_> {
         }
     }
 
-    /// Compacts the table after some changes, or, now and then, empties it.
+    /// Compacts the table after some changes, and sometimes empties it.
     fn maintain(&self) {
         let mut random = Random(self.run.seed ^ 0xC1EA);
         let mut next = 0;
@@ -236,7 +236,7 @@ impl Workload<'_> {
         }
     }
 
-    /// Compares `found` with the histories: of a checkpoint that began no earlier than `since`, and is complete.
+    /// Compares `found`, the content of a complete checkpoint that began no earlier than `since`, with the histories.
     fn compare(&self, found: &HashMap<u64, Vec<u64>>, since: u64, what: &str) {
         let until = self.tick();
         for (worker, history) in self.histories.iter().enumerate() {
@@ -284,7 +284,7 @@ impl Workload<'_> {
         }
     }
 
-    /// Reads all of a table, and checks each value by itself.
+    /// Reads the whole table and checks each value.
     fn read(&self, table: &Table, what: &str) -> Result<HashMap<u64, Vec<u64>>, splitpoint::Error> {
         let mut found = HashMap::new();
         for pair in table.scan() {
@@ -299,7 +299,7 @@ impl Workload<'_> {
         Ok(found)
     }
 
-    /// Takes checkpoints and looks at them until the workers are done, and once more.
+    /// Takes checkpoints and examines them until the workers are done, and once more afterwards.
     fn look(&self, directory: &Path) {
         let (backup, restored) = (directory.join("backup.spt"), directory.join("restored.spt"));
         let options = || TableOptions::new().read_only(true);
@@ -317,7 +317,7 @@ impl Workload<'_> {
             }
             if rounds % 5 == 4 {
                 Backup::new().overwrite(true).restore(&backup, &restored).unwrap();
-                // Of the backup of an earlier round.
+                // The state is that of an earlier round's backup.
                 let table = options().open(&restored).unwrap();
                 self.read(&table, "a restored table").unwrap();
             }
@@ -331,8 +331,8 @@ impl Workload<'_> {
         }
     }
 
-    /// Opens the table for reading beside its writer: that handle has all that was logged before it was opened, or else
-    /// a checkpoint that is not older than `since`.
+    /// Opens the table for reading while it is being written. The handle has every write logged before it was opened,
+    /// or a checkpoint no older than `since`.
     fn look_beside(&self, path: &Path, since: u64) {
         let since = if self.run.durability == Durability::None { since } else { self.tick() };
         let table = TableOptions::new().read_only(true).open(path).unwrap_or_else(|e| panic!("{e}. {:?}", self.run));
@@ -381,7 +381,7 @@ fn run(run: &Run) {
     table.close().unwrap();
 }
 
-/// A run of each kind, in turn: caches from the smallest on, each durability, one to eight workers, values up to 1 MB.
+/// One run of each kind: small to large caches, each durability, one to eight workers, values up to 1 MB.
 fn of_kind(seed: u64) -> Run {
     let mut random = Random(seed);
     let workers = [1, 2, 4, 8][random.below(4) as usize];
@@ -401,12 +401,12 @@ fn of_kind(seed: u64) -> Run {
 #[test]
 fn checkpoints_have_what_was_written_and_nothing_else() {
     for seed in 0..8 {
-        // Values longer than a page, a cache smaller than the table: the kind that spills beside checkpoints.
+        // Values longer than a page and a cache smaller than the table, so that frames spill during checkpoints.
         let small =
             Run { cache_bytes: 512 << 10, log_bytes: 1 << 20, longest: 40_000, keys_per_worker: 200, ..of_kind(seed) };
         run(&Run { workers: 2, changes: 1500, ..small });
     }
-    // Long logs, so that windows are sealed, evicted, changed and cut before the next checkpoint.
+    // Long logs, so that windows are sealed, evicted, changed and truncated before the next checkpoint.
     for seed in [1002, 1006] {
         run(&Run { changes: 8000, ..of_kind(seed) });
     }

@@ -1,18 +1,18 @@
-//! Damaged files: whatever the bytes, every call gives a value or an error.
+//! Damaged files: whatever the bytes, every call returns a value or an error.
 //!
-//! Two kinds of damage. **Raw**: bits flip, ranges vanish, double or change places; most of it ends at a checksum.
-//! **Repaired**: fields named in docs/format.md get hostile values (another page's reference, a length too many, a
-//! frame of the header's) and all checksums are made to fit again, so that the code behind the checksums meets them.
+//! There are two kinds of damage. **Raw**: bits flip, ranges vanish, are doubled or swapped; checksums detect most of
+//! it. **Repaired**: fields named in docs/format.md get hostile values (another page's reference, a length too large, a
+//! frame of the header), and all checksums are recomputed, so that the code after the checksum tests is exercised.
 //!
-//! Each case is one number: `SPLITPOINT_CASE=repaired:1234 cargo test --test it corruption` does it again, alone.
-//! `SPLITPOINT_CASES=100000` does as many of each kind, `SPLITPOINT_FIRST_CASE=5000` begins there. A number stands for
-//! the same damage as long as the golden files do not change. A case runs against a time limit, and may neither take
-//! memory nor leave a file out of proportion.
+//! Each case is a number: `SPLITPOINT_CASE=repaired:1234 cargo test --test it corruption` repeats one case alone.
+//! `SPLITPOINT_CASES=100000` runs that many of each kind, `SPLITPOINT_FIRST_CASE=5000` sets the first number. A number
+//! stands for the same damage until the golden files change. A case has a time limit, and may neither use excessive
+//! memory nor leave an oversized file.
 //!
-//! Each case that found a bug is a test of its own below.
+//! Each case that found a bug has a test of its own below.
 //!
-//! Not here: damaged logs (`corruption/log.rs`) and dictionaries (`corruption/dictionary.rs`), what a table says of
-//! damage in a sentence (`foreign.rs`), crashes (`src/table/tests/mod.rs`).
+//! Not here: damaged logs (`corruption/log.rs`) and dictionaries (`corruption/dictionary.rs`), error messages about
+//! damage (`foreign.rs`), crashes (`src/table/tests/mod.rs`).
 
 mod dictionary;
 mod log;
@@ -29,22 +29,22 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, LazyLock, mpsc};
 use std::time::Duration;
 
-/// Cases of each kind if nothing else is asked for.
+/// Cases of each kind by default.
 const CASES: u64 = 1500;
-/// A case that takes longer hangs. Most take a few milliseconds.
+/// A longer case counts as hanging. Most take a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Hanging cases after which the run ends.
+/// Number of hanging cases after which the run ends.
 const HANGS_MAX: u32 = 3;
-/// Memory that a case may take more than any before. The golden files have at most 200 KB, the one of several zones 3
-/// MB.
+/// Memory that a case may take beyond the previous peak. The golden files have at most 200 KB, the one of several zones
+/// 3 MB.
 const MEMORY_BYTES: u64 = 96 << 20;
-/// What a file may grow by in a case: what is put there, and a doubling of the buckets.
+/// Bytes by which a file may grow in a case: for the pairs put there, and for doubling the buckets.
 const FILE_BYTES: u64 = 16 << 20;
 
 // ---------------------------------------------------------------------------------------------
 // Randomness
 
-/// SplitMix64: small, and every seed is a good one.
+/// SplitMix64: small, and good with any seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -72,7 +72,7 @@ impl Random {
 // ---------------------------------------------------------------------------------------------
 // What is damaged
 
-/// An undamaged file and what is known of it.
+/// An undamaged file and its properties.
 struct Original {
     name: &'static str,
     file: Vec<u8>,
@@ -105,7 +105,7 @@ impl Original {
     }
 }
 
-/// A case: a damaged file, and maybe a journal.
+/// A case: a damaged file, and possibly a journal.
 struct Damaged {
     file: Vec<u8>,
     journal: Option<Vec<u8>>,
@@ -119,7 +119,7 @@ fn range(random: &mut Random, len: usize) -> std::ops::Range<usize> {
     start..start + bytes
 }
 
-/// Flips, cuts, doubles and swaps.
+/// Flips, truncates, doubles and swaps.
 fn damage_raw(random: &mut Random, bytes: &mut Vec<u8>) -> String {
     if bytes.len() < 2 {
         return "nothing".into();
@@ -146,7 +146,7 @@ fn damage_raw(random: &mut Random, bytes: &mut Vec<u8>) -> String {
             format!("{whole:?} copied to {to}")
         }
         5 => {
-            // Whole frames change places.
+            // Swaps whole frames.
             let (a, b) = (random.below(bytes.len() / 4096), random.below(bytes.len() / 4096));
             for at in 0..4096 {
                 if a != b {
@@ -169,14 +169,14 @@ fn damage_raw(random: &mut Random, bytes: &mut Vec<u8>) -> String {
     }
 }
 
-/// A value to hurt with, for a field that has `old`.
+/// A hostile value for a field that has `old`.
 fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> u64 {
     let g = &original.geometry;
     let (units, frames) = (64 * g.frame_count as u64, g.frame_count as u64);
     let bytes = frames * g.frame_bytes as u64;
     let same_kind: Vec<&Field> = original.fields.iter().filter(|f| f.what == field.what).collect();
     if random.one_in(3) {
-        // What another such field has: shared pages, circles, groups in the same place.
+        // The value of another field of the same kind: makes shared pages, cycles, overlapping groups.
         let other = random.pick(&same_kind);
         return number_at(&original.file, other.at, other.bytes);
     }
@@ -214,12 +214,12 @@ fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> 
     }
 }
 
-/// Gives a few fields hostile values, and every checksum what it has to be.
+/// Gives a few fields hostile values, and corrects every checksum.
 fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> String {
     let mut notes = Vec::new();
     let kinds: Vec<What> = original.fields.iter().map(|f| f.what).collect();
     for _ in 0..1 + random.below(3) {
-        // Kinds alike, however many fields there are of each.
+        // Each kind is equally likely, however many fields it has.
         let any = *random.pick(&kinds);
         let what = *random.pick(&[
             any,
@@ -247,7 +247,7 @@ fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> S
 fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
     let random = &mut Random(seed ^ (kind as u64) << 56);
     random.next();
-    // The large one seldom: it takes ten times as long.
+    // The large file is rare: it takes ten times as long.
     let originals = &ORIGINALS[..];
     let original = if random.one_in(25) {
         &originals[originals.len() - 1]
@@ -294,7 +294,7 @@ fn journal_of(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}-ckpt", path.display()))
 }
 
-/// Everything that only reads.
+/// All calls that only read.
 fn read_all(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
     for _ in 0..30 {
         let key = random.pick(keys).clone();
@@ -331,7 +331,7 @@ fn change(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
             _ => drop(table.get(&key)),
         }
     }
-    // Enough that some buckets split, or merge.
+    // Enough puts to split some buckets, or removals to merge them.
     for n in 0..random.below(60) {
         let key = format!("filler {n}").into_bytes();
         let old = random.pick(keys);
@@ -395,7 +395,7 @@ enum Kind {
 }
 
 thread_local! {
-    /// Where this thread panicked last, for a panic that is caught.
+    /// The location of this thread's last panic, for a panic that is caught.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -420,12 +420,12 @@ fn memory_bytes_max() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// Where syncing costs nothing, if there is such a place.
+/// A directory where syncing is free, if there is one.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Which damage a case is.
+/// The damage of a case.
 fn about(kind: Kind, seed: u64) -> String {
     if matches!(kind, Kind::LogRaw | Kind::LogRepaired) {
         return log::about(kind, seed);
@@ -437,7 +437,7 @@ fn about(kind: Kind, seed: u64) -> String {
     format!("{kind:?}:{seed} {}: {}", original.name, damaged.note)
 }
 
-/// Damages a table and uses it. Gives what is wrong with what came of it.
+/// Damages a table and uses it. Returns what went wrong.
 fn table_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let (original, damaged) = damaged(kind, seed);
     let path = directory.join("damaged.spt");
@@ -450,7 +450,7 @@ fn table_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     (after > before + FILE_BYTES).then(|| format!("the file has {after} bytes, before {before}"))
 }
 
-/// Does one case. Gives what went wrong.
+/// Runs a case. Returns what went wrong.
 fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let own = tempfile::tempdir_in(directory).unwrap();
     let memory = memory_bytes_max();
@@ -459,7 +459,7 @@ fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
         Kind::LogRaw | Kind::LogRepaired => log::case(kind, seed, own.path()),
         Kind::DictionaryRaw | Kind::DictionaryRepaired => dictionary::case(kind, seed, own.path()),
     }));
-    let memory = memory_bytes_max().saturating_sub(memory); // the kernel counts a little behind
+    let memory = memory_bytes_max().saturating_sub(memory); // the kernel's count lags a little
     let wrong = match result {
         Err(_) => PANIC.with(|text| text.borrow().replace('\n', " ")),
         Ok(None) if memory > MEMORY_BYTES => format!("{memory} bytes of memory more"),
@@ -468,7 +468,7 @@ fn run_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     Some(format!("{wrong}\n    {}", about(kind, seed)))
 }
 
-/// Does the cases of `seeds`, each against the time limit; a case that hangs is left behind.
+/// Runs the cases of `seeds`, each with the time limit; abandons a case that hangs.
 fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
     hook_panics();
     LazyLock::force(&ORIGINALS);
@@ -493,7 +493,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
             match receive.recv_timeout(LIMIT) {
                 Ok((_, failure)) => failures.extend(failure),
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    // All are done, unless the worker fell over outside of a case.
+                    // All are done, unless the worker panicked outside a case.
                     failures.extend(worker.join().err().map(|_| "the worker panics\n    ".to_string()));
                     return failures;
                 }
@@ -512,7 +512,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
     }
 }
 
-/// The cases that the environment asks for, or the usual ones.
+/// The cases selected by the environment, or the default ones.
 fn seeds(kind: Kind) -> std::ops::Range<u64> {
     if let Ok(case) = std::env::var("SPLITPOINT_CASE") {
         let (name, seed) = case.split_once(':').expect(
@@ -528,7 +528,7 @@ fn seeds(kind: Kind) -> std::ops::Range<u64> {
 
 fn no_case_fails(kind: Kind) {
     let failures = run_cases(kind, seeds(kind));
-    // One place may fail in many cases: it is reported with the first.
+    // Many cases may fail for one reason: it is reported with the first.
     let mut places = std::collections::BTreeMap::<String, (usize, &str)>::new();
     for failure in &failures {
         let place = failure.split("\n    ").next().unwrap_or("").chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -561,7 +561,7 @@ fn a_log_damaged_behind_right_checksums_gives_what_it_says_or_an_error() {
 // ---------------------------------------------------------------------------------------------
 // What was found
 
-/// A golden file with these bytes at these places and checksums that fit, in a directory of its own.
+/// Copies a golden file with these bytes at these offsets and correct checksums, to a directory of its own.
 fn edited(name: &str, edits: &[(usize, &[u8])]) -> (tempfile::TempDir, PathBuf) {
     let mut file = fs::read(crate::golden::fixture(name)).unwrap();
     let geometry = Geometry::parse(&file).unwrap();
@@ -575,7 +575,7 @@ fn edited(name: &str, edits: &[(usize, &[u8])]) -> (tempfile::TempDir, PathBuf) 
     (directory, path)
 }
 
-/// The first page of a golden file that `wanted` likes, with the file's geometry.
+/// Returns the first page of a golden file that `wanted` accepts, with the file's geometry.
 fn page_of(name: &str, wanted: impl Fn(&spt::Found) -> bool) -> (spt::Found, Geometry) {
     let file = fs::read(crate::golden::fixture(name)).unwrap();
     let reader = Reader::new(&file).unwrap();
@@ -583,7 +583,7 @@ fn page_of(name: &str, wanted: impl Fn(&spt::Found) -> bool) -> (spt::Found, Geo
     (found, reader.geometry)
 }
 
-/// Does `work` in the time that a case has.
+/// Runs `work` within the time limit of a case.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(work()));
@@ -600,7 +600,7 @@ fn a_scan_goes_on_behind_buckets_that_cannot_be_read() {
     let directory = directory();
     let path = directory.path().join("damaged.spt");
     let mut file = fs::read(crate::golden::fixture("inline.spt")).unwrap();
-    file[found.at + 100] ^= 1; // its checksum stays
+    file[found.at + 100] ^= 1; // its checksum is unchanged
     fs::write(&path, &file).unwrap();
     let (pairs, errors): (Vec<_>, Vec<_>) = in_time(move || open(&path).scan().take(10_000).partition(|r| r.is_ok()));
     let golden = fs::read(crate::golden::fixture("inline.spt")).unwrap();
@@ -683,7 +683,7 @@ fn a_page_with_more_slots_than_it_has_room_for_is_a_fault() {
 #[test]
 fn records_that_share_their_bytes_are_not_copied_again_and_again() {
     let (found, _) = page_of("page-4096.spt", |found| found.page.kind == 1);
-    // One that lies behind the slots to come.
+    // A record after the slots to come.
     let record = found.page.records.iter().filter(|r| r.at > 3700).max_by_key(|r| r.end - r.at).unwrap();
     let slots: Vec<u8> =
         (0..900).flat_map(|_| [record.tag.to_le_bytes(), (record.at as u16).to_le_bytes()]).flatten().collect();
@@ -700,7 +700,7 @@ fn records_that_share_their_bytes_are_not_copied_again_and_again() {
 #[test]
 fn a_record_larger_than_a_page_has_room_does_not_make_overflow_pages_without_end() {
     let (found, _) = page_of("page-4096.spt", |found| found.page.kind == 1);
-    // From the filter on: no key, 4077 bytes of value.
+    // From the filter on: an empty key, 4077 bytes of value.
     let slot = [found.page.records[0].tag, 16].map(u16::to_le_bytes).concat();
     let edits: [(usize, &[u8]); 3] =
         [(found.at + 2, &[1, 0, 0xE8, 0x0F]), (found.at + 16, &[0, 0xED, 0x1F]), (found.at + 24, &slot)];
@@ -755,11 +755,11 @@ fn an_extent_with_a_key_where_its_record_has_one_is_an_error() {
 fn a_lookup_without_a_latch_notices_a_record_that_runs_over_its_page() {
     let (found, _) = page_of("inline.spt", |found| found.page.records.iter().any(|r| r.end == found.bytes));
     let record = found.page.records.iter().find(|r| r.end == found.bytes).unwrap();
-    // A key of one byte more, and the value longer than what is left.
+    // A key longer by one byte, and a value longer than the rest of the page.
     let head = [(record.key.len() as u8 + 1) << 2, 127];
     let (_directory, path) = edited("inline.spt", &[(found.at + record.at, &head)]);
     let table = open(&path);
-    let first = table.get(&record.key).unwrap_err(); // reads the frame, and so under the latch
+    let first = table.get(&record.key).unwrap_err(); // reads the frame, under the latch
     let second = table.get(&record.key).unwrap_err();
     assert_eq!(second.to_string(), first.to_string());
 }

@@ -1,4 +1,4 @@
-//! Dictionaries, from outside: the file against its norm, and asked for what it does not have.
+//! Dictionaries from outside: the file against its format document, and lookups of absent keys.
 //!
 //! ```text
 //! dictionaries.rs           what the library builds, read by the second reader (spd.rs): every kind, layout and size
@@ -6,8 +6,8 @@
 //! dictionaries/absent.rs    a hundred million keys that are not there
 //! ```
 //!
-//! Damaged ones: `corruption/dictionary.rs`. Killed builds and full disks: `processes/dictionaries.rs`. Crashes of the
-//! machine: `src/dictionary/tests/crash.rs`.
+//! Damaged dictionaries: `corruption/dictionary.rs`. Killed builds and full disks: `processes/dictionaries.rs`. Crashes
+//! of the machine: `src/dictionary/tests/crash.rs`.
 
 mod absent;
 pub mod golden;
@@ -24,7 +24,7 @@ use splitpoint::{Dictionary, DictionaryBuilder, HashKind};
 use std::fs;
 use std::path::Path;
 
-/// Indexes small enough that a few thousand pairs have many of everything.
+/// Indexes so small that a few thousand pairs have many blocks, chunks and buckets.
 fn indexes() -> Vec<Index> {
     vec![
         Index::page(),
@@ -48,8 +48,8 @@ fn pairs(kind: &str, count: usize) -> Pairs {
     sample_pairs::pairs(kind, count as u64, || random.next())
 }
 
-/// Keys of one length: each bit of the number becomes `bx` or `cW`: all have the same hash DJB2, as 33 * 98 +
-/// 120 is 33 * 99 + 87.
+/// Keys of one length: each bit of the number becomes `bx` or `cW`. All have the same DJB2 hash, as 33 * 98 + 120 is 33
+/// * 99 + 87.
 fn colliding(n: u32, bits: u32) -> Vec<u8> {
     (0..bits).flat_map(|bit| if n >> bit & 1 == 0 { *b"bx" } else { *b"cW" }).collect()
 }
@@ -93,12 +93,12 @@ fn a_second_reader_finds_keys_of_equal_hashes() {
     let path = directory.path().join("a.spd");
     let mut ties = 0;
     for index in indexes() {
-        // Some of one hash; more than a chunk of one hash; more than two.
+        // Some keys with one hash; more than a chunk of them; more than two chunks.
         for (bits, singles) in [(3, 700), (10, 900), (11, 1600)] {
             for value_len in [0, 3] {
                 let equal = (0..1 << bits).map(|n| colliding(n, bits));
                 let single = (0..singles).map(|n: u32| bytes(&mut Random(n.into()), 2 * bits as usize));
-                // One value that is longer makes all varied.
+                // One longer value makes all lengths vary.
                 let value = |n: usize| vec![b'v'; if n == 0 { value_len } else { 0 }];
                 let pairs: Pairs = equal.chain(single).enumerate().map(|(n, key)| (key, value(n))).collect();
                 let builder = DictionaryBuilder::new().index(index).page_bytes(512).hash(HashKind::Djb2).seed(0);
@@ -145,7 +145,7 @@ fn a_second_reader_finds_the_same_shards() {
     }
 }
 
-/// Compares what the second reader finds in a directory of shards with `pairs`; no other files are there.
+/// Compares what the second reader finds in a directory of shards with `pairs`; there must be no other files.
 fn shards_alike(path: &Path, generation: u64, pairs: &Pairs) {
     let manifest = manifest::Manifest::parse(&fs::read(path.join("manifest")).unwrap()).unwrap();
     assert_eq!(manifest.generation, generation);
@@ -185,7 +185,7 @@ fn the_users_own_hash_function_is_not_taken_from_its_kind() {
     }
     assert!(!path.exists());
 
-    // Given as a function it is the same in a table, a build and an open dictionary.
+    // A function returns the same hash in a table, a build and an open dictionary.
     let first = |key: &[u8]| key.first().copied().unwrap_or(0).into();
     builder.user_hash("first", first).build(&path, pairs).unwrap();
     let users = splitpoint::DictionaryOptions::new().user_hash("first", first).open(&path).unwrap();

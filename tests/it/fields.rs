@@ -1,13 +1,13 @@
 //! The fields of a table file: the location of each number that a hostile file could change.
 //!
 //! The second reader (`spt.rs`) walks a good file and records each field with its meaning. Tests that damage files
-//! begin here, since most bytes of a file are gaps where damage does nothing.
+//! choose among these, since most bytes of a file are unused and damage there has no effect.
 //!
 //! Not here: the hostile values (`corruption.rs`).
 
 use crate::spt::{self, Reader, u16_at, u32_at, u64_at};
 
-/// A field in the file, to be given another value.
+/// A field in the file whose value tests change.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     pub at: usize,
@@ -15,7 +15,7 @@ pub struct Field {
     pub what: What,
 }
 
-/// What a field means, and so what would be hostile in it.
+/// The meaning of a field, which determines the hostile values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Count,
@@ -24,7 +24,7 @@ pub enum What {
     Next,
     /// Where a record starts in its page.
     Offset,
-    /// First byte of a record: the form is in it.
+    /// First byte of a record, which contains the form.
     Head,
     /// First unit of an extent.
     Unit,
@@ -35,7 +35,7 @@ pub enum What {
     UsedBits,
 }
 
-/// Every field of a good file.
+/// Returns every field of a good file.
 pub fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
     let mut fields = Vec::new();
     let mut field = |at, bytes, what| fields.push(Field { at, bytes, what });
@@ -80,7 +80,7 @@ pub fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
     fields
 }
 
-/// What a field has.
+/// The value of a field.
 pub fn number_at(file: &[u8], at: usize, bytes: usize) -> u64 {
     match bytes {
         1 => file[at].into(),

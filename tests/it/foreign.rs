@@ -1,6 +1,7 @@
-//! Files that are no table, or not one for this library: the kind of the error, and what its sentence says.
+//! Files that are not tables, or not for this library: the kind of the error and its message.
 //!
-//! Each sentence names the file, what is wrong with it and what to do; and nothing of the file or beside it changes.
+//! Each message names the file, what is wrong with it and what to do. Neither the file nor any other file in its
+//! directory changes.
 
 use crate::golden::{PENDING, fixture};
 use crate::spt;
@@ -9,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The error of opening `path` for reading and for writing, which is the same, as kind and sentence.
+/// Returns the error of opening `path` for reading and for writing, which must be the same, as kind and message.
 fn refusals(path: &Path) -> Vec<(ErrorKind, String)> {
     [true, false]
         .map(|read_only| {
@@ -19,7 +20,7 @@ fn refusals(path: &Path) -> Vec<(ErrorKind, String)> {
         .into()
 }
 
-/// Opening a file with this content is refused with `kind` and a sentence that has all of `words`.
+/// Checks that opening a file with this content fails with `kind` and a message that contains all of `words`.
 fn refused(content: &[u8], kind: ErrorKind, words: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("users.spt");
@@ -38,7 +39,7 @@ fn inline() -> Vec<u8> {
     fs::read(fixture("inline.spt")).unwrap()
 }
 
-/// The golden file with other bytes at `at` and a header checksum that fits.
+/// The golden file with other bytes at `at` and a correct header checksum.
 fn with_header(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut file = inline();
     file[at..at + bytes.len()].copy_from_slice(bytes);
@@ -72,7 +73,7 @@ fn an_empty_file_becomes_a_table_only_where_one_may_be_made() {
     fs::write(&path, b"").unwrap();
     for options in [TableOptions::new().read_only(true), TableOptions::new().create(false)] {
         let error = options.open(&path).expect_err("it is empty");
-        // As if it were absent: a table that was never made.
+        // As if it were absent: a table that was never created.
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("empty"), "{error}");
     }
@@ -129,7 +130,7 @@ fn an_absent_file_is_an_error_where_none_may_be_made() {
 fn another_version_is_told_from_damage_whatever_else_it_changed() {
     let words = ["format version 2", "reads 1", "Upgrade"];
     refused(&with_header(8, &2u32.to_le_bytes()), ErrorKind::Version, &words);
-    // Version 2 may have its checksum elsewhere, and be shorter.
+    // Version 2 may have its checksum elsewhere, and may be shorter.
     let mut file = inline();
     file[8] = 2;
     refused(&file, ErrorKind::Version, &words);
@@ -185,7 +186,7 @@ fn a_header_that_contradicts_itself_says_in_what() {
     ] {
         refused(&with_header(at, bytes), ErrorKind::Corrupt, &words);
     }
-    // Where frames are larger, the rest of the first is reserved too.
+    // With larger frames, the rest of the first is reserved too.
     let mut large = fs::read(fixture("page-8192.spt")).unwrap();
     large[5000] = 1;
     refused(&large, ErrorKind::Corrupt, &["header", "reserved bytes"]);
@@ -208,7 +209,7 @@ fn another_hash_function_is_told_by_name() {
         sentence.contains("seed 3") && sentence.contains("99") && sentence.contains("open it without one"),
         "{sentence}"
     );
-    // A function whose results differ from those the file was made with, under the same name.
+    // A function with the name of the file's function, but other results.
     let other = with_header(spt::ROOT_AT + 16, &[1; 8]);
     refused(&other, ErrorKind::WrongHash, &["xxh3", "check value"]);
     refused(&with_header(spt::ROOT_AT + 4, &77u16.to_le_bytes()), ErrorKind::Version, &["77", "Upgrade"]);
@@ -217,7 +218,7 @@ fn another_hash_function_is_told_by_name() {
 // ---------------------------------------------------------------------------------------------
 // Journals that do not belong to the table beside them
 
-/// Opening `file` for writing beside `journal` is refused with `kind` and `words`, and neither changes.
+/// Opening `file` for writing with `journal` next to it fails with `kind` and `words`, and changes neither.
 fn journal_refused(file: &[u8], journal: &[u8], kind: ErrorKind, words: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("users.spt");
@@ -271,7 +272,7 @@ fn a_later_checkpoints_journal_is_no_new_table() {
     let words = ["users.spt-ckpt: belongs to checkpoint ", "is empty", "move the journal away"];
     journal_refused(b"", &journal, ErrorKind::Corrupt, &words);
 
-    // Beside no file at all, whether the next one finds an empty file or the journal alone.
+    // The journal alone: whether the next open finds an empty file or only the journal.
     let directory = tempfile::tempdir().unwrap();
     let (path, journal_path) = (directory.path().join("users.spt"), directory.path().join("users.spt-ckpt"));
     fs::write(&journal_path, &journal).unwrap();

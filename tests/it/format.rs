@@ -1,8 +1,8 @@
 //! docs/format.md and the golden files, against the library and the second reader.
 //!
-//! Every change of the bytes that the library writes shows here. `UPDATE=1 cargo test --test it library_writes` writes
-//! the golden files anew: right where only the layout changed that the format leaves open (which room is taken, when a
-//! bucket splits); where the format changed, docs/format.md says what to do instead, "Changes".
+//! Every change of the bytes that the library writes is detected here. `UPDATE=1 cargo test --test it library_writes`
+//! rewrites the golden files. That is right only if something changed that the format leaves open (which space is
+//! allocated, when a bucket splits); if the format changed, see docs/format.md, "Changes".
 
 use crate::golden::{GOLDEN, Golden, PENDING, PENDING_LIMIT_BYTES, Pairs, ZONES, fixture, pending_value, scanned};
 use crate::spt::{self, Extent, Journal, Page, Reader};
@@ -23,7 +23,7 @@ pub fn journal_of(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}-ckpt", path.display()))
 }
 
-/// Compares fresh bytes with a golden file, or writes that.
+/// Compares fresh bytes with a golden file, or writes the file.
 fn compare_or_update(name: &str, fresh: &[u8]) {
     let path = fixture(name);
     if updating() {
@@ -40,7 +40,7 @@ fn compare_or_update(name: &str, fresh: &[u8]) {
     );
 }
 
-/// Opens a copy of `path` (and of its journal) read-only and for writing: the pairs, and nothing wrong.
+/// Opens a copy of `path` (and of its journal) read-only and for writing, and checks the pairs and the file.
 pub fn holds(path: &Path, read_only: Option<&Pairs>, written: &Pairs) {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy.spt");
@@ -88,14 +88,14 @@ fn golden_files_are_what_the_library_writes_today() {
     let zones = directory.path().join("zones");
     ZONES.write(&zones);
     let bytes = fs::read(zones).unwrap();
-    // The header apart: bytes with their own CRC behind them add nothing to that of what follows.
+    // Without the header: bytes followed by their own CRC add nothing to the CRC of what follows.
     let (header, rest) = bytes.split_at(spt::HEADER_BYTES);
     let sums = (spt::header_sum(header), spt::crc32c(0, rest));
     let sum = format!("{} bytes, CRC-32C {:08x} and {:08x}\n", bytes.len(), sums.0, sums.1);
     compare_or_update("zones.sum", sum.as_bytes());
 }
 
-/// What the second reader finds in `file`: the expected pairs, each in one place, and space accounted for.
+/// Checks what the second reader finds in `file`: the expected pairs, each in one place, and all space accounted for.
 fn reads_alike(golden: &Golden, file: &[u8]) {
     let reader = Reader::new(file).unwrap_or_else(|e| panic!("{}: {e}", golden.name));
     let found = reader.pairs().unwrap_or_else(|e| panic!("{}: {e}", golden.name));
@@ -168,7 +168,7 @@ fn a_pair_of_a_golden_file_is_in_the_bucket_and_under_the_tag_of_its_hash() {
         for record in &found.page.records {
             let hash = fnv1a(&reader.pair(record).unwrap().0);
             assert_eq!(record.tag, spt::tag_of(hash));
-            // All the buckets of a generation, then half as many: the first that exists.
+            // All the buckets of a generation, then half as many: returns the first that exists.
             let all = max_bucket.next_power_of_two().max((max_bucket + 1).next_power_of_two());
             let bucket = if hash % all <= max_bucket { hash % all } else { hash % (all / 2) };
             assert_eq!(u64::from(found.bucket), bucket);
@@ -182,7 +182,7 @@ fn a_pair_of_a_golden_file_is_in_the_bucket_and_under_the_tag_of_its_hash() {
 // ---------------------------------------------------------------------------------------------
 // The pending journal
 
-/// What the pending journal changes: the pairs in the last two frames of primary pages, past the limit.
+/// The changes in the pending journal: pairs in the last two frames of primary pages, past the limit.
 fn pending_changes(file: &[u8]) -> Pairs {
     let reader = Reader::new(file).unwrap();
     let primary: Vec<_> = reader.pages().unwrap().into_iter().filter(|p| p.page.kind == 1).collect();
@@ -192,14 +192,14 @@ fn pending_changes(file: &[u8]) -> Pairs {
     records.map(|r| reader.pair(r).unwrap()).map(|(key, value)| (key, pending_value(&value))).collect()
 }
 
-/// Runs in a process of its own that may write no file beyond a limit: the journal stays below, the table is above.
+/// Runs in a process of its own whose file size is limited: the journal stays below the limit, the table exceeds it.
 #[test]
 #[ignore = "started by golden_journal_is_what_the_library_writes_today"]
 fn change_the_pending_table_under_a_limit() {
     let Some(path) = std::env::var_os("PENDING_TABLE").map(PathBuf::from) else { return };
     let changes = pending_changes(&fs::read(&path).unwrap());
     assert!(changes.len() > 10, "{} changes", changes.len());
-    // Without a log, for which there would be no room.
+    // Without a log, for which there would be no space.
     let table = TableOptions::new().create(false).durability(Durability::None).open(&path).unwrap();
     for (key, value) in &changes {
         table.put(key, value).unwrap();
@@ -216,9 +216,9 @@ fn golden_journal_is_what_the_library_writes_today() {
     let path = directory.path().join("pending.spt");
     PENDING.write(&path);
     let before = fs::read(&path).unwrap();
-    // The limit is in blocks of 512 bytes; without the trap the signal that comes with it would end the process.
+    // The limit is in blocks of 512 bytes; without the trap, the signal at the limit would end the process.
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", PENDING_LIMIT_BYTES / 512);
-    // Through pipes: where our own output goes to a file, the limit would be that file's too.
+    // Through pipes: if our own output went to a file, the limit would apply to that file too.
     let child = Command::new("sh")
         .arg("-c")
         .arg(script)
@@ -275,7 +275,7 @@ fn a_journal_can_be_installed_from_any_point_again() {
             fs::write(journal_of(&path), &journal_bytes).unwrap();
             drop(TableOptions::new().create(false).open(&path).unwrap());
             let opened = fs::read(&path).unwrap();
-            // Closing makes a checkpoint of its own, which counts.
+            // Closing makes a checkpoint of its own, which is counted.
             assert!(
                 Reader::new(&opened).unwrap().pairs().unwrap() == Reader::new(&installed).unwrap().pairs().unwrap()
             );
@@ -289,7 +289,7 @@ fn an_incomplete_journal_is_as_if_there_were_none() {
     let directory = tempfile::tempdir().unwrap();
     let mut cut: Vec<Vec<u8>> =
         [0, 1, 63, 64, 100, journal.len() / 2, journal.len() - 1].iter().map(|&len| journal[..len].to_vec()).collect();
-    // Its header is written last: before that it is a hole.
+    // Its header is written last: until then there is a hole.
     cut.push([&[0; spt::JOURNAL_HEADER_BYTES][..], &journal[spt::JOURNAL_HEADER_BYTES..]].concat());
     for at in [0, 20, 30, 62, 64, 5000, journal.len() - 5] {
         let mut flipped = journal.clone();
@@ -310,7 +310,7 @@ fn an_incomplete_journal_is_as_if_there_were_none() {
 // ---------------------------------------------------------------------------------------------
 // The document
 
-/// The hex dump in the block that follows `heading`: rows of `offset: 8 bytes`, a row of `*` for rows like the last.
+/// The hex dump in the block after `heading`: rows of `offset: 8 bytes`; a row of `*` stands for repeated rows.
 pub fn dump_in(document: &str, heading: &str) -> (usize, Vec<u8>) {
     let section = document.split_once(heading).unwrap_or_else(|| panic!("no {heading}")).1;
     let block = section.split("```").nth(1).expect("a block");

@@ -1,8 +1,8 @@
-//! The golden files: how each came about, and what is in it.
+//! The golden files: how each was made, and its content.
 //!
-//! A golden file is what one release of the library wrote, kept in `fixtures/v1` for as long as anything claims to read
-//! format version 1. [`GOLDEN`] says with which options and operations; [`Golden::pairs`] says what is in it by doing
-//! the same to a `BTreeMap`. `tests/it/format.rs` compares all three.
+//! A golden file is the output of one release of the library, kept in `fixtures/v1` as long as anything claims to read
+//! format version 1. [`GOLDEN`] has the options and operations; [`Golden::pairs`] computes the content by applying the
+//! same operations to a `BTreeMap`. `tests/it/format.rs` compares all three.
 
 use crate::spt::log::{self, Builder, Segment};
 use splitpoint::{HashKind, Table, TableOptions};
@@ -35,7 +35,7 @@ impl Op {
         .unwrap();
     }
 
-    /// Does the same to what is known of a table.
+    /// Applies the change to the model.
     pub fn note(&self, pairs: &mut Pairs) {
         match self {
             Put(key, value) => drop(pairs.insert(key.clone(), value.clone())),
@@ -68,14 +68,14 @@ pub const GOLDEN: &[Golden] = &[
     Golden { name: "page-8192", options: || seeded(8).page_bytes(8192).fill_percent(150), ops: large_pages },
 ];
 
-/// Large enough for a second pair of map frames, with pages that were never written. Not kept as a file: its length and
-/// checksums are, in `fixtures/v1/zones.sum`.
+/// Large enough for a second pair of map frames, with pages that were never written. It is not kept as a file;
+/// `fixtures/v1/zones.sum` has its length and checksums.
 pub const ZONES: Golden = Golden { name: "zones", options: || seeded(9).expected_len(60_000), ops: mixed };
 
-/// The table in whose last frames the changes of the pending journal lie; `pending.spt-ckpt` is beside it.
+/// The table whose last frames the pending journal changes; `pending.spt-ckpt` is its journal.
 pub const PENDING: Golden = Golden { name: "pending", options: || seeded(10), ops: inline };
 
-/// A file that grows past this fails while the journal is installed, and so leaves it behind.
+/// A file that exceeds this length makes the installation of the journal fail, so the journal remains.
 pub const PENDING_LIMIT_BYTES: usize = 6 * 4096;
 
 impl Golden {
@@ -83,14 +83,14 @@ impl Golden {
         fixture(&format!("{}.spt", self.name))
     }
 
-    /// Writes the file anew.
+    /// Rewrites the file.
     pub fn write(&self, path: &Path) {
         let table = (self.options)().create_new(true).open(path).unwrap();
         (self.ops)().iter().for_each(|op| op.make(&table));
         table.close().unwrap();
     }
 
-    /// What is in it.
+    /// Its content.
     pub fn pairs(&self) -> Pairs {
         let mut pairs = Pairs::new();
         (self.ops)().iter().for_each(|op| op.note(&mut pairs));
@@ -98,11 +98,11 @@ impl Golden {
     }
 }
 
-/// The crashed table: `crashed.spt` with its log, as a process left them that ended in the midst of a write. How it
-/// came about: [`write_crashed`].
+/// The crashed table: `crashed.spt` with its log, as left by a process that ended during a write. [`write_crashed`]
+/// makes it.
 pub const CRASHED: Golden = Golden { name: "crashed", options: || seeded(13).log_bytes(1 << 18), ops: before_the_log };
 
-/// What the log of the crashed table asks for, record by record: all that was written since its last checkpoint.
+/// The log of the crashed table, record by record: everything written since its last checkpoint.
 pub fn crashed_log() -> Vec<Vec<Op>> {
     let one_each = |ops: Vec<Op>| ops.into_iter().map(|op| vec![op]);
     one_each(logged()).chain(one_each(resumed())).chain(one_each(continued())).chain([batch()]).collect()
@@ -111,12 +111,12 @@ pub fn crashed_log() -> Vec<Vec<Op>> {
 /// Writes the crashed table and its log to `directory`: the files of an open table, copied when it had
 ///
 /// * some pairs in a checkpoint,
-/// * more in a segment of the log, in pieces and in the table file too, written by two processes of which the first
+/// * more in a segment of the log, also in pieces and in the table file, written by two processes of which the first
 ///   was killed,
-/// * and others in a second one, begun by a checkpoint of which nothing has reached the table file.
+/// * and others in a second segment, begun by a checkpoint that has not reached the table file.
 ///
-/// A batch and a record that is torn are put behind these by hand. The bytes differ from time to time, as there is
-/// something random in each log. `UPDATE=1 cargo test --test it crashed_table` writes it anew.
+/// A batch and a torn record are appended by hand. The bytes differ from run to run, since each log contains random
+/// numbers. `UPDATE=1 cargo test --test it crashed_table` rewrites it.
 pub fn write_crashed(directory: &Path) -> PathBuf {
     let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [first, second] = [0, 1].map(|n| places[n].path().join("crashed.spt"));
@@ -141,7 +141,7 @@ pub fn write_crashed(directory: &Path) -> PathBuf {
         if segment.records.last().unwrap().body.starts_with(b"\x04torn") {
             add_batch_and_tear(&mut file, segment);
         }
-        // Zeros that were written ahead need not be kept.
+        // Preallocated zeros need not be kept.
         let used = file.iter().rposition(|&b| b != 0).unwrap();
         file.truncate((used + 1).next_multiple_of(4096));
         std::fs::write(log_of(&end, n), file).unwrap();
@@ -149,7 +149,7 @@ pub fn write_crashed(directory: &Path) -> PathBuf {
     end
 }
 
-/// Puts a batch before the last record, and zeros over the latter half of that.
+/// Inserts a batch before the last record, and zeros the second half of that record.
 fn add_batch_and_tear(file: &mut [u8], mut segment: Segment) {
     let last = segment.records.pop().unwrap();
     let mut changes = Vec::new();
@@ -168,7 +168,7 @@ fn add_batch_and_tear(file: &mut [u8], mut segment: Segment) {
     file[built.len() - last.body.len() / 2..built.len()].fill(0);
 }
 
-/// The file of a part of a table's log.
+/// One file of a table's log.
 pub fn log_of(path: &Path, slot: usize) -> PathBuf {
     PathBuf::from(format!("{}-log{slot}", path.display()))
 }
@@ -177,7 +177,7 @@ pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/v1").join(name)
 }
 
-/// All pairs of an open table, which gives none twice.
+/// All pairs of an open table, which returns none twice.
 pub fn scanned(table: &Table) -> Pairs {
     let mut pairs = Pairs::new();
     for pair in table.scan() {
@@ -187,7 +187,7 @@ pub fn scanned(table: &Table) -> Pairs {
     pairs
 }
 
-/// The value that the pending journal gives a key.
+/// The value that the pending journal stores for a key.
 pub fn pending_value(value: &[u8]) -> Vec<u8> {
     value.iter().map(|byte| byte ^ 0x20).collect()
 }
@@ -196,9 +196,9 @@ fn seeded(seed: u64) -> TableOptions {
     numbered(seed).seed(seed)
 }
 
-/// A table whose id is not random, so that its bytes are the same each time.
+/// A table with a fixed id, so that its bytes are the same each time.
 fn numbered(n: u64) -> TableOptions {
-    // The load was the default when they were first written.
+    // This load was the default when the files were first written.
     TableOptions::new().fill_percent(100).table_id(0x7ab1e000 + n)
 }
 
@@ -234,7 +234,7 @@ fn inline() -> Vec<Op> {
     small.chain(edges).chain(odd).collect()
 }
 
-/// Full buckets: overflow pages that grow, become chains, give pairs back and go.
+/// Full buckets: overflow pages are added, become chains, return pairs and disappear.
 fn overflow() -> Vec<Op> {
     let put = (0..420).map(|n| Put(key(n), value(n, 20 + n % 70)));
     let append = (0..420).step_by(9).map(|n| Append(key(n), value(n + 1, 30)));
@@ -243,14 +243,14 @@ fn overflow() -> Vec<Op> {
     put.chain(append).chain([Checkpoint]).chain(overwrite).chain(remove).collect()
 }
 
-/// One bucket with more pairs than an overflow page can have.
+/// A bucket with more pairs than fit an overflow page.
 fn chains() -> Vec<Op> {
     let put = (0..190).map(|n| Put(key(n), value(n, 40 + n % 60)));
     let remove = (0..190).step_by(10).map(|n| Remove(key(n)));
     put.chain(remove).collect()
 }
 
-/// Values and keys too large for a page, some in part of a frame, some in several, some grown, some freed.
+/// Values and keys too large for a page: in part of a frame or in several, grown, freed.
 fn extents() -> Vec<Op> {
     let values = (0..30).map(|n| Put(key(n), value(n, 240 + n * n * 6)));
     let keys = (0..14).map(|n| Put(big_key(n, 128 + n * n * 11), value(n, n * 31)));
@@ -261,7 +261,7 @@ fn extents() -> Vec<Op> {
     values.chain(keys).chain([Checkpoint]).chain(grown).chain(freed).chain(shrunken).chain(freed_keys).collect()
 }
 
-/// Grown and shrunk again: buckets that were merged away, and a compaction.
+/// Grown and shrunk again: with merged buckets and a compaction.
 fn shrunken() -> Vec<Op> {
     let put = (0..900).map(|n| Put(key(n), value(n, n % 40)));
     let remove = (0..900).filter(|n| n % 4 != 0).map(|n| Remove(key(n)));
@@ -287,12 +287,12 @@ fn large_pages() -> Vec<Op> {
     small.chain(large).chain(append).collect()
 }
 
-/// More than the log gets later, so that something is left where its file is used again.
+/// More than the log receives later, so that reusing its file leaves old bytes at the end.
 fn before_the_log() -> Vec<Op> {
     (0..200).map(|n| Put(key(n), value(n, n % 50))).collect()
 }
 
-/// Changes of each kind, a value in the table's file, and a tail in pieces.
+/// Changes of each kind, a value in the table's file, and an append in pieces.
 fn logged() -> Vec<Op> {
     let gone = [Put(b"gone".into(), b"by the next".into()), Clear];
     let put = (0..40).map(|n| Put(key(n), value(n, n * 9)));
@@ -311,7 +311,7 @@ fn continued() -> Vec<Op> {
     vec![Put(key(60), value(60, 60)), Append(key(40), b" and more".into()), Remove(key(41))]
 }
 
-/// Changes that are made together.
+/// Changes made atomically.
 fn batch() -> Vec<Op> {
     vec![
         Put(b"alice".into(), b"90".into()),

@@ -1,34 +1,34 @@
-//! Is a history of operations on one key linearizable: did each take effect at one moment between its call and its
-//! return?
+//! Checks that a history of operations on one key is linearizable: that each took effect at one moment between its call
+//! and its return.
 //!
-//! The threads of a stress test write down when they called, when the call returned, and what it gave. Afterwards the
-//! search looks for an order in which one thread alone would have got the same answers, and in which no operation comes
-//! before one that had returned when it was called. Each thread's operations have an order already, so where the search
-//! stands is one number for each thread and the key's value; where it was before, it does not go again.
+//! The threads of a stress test record when they called, when the call returned, and what it returned. Afterwards a
+//! search looks for an order in which a single thread would have got the same answers, and in which no operation
+//! precedes one that had returned when it was called. Each thread's operations are already ordered, so a state of the
+//! search is one number per thread and the key's value; visited states are skipped.
 //!
-//! Source: Wing & Gong 1993; the memory of places is Lowe's, 2017.
+//! Source: Wing & Gong 1993; remembering visited states is due to Lowe, 2017.
 
 use std::collections::HashSet;
 
-/// What is under a key: the numbers that were put and appended, or nothing.
+/// The value of a key: the numbers that were put and appended, or nothing.
 pub(crate) type Value = Option<Vec<u32>>;
 
-/// An operation and its answer. Every number written is another.
+/// An operation and its answer. Every number written is different.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Get(Value),
     Contains(bool),
     Put(u32),
     Append(u32),
-    /// Whether it put the number there, as there was nothing.
+    /// Whether it put the number, because the key was absent.
     Insert(u32, bool),
-    /// Whether there was something.
+    /// Whether the key was present.
     Remove(bool),
-    /// What it found, and what it put there instead.
+    /// The value that it found, and the value that it stored.
     Update(Value, u32),
 }
 
-/// An operation that a thread did, in nanoseconds of one clock.
+/// An operation of a thread, with times in nanoseconds of one clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub called: u64,
@@ -54,8 +54,8 @@ fn apply(value: &Value, op: &Op) -> Option<Value> {
     }
 }
 
-/// Looks for an order of all calls, `threads[t]` being those of one thread in their order, on a key that has no value
-/// at first. An error names the longest order found.
+/// Looks for an order of all calls on a key that is initially absent; `threads[t]` has the calls of one thread in their
+/// order. An error names the longest order found.
 pub(crate) fn check(threads: &[Vec<Call>]) -> Result<(), String> {
     let total: usize = threads.iter().map(Vec::len).sum();
     let start = (vec![0; threads.len()], None);
@@ -68,7 +68,7 @@ pub(crate) fn check(threads: &[Vec<Call>]) -> Result<(), String> {
             return Ok(());
         }
         let next = || threads.iter().zip(&done).enumerate().filter_map(|(t, (calls, &i))| Some((t, calls.get(i)?)));
-        // A call that began after another returned comes after it.
+        // A call that began after another returned comes later.
         let first_return = next().map(|(_, call)| call.returned).min().expect("some call is left");
         if count >= furthest.0 {
             furthest = (count, format!("value {value:?}; next {:?}", next().collect::<Vec<_>>()));

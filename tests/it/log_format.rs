@@ -1,8 +1,7 @@
 //! The write-ahead log: docs/format.md and the crashed golden table, against the library and the second reader.
 //!
-//! A log has random numbers in it, so the golden one is read and not compared with what the library writes today; a
-//! fresh one, made the same way, is read as well. `UPDATE=1 cargo test --test it crashed_table` writes the golden one
-//! anew.
+//! A log contains random numbers, so the golden log is read, not compared with today's output; a fresh log, made the
+//! same way, is read as well. `UPDATE=1 cargo test --test it crashed_table` rewrites the golden one.
 
 use crate::format::{document, dump, dump_in, updating};
 use crate::golden::{CRASHED, Pairs, crashed_log, fixture, log_of, scanned, write_crashed};
@@ -12,12 +11,13 @@ use splitpoint::{ErrorKind, TableOptions};
 use std::fs;
 use std::path::Path;
 
-/// The files of the log beside `path`.
+/// The log files of the table at `path`.
 fn logs(path: &Path) -> Vec<Vec<u8>> {
     (0..log::SEGMENTS_MAX).filter_map(|slot| fs::read(log_of(path, slot)).ok()).collect()
 }
 
-/// What the second reader finds in the table at `path`: the segments that count, and the pairs with what they ask for.
+/// Reads the table at `path` with the second reader: returns the valid segments, and the pairs including the changes of
+/// these segments.
 fn second_reader(path: &Path) -> (Vec<Segment>, Pairs) {
     let file = fs::read(path).unwrap();
     let mut pairs: Pairs = Reader::new(&file).unwrap().pairs().unwrap().into_iter().map(|(_, pair)| pair).collect();
@@ -28,7 +28,7 @@ fn second_reader(path: &Path) -> (Vec<Segment>, Pairs) {
     (segments, pairs)
 }
 
-/// The crashed table at `path` is what its making says, to both readers.
+/// Checks that both readers recover what was written to the crashed table at `path`.
 fn is_the_crashed_table(path: &Path) {
     let mut expected = CRASHED.pairs();
     let (segments, pairs) = second_reader(path);
@@ -51,7 +51,7 @@ fn is_the_crashed_table(path: &Path) {
     assert!(logs(&copy).is_empty(), "a log is left after a close");
     assert!(scanned(&TableOptions::new().open(&copy).unwrap()) == expected);
 
-    // What it is there for.
+    // The log has the structures it was made for.
     let [first, second] = &segments[..] else { panic!("{} segments", segments.len()) };
     let kinds = |segment: &Segment| segment.records.iter().map(|r| r.kind).collect::<std::collections::BTreeSet<_>>();
     let (put, append, remove) = (log::PUT, log::APPEND, log::REMOVE);
@@ -83,7 +83,7 @@ fn a_crashed_table_of_today_has_what_its_log_asks_for() {
     is_the_crashed_table(&write_crashed(directory.path()));
 }
 
-/// The log that docs/format.md shows.
+/// The log shown in docs/format.md.
 fn documented() -> Vec<u8> {
     let file = fs::read(fixture("example.spt")).unwrap();
     let sequence = u64_at(&file, 16);
@@ -137,7 +137,7 @@ fn every_constant_of_the_log_in_the_documents_summary_is_the_second_readers() {
 // ---------------------------------------------------------------------------------------------
 // Which segments count
 
-/// The crashed table's files, in a directory of their own, after `change` of the two segments in order.
+/// The crashed table's files, in a directory of their own, after `change` was applied to the two segments in order.
 fn changed(change: impl FnOnce(&Path, Segment, Segment)) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("crashed.spt");
@@ -147,7 +147,7 @@ fn changed(change: impl FnOnce(&Path, Segment, Segment)) -> tempfile::TempDir {
     directory
 }
 
-/// Opens the table in `directory`; gives the number of records replayed, which both readers agree on.
+/// Opens the table in `directory`; returns the number of records replayed, on which both readers must agree.
 fn replayed(directory: &tempfile::TempDir) -> usize {
     let path = directory.path().join("crashed.spt");
     let (segments, pairs) = second_reader(&path);
@@ -163,7 +163,7 @@ fn put(path: &Path, slot: usize, segment: &Segment) {
     fs::write(log_of(path, slot), Builder::behind(segment).finish()).unwrap();
 }
 
-/// The crashed table's file, in `directory`, and the first byte of the value in it that its log refers to.
+/// The crashed table's file, in `directory`, and the first byte of the value there that its log refers to.
 fn stored_value(directory: &tempfile::TempDir) -> (std::path::PathBuf, usize) {
     let path = directory.path().join("crashed.spt");
     let (segments, _) = second_reader(&path);
@@ -182,7 +182,7 @@ fn a_log_ends_before_a_value_that_the_file_does_not_have() {
     let file = fs::read(&path).unwrap();
     let mut flipped = file.clone();
     flipped[at + 16_999] ^= 1;
-    // Lost with the power, in part or with the length; and further bytes, which no record refers to.
+    // Lost in a power failure, in part or with the file's length; and additional bytes, which no record refers to.
     let longer = [&file[..], &[7; 5000]].concat();
     let cut = at + 16_999;
     for (damaged, whole) in [(&flipped[..], false), (&file[..cut], false), (&file[..at], false), (&longer, true)] {
@@ -221,7 +221,7 @@ fn segments_count_under_any_of_their_names() {
 fn a_segment_that_continues_nothing_is_left_out() {
     let directory = changed(|path, _, second| put(path, 0, &second));
     assert_eq!(replayed(&directory), 0);
-    // The one before has lost its last record to a power loss.
+    // The previous segment lost its last record in a power failure.
     let directory = changed(|path, mut first, second| {
         first.records.pop();
         put(path, 0, &first);

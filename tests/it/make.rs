@@ -1,4 +1,4 @@
-//! What the Makefile runs: `.ci/built`, by which it finds what cargo has built, with a package of ten lines;
+//! Scripts that the Makefile runs: `.ci/built`, which finds what cargo has built, with a package of ten lines;
 //! `.ci/stages`, with stages that pass and fail.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn built(package: &Path, target_dir: Option<&str>, arguments: &[&str]) -> Vec<Pa
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_") || name.starts_with("RUSTFLAGS")) {
         command.env_remove(name);
     }
-    // Make passes an empty one where none is set.
+    // Make passes an empty variable if none is set.
     command.env("CARGO_TARGET_DIR", target_dir.unwrap_or_default());
     let output = command.output().expect("a shell");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -50,11 +50,11 @@ fn what_cargo_has_built_is_found_wherever_its_configuration_puts_it() {
     found(Some("by variable"), "by variable");
     write(".cargo/config.toml", "[build]\ntarget-dir = \"by config\"\n");
     found(None, "by config");
-    // The variable has precedence, as with cargo.
+    // The variable takes precedence, as with cargo.
     found(Some("by variable"), "by variable");
 }
 
-/// What names a folder of its own there instead of asking cargo.
+/// Programs that name a directory of their own there instead of asking cargo.
 #[test]
 fn scripts_ask_cargo_where_it_builds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -101,7 +101,7 @@ fn a_failed_stage_hides_no_other_and_is_named_with_its_log() {
     for script in [".ci/built", ".ci/stages"] {
         std::fs::copy(root.join(script), at(script)).expect("it exists");
     }
-    // In the place of make: a stage of a given name.
+    // Replaces make: a stage with a given name.
     std::fs::write(
         at("make"),
         "#!/bin/sh\necho \"said by $1\"\necho 'SKIPPED: a part of it'\ncase $1 in bad*) exit 3;; esac\n",
@@ -110,7 +110,7 @@ fn a_failed_stage_hides_no_other_and_is_named_with_its_log() {
     let run = |stages: &[&str]| {
         let mut command = Command::new("sh");
         command.arg(".ci/stages").args(stages).current_dir(place.path());
-        // No cargo: the logs are in `target`.
+        // Without cargo the logs are in `target`.
         let output = command.env("MAKE", "sh ./make").env("CARGO", "false").output().expect("a shell");
         (output.status.success(), String::from_utf8(output.stdout).expect("UTF-8"))
     };

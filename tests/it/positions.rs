@@ -1,4 +1,5 @@
-//! `fixtures/positions.tsv`: places in hash order and slots of some keys, which other languages compute alike.
+//! `fixtures/positions.tsv`: positions in hash order and slots of some keys, which other languages must compute the
+//! same way.
 
 use splitpoint::hash::HashKind;
 use splitpoint::linear::Position;

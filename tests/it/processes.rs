@@ -1,4 +1,4 @@
-//! Real processes: killed at work, out of disk, side by side on one table.
+//! Real processes: killed while working, out of disk space, several on one table.
 //!
 //! ```text
 //! processes.rs             how a test starts a process of its own: this binary again, with a task
@@ -14,7 +14,7 @@
 //! processes/views.rs       views of readers beside writers that are killed and stopped
 //! ```
 //!
-//! What a power loss leaves no process can show: that is the simulated disk's, `src/table/tests/crash/`.
+//! A process cannot simulate a power loss; the simulated disk does, in `src/table/tests/crash/`.
 
 mod dictionaries;
 mod full_disk;
@@ -32,12 +32,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Gives a child process its task: a name and arguments.
+/// The variable that gives a child process its task: a name and arguments.
 const TASK: &str = "SPLITPOINT_TASK";
-/// Where it does so.
+/// The variable with the directory to work in.
 const PLACE: &str = "SPLITPOINT_PLACE";
 
-/// What a process may be asked to do, by name, with a directory and the task's arguments.
+/// The tasks of child processes, by name; each gets a directory and the task's arguments.
 type Task = fn(&Path, &[u64]);
 const TASKS: &[(&str, Task)] = &[
     ("load", killed::load),
@@ -78,7 +78,7 @@ fn task_arguments() -> [&'static str; 4] {
     ["--exact", "processes::a_process_of_its_own", "--ignored", "--nocapture"]
 }
 
-/// `command`, which runs this binary with [`task_arguments`], with its task.
+/// Adds a task to `command`, which runs this binary with [`task_arguments`].
 fn with_task(command: &mut Command, task: &str, place: &Path, arguments: &[u64]) {
     let words: Vec<String> = arguments.iter().map(u64::to_string).collect();
     command.env(TASK, format!("{task} {}", words.join(" "))).env(PLACE, place);
@@ -89,7 +89,7 @@ fn this_binary() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// A process that runs a task: not started yet.
+/// A process that runs a task; not started yet.
 fn process(task: &str, place: &Path, arguments: &[u64]) -> Command {
     let mut command = Command::new(this_binary());
     command.args(task_arguments());
@@ -97,8 +97,7 @@ fn process(task: &str, place: &Path, arguments: &[u64]) -> Command {
     command
 }
 
-/// Runs `task` in a process of its own for which `mount`, a script, has mounted something; `None` where that cannot be
-/// done.
+/// Runs `task` in a process for which the script `mount` has mounted something; `None` if mounting is impossible.
 fn with_mounts(mount: &str, task: &str, place: &Path, arguments: &[u64]) -> Option<ExitStatus> {
     let unshare = |then: &str| {
         let mut command = Command::new("unshare");
@@ -128,7 +127,7 @@ fn a_process_of_its_own() {
     TASKS.iter().find(|(task, _)| *task == name).unwrap().1(&place, &arguments);
 }
 
-/// A process that ends with the test, however that ends.
+/// A process that ends when the test ends, even by a panic.
 struct Running(Child);
 
 impl Running {
@@ -136,7 +135,7 @@ impl Running {
         Running(command.spawn().unwrap())
     }
 
-    /// Kills it, as `kill -9` does; gives what it had ended with, if it was gone already.
+    /// Kills it as `kill -9` does; returns its exit status if it had already ended.
     fn kill(mut self) -> Option<ExitStatus> {
         let ended = self.0.try_wait().unwrap();
         self.0.kill().unwrap();
@@ -156,7 +155,7 @@ impl Running {
         }
     }
 
-    /// Waits until it made the file `path`.
+    /// Waits until it has created the file `path`.
     fn wait_for(&mut self, path: &Path) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !path.exists() {

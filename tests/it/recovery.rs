@@ -1,12 +1,12 @@
-//! What a crash leaves, opened again: the copy of a table's files, made while it is open, is what `kill -9` leaves.
+//! Opening a table after a crash: a copy of its files, made while it is open, is what `kill -9` leaves.
 //!
-//! Power loss, torn writes and errors of the disk are tested with a simulated disk, `src/table/tests/crash/mod.rs`.
+//! `src/table/tests/crash/mod.rs` tests power loss, torn writes and disk errors with a simulated disk.
 
 use splitpoint::{Backup, Durability, ErrorKind, PublishedCounters, Table, TableOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// A copy of the table and all beside it, as a crash at this moment would leave them.
+/// Copies the table and its other files, as a crash at this moment would leave them.
 fn crashed(path: &Path, to: &Path) -> PathBuf {
     for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
         let entry = entry.unwrap();
@@ -68,11 +68,11 @@ fn a_log_that_a_thread_makes_ready_ahead_of_the_writers_has_every_record() {
     let table = TableOptions::new().log_bytes(24 << 20).open(&path).unwrap();
     let value = |i: u32| vec![i as u8; 500 + i as usize % 3000];
     let put = |i: u32| table.put(&key(i % 5000), &value(i)).unwrap();
-    // Segments that end while the thread works.
+    // Segments end while the thread works.
     (0..20_000).for_each(put);
     let checkpoints = table.counters().checkpoints;
     assert!(checkpoints >= 3, "{checkpoints}");
-    // One that has several mebibytes when the process dies; the thread begins at four.
+    // A segment of several mebibytes when the process dies; the thread begins at four.
     table.checkpoint().unwrap();
     (20_000..25_000).for_each(put);
     let table = Table::open(crashed(&path, after.path())).unwrap();
@@ -247,7 +247,7 @@ fn a_scan_beside_a_writer_brings_nothing_around_from_the_next_checkpoint() {
     assert_eq!(count, 20_000);
 }
 
-/// The pairs that a scan of a read-only handle gives, and the messages of its errors.
+/// The pairs that a scan of a read-only handle returns, and its error messages.
 fn scanned(path: &Path, cache_bytes: u64) -> (Vec<Vec<u8>>, Vec<String>) {
     let reader = TableOptions::new().read_only(true).cache_bytes(cache_bytes).open(path).unwrap();
     let (mut pairs, mut errors) = (Vec::new(), Vec::new());
@@ -336,7 +336,7 @@ fn a_reader_beside_a_writer_reads_one_checkpoint_to_the_end_and_then_nothing_of_
     table.compact().unwrap();
     readers.iter().for_each(|reader| holds(reader, b"old", 20_000));
     holds(&later, b"new", 20_001);
-    // A copy that a reader makes is that of its checkpoint.
+    // A reader's copy has the state of its checkpoint.
     let copy = directory.path().join("copy.spt");
     readers[0].backup(&copy).unwrap();
     holds(&Table::open(&copy).unwrap(), b"old", 20_000);
@@ -374,15 +374,15 @@ fn a_reader_that_stays_costs_one_copy_of_the_file_however_many_checkpoints_are_w
     assert_eq!(reader.get(&key(1)).unwrap().unwrap(), b"old");
 }
 
-/// Runs `work` in a child made by `fork`; gives its exit status.
+/// Runs `work` in a child made by `fork`; returns its exit status.
 #[expect(unsafe_code, reason = "fork is what is tested")]
 fn in_child(work: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child has a copy of everything but the other threads, touches nothing they may hold a lock of - a
-    // table of its own test - and leaves without running anything else.
+    // SAFETY: the child has a copy of everything except the other threads, touches nothing they may have locked (only a
+    // table of its own test), and exits without running anything else.
     match unsafe { libc::fork() } {
         0 => {
             let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(99);
-            // SAFETY: ends this process at once.
+            // SAFETY: ends this process immediately.
             unsafe { libc::_exit(code) }
         }
         child => {
@@ -399,14 +399,14 @@ fn in_child(work: impl FnOnce() -> i32) -> i32 {
 /// What a public method does in a forked child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InChild {
-    /// It gives `Forked`: it would use the parent's file, log or latches.
+    /// Returns `Forked`: it would use the parent's file, log or latches.
     Refuses,
-    /// It answers from the child's own memory, or through files that the child opens itself.
+    /// Answers from the child's own memory, or through files that the child opens itself.
     Answers,
 }
 use InChild::{Answers, Refuses};
 
-/// The outcome of a call, as the table below has it.
+/// The outcome of a call, as the table below lists it.
 fn outcome<T>(result: splitpoint::Result<T>) -> Option<InChild> {
     match result {
         Ok(_) => Some(Answers),
@@ -415,14 +415,14 @@ fn outcome<T>(result: splitpoint::Result<T>) -> Option<InChild> {
     }
 }
 
-/// Calls a method of the parent's table; the path is of the directory it is in.
+/// Calls a method of the parent's table; the path is that of its directory.
 type Call = fn(&Table, &Path) -> Option<InChild>;
 
-/// Every public method of what borrows or is a table, with what it does in a forked child.
+/// Every public method that takes a table or borrows one, with what it does in a forked child.
 const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::get", Refuses, |t, _| outcome(t.get(b"k"))),
     ("Table::get_into", Refuses, |t, _| outcome(t.get_into(b"k", &mut Vec::new()))),
-    // It says that it does not know, and `get_into` refuses.
+    // Returns that it does not know, and `get_into` fails.
     ("Table::get_to", Refuses, |t, _| outcome(t.get_to(b"k", &mut [0; 8]))),
     ("Table::get_ready", Refuses, |t, _| t.get_ready(b"k", &mut Vec::new()).is_none().then_some(Refuses)),
     ("Table::get_ref", Refuses, |t, _| outcome(t.get_ref(b"k").map(drop))),
@@ -458,7 +458,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
     ("Table::edit_many", Refuses, |t, _| outcome(t.edit_many(&[b"k"], 8, |_, _, _| splitpoint::KeyEdit::Remove).1)),
     ("Table::newer", Answers, |t, _| outcome(t.newer())),
-    // It takes the handle: this is one of the child's own.
+    // Takes the handle: this is one of the child's own.
     ("Table::catch_up", Answers, |_, place| {
         outcome(TableOptions::new().read_only(true).open(place.join("t.spt")).and_then(Table::catch_up))
     }),
@@ -467,7 +467,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::freeze", Refuses, |t, place| {
         outcome(t.freeze(place.join("frozen.spd"), &splitpoint::DictionaryBuilder::new()))
     }),
-    // It takes the table, and so comes last: see below.
+    // Takes the table, so it comes last: see below.
     ("Table::close", Refuses, |_, _| Some(Refuses)),
     ("Table::batch", Answers, |t, _| Some(t.batch()).map(|_| Answers)),
     ("Table::scan", Answers, |t, _| Some(t.scan()).map(|_| Answers)),
@@ -637,7 +637,7 @@ fn a_forked_child_that_drops_a_table_leaves_all_to_its_parent() {
         let before = files();
         let status = in_child(|| {
             drop(table.take());
-            // The lock is the parent's still.
+            // The parent still holds the lock.
             i32::from(Table::open(&path).err().map(|e| e.kind()) != Some(ErrorKind::Locked))
         });
         assert_eq!(status, 0, "{durability:?}");
@@ -658,7 +658,7 @@ fn a_dictionary_answers_in_a_forked_child_and_a_build_refuses() {
     let mut build = Some(builder.start(path("new.spd")).unwrap());
     build.as_mut().unwrap().push(b"a", b"1").unwrap();
     let status = in_child(|| {
-        // It is only read, at positions that each call gives.
+        // It is only read, at offsets that each call passes.
         let answered = there.get(b"k").unwrap().as_deref() == Some(b"v");
         let pushed = outcome(build.as_mut().unwrap().push(b"b", b"child"));
         let finished = outcome(build.take().unwrap().finish());

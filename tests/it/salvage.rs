@@ -1,12 +1,12 @@
-//! Salvage: what comes out of damaged files, and that it is right.
+//! Salvage: which pairs are recovered from damaged files, and that they are right.
 //!
-//! A case takes a golden file, of which every pair and every frame that a pair lies in is known (`spt.rs`), damages
-//! some of its frames, and salvages it. Then: every pair that lies wholly in undamaged frames, and whose way there
-//! does, is given; a verified pair is always right, one that is not verified is right unless it lies in a damaged
-//! frame; no key is given twice; and the report counts what was given.
+//! A case takes a golden file, whose pairs and their frames are known (`spt.rs`), damages some of its frames, and
+//! salvages it. Every pair that lies wholly in undamaged frames, and can be reached through undamaged ones, must be
+//! returned. A verified pair is always right; an unverified one is right unless it lies in a damaged frame. No key is
+//! returned twice, and the report counts the returned pairs.
 //!
-//! `SPLITPOINT_CASES=100000` does as many cases, `SPLITPOINT_FIRST_CASE=5000` begins there. Damage behind right
-//! checksums: `corruption.rs`, which salvages each of its files too.
+//! `SPLITPOINT_CASES=100000` runs that many cases, `SPLITPOINT_FIRST_CASE=5000` sets the first number. Damage with
+//! correct checksums: `corruption.rs`, which also salvages each of its files.
 
 use crate::corruption::{Random, directory};
 use crate::golden::{GOLDEN, Golden, PENDING, Pairs, ZONES, fixture};
@@ -18,10 +18,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Cases if nothing else is asked for.
+/// Cases by default.
 const CASES: u64 = 1000;
 
-/// An undamaged file, and in which frames each pair lies: those of its bucket's pages up to its own, and of its extent.
+/// An undamaged file, and the frames of each pair: the frames of its bucket's pages up to its own, and of its extent.
 struct Sound {
     name: &'static str,
     file: Vec<u8>,
@@ -69,12 +69,12 @@ impl Sound {
         SOUND.iter().find(|sound| sound.name == name).unwrap()
     }
 
-    /// Damages whole frames or parts of them; gives the frames.
+    /// Damages whole frames or parts of them; returns the frames.
     fn damage(&self, random: &mut Random, file: &mut Vec<u8>) -> BTreeSet<usize> {
         let (count, frame_bytes) = (self.geometry.frame_count, self.geometry.frame_bytes);
         let mut damaged = BTreeSet::new();
         for _ in 0..random.below(5) {
-            // The few frames that others hang on as often as all the rest.
+            // The few frames that others depend on are chosen as often as all the rest.
             let frame = if random.one_in(3) { random.below(4) } else { random.below(count) };
             let bytes = &mut file[frame * frame_bytes..(frame + 1) * frame_bytes];
             let before = bytes.to_vec();
@@ -105,7 +105,7 @@ impl Sound {
     }
 }
 
-/// What came out.
+/// The salvaged pairs.
 #[derive(Default)]
 struct Found {
     verified: Pairs,
@@ -165,7 +165,7 @@ fn case(seed: u64) {
     let undamaged = |key: &[u8]| sound.frames_of[key].is_disjoint(&damaged);
     let (found, report) = match salvaged_bytes(&file) {
         Ok(result) => result,
-        // Nothing to be found where every page is gone, or the header says that it is of another version.
+        // Nothing can be found if every page is gone, or if the header names another version.
         Err(e) if damaged.contains(&0) && e.kind() == ErrorKind::Version => return,
         Err(e) => {
             let left = sound.pairs.keys().filter(|key| undamaged(key)).count();
@@ -181,7 +181,7 @@ fn case(seed: u64) {
     for (key, value) in &found.verified {
         assert!(sound.pairs.get(key) == Some(value), "{about}: a wrong pair, key {}", key.escape_ascii());
     }
-    // Where frames are larger, it is not all of the first.
+    // With larger frames, the header is not all of the first.
     let header = file.get(..spt::HEADER_BYTES) == sound.file.get(..spt::HEADER_BYTES);
     assert_eq!(report.counted, header.then_some(sound.pairs.len() as u64), "{about}");
     let whole = header && found.verified == sound.pairs;
@@ -230,7 +230,7 @@ fn a_damaged_value_costs_one_pair_and_names_its_key() {
     let reader = Reader::new(&sound.file).unwrap();
     let pages = reader.pages().unwrap();
     let records = || pages.iter().flat_map(|page| &page.page.records).filter(|record| record.form == 1);
-    // A frame that one value fills, so that the damage is its alone.
+    // A frame filled by one value, so that the damage affects nothing else.
     let (record, frame) = records()
         .find_map(|record| {
             let extent = spt::Extent::parse(&record.value).unwrap();
@@ -273,14 +273,15 @@ fn without_checksums_pairs_are_given_and_not_called_verified() {
 
 #[test]
 fn without_a_header_every_pair_comes_out() {
-    // What is left of the header: all but one bit; not the hash function; nothing; nor map frames, for which see below.
+    // What is left of the header: all but one bit; without the hash function; nothing; or without map frames, for which
+    // see below.
     for (from, to) in [(300, 301), (256, 300), (0, 4096), (4092, 4096), (8, 12)] {
         for sound in SOUND.iter() {
             let mut file = sound.file.clone();
             file[from..to].iter_mut().for_each(|byte| *byte = !*byte);
             let (found, report) = salvaged_bytes(&file).unwrap();
             assert!(found.all() == sound.pairs, "{}, {from}: {report:?} {:?}", sound.name, found.faults);
-            // Without the hash function, a page cannot be told from a part of a value.
+            // Without the hash function, a page looks the same as a part of a value.
             let known = from != 0 && from != 256;
             assert_eq!(found.verified.len(), if known { sound.pairs.len() } else { 0 }, "{}, {from}", sound.name);
             assert!(!report.is_whole() && report.counted.is_none());
@@ -304,7 +305,7 @@ fn without_header_and_maps_every_key_comes_out_once() {
 
 #[test]
 fn former_pages_that_the_map_calls_free_are_not_given() {
-    // A compaction moves a group of buckets; then what stood there is put back, as if nothing had used the room.
+    // A compaction moves a group of buckets; then the old bytes are restored, as if the space had not been reused.
     let directory = directory();
     let path = directory.path().join("t.spt");
     let table = TableOptions::new().page_bytes(512).seed(1).open(&path).unwrap();
@@ -323,7 +324,7 @@ fn former_pages_that_the_map_calls_free_are_not_given() {
     let geometry = Geometry::parse(&file).unwrap();
     let used = |frame: usize, file: &[u8]| spt::u64_at(file, geometry.bits_at(frame));
     let free: Vec<usize> = (3..geometry.frame_count).filter(|&frame| used(frame, &file) == 0).collect();
-    // The buckets' frames as they were, to frames that are free now, with checksums that fit.
+    // The buckets' old frames, written to frames that are free now, with correct checksums.
     let old: Vec<usize> = (3..before.len() / 4096).filter(|&frame| used(frame, &before) == u64::MAX).collect();
     assert!(free.len() > 20 && old.len() > 10, "{} {}", free.len(), old.len());
     for (&to, &from) in free.iter().zip(&old) {
@@ -334,7 +335,7 @@ fn former_pages_that_the_map_calls_free_are_not_given() {
     let (found, report) = salvaged_bytes(&file).unwrap();
     assert_eq!((found.verified.len(), report.conflicts), (2000, 0));
     assert!(found.verified.values().all(|value| value == b"new"));
-    // Without the map, parts of values look like pages; but no key comes twice, and a fault says so.
+    // Without the map, parts of values look like pages; but no key is returned twice, and a fault says so.
     file[4096..8192].fill(0xAA);
     let (found, report) = salvaged_bytes(&file).unwrap();
     assert_eq!(found.all().len(), 2000);
@@ -357,12 +358,12 @@ fn a_complete_journal_is_read_in_place_of_the_files_frames() {
     let (found, report) = salvaged(&path).unwrap();
     assert!(report.is_whole() && found.verified == expected, "{report:?} {:?}", found.faults);
     assert!(expected != PENDING.pairs());
-    // The same where the file's header was torn; the journal's counts.
+    // The same with a torn header in the file; the header in the journal counts.
     let mut torn = fs::read(&path).unwrap();
     torn[20..4000].fill(0x77);
     fs::write(&path, &torn).unwrap();
     assert!(salvaged(&path).unwrap().0.verified == expected);
-    // A journal that is cut does not count.
+    // A truncated journal does not count.
     fs::copy(PENDING.file(), &path).unwrap();
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, &bytes[..bytes.len() - 9]).unwrap();
@@ -385,7 +386,7 @@ fn another_version_is_not_salvaged_and_a_flipped_bit_in_its_number_is() {
     let sound = Sound::named("inline");
     let mut file = sound.file.clone();
     file[8] = 2;
-    // All else is as version 1 has it, the checksum too.
+    // Everything else is as in version 1, including the checksum.
     assert!(salvaged_bytes(&file).unwrap().0.all() == sound.pairs);
     file[300] ^= 1;
     assert_eq!(salvaged_bytes(&file).err().unwrap().kind(), ErrorKind::Version);

@@ -1,10 +1,9 @@
 //! Inputs of the fuzz targets, as plain tests: any Rust runs them, no fuzzer is needed.
 //!
-//! `fuzz/seeds/<target>/` has inputs that fuzzing found and that together reach what it reached; one that made
-//! something fail once is named after what it was. To see what one does: `make fuzz TARGET=open
-//! INPUT=fuzz/seeds/open/...`.
+//! `fuzz/seeds/<target>/` has inputs that fuzzing found and that together reach all the code that it reached. An input
+//! that once failed is named after the cause. To run one: `make fuzz TARGET=open INPUT=fuzz/seeds/open/...`.
 //!
-//! What targets do, and what their bytes mean: `fuzz/src/targets/`. How seeds come about: docs/testing.md, "Fuzzing".
+//! What targets do, and what their bytes mean: `fuzz/src/targets/`. How seeds are made: docs/testing.md, "Fuzzing".
 
 use crate::targets::TARGETS;
 use std::fs;
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// An input that takes longer hangs. Most take milliseconds.
+/// A longer input counts as hanging. Most take milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 /// A seed is small, or it was not minimized.
 const BYTES_MAX: usize = 4096;
@@ -26,7 +25,7 @@ fn seeds(target: &str) -> Vec<PathBuf> {
     seeds
 }
 
-/// Runs all seeds of a target, and names those that fail.
+/// Runs all seeds of a target, and names the failing ones.
 fn replay(name: &str) {
     let run = TARGETS.iter().find(|(target, _)| *target == name).unwrap().1;
     let seeds = seeds(name);
@@ -78,7 +77,7 @@ fn every_target_has_seeds_and_every_folder_of_seeds_a_target() {
     let mut folders: Vec<_> = folders.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     folders.sort();
     let mut targets: Vec<_> = TARGETS.iter().map(|(name, _)| name.to_string()).collect();
-    // The server's, which this package does not build; its inputs are replayed by the fuzzer alone.
+    // The server's target, which this package does not build; only the fuzzer runs its inputs.
     targets.extend(["memcached", "rdb", "resp", "scripts"].map(str::to_owned));
     targets.sort();
     assert_eq!(folders, targets);

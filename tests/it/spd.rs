@@ -1,13 +1,13 @@
 //! A second reader of `.spd` files, written from docs/dictionary-format.md alone.
 //!
-//! It shares no line with the library, so that a mistake in one does not hide in the other. It reads whole files in
-//! memory, takes no care of speed, and trusts nothing it reads. [`Reader::new`] reads all records by walking the
-//! stream; [`Reader::find`] looks one up as the page says of the file's index; [`Reader::check`] is everything that
-//! the page says *verify* checks.
+//! It shares no line with the library, so that a mistake in one does not hide in the other. It reads whole files into
+//! memory, is not optimized, and trusts nothing it reads. [`Reader::new`] reads all records by walking the stream;
+//! [`Reader::find`] looks one up as the page says for the file's index; [`Reader::check`] makes all the checks that the
+//! page lists under *verify*.
 //!
-//! Names and numbers are those of docs/dictionary-format.md. In `spd/`: sequences, the indexes, the manifest, and where
-//! the fields are for tests that damage them. Not here: hash functions
-//! (the library's), writing a file but for its checksums.
+//! Names and numbers are those of docs/dictionary-format.md. In `spd/`: sequences, the indexes, the manifest, and the
+//! locations of the fields for tests that damage them. Not here: hash functions (the library's), writing a file, except
+//! for checksums.
 
 #[path = "spd/chunk.rs"] // from this file, also where that is a module of another crate (fuzz/)
 pub mod chunk;
@@ -46,14 +46,14 @@ const START_COUNT: usize = 8;
 const NO_START: u16 = u16::MAX;
 const BLOCK_HEAD_BYTES: usize = 28;
 
-/// An error unless it holds.
+/// Returns an error unless the condition holds.
 fn must(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(what()) }
 }
 
 pub struct Header {
     pub page_bytes: usize,
-    /// Lengths of every key and value, if fixed.
+    /// The length of every key and value, if fixed.
     pub fixed: Option<(usize, usize)>,
     pub compressed: bool,
     pub block_bytes: u64,
@@ -260,7 +260,7 @@ impl Reader {
         must(count == self.footer.pairs, || format!("{count} records, the footer says {}", self.footer.pairs))
     }
 
-    /// The record at `at`; gives where it ends.
+    /// The record at `at`; returns where it ends.
     fn record(&mut self, bytes: &[u8], mut at: usize) -> Result<usize> {
         let (key_len, value_len) = match self.header.fixed {
             Some(lengths) => lengths,
@@ -273,7 +273,7 @@ impl Reader {
         Ok(end)
     }
 
-    /// Are the starts of each page what its cells say?
+    /// Checks that the starts of each page are those of its cells.
     fn starts(&self, file: &[u8]) -> Result<()> {
         if self.header.head_bytes() == 4 {
             return Ok(());
@@ -302,7 +302,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What the footer says of the records' lengths.
+    /// The lengths of records according to the footer.
     fn lengths(&self, footer: &[u8]) -> Result<()> {
         let keys: Vec<usize> = self.records.iter().map(|record| record.key.len()).collect();
         let values: Vec<usize> = self.records.iter().map(|record| record.value.len()).collect();
@@ -329,7 +329,7 @@ impl Reader {
         Filter::parse(&words, &positions).map(Some)
     }
 
-    /// The value of a key, looked up by filter and index.
+    /// The value of a key, found by filter and index.
     pub fn find(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let position = self.header.position(key);
         if self.filter.as_ref().is_some_and(|filter| !filter.passes(position)) {
@@ -362,7 +362,7 @@ impl Reader {
         self.header.fixed.is_some() && !self.header.compressed
     }
 
-    /// What *verify* checks beyond what was read: order, no key twice, every record found by the index.
+    /// The remaining checks of *verify*: order, no duplicate keys, every record found by the index.
     pub fn check(&self) -> Result<()> {
         self.index.check_order(self)?;
         for (rank, record) in self.records.iter().enumerate() {
@@ -373,7 +373,7 @@ impl Reader {
     }
 }
 
-/// The bodies of all pages, one behind another; pages are checked.
+/// The concatenated bodies of all pages, which are checked.
 fn stream(file: &[u8], header: &Header, footer: &Footer) -> Result<Vec<u8>> {
     let mut stream = Vec::new();
     let mut sums = Vec::new();
@@ -395,7 +395,7 @@ fn page_sum(page: usize, bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &(page as u64).to_le_bytes()), &bytes[4..])
 }
 
-/// 7 bits a byte, low ones first, up to 2^32 - 1, no longer than needed.
+/// 7 bits per byte, low ones first, up to 2^32 - 1, no longer than needed.
 fn varint(bytes: &[u8], at: &mut usize) -> Result<usize> {
     let mut value = 0u64;
     for n in 0..5 {
@@ -412,7 +412,7 @@ fn varint(bytes: &[u8], at: &mut usize) -> Result<usize> {
     Err("a length of more than 5 bytes".into())
 }
 
-/// Makes the checksums fit wherever their extent is known: pages, sections, header, footer.
+/// Corrects the checksums whose extent is known: pages, sections, header, footer.
 pub fn repair(file: &mut [u8]) {
     if file.len() < HEADER_BYTES + FOOTER_BYTES {
         return;

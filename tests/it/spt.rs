@@ -1,8 +1,8 @@
 //! A second reader of `.spt` files, written from docs/format.md alone.
 //!
-//! It shares no line with the library, so that a mistake in one does not hide in the other: `format.rs` compares what
-//! both read, `corruption.rs` uses it to find the fields worth damaging and to make the checksums fit again. It reads
-//! whole files in memory, takes no care of speed, and trusts nothing it reads.
+//! It shares no line with the library, so that a mistake in one does not hide in the other: `format.rs` compares the
+//! results of both, `corruption.rs` uses it to find fields worth damaging and to correct the checksums. It reads whole
+//! files into memory, is not optimized, and trusts nothing it reads.
 //!
 //! Names and numbers are those of docs/format.md. Not here: the log (`spt/log.rs`); writing a table; hash functions.
 
@@ -29,7 +29,7 @@ pub const TABLE_ID_AT: usize = 128;
 pub const ROOT_AT: usize = 256;
 pub const GROUPS_AT: usize = ROOT_AT + 128;
 pub const GROUP_COUNT: usize = 746;
-/// Where a checksum frame keeps its own checksum.
+/// The offset of a checksum frame's own checksum.
 pub const OWN_SUM_AT: usize = 4 * ZONE_FRAMES;
 pub const PAGE_HEADER_BYTES: usize = 24;
 pub const SLOT_BYTES: usize = 4;
@@ -50,7 +50,7 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
 // ---------------------------------------------------------------------------------------------
 // Checksums
 
-/// CRC-32C, reflected, a byte at a time. `sum` is that of the bytes before, 0 at the start.
+/// CRC-32C, reflected, one byte at a time. `sum` is that of the preceding bytes, initially 0.
 pub fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -77,7 +77,7 @@ pub fn frame_sum(frame: usize, bytes: &[u8]) -> u32 {
     not_zero(crc32c(crc32c(0, &(frame as u32).to_le_bytes()), bytes))
 }
 
-/// The sum that a checksum frame keeps of itself: over all of it but those four bytes.
+/// The checksum that a checksum frame has of itself: over all but those four bytes.
 pub fn own_sum(frame: usize, bytes: &[u8]) -> u32 {
     let sum = crc32c(crc32c(0, &(frame as u32).to_le_bytes()), &bytes[..OWN_SUM_AT]);
     not_zero(crc32c(sum, &bytes[OWN_SUM_AT + 4..]))
@@ -87,10 +87,9 @@ pub fn header_sum(bytes: &[u8]) -> u32 {
     not_zero(crc32c(0, &bytes[..HEADER_BYTES - 4]))
 }
 
-// ---------------------------------------------------------------------------------------------
-// Where things are
+// --------------------------------------------------------------------------------------------- Locations
 
-/// What header and root say about where things are.
+/// The locations given by header and root.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     pub frame_bytes: usize,
@@ -133,7 +132,7 @@ impl Geometry {
         &file[frame * self.frame_bytes..(frame + 1) * self.frame_bytes]
     }
 
-    /// The frame with the used bits of `zone`; the one behind it has its checksums.
+    /// The frame with the used bits of `zone`; the next one has its checksums.
     pub fn map_frame(&self, zone: usize) -> usize {
         if zone == 0 {
             return 1;
@@ -146,7 +145,7 @@ impl Geometry {
         self.frame_count.div_ceil(ZONE_FRAMES)
     }
 
-    /// All checksum frames, those of zones past the end included.
+    /// All checksum frames, including the frames of zones past the end.
     pub fn sum_frames(&self) -> BTreeSet<usize> {
         let groups = self.map_groups.iter().enumerate();
         let groups = groups.filter(|&(k, &first)| first != 0 && first + (2 << k) <= self.frame_count);
@@ -168,10 +167,10 @@ impl Geometry {
         (self.frame_bytes / self.page_bytes).ilog2() as usize
     }
 
-    /// Where the primary page of `bucket` starts in the file.
+    /// The offset of the primary page of `bucket` in the file.
     pub fn page_at(&self, bucket: u32) -> Result<usize> {
         let (group, index) = group_of(bucket);
-        // The groups of the first frame lie one behind the other, so there a bucket's number is its place.
+        // The groups of the first frame are adjacent, so there a bucket's number is its index.
         let place = if group <= self.groups_together() { bucket } else { index };
         let at = self.groups[group] * self.frame_bytes + place as usize * self.page_bytes;
         let end = self.frame_count * self.frame_bytes - self.page_bytes;
@@ -179,7 +178,7 @@ impl Geometry {
     }
 }
 
-/// The group of a bucket and its place there: one group a generation, from 512 buckets on 32.
+/// The group of a bucket and its index there: one group per generation, 32 from 512 buckets on.
 pub fn group_of(bucket: u32) -> (usize, u32) {
     let mut first = 0u64;
     for group in 0..GROUP_COUNT {
@@ -203,11 +202,11 @@ fn group_len(group: usize) -> u64 {
 // ---------------------------------------------------------------------------------------------
 // Pages
 
-/// One record of a page: a pair, or the way to one.
+/// One record of a page: a pair, or a reference to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub tag: u16,
-    /// Where it starts in the page, where its value starts, and where it ends.
+    /// The offsets of its start, of its value and of its end.
     pub at: usize,
     pub value_at: usize,
     pub end: usize,
@@ -216,7 +215,7 @@ pub struct Record {
     pub value: Vec<u8>,
 }
 
-/// A page taken apart.
+/// A decoded page.
 #[derive(Clone, Debug)]
 pub struct Page {
     pub kind: u8,
@@ -256,7 +255,7 @@ impl Page {
             let slot_at = PAGE_HEADER_BYTES + SLOT_BYTES * slot;
             records.push(Self::record(page, u16_at(page, slot_at), u16_at(page, slot_at + 2).into())?);
         }
-        // Side by side in the order of their slots, from the end of the page to the start of the heap.
+        // Adjacent in the order of their slots, from the end of the page to the start of the heap.
         let start = records.iter().try_fold(page.len(), |end, r: &Record| (r.end == end).then_some(r.at));
         if start != Some(page.len() - heap_bytes) {
             return Err("records overlap, leave a hole or are not in the order of their slots".into());
@@ -312,7 +311,7 @@ impl Extent {
 // ---------------------------------------------------------------------------------------------
 // A whole file
 
-/// A page of a bucket: where it is in the file, and what is in it.
+/// A page of a bucket: its location in the file, and its content.
 pub struct Found {
     pub bucket: u32,
     pub at: usize,
@@ -320,7 +319,7 @@ pub struct Found {
     pub page: Page,
 }
 
-/// A file with every checksum right.
+/// A file in which every checksum is right.
 pub struct Reader<'f> {
     pub file: &'f [u8],
     pub geometry: Geometry,
@@ -336,7 +335,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Frames whose checksum does not fit.
+    /// Frames with wrong checksums.
     fn wrong_sums(&self) -> Vec<usize> {
         let sum_frames = self.geometry.sum_frames();
         let fits = |&frame: &usize| {
@@ -358,7 +357,7 @@ impl<'f> Reader<'f> {
         for bucket in 0..=max_bucket {
             let (mut at, mut bytes, mut kind) = (self.geometry.page_at(bucket)?, page_bytes, 1);
             if self.file[at..at + bytes].iter().all(|&b| b == 0) {
-                continue; // nothing was ever put into it
+                continue; // no pair was ever put into it
             }
             loop {
                 let page = Page::parse(&self.file[at..at + bytes]).map_err(|e| format!("bucket {bucket}: {e}"))?;
@@ -380,7 +379,7 @@ impl<'f> Reader<'f> {
         Ok(pages)
     }
 
-    /// Where `len` units from `unit` are in the file: first byte and number of bytes.
+    /// The location of `len` units from `unit` on in the file: first byte and number of bytes.
     pub fn units(&self, unit: u64, len: u64) -> Result<(usize, usize)> {
         let unit_bytes = self.geometry.unit_bytes() as u64;
         let end = unit.checked_add(len).and_then(|end| end.checked_mul(unit_bytes));
@@ -406,13 +405,13 @@ impl<'f> Reader<'f> {
         Ok((key.to_vec(), content[key_bytes..].to_vec()))
     }
 
-    /// All pairs with the bucket they are in.
+    /// All pairs with their buckets.
     pub fn pairs(&self) -> Result<Vec<(u32, Pair)>> {
         let pages = self.pages()?;
         pages.iter().flat_map(|p| p.page.records.iter().map(|r| Ok((p.bucket, self.pair(r)?)))).collect()
     }
 
-    /// Units in use by what can be reached, one bit each, a word a frame. An error where two things share one.
+    /// Reachable units, one bit each, one word per frame. An error if two things share one.
     pub fn reached(&self) -> Result<Vec<u64>> {
         let g = &self.geometry;
         let mut used = vec![0u64; g.frame_count];
@@ -446,15 +445,15 @@ impl<'f> Reader<'f> {
         Ok(used)
     }
 
-    /// The used bits the map frames hold, a word a frame.
+    /// The used bits in the map frames, one word per frame.
     pub fn marked(&self) -> Vec<u64> {
         (0..self.geometry.frame_count).map(|frame| u64_at(self.file, self.geometry.bits_at(frame))).collect()
     }
 }
 
-/// Makes every checksum of a damaged file fit again, as far as its header still says where they are.
+/// Corrects every checksum of a damaged file, as far as its header still locates them.
 ///
-/// `pristine` says it where the header does not. Frames that were never written stay so.
+/// `pristine` locates them where the header does not. Frames that were never written stay unchanged.
 pub fn repair(file: &mut [u8], pristine: &Geometry) {
     if file.len() < HEADER_BYTES {
         return;
@@ -488,17 +487,17 @@ pub fn repair(file: &mut [u8], pristine: &Geometry) {
 pub struct Journal {
     pub table_id: u64,
     pub sequence: u64,
-    /// `sequence` of the checkpoint before, 0 for the first.
+    /// `sequence` of the previous checkpoint, 0 for the first.
     pub base: u64,
     pub frame_bytes: usize,
     pub frame_count: usize,
     pub cut: usize,
-    /// Frame number and content, in the order to be written.
+    /// Frame number and content, in the order to write them.
     pub frames: Vec<(usize, Vec<u8>)>,
 }
 
 impl Journal {
-    /// `None` where it is not complete.
+    /// `None` if it is incomplete.
     pub fn parse(bytes: &[u8]) -> Option<Journal> {
         let header = bytes.get(..JOURNAL_HEADER_BYTES)?;
         if &header[..8] != JOURNAL_MAGIC || crc32c(0, &header[..60]) != u32_at(header, 60) {
@@ -525,7 +524,7 @@ impl Journal {
         Some(Journal { table_id, sequence, base, frame_bytes, frame_count, cut, frames })
     }
 
-    /// Whether an open for writing installs it in this table file, rather than leave both as they are.
+    /// Whether an open for writing installs it in this table file, or leaves both unchanged.
     pub fn belongs_to(&self, file: &[u8]) -> bool {
         let start = [&MAGIC[..], &1u32.to_le_bytes()].concat();
         let whole = |bytes: &[u8]| {
@@ -543,13 +542,13 @@ impl Journal {
             old if whole(old) => {
                 u64_at(old, TABLE_ID_AT) == self.table_id && [self.sequence, self.base].contains(&u64_at(old, 16))
             }
-            // Torn while it was installed, or another's.
+            // Torn during its installation, or of another table.
             torn => torn.starts_with(&start) || torn.starts_with(&[0; 12]),
         };
         makes_its_table && fits
     }
 
-    /// Does to the table file what an open for writing does.
+    /// Changes the table file as an open for writing would.
     pub fn install(&self, file: &mut Vec<u8>) {
         file.truncate(self.cut * self.frame_bytes);
         file.resize(file.len().max(self.frame_count * self.frame_bytes), 0);
@@ -559,7 +558,7 @@ impl Journal {
     }
 }
 
-/// Makes every checksum of a damaged journal fit again.
+/// Corrects every checksum of a damaged journal.
 pub fn repair_journal(bytes: &mut [u8]) {
     if bytes.len() < JOURNAL_HEADER_BYTES {
         return;

@@ -1,8 +1,8 @@
-//! Threads on one table, as the system runs them: every answer must be one that some order explains (`history.rs`).
+//! Threads on one table, as the system schedules them: some order must explain every answer (`history.rs`).
 //!
-//! Few keys, so that threads meet; tiny pages and a pair a bucket, so that what they meet at splits and merges; one
-//! thread makes the table grow, shrink and move all the time. Orders that are hard to meet by chance are tried on
-//! purpose in `src/table/tests/interleavings.rs`.
+//! Few keys, so that threads meet; tiny pages and one pair per bucket, so that they meet at splits and merges; one
+//! thread makes the table grow, shrink and move all the time. `src/table/tests/interleavings.rs` forces orders that are
+//! unlikely to occur by chance.
 
 use crate::history::{Call, Op, Value, check};
 use splitpoint::{Table, TableOptions};
@@ -18,7 +18,7 @@ fn key(n: usize) -> Vec<u8> {
     if n == 0 { vec![b'k'; 300] } else { format!("key {n}").into_bytes() }
 }
 
-/// What is written for a number: itself, and bytes that only it has. Some are too long for a page.
+/// The bytes written for a number: the number, and bytes derived from it. Some are too long for a page.
 fn bytes_of(n: u32) -> Vec<u8> {
     let len = if n.is_multiple_of(13) { 700 } else { n.wrapping_mul(7919) % 60 };
     let mut bytes = n.to_le_bytes().to_vec();
@@ -26,7 +26,7 @@ fn bytes_of(n: u32) -> Vec<u8> {
     bytes
 }
 
-/// The numbers that a value is made of. Every byte must be of one of them.
+/// The numbers in a value. Every byte must belong to one of them.
 fn numbers_of(mut bytes: &[u8]) -> Vec<u32> {
     let mut numbers = Vec::new();
     while let Some((n, _)) = bytes.split_first_chunk() {
@@ -38,13 +38,13 @@ fn numbers_of(mut bytes: &[u8]) -> Vec<u32> {
     numbers
 }
 
-/// A repeatable stream of numbers.
+/// A repeatable stream of random numbers.
 fn next(random: &mut u64) -> u64 {
     *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     *random >> 33
 }
 
-/// One operation on `key`, chosen by chance.
+/// A random operation on `key`.
 fn operate(table: &Table, key: &[u8], random: &mut u64, numbers: &AtomicU32) -> Op {
     let fresh = || numbers.fetch_add(1, Relaxed);
     let found = |bytes: Option<&[u8]>| -> Value { bytes.map(numbers_of) };
@@ -81,7 +81,7 @@ fn operate(table: &Table, key: &[u8], random: &mut u64, numbers: &AtomicU32) -> 
     }
 }
 
-/// Lets the churn end when the rest has, also by a panic.
+/// Stops the churn when the other threads have ended, even by a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -97,7 +97,7 @@ fn churn(table: &Table, done: &AtomicBool) -> u32 {
         for i in 0..60u32 {
             table.put(&i.to_le_bytes(), &[1; 50]).unwrap();
         }
-        // Room for what moves nearer the start.
+        // Free space for what moves closer to the start.
         for i in 0..60u32 {
             assert!(table.remove(&i.to_le_bytes()).unwrap());
         }
@@ -109,10 +109,10 @@ fn churn(table: &Table, done: &AtomicBool) -> u32 {
     rounds
 }
 
-/// Lets workers loose on `table` for a while and checks each key's history.
+/// Runs workers on `table` for a while and checks each key's history.
 fn histories_are_linearizable(table: &Table, seed: u64, batches: usize) {
     println!("seed {seed}");
-    // Short histories: an order is looked for in each by itself.
+    // Short histories: each is searched for an order by itself.
     const CALLS: usize = 400;
     let numbers = AtomicU32::new(1);
     let done = AtomicBool::new(false);
@@ -164,7 +164,7 @@ fn every_answer_in_memory_is_explained_by_some_order() {
 #[test]
 fn every_answer_of_a_file_is_explained_by_some_order() {
     let directory = tempfile::tempdir().unwrap();
-    // The smallest cache: frames come and go, and half of it dirty makes a checkpoint.
+    // The smallest cache: frames are read and evicted, and half of it dirty causes a checkpoint.
     let table = options().cache_bytes(1).open(directory.path().join("t.spt")).unwrap();
     histories_are_linearizable(&table, 2, 6);
 }
@@ -179,7 +179,7 @@ fn every_answer_is_explained_by_some_order_for_long() {
     histories_are_linearizable(&table, seed, 300);
 }
 
-/// Scans beside churn for a while: what is there throughout is given exactly once, whole.
+/// Scans during churn for a while: every pair present throughout is returned exactly once, complete.
 fn scans_give_what_stays_once(table: &Table, time: Duration) {
     const STAY: u32 = 300;
     let stays = |i: u32| format!("stays {i}").into_bytes();
@@ -233,8 +233,7 @@ fn a_scan_beside_writers_gives_what_stays_exactly_once_for_long() {
     scans_give_what_stays_once(&options().in_memory().unwrap(), Duration::from_secs(60));
 }
 
-/// Writes that change nothing promise the log room all the same, and have to give it back before the next segment
-/// begins.
+/// Writes that change nothing reserve log space too, and have to release it before the next segment begins.
 #[test]
 fn room_that_is_not_used_is_given_back_before_the_log_goes_on() {
     let directory = tempfile::tempdir().unwrap();

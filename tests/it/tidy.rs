@@ -1,7 +1,7 @@
 //! Rules of this repository that a compiler does not check: layout, imports, links, names.
 //!
-//! Each test reads the files that git knows or would add, and lists every breach with what to do. The rules themselves
-//! are in CONTRIBUTING.md; what clippy can check is in Cargo.toml and clippy.toml instead.
+//! Each test reads the tracked files and those that git would add, and lists every breach with what to do.
+//! CONTRIBUTING.md has the rules; Cargo.toml and clippy.toml have what clippy can check instead.
 //!
 //! Source: the idea is TigerBeetle's and rust-analyzer's `tidy`.
 
@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Most bytes of a line of Rust; rustfmt breaks what it can, not strings and comments.
+/// Maximum bytes in a line of Rust; rustfmt breaks what it can, not strings and comments.
 const LINE_BYTES_MAX: usize = 120;
 
-/// What each part of the library may import of the rest: the first prefix that fits counts.
+/// The modules that each part of the library may import: the first matching prefix counts.
 const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/lib.rs",
@@ -53,17 +53,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/little_endian.rs", &[]),
     ("src/varint.rs", &[]),
     ("src/hash/", &["checksum"]),
-    // A test's disk: a thread can be interrupted at each of its calls.
+    // For the simulated disk of tests: a thread can be interrupted at each of its calls.
     ("src/io/simulated/mod.rs", &["pager", "random"]),
     ("src/io/", &["racing"]),
-    // A test's walks.
+    // For random walks in a test.
     ("src/pager/blocks/model.rs", &["random"]),
     ("src/pager/", &["checksum", "io", "little_endian", "error", "events", "fault", "own_line", "racing"]),
     (
         "src/buckets/",
         &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "own_line", "random", "varint"],
     ),
-    // `table`: the options to read a file with, and a table in memory of what was found already.
+    // `table`: the options to read a file with, and a table in memory for what was found already.
     (
         "src/salvage/",
         &["table", "buckets", "pager", "io", "hash", "linear", "little_endian", "error", "fault", "random", "varint"],
@@ -91,11 +91,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Names that the crate's root passes on, and the module each is of.
+/// Names that the crate's root re-exports, and the module of each.
 const PASSED_ON: &[(&str, &str)] =
     &[("Error", "error"), ("ErrorKind", "error"), ("Result", "error"), ("Fault", "fault"), ("HashKind", "hash")];
 
-/// Files that may say `unsafe`.
+/// Files that may use `unsafe`.
 const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/engines/foreign.rs",
     "crates/bench/src/transactions/lmdb.rs",
@@ -136,10 +136,10 @@ const UNSAFE_FILES: &[&str] = &[
     "tests/it/recovery.rs",
 ];
 
-/// Names for a file that say nothing of what is in it.
+/// File names that say nothing about the content.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc", "prelude"];
 
-/// What only one machine has. In two halves, so that this file does not name it.
+/// Words of one particular machine or workplace. In two halves, so that this file does not contain them.
 const MACHINE_WORDS: &[(&str, &str)] = &[
     ("/wo", "rk/"),
     ("/ro", "ot/"),
@@ -187,7 +187,7 @@ fn files() -> Vec<File> {
     assert!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     let names: BTreeSet<String> =
         String::from_utf8(listed.stdout).expect("UTF-8 names").split_terminator('\0').map(str::to_owned).collect();
-    // One that was deleted but not committed is listed and not there.
+    // A deleted file whose deletion is not committed is listed but absent.
     let files: Vec<File> = names
         .into_iter()
         .filter_map(|path| std::fs::read(root().join(&path)).ok().map(|bytes| File { path, bytes }))
@@ -276,14 +276,14 @@ fn unsafe_stays_where_it_is_known() {
     assert_eq!(found, known, "files that lift the ban on unsafe code; CONTRIBUTING.md says when one may join");
 }
 
-/// `println!` and its like panic where a write fails: a closed pipe, a full disk under a log.
+/// `println!` and similar macros panic if a write fails: a closed pipe, a full disk under a log.
 #[test]
 fn no_program_prints_by_what_panics_where_a_write_fails() {
     let is_root =
         |path: &str| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("src/bin/");
     let ships = |path: &str| !path.starts_with("fuzz/") && !path.starts_with("python/benchmarks/");
     let roots = rust_files().filter(|f| is_root(&f.path) && ships(&f.path));
-    // A program of several files has modules beside its main file.
+    // A program of several files has modules next to its main file.
     let roots = roots.filter(|f| !f.path.contains("src/bin/") || f.text().contains("fn main("));
     let lax = roots.filter(|f| !f.text().contains("deny(clippy::print_stdout, clippy::print_stderr)"));
     none(lax.map(|f| format!("{}: deny clippy::print_stdout and print_stderr, as src/lib.rs does", f.path)).collect());
@@ -318,7 +318,7 @@ fn headings(text: &str) -> impl Iterator<Item = &str> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| line.trim_start_matches('#').trim())
 }
 
-/// The name under which a heading is linked to: `Where a bucket lies` is `#where-a-bucket-lies`.
+/// The anchor of a heading: `Where a bucket lies` is `#where-a-bucket-lies`.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -432,7 +432,7 @@ fn packages_of_several_programs_say_which_one_runs() {
     none(mains.iter().map(|m| manifest(m)).filter(|m| !says(m)).map(|m| format!("{m}: add `default-run`")).collect());
 }
 
-/// The Python package is a workspace of its own, which inherits nothing.
+/// The Python package is a workspace of its own and inherits nothing.
 #[test]
 fn the_python_package_has_the_version_and_address_of_the_crates() {
     let read = |name: &str| std::fs::read_to_string(root().join(name)).expect("the file is there");

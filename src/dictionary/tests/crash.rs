@@ -1,4 +1,4 @@
-//! Crash tests: whatever a crash leaves, the name has the old dictionary or the new one, complete.
+//! Crash tests: after any crash, the name has either the old dictionary or the new one, complete.
 //!
 //! ```text
 //! work (build, update; file, shards) --> calls to the disk 0, 1, 2, ...
@@ -237,7 +237,7 @@ fn every_call_that_fails_leaves_the_old_dictionary_and_nothing_else() {
     fail_calls(1);
 }
 
-/// Fails one call in `every`, and the last ones, when a dictionary gets its name.
+/// Fails one call in `every`, and the last calls, when a dictionary gets its name.
 fn fail_calls(every: u64) {
     let (disk, other) = (disk(), disk());
     let (mut errors, mut survived) = (0, 0);
@@ -260,7 +260,7 @@ fn fail_calls(every: u64) {
                     let kind = if fault == Fault::NoSpace { ErrorKind::DiskFull } else { ErrorKind::Io };
                     assert_eq!(e.kind(), kind, "{context}: {e}");
                 }
-                // Once it has its name, it exists, though a power loss may undo the rename.
+                // Once it has its name, it exists, although a power loss may undo the rename.
                 let last_name = if case.shards > 0 { "manifest" } else { "a.spd" };
                 let is_named = |event: &Event| matches!(event, Event::Rename(_, to) if to.ends_with(last_name));
                 let named = disk.trace().iter().any(is_named);

@@ -1,4 +1,4 @@
-//! What a build refuses before reading anything, and what is left when it does.
+//! Requests that a build rejects before reading anything, and the files left when it does.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at directories")]
 
@@ -76,7 +76,7 @@ fn pairs_that_memory_holds_are_written_once_and_the_others_twice() {
         builder.build("/d/a.spd", (0..PAIRS).map(|n| (n.to_le_bytes(), [n as u8; VALUE_BYTES]))).unwrap();
         let bytes = |event: &Event| if let Event::Write { bytes, .. } = event { bytes.len() } else { 0 };
         let written = disk.trace().iter().map(bytes).sum::<usize>() as f64;
-        // The rest of the memory is for the index, and for what is being sorted or written.
+        // The rest of the memory is for the index, and for the data being sorted or written.
         let spilled = if payload < memory_bytes as f64 * 0.8 { 0.0 } else { payload - memory_bytes as f64 * 0.6 };
         // Heads of pages and records, the header, the footer and the index.
         let most = (payload * 1.02 + spilled) / payload;
@@ -95,7 +95,7 @@ fn a_build_of_shards_that_fails_leaves_no_directory() {
     let twice = builder.build(&path, [("a", "1"), ("a", "2")]).unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::Duplicate);
     assert!(!path.exists());
-    // An existing directory stays, and so does one with a dictionary.
+    // An existing directory is left alone, and so is one with a dictionary.
     std::fs::create_dir(&path).unwrap();
     drop(builder.start(&path).unwrap());
     assert!(path.exists());
@@ -126,7 +126,7 @@ fn a_missing_directory_for_temporary_files_is_noticed_before_anything_else() {
         let refused = [
             with().start(&path).err(),
             with().shards(2).start(&path).err(),
-            // Before the old file is opened, which does not exist either.
+            // Before the old file is opened, which is also absent.
             Dictionary::update(&path, &path, &with()).err(),
             with().reindex(&path, &path).err(),
             with().start_ordered(&path, 0).err(),

@@ -181,7 +181,7 @@ fn records_of_any_one_size_are_found_where_they_are_expected_and_no_others() {
 
 #[test]
 fn records_of_varying_size_are_found_among_others_that_begin_alike() {
-    // Beginnings longer than what is compared first, and lengths on both sides of those that take a second byte.
+    // Beginnings longer than what is compared first, and lengths around those that take a second byte.
     let lens = [0, 1, 2, 13, 14, 15, 16, 17, 126, 127, 128, 129, 254, 255, 256, 300];
     let key = |len: usize, last: u8| [vec![b'k'; len.saturating_sub(1)], vec![last; len.min(1)]].concat();
     let pairs = (0..800).map(|n| (key(lens[n % 16], (n / 16) as u8), vec![n as u8; lens[n / 3 % 16]]));

@@ -223,7 +223,7 @@ fn a_file_has_the_permissions_of_the_one_that_it_replaces() {
             set(&path, wanted);
             builder.build(&path, [(b"a", b"c")]).unwrap();
             assert_eq!(mode(&path), wanted);
-            // Written twice: there is only one size once the odd record is removed.
+            // Written twice: all sizes are equal once the odd record is removed.
             builder.build(&path, [(&b"a"[..], &b"c"[..]), (b"odd", b"size")]).unwrap();
             let mut update = Dictionary::update(&path, &path, &builder).unwrap();
             update.remove(b"odd").unwrap();
@@ -278,7 +278,7 @@ fn a_new_file_has_the_owner_and_permissions_of_the_dictionary_it_is_made_from() 
                 builder.reindex(&old, &old).unwrap();
                 assert_eq!(access(&old_file), file);
                 let (file, directory) = if again {
-                    // Existing files keep their own.
+                    // Existing files keep theirs.
                     (set_access(&new_file, 0o604, 12_346), directory.map(|_| set_access(&new, 0o711, 12_346)))
                 } else {
                     (file, directory)
@@ -414,7 +414,7 @@ fn a_lookup_in_a_mapping_looks_at_the_pages_that_a_read_looks_at() {
     in_directory(|path| {
         let model: Model = (0..300u32)
             .map(|n| (format!("{n:0200}").into_bytes(), vec![0xA5; if n % 10 == 0 { 40_000 } else { 9 }]))
-            // So that keys of another length are looked up.
+            // So that keys of other lengths are looked up.
             .chain([(vec![b'0'; 300], vec![])])
             .collect();
         builder(Index::page()).build(&path, &model).unwrap();

@@ -1,4 +1,4 @@
-//! A check names the pages whose heads do not match their records, and padding that is not zero.
+//! A check reports the pages whose heads do not match their records, and padding that is not zero.
 
 #![allow(clippy::disallowed_methods, reason = "a test damages a file")]
 use super::model::{KINDS, builder, in_directory, indexes, pairs};

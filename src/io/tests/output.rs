@@ -1,4 +1,4 @@
-//! Output files: what is at the path before and after, for each kind of file that can be there.
+//! Output files: the state of the path before and after, for each kind of file that can exist there.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests look at the files from outside")]
 

@@ -1,4 +1,4 @@
-//! Tests of segments that grow with their table, or that another program cuts.
+//! Tests of segments that grow with their table, or that another program truncates.
 
 use super::*;
 use crate::io::simulated::{Simulated, State};
@@ -132,7 +132,7 @@ fn records_that_threads_leave_for_another_to_place_are_in_the_log_once_and_in_th
     assert_eq!(read_numbers(&log(&disk, &file, None)), expected.collect::<Vec<_>>());
 }
 
-/// A disk that says which files are removed, and lets a test look at the log then.
+/// A disk that reports which files are removed, and lets a test examine the log at that moment.
 struct Watched {
     disk: Arc<Simulated>,
     log: OnceLock<Weak<Log>>,

@@ -1,4 +1,4 @@
-//! Tests what an answer promises with [`Durability::Sync`]: a power loss cannot revoke it.
+//! Tests of the promise of an answer with [`Durability::Sync`]: a power loss cannot revoke it.
 //!
 //! A write that changes nothing also returns an answer: the key was present, or absent. The answer may depend on
 //! another thread's write that is still waiting for the disk. In these tests, syncs of the disk block until the test
@@ -215,7 +215,7 @@ fn a_write_of_many_whose_pairs_cannot_be_synced_says_that_instead() {
     table.put(b"there", b"1").unwrap();
     disk.plan(Some(Plan { fault: Fault::NoSpace, at: disk.calls(), lasting: true }));
     let error = table.put_many(&[("a", vec![1]), ("large", vec![7; 3 << 20])]).unwrap_err();
-    // Writing the stored pairs also finds no room, so their durability is unknown.
+    // Writing the stored pairs also finds no space, so their durability is unknown.
     assert!(error.to_string().contains("t.spt-log"), "{error}");
     assert_eq!(table.put(b"k", b"v").unwrap_err().kind(), ErrorKind::Poisoned);
 }

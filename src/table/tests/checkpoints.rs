@@ -88,7 +88,7 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
         let open = || gate.options().durability(durability).log_bytes(SMALL_LOG).open(&path).unwrap();
         drop(open());
         let mut stored = 0;
-        // More than there are slots for segments.
+        // More segments than there are slots for.
         for _ in 0..12 {
             let table = open();
             gate.state.store(FAIL, SeqCst);
@@ -101,7 +101,7 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
             gate.state.store(PASS, SeqCst);
         }
         let table = open();
-        // The put that met the failure was not acknowledged; it may be stored or not.
+        // The failed put was not acknowledged; it may be stored or not.
         table.remove(&key(stored)).unwrap();
         assert_holds(&table, stored);
         let first = stored;
@@ -242,7 +242,7 @@ fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() 
     let table = open();
     gate.state.store(HOLD, SeqCst);
     gate.reached.store(false, SeqCst);
-    // A checkpoint that does not end has half of the cache, changes after it the other half.
+    // An unfinished checkpoint has half of the cache, changes after it the other half.
     let mut changes = (0..PAIRS).map(|n| table.put(&key(n), &[2; 40]).unwrap());
     let dirty = || table.pager.pool().dirty_count();
     let half = CACHE_BYTES / 4096 / 2;
@@ -274,7 +274,7 @@ fn a_reader_has_what_was_cut_off_even_if_the_file_grew_again_before_the_next_che
     const VALUES: u32 = 40;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
-    // Without a log, removed extents are free at once.
+    // Without a log, removed extents are free immediately.
     let writer = TableOptions::new().durability(Durability::None).open(&path).unwrap();
     (0..VALUES).for_each(|n| writer.put(&key(n), &[n as u8; 10_000]).unwrap());
     writer.checkpoint().unwrap();
@@ -302,7 +302,7 @@ fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_syncs_beside_it_are_sh
     let mut options = TableOptions::new().durability(Durability::None);
     options.storage = disk.clone();
     let table = options.open("t.spt").unwrap();
-    // New frames, which go to their places at once, then changed ones, which go to the journal and from there.
+    // New frames, which go to their places immediately, then changed ones, which go to the journal first.
     for _ in 0..2 {
         (0..VALUES).for_each(|n| table.put(&key(n), &[n as u8; 1000]).unwrap());
         table.checkpoint().unwrap();

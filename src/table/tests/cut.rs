@@ -1,4 +1,5 @@
-//! A table's file that another program cuts while it is open: whoever promises that the file has the table says so.
+//! A table's file that another program truncates while it is open: every call that promises the file's content reports
+//! an error.
 
 use crate::error::ErrorKind;
 use crate::io::simulated::{Simulated, State};
@@ -78,7 +79,7 @@ fn a_file_that_another_program_cut_is_an_error_of_whatever_says_that_it_has_the_
                         assert!(error.message().contains("another program cut the file"), "{at}: {error}");
                         refused += 1;
                     }
-                    // What was cut off was not in use, or is in the log.
+                    // The bytes cut off were not in use, or are in the log.
                     Ok(()) => {
                         drop(table);
                         let table = options(&disk, durability).open(PATH).unwrap_or_else(|e| panic!("{at}: {e}"));

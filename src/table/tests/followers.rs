@@ -1,6 +1,6 @@
-//! Readers beside a writer, in one process and on a real disk: each has every write that had returned.
+//! Readers during writes, in one process and on a real disk: each has every write that had returned.
 //!
-//! Not here: readers at every crash (`crash/readers.rs`), beside many threads and checkpoints (`tests/it/contents.rs`),
+//! Not here: readers at every crash (`crash/readers.rs`), with many threads and checkpoints (`tests/it/contents.rs`),
 //! in other processes (`tests/it/processes/readers.rs`).
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests change the log from outside")]
 
@@ -43,7 +43,7 @@ impl Written {
         Written { table, content: Content::new(), random: Random::new(&[seed]), path, _directory: directory }
     }
 
-    /// Makes a random change. Returns what it was.
+    /// Makes a random change. Returns the change.
     fn change(&mut self) -> &'static str {
         let random = &mut self.random;
         let key = format!("key {}", random.below(60)).into_bytes();
@@ -127,7 +127,7 @@ fn a_reader_has_the_writes_in_segments_that_were_begun_while_no_checkpoint_may_b
     let mut follower = Some(reading().open(&written.path).unwrap());
     let mut count = 1u32;
     let copying = |_, _| {
-        // A backup holds checkpoints back, so the log goes on in further segments.
+        // A backup holds checkpoints back, so the log continues in further segments.
         for _ in 0..if count == 1 { 2000 } else { 0 } {
             written.table.put(&count.to_le_bytes(), &[0; 100]).unwrap();
             count += 1;
@@ -343,7 +343,7 @@ fn readers_beside_a_writer_whose_segments_are_soon_used_again_find_a_state_that_
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0u64.. {
-                // Two keys, so that half of a batch is seen; now and then a value in the file.
+                // Two keys, so that half of a batch would be noticed; sometimes a value in the file.
                 let mut batch = table.batch();
                 batch.put(b"a", &n.to_le_bytes()).unwrap();
                 batch.put(b"b", &n.to_le_bytes()).unwrap();

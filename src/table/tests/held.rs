@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// What happens before a change, which fails with its error. It is given the file that is changed and the call.
+/// A hook before each change, which fails with the hook's error. It gets the file and the call.
 type Before = Box<dyn FnMut(&Path, &str) -> Result<()> + Send>;
 
 /// The disk of a writer.
@@ -164,7 +164,7 @@ fn journal_path(path: &Path) -> PathBuf {
 /// Their frames are several times as many as a reader's cache has.
 const PAIRS: u32 = 600;
 
-/// Further pairs.
+/// More pairs.
 const KEPT: u32 = 20;
 
 fn key(n: u32) -> [u8; 4] {
@@ -194,7 +194,8 @@ fn assert_has_round(reader: &Table, round: u8) {
 }
 
 /// Calls `look` with a reader of each round before each change of files and locks that the writer makes during later
-/// checkpoints, the last of which cuts the file. Returns the number of frames that the readers' lookups read each time.
+/// checkpoints, the last of which truncates the file. Returns the number of frames that the readers' lookups read each
+/// time.
 fn look_beside_checkpoints(look: impl Fn(&Table, u8) + Clone + Send + 'static) -> u64 {
     const ROUNDS: u8 = 3;
     let directory = tempfile::tempdir().unwrap();
@@ -277,8 +278,8 @@ fn a_check_that_cannot_read_says_so_and_calls_nothing_damaged() {
     }
 }
 
-/// A table with round 1 in its file and round 2 in a complete journal beside it: the first checkpoint's file, the
-/// second one's journal and file, as a process that was killed leaves them.
+/// A table with round 1 in its file and round 2 in a complete journal: the first checkpoint's file, and the journal of
+/// the second one, as a killed process leaves them.
 struct Interrupted {
     directory: tempfile::TempDir,
     journal: Vec<u8>,
@@ -343,7 +344,7 @@ fn a_reader_ignores_a_journal_that_is_damaged_and_one_that_is_incomplete() {
         assert_has_round(&reader, 1);
         assert_eq!(reader.verify().unwrap(), []);
         assert!(journal_path(&path).exists(), "a reader changes nothing");
-        // The reader keeps its checkpoint beside a writer, which removes that journal and writes others.
+        // The reader keeps its checkpoint while a writer removes that journal and writes others.
         let writer = Table::open(&path).unwrap();
         assert!(!journal_path(&path).exists());
         for round in 3..5 {
@@ -379,7 +380,7 @@ fn a_damaged_journal_of_an_interrupted_checkpoint_is_named_where_the_table_is_da
             }
         }
         std::fs::remove_file(journal_path(&path)).unwrap();
-        // Without it, the error says nothing of a journal.
+        // Without it, the error does not mention a journal.
         let opened = TableOptions::new().read_only(true).open(&path);
         let read = opened.and_then(|table| (0..PAIRS).try_for_each(|n| table.get(&key(n)).map(drop)));
         assert!(read.err().is_none_or(|e| !e.to_string().contains("journal")));
@@ -405,8 +406,8 @@ fn a_reader_is_refused_at_once_where_a_checkpoint_was_interrupted() {
         *opens.lock().unwrap()
     };
     assert!(opens() < 10, "nobody has the table open");
-    // A handle that takes no more writes keeps the lock of the table and not that of the journal. A process that opens
-    // the table does so only for a moment.
+    // A handle that accepts no more writes keeps the lock of the table and not that of the journal. A process that
+    // opens the table holds both only for a moment.
     let poisoned = Disk.open(&path, Mode::Write).unwrap();
     assert!(poisoned.lock().unwrap());
     assert!((100..1000).contains(&opens()), "{}", opens());

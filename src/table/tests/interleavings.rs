@@ -222,7 +222,7 @@ fn with_a_hole() -> Table {
     table
 }
 
-/// Groups of buckets move towards the start, and the file is cut, while they are read.
+/// Groups of buckets move towards the start, and the file is truncated, while they are read.
 fn lookups_beside_compaction() -> bool {
     let table = with_a_hole();
     let place = table.buckets.location(3);
@@ -235,7 +235,7 @@ fn lookups_beside_compaction() -> bool {
     table.buckets.location(3) != place
 }
 
-/// A value stays unchanged while its bucket moves and its frame is cut off the file.
+/// A value stays unchanged while its bucket moves and its frame is truncated from the file.
 fn a_value_held_beside_compaction() -> bool {
     let table = with_a_hole();
     together(&[&|| table.compact().unwrap(), &|| {
@@ -255,7 +255,7 @@ fn a_value_held_beside_compaction() -> bool {
 fn lookups_beside_map_frames_that_move() -> bool {
     let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
     table.put(&[100], &[1; 20 * 4096]).unwrap();
-    // So large that there is a second zone, with map frames behind the value that is removed.
+    // So large that there is a second zone, with map frames after the value that is removed.
     table.put(&[101], &vec![2; 520 * 4096]).unwrap();
     let value = |key: u8| [key; 3000];
     (0..8).for_each(|key| table.put(&[key], &value(key)).unwrap());
@@ -369,7 +369,7 @@ fn writers_that_hold_values() -> bool {
     true
 }
 
-/// Frames are evicted and come back while they are read and written.
+/// Frames are evicted and read again while they are read and written.
 fn lookups_beside_eviction() -> bool {
     let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
     put(&table, 0..4);

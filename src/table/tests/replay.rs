@@ -1,4 +1,4 @@
-//! A replay of many records at a time, in parts, against one of record after record.
+//! A replay of many records at a time, in parts, compared with one of record after record.
 
 use crate::error::ErrorKind;
 use crate::io::simulated::{Simulated, State};
@@ -36,7 +36,7 @@ fn options(disk: &Simulated) -> TableOptions {
     options
 }
 
-/// The files as a process leaves them that is killed after `work` with a new table.
+/// The files that a process leaves if it is killed after `work` with a new table.
 fn killed_after(work: impl FnOnce(&Table)) -> Files {
     let disk = Simulated::new(State::default());
     disk.let_map(true);
@@ -58,7 +58,7 @@ fn open(files: &Files, plan: ReplayPlan) -> Found {
     Ok((table.replayed(), pairs.collect::<Result<_, _>>().map_err(|e| format!("{e}"))?, faults))
 }
 
-/// Whether a replay by `plan` finds what one of record after record finds.
+/// Whether a replay by `plan` finds the same as one of record after record.
 fn same(files: &Files, plan: ReplayPlan) -> Result<Found, String> {
     let (expected, found) = (open(files, ONE_BY_ONE), open(files, plan));
     let shown = |found: &Found| match found {
@@ -87,7 +87,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     std::iter::repeat_with(|| random.next() as u8).take(len).collect()
 }
 
-/// Changes of every kind of few keys.
+/// Changes of every kind to few keys.
 fn history(table: &Table, random: &mut Random, steps: usize) {
     for _ in 0..steps {
         let (key, value) = (key(random), value(random));
@@ -150,7 +150,7 @@ fn orders() -> Result<(), String> {
     Ok(())
 }
 
-/// A small log, cut at each byte, and with each byte damaged.
+/// A small log, truncated at each byte, and with each byte damaged.
 fn damages() -> Result<(), String> {
     let whole = killed_after(|table| {
         (0..20u8).for_each(|n| table.put(&[n], &[n; 5]).unwrap());

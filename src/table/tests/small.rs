@@ -1,5 +1,5 @@
-//! What a table of a few hundred kilobytes costs the disk from its first open to its close: files made, syncs and
-//! bytes, counted on a simulated disk, so that they are the same on every machine.
+//! Disk costs of a table of a few hundred kilobytes from its first open to its close: files created, syncs and bytes,
+//! counted on a simulated disk, so that they are the same on every machine.
 
 use crate::io::simulated::{Event, Simulated, State};
 use crate::table::options::Durability;

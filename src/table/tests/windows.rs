@@ -22,7 +22,7 @@ fn frames_in_windows(table: &Table) -> [usize; 2] {
     table.pager.pool().frames_in_windows()
 }
 
-/// Whether this system maps files over memory; says so where it does not.
+/// Whether this system maps files into memory; prints a message if not.
 fn has_windows(table: &Table) -> bool {
     let has = frames_in_windows(table).iter().sum::<usize>() > 0;
     if !has {
@@ -124,7 +124,7 @@ fn values_in_windows_are_in_the_file_before_any_checkpoint_and_are_no_frames_of_
     assert!(found > 350, "{found} of 400 values are in the file");
     table.checkpoint().unwrap();
     assert_eq!(frames_in_windows(&table)[0], 0);
-    // Counted are frames that the checkpoint wrote or noted; what it wrote is not much more than the buckets.
+    // Frames that the checkpoint wrote or recorded are counted; it wrote little more than the buckets.
     assert!(table.counters().frames_written > written);
     for (n, value) in (0u32..).zip(&values) {
         assert_eq!(table.get(&n.to_le_bytes()).unwrap().as_ref(), Some(value));
@@ -206,7 +206,7 @@ fn frames_of_windows_that_were_cut_off_and_used_again_are_plain_memory() {
     let [_, sealed] = frames_in_windows(&table);
     (0..800).for_each(|key| assert!(table.remove(&u32::to_le_bytes(key)).unwrap()));
     table.checkpoint().unwrap();
-    // Much is free: these go there, by the log, and more ranges are changed than are replaced in tests.
+    // Much space is free: these go there, through the log, and more ranges are changed than are replaced in tests.
     let mut key = 1000;
     while frames_in_windows(&table)[0] == 0 && key < 2000 {
         put(&table, key, 2500);
@@ -241,7 +241,7 @@ fn a_value_whose_pages_are_gone_is_an_error_and_the_last_one_for_writes() {
         if sealed {
             table.checkpoint().unwrap();
         }
-        // As a disk that fails would: another program cuts the file.
+        // As a failing disk would: another program truncates the file.
         Disk.open(&path, Mode::Write).unwrap().set_len(8192).unwrap();
         let failed = (0..400u32).filter(|n| match table.get(&n.to_le_bytes()) {
             Ok(found) => {
@@ -258,7 +258,7 @@ fn a_value_whose_pages_are_gone_is_an_error_and_the_last_one_for_writes() {
     }
 }
 
-/// A value that says which key it belongs to, all of it.
+/// A value whose every byte shows its key.
 fn told(key: u32, version: u32) -> Vec<u8> {
     let len = 300 + (key as usize * 37 + version as usize * 501) % 4000;
     let word = key.to_le_bytes().into_iter().chain(version.to_le_bytes());

@@ -1,10 +1,11 @@
 //! Damaged dictionaries and manifests.
 //!
-//! **Raw**: whatever is hit in what checksums cover, no key gets a wrong answer: its own value, or none where it is
-//! absent, or an error; and `verify` names it. **Repaired**: fields of header, footer, sections, pages, blocks and
-//! records get hostile values, and all checksums fit again; then any value or error will do, in time and in memory.
+//! **Raw**: whatever is damaged in bytes that checksums cover, no lookup is wrong: it returns the key's own value,
+//! nothing for an absent key, or an error; and `verify` reports the damage. **Repaired**: fields of header, footer,
+//! sections, pages, blocks and records get hostile values, and all checksums are corrected; any value or error is
+//! allowed, within the limits of time and memory.
 //!
-//! Each file is used through reads and through a mapping. Not here: files that are cut while they are mapped
+//! Each file is read both by system calls and through a mapping. Not here: files that are truncated while mapped
 //! (`src/dictionary/tests/model.rs`).
 
 use super::{Kind, Random, directory, no_case_fails};
@@ -25,15 +26,15 @@ struct Original {
     file: Vec<u8>,
     pairs: Pairs,
     page_bytes: usize,
-    /// Offset and bytes of what is worth a hostile value.
+    /// Offset and length of each field worth a hostile value.
     fields: Vec<(usize, usize)>,
-    /// What checksums cover: all but the zeros between.
+    /// The ranges that checksums cover: everything except the zeros between them.
     covered: Vec<Range<usize>>,
 }
 
 static ORIGINALS: LazyLock<Vec<Original>> = LazyLock::new(|| GOLDEN.iter().map(Original::read).collect());
 
-/// Reads the originals, so that no case has to.
+/// Reads the original files once, so that cases need not.
 pub fn prepare() {
     LazyLock::force(&ORIGINALS);
 }
@@ -52,7 +53,7 @@ impl Original {
     }
 }
 
-/// A value to hurt with, for a field that has `old`.
+/// A hostile value for a field that has `old`.
 fn hostile(random: &mut Random, original: &Original, old: u64, bytes: usize) -> u64 {
     let file_bytes = original.file.len() as u64;
     let pages = file_bytes / original.page_bytes as u64;
@@ -92,7 +93,7 @@ fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> S
     for _ in 0..1 + random.below(3) {
         let footer = file.len() - FOOTER_BYTES;
         let first: Vec<_> = original.fields.iter().filter(|(at, _)| *at < 512 || *at >= footer).collect();
-        // Header and footer are few fields among many.
+        // Header and footer have few of the fields, so they are chosen more often.
         let &(at, bytes) = if random.one_in(3) { *random.pick(&first) } else { random.pick(&original.fields) };
         let old = number_at(file, at, bytes);
         let new = hostile(random, original, old, bytes);
@@ -102,7 +103,7 @@ fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> S
     notes.join("; ")
 }
 
-/// Flips, fills, pages swapped, in what checksums cover; the length stays.
+/// Flips, fills, swaps pages, within what checksums cover; the length does not change.
 fn damage_covered(random: &mut Random, original: &Original, file: &mut [u8]) -> String {
     let part = loop {
         let part = random.pick(&original.covered).clone();
@@ -162,7 +163,7 @@ fn damaged(kind: Kind, seed: u64) -> Damaged {
             _ => damage_fields(random, original, &mut file),
         };
         if random.one_in(20) && file.len() > FOOTER_BYTES {
-            // A piece is gone, and the footer is there.
+            // A range is removed, and the footer is still there.
             let at = random.below(file.len() - FOOTER_BYTES);
             let bytes = random.below(file.len() - FOOTER_BYTES - at);
             file.drain(at..at + bytes);
@@ -179,7 +180,7 @@ pub fn about(kind: Kind, seed: u64) -> String {
     format!("{kind:?}:{seed} {}: {}", damaged.original.name, damaged.note)
 }
 
-/// Damages a dictionary and uses it. Gives what is wrong with what came of it.
+/// Damages a dictionary and uses it. Returns what went wrong.
 pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let damaged = damaged(kind, seed);
     let path = directory.join("damaged.spd");
@@ -193,8 +194,7 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     })
 }
 
-/// Everything that can be asked of the dictionary at `path`; `promised` is what its answers may be, if they may not be
-/// anything.
+/// Makes every kind of call on the dictionary at `path`; `promised` has the allowed answers, if not any are.
 fn exercise(
     random: &mut Random,
     path: &Path,
@@ -210,7 +210,7 @@ fn exercise(
         Err(e) if untouched => return Err(format!("an undamaged dictionary does not open: {e}")),
         Err(_) => return Ok(()),
     };
-    // `verify` first or last: what it reads through a mapping is checked then.
+    // `verify` runs first or last: it checks what it reads through the mapping.
     let early = random.one_in(2).then(|| dictionary.verify());
     let all: Vec<&Vec<u8>> = pairs.keys().collect();
     let mut keys: Vec<Vec<u8>> = (0..60).filter(|_| !all.is_empty()).map(|_| (*random.pick(&all)).clone()).collect();
@@ -247,13 +247,13 @@ fn exercise(
     match (promised, faults) {
         (Some(_), Ok(0)) if !untouched => Err("damage that verify does not see".into()),
         (_, Ok(faults)) if untouched && faults > 0 => Err("faults in an undamaged dictionary".into()),
-        // Without a fault, everything is given.
+        // If there is no fault, all pairs must be found.
         (None, Ok(0)) if scanned != Some(dictionary.len()) => Err(format!("{scanned:?} pairs, and no fault")),
         _ => Ok(()),
     }
 }
 
-/// All pairs; gives how many there were, or nothing where it ended with an error.
+/// Reads all pairs; returns their number, or nothing after an error.
 fn scan(dictionary: &Dictionary, promised: Option<&Pairs>) -> Result<Option<u64>, String> {
     let mut count = 0;
     for pair in dictionary {
@@ -322,7 +322,7 @@ fn a_damaged_manifest_is_an_error_and_a_hostile_one_no_way_out() {
         text[at] ^= 1 << (at % 8);
         assert!(Dictionary::open(shards_with(place.path(), &text)).is_err(), "byte {at}");
     }
-    // Behind a checksum that fits: numbers, names, lines.
+    // Hostile numbers, names and lines with correct checksums.
     let random = &mut Random(5);
     let mut opened = 0;
     for case in 0..3000 {
@@ -388,7 +388,8 @@ fn shards_that_changed_places_are_named_by_verify() {
 // ---------------------------------------------------------------------------------------------
 // What was found
 
-/// A golden dictionary with these bytes at these places and checksums that fit; looked up, scanned and verified.
+/// Opens a golden dictionary with these bytes at these offsets and correct checksums, looks keys up, scans and
+/// verifies.
 fn use_edited(name: &str, edits: &[(usize, &[u8])]) {
     let place = directory();
     let path = place.path().join(name);

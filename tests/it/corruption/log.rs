@@ -1,11 +1,12 @@
-//! Damaged logs: what an open replays is what was logged, up to some record, or it is an error.
+//! Damaged logs: an open either replays the logged records, up to some record, or returns an error.
 //!
-//! **Raw** damage (flips, cuts, files that change places) ends at a checksum: the table has the records before it, none
-//! of those behind, and nothing else. **Repaired** damage (other kinds, lengths and bodies, batches that lie, pieces
-//! that lack, headers that name another segment) has right checksums: there the second reader says what is to come of
-//! it. Afterwards the log is written on, the process "killed", and the table opened again: what was cut off stays away.
+//! **Raw** damage (flips, cuts, swapped files) is detected by a checksum: the table has the records before it and
+//! nothing else. **Repaired** damage (other kinds, lengths and bodies, batches with wrong counts, missing pieces,
+//! headers that name another segment) has correct checksums: there the second reader decides what the result must be.
+//! Afterwards the log is written further, the process is "killed", and the table is opened again: truncated records
+//! must stay away.
 //!
-//! Cases have numbers, `SPLITPOINT_CASE=lograw:1234` and `logrepaired:1234`. Not here: the log as it should be
+//! Cases have numbers, `SPLITPOINT_CASE=lograw:1234` and `logrepaired:1234`. Not here: undamaged logs
 //! (`log_format.rs`).
 
 use super::{Kind, Random, damage_raw, in_time};
@@ -17,11 +18,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A table with a log, undamaged.
+/// An undamaged table with a log.
 struct Original {
     name: &'static str,
     table: Vec<u8>,
-    /// Files of the log, by the number in their name.
+    /// The files of the log, by the number in their name.
     files: Vec<Vec<u8>>,
     segments: Vec<Segment>,
     /// The content of the table after `count` records.
@@ -56,12 +57,12 @@ static ORIGINALS: LazyLock<[Original; 2]> = LazyLock::new(|| {
     ]
 });
 
-/// Puts the originals together before anything is timed.
+/// Prepares the originals before anything is timed.
 pub fn prepare() {
     LazyLock::force(&ORIGINALS);
 }
 
-/// The header of the first segment behind the checkpoint that `table` has.
+/// The header of the first segment after the checkpoint of `table`.
 fn first_header(table: &[u8]) -> Header {
     let sequence = u64_at(table, 16);
     let before = End { number: sequence, ..End::default() };
@@ -72,7 +73,8 @@ fn header_behind(segment: &Segment) -> Header {
     Header { number: segment.header.number.wrapping_add(1), before: segment.end, ..segment.header }
 }
 
-/// Three segments, in files in another order, with pieces of two records between each other and batches.
+/// Three segments, in files in a different order; the pieces of two records are interleaved with each other and with
+/// batches.
 fn woven(table: &[u8]) -> Vec<Vec<u8>> {
     let mut files = vec![Vec::new(); 3];
     let mut header = first_header(table);
@@ -150,7 +152,7 @@ fn damage_files(random: &mut Random, files: &mut Vec<Vec<u8>>) -> String {
             format!("records of {a} and {b} change places")
         }
         4 => {
-            // Where damage in the header does no more than end it all.
+            // Damage there in the header only ends the log early.
             let at = random.below(log::HEADER_BYTES) + random.below(2) * log::SECOND_AT;
             files[a][at] ^= 1 << random.below(8);
             format!("file {a}: a bit of byte {at} flipped")
@@ -165,7 +167,7 @@ fn damage_files(random: &mut Random, files: &mut Vec<Vec<u8>>) -> String {
     }
 }
 
-/// Other records and headers, with checksums that fit.
+/// Other records and headers, with correct checksums.
 fn damage_records(random: &mut Random, original: &Original, files: &mut [Vec<u8>]) -> String {
     let mut notes = Vec::new();
     let mut segments = original.segments.clone();
@@ -281,7 +283,7 @@ fn put_files(path: &Path, table: &[u8], files: &[Vec<u8>]) {
     }
 }
 
-/// All that is in the directory of `path`, by name.
+/// All files in the directory of `path`, by name.
 fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
@@ -291,10 +293,10 @@ fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// The table as a crash at this moment leaves it, in a directory of its own.
+/// Copies the table as a crash at this moment would leave it, to a directory of its own.
 fn crashed(path: &Path, to: &Path) -> PathBuf {
     fs::create_dir(to).unwrap();
-    // A checkpoint may be under way: what is read twice was there at the moment between.
+    // A checkpoint may be running: content that is equal in two reads existed at the moment between them.
     let mut files = files_beside(path);
     while files != files_beside(path) {
         files = files_beside(path);
@@ -303,7 +305,7 @@ fn crashed(path: &Path, to: &Path) -> PathBuf {
     to.join(path.file_name().unwrap())
 }
 
-/// Does a case. Gives what is wrong with what came of it.
+/// Runs a case. Returns what went wrong.
 pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let Damaged { original, files, .. } = damaged(kind, seed);
     let random = &mut Random(!seed);
@@ -341,7 +343,7 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     writes_on(random, table, &path, pairs, options)
 }
 
-/// The table goes on from what was replayed, and nothing of what was cut off comes back.
+/// The table accepts writes after the replay, and no truncated record returns.
 fn writes_on(
     random: &mut Random,
     table: Table,
@@ -377,7 +379,7 @@ fn writes_on(
 // ---------------------------------------------------------------------------------------------
 // One by one
 
-/// `example.spt` beside a log in these files, in a directory of its own.
+/// `example.spt` with a log of these files, in a directory of its own.
 fn example_with(files: &[Vec<u8>]) -> (tempfile::TempDir, PathBuf) {
     let directory = super::directory();
     let path = directory.path().join("example.spt");
@@ -393,7 +395,7 @@ fn builder() -> Builder {
     Builder::new(first_header(&example()))
 }
 
-/// The error of opening `example.spt` with a log of this; the files stay as they were.
+/// The error of opening `example.spt` with this log; the files do not change.
 fn refused(log: Builder) -> String {
     let (_directory, path) = example_with(&[log.finish()]);
     let before = files_beside(&path);
@@ -406,7 +408,7 @@ fn refused(log: Builder) -> String {
     error.to_string()
 }
 
-/// How many records of a log are replayed.
+/// The number of records of a log that are replayed.
 fn replayed(log: Builder) -> u64 {
     let (_directory, path) = example_with(&[log.finish()]);
     in_time(move || TableOptions::new().open(path).unwrap().replayed())
@@ -414,7 +416,7 @@ fn replayed(log: Builder) -> u64 {
 
 #[test]
 fn pieces_without_an_end_are_not_put_before_a_later_value() {
-    // A process ends in the midst of its first long value; the next one numbers its own from the start again.
+    // A process ends while writing its first long value; the next one numbers its values from the start again.
     for number in 0..3u32 {
         let piece: [&[u8]; 3] = [&number.to_le_bytes(), &[4], b"lost and more"];
         let (directory, path) = example_with(&[builder().put(b"k", b"v").record(log::PIECE, &piece).finish()]);
@@ -527,7 +529,7 @@ fn a_segment_with_a_number_behind_which_there_is_none_is_an_error() {
 
 #[test]
 fn a_segment_that_continues_a_later_one_is_an_error() {
-    // Else it would be left out today, and fit behind a checkpoint to come.
+    // Otherwise it would be skipped now, and match after a later checkpoint.
     let first = first_header(&example());
     for number in [first.number, first.number + 1] {
         let header = Header { before: End { number, ..first.before }, ..first };

@@ -1,19 +1,19 @@
-//! Keys that are not there: none is ever found, as full keys are compared.
+//! Absent keys are never found, because full keys are compared.
 //!
-//! Keys and those asked for are numbers of one form, so they meet in buckets, pages, tries and chunks; an index alone
-//! would answer millions of them with a rank.
+//! Present and absent keys are numbers of the same form, so they meet in buckets, pages, tries and chunks; an index
+//! alone would return a rank for millions of them.
 
 use super::indexes;
 use crate::corruption::Random;
 use splitpoint::dictionary::Index;
 use splitpoint::{DictionaryBuilder, DictionaryOptions};
 
-/// Where even numbers are keys, odd ones are not; both are mixed, so that no lookup is like the one before.
+/// Even numbers are keys, odd ones are not; both are scrambled, so that successive lookups are unrelated.
 fn key(number: u64) -> [u8; 8] {
     Random(number).next().to_le_bytes()
 }
 
-/// Asks a dictionary of `pairs` small records for `lookups` keys that are not there, by two threads.
+/// Looks up `lookups` absent keys in a dictionary of `pairs` small records, with two threads.
 fn none_is_found(index: Index, pairs: u64, lookups: u64) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.spd");
@@ -32,7 +32,7 @@ fn none_is_found(index: Index, pairs: u64, lookups: u64) {
             });
         }
     });
-    // And those that are there are: each has its own number.
+    // Present keys are found: each has its own number.
     for n in (0..pairs).step_by(1 + (pairs / 100_000) as usize) {
         assert_eq!(dictionary.get(&key(2 * n)).unwrap(), Some((n as u32).to_le_bytes().to_vec()), "{index:?}");
     }

@@ -1,8 +1,8 @@
-//! The golden dictionaries of `fixtures/spd-v1`: how each came about, and what is in it.
+//! The golden dictionaries of `fixtures/spd-v1`: how each was made, and its content.
 //!
-//! `UPDATE=1 cargo test --test it library_writes` writes them anew: right where only what docs/dictionary-format.md
-//! leaves open changed (sizes that an index's writer chooses, LZ4's encoding); its section "Changes" says what to do
-//! where the format did.
+//! `UPDATE=1 cargo test --test it library_writes` rewrites them. That is right only if something changed that
+//! docs/dictionary-format.md leaves open (sizes that an index's writer chooses, LZ4's encoding); if the format changed,
+//! see its section "Changes".
 
 use super::{Pairs, colliding, reads_alike, shards_alike};
 use crate::corruption::Random;
@@ -54,14 +54,14 @@ fn fixed(count: u32) -> Pairs {
     (0..count).map(|n| (format!("key{n:05}").into_bytes(), (n * 7).to_be_bytes().to_vec())).collect()
 }
 
-/// Values of many lengths, some over pages; the empty key.
+/// Values of many lengths, some longer than a page; the empty key.
 fn varied() -> Pairs {
     let len = |n: u32| if n % 40 == 7 { 1300 } else { n % 23 };
     let value = |n| (0..len(n)).map(|i| b'a' + ((i * 7 + n) % 26) as u8).collect();
     (0..300).map(|n| (format!("word {n}").into_bytes(), value(n))).chain([(Vec::new(), b"empty".to_vec())]).collect()
 }
 
-/// What LZ4 makes smaller, and records as long as a block, of which it makes some smaller.
+/// Records that LZ4 compresses, and records as long as a block, some of which it compresses.
 fn text() -> Pairs {
     let value = |n: u32| format!("the value of number {n}, which is much like that of number {}", n + 1).into_bytes();
     let noise = super::bytes(&mut Random(1), 700);
@@ -70,7 +70,7 @@ fn text() -> Pairs {
     short.chain(long).chain([(b"noise".to_vec(), noise)]).collect()
 }
 
-/// More keys of one hash than a chunk has, and others.
+/// More keys with one hash than fit a chunk, and others.
 fn equal() -> Pairs {
     let single = (0..600u32).map(|n| format!("{:020}", n.wrapping_mul(0x9E37_79B9)).into_bytes());
     (0..700).map(|n| colliding(n, 10)).chain(single).map(|key| (key, vec![b'x'])).collect()
@@ -90,7 +90,7 @@ pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/spd-v1").join(name)
 }
 
-/// Three shards, one of which changed since.
+/// Three shards, one of which was updated.
 fn write_shards(path: &Path) {
     let builder = with(Index::page()).shards(3);
     builder.build(path, fixed(120)).unwrap();
@@ -139,7 +139,7 @@ fn golden_dictionaries_are_what_the_library_writes_today() {
     }
 }
 
-/// What the library reads in the dictionary at `path` is `pairs`.
+/// Checks that the library reads `pairs` from the dictionary at `path`.
 pub fn holds(path: &Path, pairs: &Pairs) {
     for mapped in [false, true] {
         let dictionary = DictionaryOptions::new().map_data(mapped).map_index(mapped).open(path).unwrap();

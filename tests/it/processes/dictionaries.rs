@@ -1,9 +1,9 @@
-//! Builds and updates of dictionaries: `kill -9` at random moments, and disks that are full.
+//! Builds and updates of dictionaries: `kill -9` at random moments, and full disks.
 //!
-//! The n-th dictionary follows from n. A process makes the next one and is killed; then the name has the one before or
-//! the next, whole; temporary files have no names, or one that the next build removes, but for a whole dictionary that
-//! was about to be renamed. With resume it goes on from those, and the result is, byte for byte, that of a build
-//! nobody disturbed.
+//! The n-th dictionary is determined by n. A process makes the next one and is killed. Then the name has either the
+//! previous or the next dictionary, complete. Temporary files have no names, or names that the next build removes,
+//! except for a complete dictionary about to be renamed. A build with resume continues from them, and its result is
+//! byte for byte that of an undisturbed build.
 
 use super::{Running, process, task_arguments, this_binary, with_task};
 use crate::corruption::{Random, directory};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What the processes of a test do: their arguments, with the number of the dictionary behind.
+/// The tasks of the processes: their arguments, followed by the number of the dictionary.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     update: bool,
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// The pairs of dictionary `n`: some change with each, some go, some come.
+/// The pairs of dictionary `n`: with each n some change, some are removed, some are added.
 fn pairs(n: u64) -> Pairs {
     let pair =
         |k: u64| (format!("key {k}").into_bytes(), format!("{} {k} ", k * 7 + n % 3 * (k % 2)).repeat(8).into_bytes());
@@ -77,7 +77,7 @@ pub fn build(place: &Path, arguments: &[u64]) {
     make(kind, n, &path_in(place)).unwrap();
 }
 
-/// Which of the dictionaries is there, which is whole.
+/// Returns the number of the dictionary found, which must be complete.
 fn found(path: &Path, either: [u64; 2]) -> u64 {
     let dictionary = Dictionary::open(path).unwrap();
     assert_eq!(dictionary.verify().unwrap(), []);
@@ -93,13 +93,13 @@ fn names_in(place: &Path) -> Vec<String> {
     names
 }
 
-/// Every file of the dictionary, to be compared.
+/// Every file of the dictionary, for comparison.
 fn bytes_of(path: &Path) -> Vec<(String, Vec<u8>)> {
     if path.is_file() {
         return vec![(String::new(), fs::read(path).unwrap())];
     }
-    // Contents by shard: the generation in a name depends on the kills before. A kill right after the manifest was
-    // replaced leaves the files of the generation before, which the next update removes.
+    // Contents by shard: the generation in a name depends on the earlier kills. A kill immediately after the manifest
+    // was replaced leaves the files of the previous generation, which the next update removes.
     let mut newest = std::collections::BTreeMap::new();
     for name in names_in(path).into_iter().filter(|name| name != "manifest" && !name.contains("-sort")) {
         let (shard, rest) = name.split_once('-').expect("SHARD-GENERATION.spd");
@@ -127,7 +127,7 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
     let mut n = 1;
     make(kind, n, &path).unwrap();
     let run = |n| process("build_dictionary", place.path(), &kind.arguments(n));
-    // How long an undisturbed build takes.
+    // The duration of an undisturbed build.
     let begun = Instant::now();
     assert!(run(n + 1).status().unwrap().success());
     let mut whole = begun.elapsed();
@@ -159,7 +159,7 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
             left.iter().filter(|name| *name != "a.spd" && !name.starts_with("a.spd-unfinished")).collect();
         assert!(strange.iter().all(|name| kind.resume && sorting(name) && !unnamed(name)), "{kind:?}: {strange:?}");
         if random.one_in(3) {
-            // Undisturbed, from what the kill left.
+            // Undisturbed, from the files that the kill left.
             if kind.resume && there == n {
                 seen.resumed += u32::from(kind.builder(next).start(&path).unwrap().resumed_pairs() > 0);
             }
@@ -219,7 +219,7 @@ fn a_resumed_build_is_that_of_one_which_nobody_disturbed() {
         let place = directory();
         let path = path_in(place.path());
         let files = if kind.shards > 0 { &path } else { place.path() };
-        // Stopped when all is sorted and the first pages are written.
+        // Stopped when everything is sorted and the first pages are written.
         let stopping = kind.builder(9).progress(|_| std::ops::ControlFlow::Break(()));
         let stopped = stopping.build(&path, pairs(9)).unwrap_err();
         assert_eq!(stopped.kind(), ErrorKind::Stopped, "{stopped}");
@@ -235,7 +235,7 @@ fn a_resumed_build_is_that_of_one_which_nobody_disturbed() {
     }
 }
 
-/// Makes dictionary 2 over 1 where no file may be longer than some bytes.
+/// Makes dictionary 2 over 1 under a limit on the length of files.
 pub fn build_under_a_limit(place: &Path, arguments: &[u64]) {
     let (kind, n) = Kind::of(arguments);
     let refused = make(kind, n, &path_in(place)).unwrap_err();
@@ -245,14 +245,14 @@ pub fn build_under_a_limit(place: &Path, arguments: &[u64]) {
 #[test]
 fn a_full_disk_is_an_error_and_the_old_dictionary_stays() {
     for kind in kinds() {
-        // Temporary files find no room, or the new file.
+        // Temporary files find no space, or the new file does not.
         for limit_kib in [4, 30, 100] {
             let place = directory();
             let path = path_in(place.path());
             make(kind, 1, &path).unwrap();
             let before = bytes_of(&path);
             let names = names_in(if kind.shards > 0 { &path } else { place.path() });
-            // The limit is in blocks of 512 bytes; the signal that comes with it would end any program.
+            // The limit is in blocks of 512 bytes; the signal at the limit would end any program.
             let script = format!("ulimit -f {}; exec \"$0\" \"$@\"", 2 * limit_kib);
             let mut command = Command::new("sh");
             command.args(["-c", &script]).arg(this_binary()).args(task_arguments());
@@ -270,7 +270,7 @@ fn a_full_disk_is_an_error_and_the_old_dictionary_stays() {
     }
 }
 
-/// Makes dictionary 2 over 1 where no thread can be made. A build may do with fewer threads.
+/// Makes dictionary 2 over 1 where no thread can be created. A build works with fewer threads.
 pub fn build_without_threads(place: &Path, arguments: &[u64]) {
     assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread was made");
     let (kind, n) = Kind::of(arguments);

@@ -1,9 +1,9 @@
-//! A disk that is full, really: a small file system in memory where one can be mounted without being root, and files
-//! that the system keeps short, which it can everywhere.
+//! Really full disks: a small file system in memory if one can be mounted without root, and a limit on file sizes,
+//! which works everywhere.
 //!
-//! A full disk is an error and no signal, although the log is memory mapped; what was acknowledged is there; and with
-//! room again the handle goes on. The simulated disk has each call fail by itself; here
-//! are the promises of a real one (`fallocate`, pages made ready).
+//! A full disk causes an error and no signal, although the log is memory mapped. Acknowledged writes are kept, and once
+//! there is space again the handle works. The simulated disk fails each call by itself; these tests check the promises
+//! of a real one (`fallocate`, preallocated pages).
 
 use super::{process, task_arguments, this_binary, with_mounts, with_task};
 use splitpoint::{Durability, ErrorKind, Table, TableOptions};
@@ -18,7 +18,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key {n}").into_bytes()
 }
 
-/// Some in pages, some in extents, now and then one in pieces of the log.
+/// Some in pages, some in extents, occasionally one in pieces of the log.
 fn value(n: u32) -> Vec<u8> {
     let len = match n % 50 {
         49 => 70_000,
@@ -37,7 +37,7 @@ fn is_full(e: &splitpoint::Error) {
     assert!(e.hint().is_some_and(|hint| hint.ends_with("and try again.")), "{e}");
 }
 
-/// Puts pairs until the disk is full; at most `most`.
+/// Puts up to `most` pairs, until the disk is full.
 fn put_until_full(table: &Table, pairs: &mut Pairs, max: u32) {
     for n in 0..max {
         match table.put(&key(n), &value(n)) {
@@ -51,7 +51,7 @@ fn put_until_full(table: &Table, pairs: &mut Pairs, max: u32) {
     panic!("{max} pairs, and still room");
 }
 
-/// Removes every other pair; what the full disk refuses stays.
+/// Removes every other pair; pairs whose removal fails stay.
 fn remove_half(table: &Table, pairs: &mut Pairs) {
     let keys: Vec<Vec<u8>> = pairs.keys().step_by(2).cloned().collect();
     for key in keys {
@@ -65,7 +65,7 @@ fn remove_half(table: &Table, pairs: &mut Pairs) {
     }
 }
 
-/// Changes pairs in batches; what the full disk refuses stays as it was. Returns how many batches it refused.
+/// Changes pairs in batches; a batch that fails changes nothing. Returns the number of failed batches.
 fn change_in_batches(table: &Table, pairs: &mut Pairs) -> usize {
     let keys: Vec<Vec<u8>> = pairs.keys().cloned().collect();
     let mut refused = 0;
@@ -107,8 +107,8 @@ fn holds(table: &Table, pairs: &Pairs, when: &str) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// A file system of some megabytes
+// --------------------------------------------------------------------------------------------- A file system of a few
+// megabytes
 
 const DISK_BYTES: u64 = 8 << 20;
 const DURABILITIES: [Durability; 3] = [Durability::Os, Durability::Sync, Durability::None];
@@ -131,12 +131,12 @@ pub fn fill(place: &Path, _: &[u64]) {
     fill_a_copy_with_holes(place);
 }
 
-/// Leaves room for this many bytes.
+/// Leaves this many bytes free.
 fn use_up(place: &Path, free: u64) {
     let _ = fs::remove_file(place.join("ballast"));
     let used: u64 = fs::read_dir(place).unwrap().map(|e| blocks(&e.unwrap().metadata().unwrap())).sum();
     let ballast = vec![1; (DISK_BYTES - used).saturating_sub(free) as usize];
-    // What the file system itself needs is not counted, so it may be a little less.
+    // The file system's own needs are not counted, so it may be a little less.
     let _ = fs::write(place.join("ballast"), ballast);
 }
 
@@ -148,8 +148,8 @@ fn empty(place: &Path) {
     fs::read_dir(place).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
 }
 
-/// Fills a disk with `free` bytes of room. The table has `before` pairs already; with none it is made on that disk.
-/// Returns how many batches were refused.
+/// Fills a disk with `free` free bytes. The table has `before` pairs already; with none it is created on that disk.
+/// Returns the number of failed batches.
 fn fill_one(place: &Path, free: u64, durability: Durability, before: u32) -> usize {
     let when = format!("{free} bytes free, {durability:?}, {before} pairs before");
     let path = place.join("t.spt");
@@ -207,7 +207,7 @@ pub fn fill_and_die(place: &Path, arguments: &[u64]) {
     std::process::abort();
 }
 
-/// A process fills the disk and is killed. The table opens where there is no room at all, and has what was stored.
+/// A process fills the disk and is killed. The table opens without any free space, and has what was stored.
 fn fill_and_kill(place: &Path, free: u64, durability: u64) {
     let when = format!("{free} bytes free, {:?}", DURABILITIES[durability as usize]);
     let (path, durable) = (place.join("t.spt"), DURABILITIES[durability as usize]);
@@ -224,7 +224,7 @@ fn fill_and_kill(place: &Path, free: u64, durability: u64) {
     use_up(place, 0);
     match TableOptions::new().read_only(true).open(&path) {
         Ok(reader) => holds(&reader, &pairs, &when),
-        // The kill cut off a checkpoint, which a writer has to complete.
+        // The kill interrupted a checkpoint, which a writer has to complete.
         Err(e) => assert_eq!(e.kind(), ErrorKind::Locked, "{when}: to read: {e}"),
     }
     let table = options(durable, 1 << 20).open(&path).unwrap_or_else(|e| panic!("{when}: {e}"));
@@ -278,7 +278,7 @@ fn fill_a_copy_with_holes(place: &Path) {
     assert!(refused > 2, "{refused} syncs found no room");
 }
 
-/// Checkpoints, and the log and close that go with them, by how much room there is.
+/// Checkpoints, and the syncs and closes that include one, with different amounts of free space.
 fn checkpoints_that_find_no_room(place: &Path) {
     let mut refused = 0;
     for kib in (0..160).step_by(8) {
@@ -329,10 +329,9 @@ fn a_full_disk_is_an_error_and_what_was_acknowledged_is_there() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// Files that may not be longer
+// --------------------------------------------------------------------------------------------- Limits on file sizes
 
-/// Runs where no file may be longer than some bytes. Arguments: how durable, bytes of the log.
+/// Runs under a limit on file sizes. Arguments: the durability, bytes of the log.
 pub fn fill_under_a_limit(place: &Path, arguments: &[u64]) {
     let &[durability, log_bytes] = arguments else { panic!("arguments") };
     let durability = if durability == 0 { Durability::Os } else { Durability::Sync };
@@ -354,13 +353,12 @@ pub fn fill_under_a_limit(place: &Path, arguments: &[u64]) {
 
 #[test]
 fn a_file_that_may_not_grow_is_a_full_disk() {
-    // Below a part of the log; about that; above, so that the table or its journal meets it first.
+    // Below the size of a part of the log; close to it; above, so that the table or its journal reaches it first.
     for (limit_kib, log_bytes) in [(64, 1 << 18), (128, 1 << 18), (160, 1 << 18), (300, 1 << 18), (1000, 1 << 20)] {
         for (durability, signal) in [(0, ""), (1, ""), (0, "trap '' XFSZ;"), (1, "trap '' XFSZ;")] {
             let when = format!("{limit_kib} KiB, log of {log_bytes}, durability {durability}, {signal}");
             let place = tempfile::tempdir().unwrap();
-            // The limit is in blocks of 512 bytes. The signal that comes with it ends a program that does not ignore
-            // it.
+            // The limit is in blocks of 512 bytes. The signal at the limit ends a program that does not ignore it.
             let script = format!("{signal} ulimit -f {}; exec \"$0\" \"$@\"", 2 * limit_kib);
             let mut command = Command::new("sh");
             command.args(["-c", &script]).arg(this_binary()).args(task_arguments());
@@ -406,7 +404,7 @@ fn a_backup_that_finds_no_room_leaves_nothing_and_the_table_goes_on() {
     holds(&table, &pairs, "after the backup");
 }
 
-/// Runs where no file may be longer than 100 KiB.
+/// Runs under a limit of 100 KiB on file sizes.
 pub fn back_up_under_a_limit(place: &Path, _: &[u64]) {
     let table = options(Durability::Os, 1 << 16).create(false).open(place.join("t.spt")).unwrap();
     let refused = table.backup(place.join("t.bak")).unwrap_err();
@@ -416,7 +414,7 @@ pub fn back_up_under_a_limit(place: &Path, _: &[u64]) {
     }
     let mut left = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(left.all(|name| !name.contains("bak") && !name.contains("backup")), "a part of the backup is left");
-    // The file is longer than the limit. These keys change buckets on both sides of it, so the checkpoint fails.
+    // The file is longer than the limit. These keys change buckets before and after it, so the checkpoint fails.
     for n in 0..50_u8 {
         table.put(&[n], b"it goes on").unwrap();
         assert!(table.remove(&[n]).unwrap());

@@ -1,9 +1,9 @@
-//! `kill -9` of a process at work, again and again on one file.
+//! `kill -9` of a working process, again and again on one file.
 //!
 //! Two threads make commits, each on its own keys and on one key that both append to. After each commit a byte goes to
-//! a file: the commit was acknowledged. What a commit does follows from the seed, its thread and its number, so the
-//! numbers give the expected content. The process is killed at a random moment, also during the next one's recovery.
-//! Then the table has all acknowledged commits of each thread, all or nothing of the one under way (of `put_many` the
+//! a file: the commit is acknowledged. A commit is determined by the seed, its thread and its number, so the numbers
+//! give the expected content. The process is killed at a random moment, also during the next one's recovery. Then the
+//! table must have all acknowledged commits of each thread, all or nothing of the unfinished one (of `put_many` the
 //! first pairs), and nothing else.
 //!
 //! The check reads a copy of the files; the next process continues with what the kill left.
@@ -25,7 +25,7 @@ const KEYS: usize = 700;
 const SESSION: usize = 400;
 /// The key that both append to.
 const SHARED: &[u8] = b"shared";
-/// What an append to it has: the thread, and the number of the commit.
+/// The content of an append to it: the thread, and the number of the commit.
 const SHARED_BYTES: usize = 9;
 
 // ---------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ enum Commit {
     One(Change),
     Update(Vec<u8>, Vec<u8>),
     Batch(Vec<Change>),
-    /// In its order, not as one.
+    /// In order, not atomically.
     PutMany(Vec<(Vec<u8>, Vec<u8>)>),
     AppendMany(Vec<(Vec<u8>, Vec<u8>)>),
     Sync,
@@ -59,7 +59,7 @@ fn key(thread: u64, n: usize) -> Vec<u8> {
 fn commit(seed: u64, thread: u64, n: u64) -> Commit {
     let mut random = Random(seed ^ thread << 60 ^ n << 16);
     let random = &mut random;
-    // Grows and shrinks.
+    // Grows and shrinks the table.
     let removals = if n % 2000 < 1200 { 1 } else { 12 };
     let any_key = |random: &mut Random| key(thread, random.below(KEYS));
     let value = |random: &mut Random| {
@@ -115,7 +115,7 @@ impl Commit {
         }
     }
 
-    /// What it does, in steps: a crash is before or after each.
+    /// Its effects in steps: a crash falls before or after each.
     fn steps(self) -> Vec<Vec<Change>> {
         match self {
             Commit::One(change) => vec![vec![change]],
@@ -128,10 +128,9 @@ impl Commit {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// The process that is killed
+// --------------------------------------------------------------------------------------------- The victim
 
-/// Where the table is, what was acknowledged in this life of the process by each thread, and how far the process came.
+/// The location of the table, the commits acknowledged by each thread of this process, and the process's progress.
 fn table_in(place: &Path) -> PathBuf {
     place.join("table/t.spt")
 }
@@ -144,13 +143,13 @@ fn stages_in(place: &Path) -> PathBuf {
     place.join("stages")
 }
 
-/// Arguments: seed, how durable, whether the cache is small, and for each thread the number of its next commit.
+/// Arguments: seed, durability, whether the cache is small, and the number of the next commit for each thread.
 pub fn load(place: &Path, arguments: &[u64]) {
     let &[seed, durability, small_cache, ref next @ ..] = arguments else { panic!("arguments") };
     let append = |path: PathBuf| fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
     let mut stages = append(stages_in(place));
     let mut next: Vec<u64> = next.to_vec();
-    // Orphaned, it ends by itself.
+    // If orphaned, it exits by itself.
     for _ in 0..1000 {
         stages.write_all(b"o").unwrap();
         let mut options = TableOptions::new().page_bytes(512).log_bytes(1 << 18);
@@ -177,10 +176,9 @@ pub fn load(place: &Path, arguments: &[u64]) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// The process that kills
+// --------------------------------------------------------------------------------------------- The killer
 
-/// What a thread's commits up to some number made.
+/// The result of a thread's commits up to some number.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct State {
     pairs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -204,13 +202,13 @@ impl State {
 #[derive(Debug, Default)]
 struct Seen {
     kills: usize,
-    /// While the table was opened, while it was closed.
+    /// While the table was being opened or closed.
     in_open: usize,
     in_close: usize,
-    /// With a checkpoint's journal there.
+    /// While the journal of a checkpoint existed.
     in_checkpoint: usize,
     commits: u64,
-    /// Commits that were made, and not acknowledged; those made in part, as they may be.
+    /// Commits that were made but not acknowledged; commits made in part, where that is allowed.
     unacknowledged: u64,
     in_part: u64,
     replayed: u64,
@@ -239,7 +237,7 @@ impl Killer {
         }
     }
 
-    /// Lets a process work and kills it.
+    /// Runs a process and kills it.
     fn kill_one(&mut self) {
         for thread in 0..THREADS {
             let _ = fs::remove_file(acknowledged_in(self.place.path(), thread));
@@ -249,7 +247,7 @@ impl Killer {
         let mut arguments = vec![self.seed, u64::from(sync), u64::from(small_cache)];
         arguments.extend(&self.next);
         let process = Running::start(&mut process("load", self.place.path(), &arguments));
-        // Some as soon as they begin: in their recovery.
+        // Some are killed immediately: during their recovery.
         if self.random.one_in(3) {
             while fs::metadata(stages_in(self.place.path())).map_or(0, |m| m.len()) == 0 {
                 std::thread::yield_now();
@@ -268,7 +266,7 @@ impl Killer {
         }
     }
 
-    /// Looks at a copy of what a kill left.
+    /// Examines a copy of the files that a kill left.
     fn check(&mut self) {
         let copies = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(table_in(self.place.path()).parent().unwrap()).unwrap() {
@@ -279,11 +277,11 @@ impl Killer {
         }
         let path = copies.path().join("t.spt");
         if !path.exists() {
-            // Killed before it made the table.
+            // Killed before it created the table.
             assert!(self.next.iter().all(|&next| next == 0));
             return;
         }
-        // Readers may be refused: where no checkpoint was complete yet, or one is half installed.
+        // Readers may fail if no checkpoint was complete yet, or one is partly installed.
         let read = match TableOptions::new().read_only(true).open(&path) {
             Ok(table) => {
                 assert_eq!(table.verify().unwrap(), []);
@@ -306,13 +304,13 @@ impl Killer {
         }
         table.close().unwrap();
         if self.random.one_in(8) {
-            // What a recovery found, another finds.
+            // A second recovery finds the same as the first.
             let table = Table::open(&path).unwrap();
             assert!(self::found(&table) == found, "other pairs after a second open");
         }
     }
 
-    /// All that was acknowledged, and of the commit that was under way some first steps.
+    /// All that was acknowledged, and the first steps of the unfinished commit.
     fn check_thread(&mut self, thread: u64, found: &State) {
         let acknowledged = fs::metadata(acknowledged_in(self.place.path(), thread)).map_or(0, |m| m.len());
         let (state, next) = (&mut self.states[thread as usize], &mut self.next[thread as usize]);
@@ -340,7 +338,7 @@ impl Killer {
         );
     }
 
-    /// Opens the table itself, and takes away what grows without end.
+    /// Opens the table itself, and removes what would grow forever.
     fn tidy(&mut self) {
         let path = table_in(self.place.path());
         if !path.exists() {
@@ -354,7 +352,7 @@ impl Killer {
     }
 }
 
-/// What the table has of each thread, and nothing else.
+/// Checks that the table has exactly these commits of each thread.
 fn found(table: &Table) -> Vec<State> {
     let mut found = vec![State::default(); THREADS as usize];
     for pair in table.scan() {
@@ -394,7 +392,7 @@ fn difference(expected: &State, found: &State) -> String {
 
 /// Kills `count` processes, from the seed `SPLITPOINT_SEED`, or from a new one each time.
 fn kill(kills: usize, place: tempfile::TempDir) -> Seen {
-    // One at a time: a process is killed by the clock.
+    // One at a time, because processes are killed by the clock.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let any = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 10;
@@ -421,7 +419,7 @@ fn a_killed_process_leaves_all_that_it_acknowledged() {
 #[test]
 #[ignore = "slow: hundreds of processes"]
 fn hundreds_of_killed_processes_leave_all_that_they_acknowledged() {
-    // Where there is one, also where a sync costs nothing: more happens between two kills.
+    // On a file system where syncing is free, if there is one: more happens between two kills.
     let places = [tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")];
     let seen: Vec<Seen> = places.into_iter().flatten().map(|place| kill(400, place)).collect();
     let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();

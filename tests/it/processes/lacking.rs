@@ -1,7 +1,6 @@
-//! What a process or a file system may lack: standard descriptors; locks, durable names, owners, permissions.
+//! Features that a process or a file system may lack: standard descriptors; locks, durable names, owners, permissions.
 //!
-//! A filter for system calls makes the file system one that lacks something: the kernel answers a call with an error,
-//! and does not make it.
+//! A filter for system calls simulates such a file system: the kernel returns an error instead of running the call.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "close, prctl")]
 
@@ -22,10 +21,11 @@ fn run(task: &str, place: &Path, arguments: &[u64]) {
     assert!(status.success(), "{task} {arguments:?}: {status}");
 }
 
-/// Opens and makes files of all kinds after it has closed the standard descriptors in `arguments`, and writes to them.
+/// Opens and creates files of all kinds after closing the standard descriptors in `arguments`, and writes to these
+/// descriptors.
 pub fn use_without_descriptors(place: &Path, arguments: &[u64]) {
     for &descriptor in arguments {
-        // SAFETY: this process is a test's own, and no other code of it has this descriptor.
+        // SAFETY: this process belongs to one test, and no other code in it uses this descriptor.
         assert_eq!(unsafe { libc::close(descriptor as i32) }, 0);
     }
     let write = || {
@@ -73,7 +73,7 @@ fn no_file_gets_a_standard_descriptor() {
 /// From now on these system calls of this thread fail.
 fn refuse(calls: &[(libc::c_long, i32)]) {
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    const NUMBER: u32 = 0; // where the call's number is in what a filter reads
+    const NUMBER: u32 = 0; // offset of the call's number in the filter's input
     let mut steps = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NUMBER)];
     for &(call, error) in calls {
         steps.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32));
@@ -81,14 +81,14 @@ fn refuse(calls: &[(libc::c_long, i32)]) {
     }
     steps.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: the call takes numbers alone.
+    // SAFETY: the call takes only numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the program points to its steps, which live longer than the call.
+    // SAFETY: the program points to its steps, which outlive the call.
     let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// What a file system may lack without harm, one after the other.
+/// Features that a file system may lack without harm, one after another.
 const HARMLESS: &[&[(libc::c_long, i32)]] = &[
     // Syncs of directories: files are synced by `fdatasync`.
     &[(libc::SYS_fsync, libc::EINVAL)],
@@ -100,7 +100,7 @@ const HARMLESS: &[&[(libc::c_long, i32)]] = &[
 
 pub fn use_where_calls_fail(place: &Path, arguments: &[u64]) {
     let path = place.join("t.spt");
-    // Of other permissions than new files have, so that they are set.
+    // With permissions that differ from those of new files, so that they are set.
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
     refuse(HARMLESS[arguments[0] as usize]);
@@ -138,7 +138,7 @@ pub fn use_without_locks(place: &Path, arguments: &[u64]) {
     lacks_locks(Table::open(place.join("old.spt")).err().unwrap());
     lacks_locks(DictionaryBuilder::new().build(place.join("new.spd"), [(b"k", b"v")]).unwrap_err());
     lacks_locks(DictionaryBuilder::new().shards(2).build(place.join("new"), [(b"k", b"v")]).unwrap_err());
-    // Reading needs none, nor does a file that has no second writer.
+    // Reading needs no lock, nor does a file without a second writer.
     let table = TableOptions::new().read_only(true).open(place.join("old.spt")).unwrap();
     assert_eq!(table.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     assert_eq!(Dictionary::open(place.join("old.spd")).unwrap().len(), 1);
@@ -155,7 +155,7 @@ fn a_file_system_without_locks_is_read_and_not_written_and_the_error_says_why() 
         table.close().unwrap();
         DictionaryBuilder::new().build(place.path().join("old.spd"), [(b"k", b"v")]).unwrap();
         run("use_without_locks", place.path(), &[error]);
-        // Nothing is left of what could not be made.
+        // A failed creation leaves no files.
         assert_eq!(names_in(place.path()), ["copy.spt", "old.spd", "old.spt", "report"]);
     }
 }

@@ -1,9 +1,10 @@
-//! Pages that the system cannot provide. Of the log, when a write stores to them: the file was cut by another program,
-//! or the file system copies on write and has no room for the copy. Of a table larger than its cache, when read.
+//! Pages that the system cannot provide. For the log, when a write stores to them: another program truncated the file,
+//! or the file system copies on write and has no space for the copy. For a table larger than its cache, when it is
+//! read.
 //!
 //! Such an access raises SIGBUS. The library turns it into an error; the table opens again with every write that the
-//! log still has. A SIGBUS of anything else does what it did before the library installed its handler.
-//! The signals end processes where the library is wrong, so each test runs in a process of its own.
+//! log still has. Any other SIGBUS has the effect that it had before the library installed its handler. A bug in the
+//! library would end the process, so each test runs in a process of its own.
 #![expect(unsafe_code, reason = "faults and handlers of a host program: mmap, sigaction")]
 
 use super::{Running, process, task_arguments, this_binary, with_task};
@@ -29,7 +30,7 @@ fn put(table: &Table, pairs: &mut Pairs, n: u32) -> splitpoint::Result<()> {
     Ok(())
 }
 
-/// Puts until that fails; `None` where it does not.
+/// Puts until a put fails; `None` if none does.
 fn put_until_error(table: &Table, pairs: &mut Pairs) -> Option<splitpoint::Error> {
     (10_000..60_000).find_map(|n| put(table, pairs, n).err())
 }
@@ -52,7 +53,7 @@ fn cut(place: &Path, bytes: u64) {
     fs::File::options().write(true).open(log_of(place)).unwrap().set_len(bytes).unwrap();
 }
 
-/// A table with a checkpoint of 500 pairs, which it gives, and an open handle that has put 500 more.
+/// Makes a table with a checkpoint of 500 pairs, which it returns, and an open handle that has put 500 more.
 fn half_in_the_log(place: &Path) -> (Pairs, Table, Pairs) {
     let mut pairs = Pairs::new();
     let table = open(place);
@@ -64,18 +65,17 @@ fn half_in_the_log(place: &Path) -> (Pairs, Table, Pairs) {
     (checkpoint, table, pairs)
 }
 
-// ---------------------------------------------------------------------------------------------
-// A log that was cut
+// --------------------------------------------------------------------------------------------- A truncated log
 
-/// Argument: 0 cuts the log behind its last record, 1 all of it; 2 cuts behind the last record and then syncs; 3 makes
-/// a checkpoint then.
+/// Argument: 0 truncates the log after its last record, 1 completely; 2 truncates it after the last record and then
+/// syncs; 3 then makes a checkpoint.
 pub fn cut_log(place: &Path, arguments: &[u64]) {
     let (checkpoint, table, mut pairs) = half_in_the_log(place);
     let bytes = fs::read(log_of(place)).unwrap();
     let used = bytes.iter().rposition(|&byte| byte != 0).unwrap() as u64 + 1;
     if arguments == [3] {
         cut(place, used);
-        // It goes to the rest of the page, which no file has.
+        // The put goes to the rest of the page, which no longer is in the file.
         put(&table, &mut pairs, 10_000).unwrap();
         table.checkpoint().unwrap();
         put(&table, &mut pairs, 10_001).unwrap();
@@ -106,7 +106,7 @@ pub fn cut_log(place: &Path, arguments: &[u64]) {
     assert_eq!(table.sync().unwrap_err().kind(), ErrorKind::Poisoned);
     drop(table);
     let table = open(place);
-    // What was put after the cut is lost, like what was cut.
+    // Puts after the truncation are lost, like the truncated ones.
     let expected = if arguments == [1] { &checkpoint } else { &pairs };
     holds(&table, expected);
     assert_eq!(table.len(), expected.len() as u64);
@@ -123,10 +123,9 @@ fn a_log_that_another_program_cuts_is_an_error_and_the_rest_opens() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// A table that was cut
+// --------------------------------------------------------------------------------------------- A truncated table
 
-/// Cuts a table that is larger than its cache, once all of it was read, and reads on.
+/// Truncates a table larger than its cache, after all of it was read, and reads on.
 pub fn cut_table(place: &Path, _: &[u64]) {
     let open = || TableOptions::new().cache_bytes(1).open(place.join("t.spt")).unwrap();
     let mut pairs = Pairs::new();
@@ -169,10 +168,9 @@ fn a_table_larger_than_its_cache_that_another_program_cuts_is_an_error() {
     assert!(status.success(), "{status}");
 }
 
-// ---------------------------------------------------------------------------------------------
-// Signals that are not ours
+// --------------------------------------------------------------------------------------------- Other causes of SIGBUS
 
-/// What a host program did with SIGBUS before it opened a table, what happens, and what is to come of it.
+/// What a host program did with SIGBUS before it opened a table, the event, and the expected result.
 const HOSTS: &[(&str, Action, Event, Outcome)] = &[
     ("default", Action::Default, Event::Fault, Outcome::Killed),
     ("default, sent", Action::Default, Event::Sent, Outcome::Killed),
@@ -210,7 +208,7 @@ impl Outcome {
     }
 }
 
-/// Where the host program's own mapping is that has no file behind it.
+/// The address of the host program's own mapping, which has no file behind it.
 static HOLE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 extern "C" fn with_address(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
@@ -236,11 +234,11 @@ fn host_action(action: &Action) {
         Action::Plain => (plain as *const () as usize, 0),
         Action::Once => (returning as *const () as usize, libc::SA_RESETHAND),
     };
-    // SAFETY: all zeros is an action.
+    // SAFETY: all zeros is a valid action.
     let mut set: libc::sigaction = unsafe { mem::zeroed() };
     set.sa_sigaction = handler;
     set.sa_flags = flags;
-    // SAFETY: the handlers are functions of the type that the flags say.
+    // SAFETY: the handlers are functions of the type that the flags declare.
     assert_eq!(unsafe { libc::sigaction(libc::SIGBUS, &set, ptr::null_mut()) }, 0);
 }
 
@@ -248,19 +246,19 @@ fn host_action(action: &Action) {
 pub fn bus_error_elsewhere(place: &Path, arguments: &[u64]) {
     let (_, action, event, _) = &HOSTS[arguments[0] as usize];
     host_action(action);
-    // The library's handler is installed, and at work.
+    // The library's handler is installed and active.
     let (_, table, mut pairs) = half_in_the_log(place);
     cut(place, 4096);
     assert!(put_until_error(&table, &mut pairs).is_some());
     match event {
         Event::Fault => {
             let file = tempfile::tempfile().unwrap();
-            // SAFETY: a fresh mapping at an address the kernel picks.
+            // SAFETY: a fresh mapping at an address that the kernel chooses.
             let hole =
                 unsafe { libc::mmap(ptr::null_mut(), 4096, libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0) };
             assert_ne!(hole, libc::MAP_FAILED);
             HOLE.store(hole as usize, std::sync::atomic::Ordering::SeqCst);
-            // SAFETY: the address is mapped; that it has no bytes of the file is what the test is about.
+            // SAFETY: the address is mapped; the test is about its lack of bytes of the file.
             unsafe { hole.cast::<u8>().write_volatile(1) };
             panic!("a store to nowhere");
         }
@@ -293,13 +291,13 @@ fn fill_up(place: &Path) -> PathBuf {
 }
 
 /// Runs on a file system that copies on write. Argument: 1 if the log's blocks are shared with a copy, 2 if its files
-/// are not to be copied on write.
+/// are exempt from copying on write.
 pub fn fill_copying_disk(place: &Path, arguments: &[u64]) {
     if arguments == [2] {
         assert!(Command::new("chattr").arg("+C").arg(place).status().unwrap().success());
     }
     let (_, table, mut pairs) = half_in_the_log(place);
-    // What is ready for the next writes is written out, so that storing there needs room once more.
+    // The preallocated pages are written to disk, so that storing there needs space again.
     table.sync().unwrap();
     if arguments == [1] {
         let copied =
@@ -333,7 +331,7 @@ fn on_loop_device(mkfs: &str, mib: u32, task: &str, arguments: &[u64]) -> Option
     let mounted = place.path().join("mounted");
     fs::create_dir(&mounted).unwrap();
     let script = "mount -o loop \"$DISK\" \"$SPLITPOINT_PLACE\" && exec \"$0\" \"$@\"";
-    // A mount that only the process sees goes with it, and the loop device with the mount.
+    // The mount is visible only to the process and ends with it, and so does the loop device.
     let command = |program: &Path, arguments: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script]).arg(program).args(arguments);

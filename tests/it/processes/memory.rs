@@ -1,7 +1,7 @@
-//! The memory of a table in a file: about what `cache_bytes` says, however long its values are and however they come.
+//! The memory of a table in a file: close to `cache_bytes`, however long its values are and however they are stored.
 //!
-//! A process of its own stores several times as much as the cache holds and measures its anonymous memory after each
-//! step: what the system cannot take back. The pages of the log and of the file that are mapped do not count.
+//! A child process stores several times as much as the cache holds and measures its anonymous memory after each step:
+//! memory that the system cannot reclaim. Mapped pages of the log and of the file do not count.
 
 use super::process;
 use splitpoint::{Durability, Table, TableOptions};
@@ -13,7 +13,7 @@ const CACHE_BYTES: u64 = 8 << 20;
 const DURABILITIES: [Durability; 3] = [Durability::None, Durability::Os, Durability::Sync];
 const HOWS: [&str; 5] = ["put", "append", "write_part", "batch", "replay"];
 
-/// Bytes of memory of this process that belong to no file.
+/// Bytes of this process's memory that belong to no file.
 fn anonymous_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
@@ -24,8 +24,8 @@ fn open(place: &Path, durability: Durability) -> Table {
     TableOptions::new().cache_bytes(CACHE_BYTES).durability(durability).open(place.join("t.spt")).unwrap()
 }
 
-/// Stores values and prints the most memory that it took beyond what it had before. Arguments: the index of the
-/// durability, bytes of a value, how, how many.
+/// Stores values and prints the peak of memory above the initial amount. Arguments: the index of the durability, bytes
+/// of a value, how, how many.
 pub fn store(place: &Path, arguments: &[u64]) {
     let &[durability, bytes, how, count] = arguments else { panic!("arguments") };
     let (durability, how) = (DURABILITIES[durability as usize], HOWS[how as usize]);
@@ -59,7 +59,7 @@ pub fn store(place: &Path, arguments: &[u64]) {
         measure();
     }
     if how == "replay" {
-        // Without a checkpoint, as after a kill: the log and the file are as they are.
+        // Without a checkpoint, as after a kill: the log and the file do not change.
         fs::create_dir(place.join("killed")).unwrap();
         for entry in fs::read_dir(place).unwrap().map(Result::unwrap).filter(|e| e.path().is_file()) {
             fs::copy(entry.path(), place.join("killed").join(entry.file_name())).unwrap();
@@ -93,7 +93,7 @@ fn a_table_takes_the_memory_that_it_may_however_long_its_values_are() {
         let most = output.split("most: ").nth(1).unwrap_or_else(|| panic!("{when}: {output}"));
         let most: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
         println!("{when}: {} KiB", most >> 10);
-        // Half as much again while a checkpoint is written; copies of some values; what the process itself takes.
+        // Half as much again during a checkpoint; copies of some values; what the process itself takes.
         let limit = CACHE_BYTES * 3 / 2 + 4 * bytes + (8 << 20);
         assert!(most <= limit, "{when}: {} KiB, over {}", most >> 10, limit >> 10);
     }

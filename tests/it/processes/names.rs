@@ -1,7 +1,7 @@
-//! One table by several names: links, renames and removals while it is open, directories that move, mounts of a file.
+//! One table by several names: links, renames and removals while it is open, moved directories, mounts of a file.
 //!
-//! A table's log and journal are found by its name alone, so it matters that a process that opens the file looks for
-//! them where its last writer put them, and that no other table takes them for its own. docs/architecture.md, "Names".
+//! A table's log and journal are found only by its name. So a process that opens the file must look for them where its
+//! last writer put them, and no other table may take them for its own. docs/architecture.md, "Names".
 
 use super::{Running, process};
 use splitpoint::{Backup, Dictionary, DictionaryBuilder, ErrorKind, PublishedCounters, Salvaged, Table, TableOptions};
@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The names a process may be asked to open, by number, relative to its place.
+/// The names that a process may open, by number, relative to its directory.
 const NAMES: [&str; 6] = ["t.spt", "link.spt", "chain.spt", "there/absolute.spt", "there/up.spt", "linked/t.spt"];
 
-/// Has the table open by one of [`NAMES`], with a put that is in the log alone, until it is killed. Where the second
-/// argument is 1, by a path relative to its directory, which it leaves after the open.
+/// Opens the table by one of [`NAMES`] and makes a put that is only in the log, then waits to be killed. If the second
+/// argument is 1, it opens the table by a path relative to its directory, which it leaves after the open.
 pub fn hold(place: &Path, arguments: &[u64]) {
     let &[name, moves] = arguments else { panic!("arguments") };
     let table = if moves == 1 {
@@ -32,7 +32,7 @@ pub fn hold(place: &Path, arguments: &[u64]) {
     std::thread::sleep(std::time::Duration::from_secs(60));
 }
 
-/// Opens `d.spd` by a path relative to its directory, and reloads it in another directory, which has one of that name.
+/// Opens `d.spd` by a relative path, and reloads it in another directory, which has a dictionary of that name.
 pub fn reload_elsewhere(place: &Path, _: &[u64]) {
     std::env::set_current_dir(place).unwrap();
     let mut dictionary = Dictionary::open("d.spd").unwrap();
@@ -53,7 +53,7 @@ fn a_dictionary_reloads_what_it_opened_after_a_change_of_directory() {
     assert!(process("reload_elsewhere", place.path(), &[]).status().unwrap().success());
 }
 
-/// `t.spt`, which may be there or not, and links to it from here and from `there`.
+/// `t.spt`, which may or may not exist, with links to it from here and from `there`.
 fn links(place: &Path) {
     fs::create_dir(place.join("there")).unwrap();
     symlink("t.spt", place.join("link.spt")).unwrap();
@@ -78,7 +78,7 @@ fn has_all(path: &Path, when: &str) {
     table.close().unwrap();
 }
 
-/// Names beside `path` that begin with its own.
+/// Names in the directory of `path` that begin with its file name.
 fn beside(path: &Path) -> Vec<String> {
     let name = path.file_name().unwrap().to_str().unwrap();
     let there = fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -87,7 +87,7 @@ fn beside(path: &Path) -> Vec<String> {
     there
 }
 
-/// A copy of the files `names` of `place`, as a kill at this moment would leave them.
+/// Copies the files `names` of `place`, as a kill at this moment would leave them.
 fn copied(place: &Path, names: &[(&str, &str)]) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for (from, to) in names {
@@ -165,7 +165,7 @@ fn other_users_of_a_name_follow_its_links_too() {
     .unwrap();
     assert_eq!(losses, 1, "the log is not reported");
     table.close().unwrap();
-    // What a link leads to is replaced, and the link stays.
+    // The target of a link is replaced, and the link stays.
     Backup::new().overwrite(true).restore(path("copy.bak"), path("link.spt")).unwrap();
     assert!(fs::symlink_metadata(path("link.spt")).unwrap().is_symlink());
     assert_eq!(Table::open(path("t.spt")).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
@@ -185,7 +185,7 @@ fn a_file_with_two_hard_links_is_refused_for_writing_and_read_while_nobody_write
                 assert!(error.to_string().contains(word), "\"{error}\" does not say {word:?}");
             }
         }
-        // The log is found by one name alone.
+        // The log is found by only one name.
         let reader = TableOptions::new().read_only(true).open(path(name)).unwrap();
         assert_eq!(reader.get(b"checkpointed").unwrap().as_deref(), Some(&b"1"[..]));
     }
@@ -203,7 +203,7 @@ fn a_file_with_two_hard_links_is_refused_for_writing_and_read_while_nobody_write
     table.close().unwrap();
 }
 
-/// Opens `t.spt`, puts something, and lets `change` do something to its name.
+/// Opens `t.spt`, puts something, and lets `change` act on its name.
 fn open_and(place: &Path, change: impl FnOnce(&Path)) -> Table {
     let path = place.join("t.spt");
     let table = Table::open(&path).unwrap();
@@ -245,7 +245,7 @@ fn a_table_renamed_while_it_is_open_shares_nothing_with_one_made_under_its_old_n
         }
         second.checkpoint().unwrap();
         second.put(b"second's last", b"").unwrap();
-        // The second killed now has lost nothing.
+        // The second process, now killed, lost nothing.
         let all = fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         let all: Vec<String> = all.collect();
         let same: Vec<(&str, &str)> = all.iter().map(|name| (&name[..], &name[..])).collect();
@@ -254,7 +254,7 @@ fn a_table_renamed_while_it_is_open_shares_nothing_with_one_made_under_its_old_n
         assert_eq!((table.len(), table.get(&key(7)).unwrap().unwrap()), (1001, b"second".into()));
         assert_eq!(table.verify().unwrap(), []);
         table.close().unwrap();
-        // Nor has the first: its file, put back beside its log, has it all.
+        // Nor did the first: its file, returned to its log, has everything.
         let logs = ["t.spt-log0", "t.spt-log1"].iter().filter(|log| all.iter().any(|name| name == *log));
         let logs: Vec<(&str, &str)> = logs.map(|&log| (log, log)).chain([("u.spt", "t.spt")]).collect();
         let copy = copied(copy.path(), &logs);
@@ -289,7 +289,7 @@ fn logs_that_killed_and_removed_tables_left_leave_a_table_one_segment_or_an_erro
     fs::remove_file(place.path().join("t.spt-log3")).unwrap();
     let content = || logs.iter().filter(|log| !log.ends_with('3')).map(|log| fs::read(place.path().join(log)).unwrap());
     let before: Vec<Vec<u8>> = content().collect();
-    // Many times what the segment holds, by threads that wait for the checkpoint that frees it.
+    // Many times the size of the segment, by threads that wait for the checkpoint that frees it.
     let table = open();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -353,7 +353,7 @@ fn a_directory_renamed_while_its_table_is_open_takes_all_of_the_table_along() {
     let table = open_and(&old, |_| fs::rename(&old, &new).unwrap());
     table.put(b"after the rename", b"3").unwrap();
     is_moved(table.checkpoint());
-    // Another directory by the old name, with another table in it.
+    // Another directory with the old name, which has another table.
     fs::create_dir(&old).unwrap();
     let other = Table::open(old.join("t.spt")).unwrap();
     other.put(b"k", b"other").unwrap();
@@ -392,7 +392,7 @@ fn a_reader_of_a_renamed_table_is_stale() {
     let table = Table::open(path("t.spt")).unwrap();
     (0..20_000).for_each(|i| table.put(&key(i), b"v").unwrap());
     table.close().unwrap();
-    // Its journal would be made by the new name, where this reader does not look.
+    // Its journal would get the new name, where this reader does not look.
     let reader = TableOptions::new().read_only(true).open(path("t.spt")).unwrap();
     fs::rename(path("t.spt"), path("u.spt")).unwrap();
     let error = reader.get(&key(7)).unwrap_err();
@@ -422,7 +422,7 @@ fn a_restore_does_not_take_the_log_of_a_table_that_is_open_by_another_name() {
 
 #[test]
 fn a_copy_of_a_table_that_is_open_by_another_name_does_not_write_to_its_log() {
-    // A copy has the number of its table, by which a log is known.
+    // A copy has the number of its table, which identifies the log.
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name);
     let table = open_and(place.path(), |path| {
@@ -444,7 +444,7 @@ fn a_copy_of_a_table_that_is_open_by_another_name_does_not_write_to_its_log() {
     assert_eq!((table.len(), table.get(b"copy's").unwrap()), (3, None));
 }
 
-/// Where `file.spt` is mounted as `t.spt`: it may be read there, and not written.
+/// `file.spt` is mounted as `t.spt`: there it may be read, and not written.
 pub fn use_mounted(place: &Path, _: &[u64]) {
     let error = Table::open(place.join("t.spt")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -453,7 +453,7 @@ pub fn use_mounted(place: &Path, _: &[u64]) {
     }
     let reader = TableOptions::new().read_only(true).open(place.join("t.spt")).unwrap();
     assert_eq!(reader.get(b"k").unwrap().unwrap(), b"v");
-    // A directory that is mounted has the files beside the table in it.
+    // A mounted directory has the table's other files in it.
     let table = Table::open(place.join("mounted/file.spt")).unwrap();
     table.put(b"k2", b"v").unwrap();
     table.close().unwrap();

@@ -1,4 +1,5 @@
-//! Readers in other processes: they see each write that has returned, and keep what they opened, stopped and killed.
+//! Readers in other processes: they see each write that has returned, and keep the state that they opened, even while
+//! stopped or when killed.
 
 use super::{Running, process};
 use splitpoint::{Backup, Durability, Follower, Table, TableOptions};
@@ -26,7 +27,7 @@ fn is_whole(table: &Table, value: u32) {
     assert_eq!(table.scan().map(|pair| pair.unwrap()).filter(|(_, v)| **v == value.to_le_bytes()).count(), 20_000);
 }
 
-/// Opens the table for reading and checks it again and again until it is asked to end.
+/// Opens the table for reading and checks it repeatedly until told to stop.
 pub fn keep(place: &Path, arguments: &[u64]) {
     let [number, value] = [arguments[0], arguments[1]];
     let table = TableOptions::new().read_only(true).cache_bytes(1).open(table_in(place)).unwrap();
@@ -40,7 +41,7 @@ pub fn keep(place: &Path, arguments: &[u64]) {
 
 const DURABILITIES: [Durability; 2] = [Durability::Os, Durability::Sync];
 
-/// For each line of standard input, makes one write, and says that it returned.
+/// For each line of standard input, makes one write, and reports that it returned.
 pub fn put_in_turn(place: &Path, arguments: &[u64]) {
     let durability = DURABILITIES[arguments[0] as usize];
     let table = TableOptions::new().log_bytes(1 << 18).durability(durability).open(table_in(place)).unwrap();
@@ -129,7 +130,7 @@ fn a_reader_keeps_its_checkpoint_and_one_that_is_stopped_or_killed_holds_back_no
     put_all(2);
     let later = start(2, 2);
     (3..8).for_each(put_all);
-    // One set of frames for the first two readers, one for the third.
+    // The first two readers share one set of frames, the third has another.
     assert_eq!(undo_files(place), 7 - 1);
     killed.kill();
     send(&stopped.0, libc::SIGCONT);

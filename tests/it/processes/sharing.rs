@@ -1,4 +1,4 @@
-//! Several on one table: a second writer, readers beside a writer, and places that may be read and not written.
+//! Several processes on one table: a second writer, readers during writes, and directories that are read-only.
 
 use super::{Running, process};
 use splitpoint::{ErrorKind, Table, TableOptions};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Has the table open for writing, with more in it than its last checkpoint has, until it is killed.
+/// Keeps the table open for writing, with changes since its last checkpoint, until it is killed.
 pub fn hold(place: &Path, _: &[u64]) {
     let table = Table::open(place.join("t.spt")).unwrap();
     table.put(b"checkpointed", b"1").unwrap();
@@ -60,7 +60,7 @@ fn a_second_writer_is_refused_and_readers_see_each_write() {
     reads(&path, Some(b"2"));
     refused_at_once(&path);
 
-    // A lock goes with its process.
+    // A lock ends with its process.
     assert_eq!(holder.kill(), None);
     let table = Table::open(&path).unwrap();
     assert_eq!(table.get(b"later").unwrap().unwrap(), b"2");
@@ -86,7 +86,7 @@ fn what_a_killed_writer_wrote_is_there_for_readers_and_for_the_next_writer() {
 
 #[test]
 fn a_program_that_is_being_started_keeps_no_lock() {
-    // Until it runs, it has a copy of every open file of its parent.
+    // Until it calls exec, it has a copy of every open file of its parent.
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("t.spt");
     let done = AtomicBool::new(false);
@@ -103,8 +103,7 @@ fn a_program_that_is_being_started_keeps_no_lock() {
     });
 }
 
-/// In `closed`, which may not be written to, a table that was closed, one as a killed process left it, and one whose
-/// file could be written.
+/// In `closed`, which is not writable: a table that was closed, a crashed one and a writable one.
 pub fn read(place: &Path, _: &[u64]) {
     let closed = place.join("closed");
     assert!(fs::write(closed.join("x"), "").is_err(), "the directory can be written to");
@@ -120,7 +119,7 @@ pub fn read(place: &Path, _: &[u64]) {
     }
     denied(Table::open(closed.join("closed.spt")).map(drop), &["cannot open ", "closed.spt"]);
     denied(Table::open(closed.join("new.spt")).map(drop), &["cannot create ", "new.spt"]);
-    // The file takes changes; its log and journal would be new files.
+    // The file is writable; its log and journal would be new files.
     let table = Table::open(closed.join("writable.spt")).unwrap();
     assert_eq!(table.get(b"later").unwrap().unwrap(), b"2");
     denied(table.put(b"later", b"3"), &["cannot create the log segment ", "writable.spt-log0"]);
@@ -157,7 +156,7 @@ fn a_directory_that_may_not_be_written_can_be_read() {
     mode(place.path(), 0o755);
     let mut reader = process("read", place.path(), &[]);
     if fs::metadata(place.path()).unwrap().uid() == 0 {
-        // Root may write everywhere; nobody may not.
+        // Root may write everywhere; the user nobody may not.
         reader.uid(65534).gid(65534).current_dir("/");
     }
     match reader.status() {

@@ -1,4 +1,4 @@
-//! Readers in other processes beside writers that are killed, stopped and started again: each view is one moment.
+//! Readers in other processes while writers are killed, stopped and restarted: each view is of one moment.
 //!
 //! ```text
 //! writer    several threads; each counts its changes and notes in a file those that have returned
@@ -7,9 +7,9 @@
 //! the test  kills and stops them, at random moments
 //! ```
 //!
-//! Change `n` of a thread is the same in every run, so a view shows by itself how many changes it has.
+//! Change `n` of a thread is the same in every run, so a view itself shows how many changes it has.
 //!
-//! Not here: what one write is at a time (`readers.rs`), what a power loss leaves (`crates/torture`).
+//! Not here: single writes (`readers.rs`), power losses (`crates/torture`).
 
 use super::readers::send;
 use super::{Running, process};
@@ -84,7 +84,7 @@ fn expected(thread: u64, n: u64, count: u64) -> Option<Vec<u8>> {
     if parts.is_empty() { None } else { Some(parts.concat()) }
 }
 
-/// The last change that a value has.
+/// The last change contained in a value.
 fn last_change(mut value: &[u8]) -> u64 {
     let mut last = 0;
     while let Some((head, rest)) = value.split_at_checked(16) {
@@ -95,7 +95,7 @@ fn last_change(mut value: &[u8]) -> u64 {
     last
 }
 
-/// How many changes of each thread `table` has. Fails unless it has just these.
+/// The number of changes of each thread in `table`. Fails unless it has exactly these.
 fn counts(table: &Table) -> [u64; THREADS as usize] {
     let pairs: BTreeMap<Vec<u8>, Vec<u8>> = table
         .scan()
@@ -110,7 +110,7 @@ fn counts(table: &Table) -> [u64; THREADS as usize] {
             (0..KEYS).all(|n| pairs.get(&key(thread, n)[..]) == expected(thread, n, count).as_ref())
                 && (count < ROUND || count % ROUND >= BATCH - 1)
         };
-        // After the last change that shows, there may be removals, some of keys that are absent.
+        // After the last visible change there may be removals, some of absent keys.
         let removals = (last + 1..).take_while(|&n| matches!(change(thread, n), Change::Remove));
         let candidates = std::iter::once(last).chain(removals).filter(|&count| is(count));
         candidates.max().unwrap_or_else(|| panic!("thread {thread}: no state after change {last}"))
@@ -121,7 +121,7 @@ fn returned_in(place: &Path) -> File {
     File::options().read(true).write(true).create(true).truncate(false).open(place.join("returned")).unwrap()
 }
 
-/// The changes of each thread that had returned.
+/// The number of changes of each thread that had returned.
 fn returned(file: &File) -> [u64; THREADS as usize] {
     std::array::from_fn(|thread| {
         let mut number = [0; 8];
@@ -134,13 +134,13 @@ fn has_all(found: &[u64], returned: &[u64], what: &str) {
     assert!(found.iter().zip(returned).all(|(found, returned)| found >= returned), "{what}: {found:?}, {returned:?}");
 }
 
-/// Writes until it is killed. Arguments: the seed, and which start this is.
+/// Writes until it is killed. Arguments: the seed, and the number of this start.
 pub fn write(place: &Path, arguments: &[u64]) {
     let random = mix(arguments[0]);
     let durability = if random.is_multiple_of(2) { Durability::Os } else { Durability::Sync };
     let (log_bytes, cache_bytes) = (1 << (17 + random / 2 % 6), 1 << (19 + random / 16 % 4));
     let options = TableOptions::new().durability(durability).log_bytes(log_bytes).cache_bytes(cache_bytes);
-    // A reader that asks whether there is a writer keeps one out, and it may be stopped at that.
+    // A reader that tests whether there is a writer keeps writers out, and it may be stopped while it does.
     let table = loop {
         match options.clone().open(table_in(place)) {
             Err(e) if e.kind() == ErrorKind::Locked => sleep(Duration::from_millis(1)),
@@ -192,13 +192,13 @@ pub fn write(place: &Path, arguments: &[u64]) {
     });
 }
 
-/// Looks until it is asked to end, or killed. Arguments: the seed, and the reader's number.
+/// Reads until told to stop, or killed. Arguments: the seed, and the reader's number.
 pub fn look(place: &Path, arguments: &[u64]) {
     let file = returned_in(place);
     let path = table_in(place);
     let copy = place.join(format!("copy{}.spt", arguments[1]));
     let options = || TableOptions::new().read_only(true).cache_bytes(1);
-    // A checkpoint that a kill cut off waits for the next writer.
+    // A checkpoint interrupted by a kill waits for the next writer.
     let unless_cut = |opened: splitpoint::Result<Table>| match opened {
         Ok(table) => Some(table),
         Err(e) if e.kind() == ErrorKind::Locked => None,
@@ -264,8 +264,8 @@ pub fn look(place: &Path, arguments: &[u64]) {
     fs::write(place.join(format!("views{}", arguments[1])), views.to_string()).unwrap();
 }
 
-/// Kills and stops writer and readers until `is_done` says so, with the number of kills of writers. Returns the number
-/// of views.
+/// Kills and stops writer and readers until `is_done`, given the number of killed writers, returns true. Returns the
+/// number of views.
 fn run(seed: u64, mut is_done: impl FnMut(u64) -> bool) -> u64 {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();

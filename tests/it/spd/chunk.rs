@@ -21,7 +21,7 @@ pub struct Chunks {
 
 struct Chunk {
     ranks: Range<u64>,
-    /// Where its record starts, in bits of the section.
+    /// The start of its record, in bits of the section.
     record: u64,
 }
 
@@ -125,7 +125,7 @@ impl Chunks {
         let seed_bits = self.seed_bits(size);
         let seeds = chunk.record + SEED_AT;
         (0..32).fold(0, |window, n| {
-            // Bit n of the window is so far from the top, which is 0.
+            // The distance of the window's bit n from the top, which is 0.
             let below = depth as i64 - n;
             let set =
                 if below > 0 { bit(&self.words, seeds + seed_bits - below as u64) } else { ABOVE >> -below & 1 == 1 };
@@ -133,7 +133,7 @@ impl Chunks {
         })
     }
 
-    /// Ranks that may have the position.
+    /// Ranks that the position may have.
     pub fn place(&self, position: u64) -> Result<Range<u64>> {
         if self.chunks.is_empty() {
             return Ok(0..0);
@@ -193,7 +193,7 @@ impl Chunks {
         self.chunks.iter().map(|chunk| chunk.ranks.clone()).collect()
     }
 
-    /// Do separators, ties and starts say what `positions` of the chunks' first and last records are?
+    /// Checks separators, ties and starts against `positions` of the chunks' first and last records.
     pub fn check(&self, ends: &[(u64, u64)]) -> Result<()> {
         for bucket in 0..=1u64 << self.bucket_bits {
             let before = |chunk: &(u64, u64)| u128::from(chunk.0) < u128::from(bucket) << (64 - self.bucket_bits);

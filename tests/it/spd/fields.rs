@@ -1,16 +1,16 @@
 //! The fields of a dictionary: the location of each number that a hostile file could change.
 //!
-//! Most bytes of a file are keys, values and zeros, where damage does little. Not here: the hostile values.
+//! Most bytes of a file are keys, values and zeros, where damage has little effect. Not here: the hostile values.
 
 use super::{FOOTER_BYTES, Reader, SECTION_BYTES, SECTIONS_AT};
 
-/// Most cells and words of a section that are fields.
+/// Maximum number of cells and words of a section that are fields.
 const CELLS_MAX: usize = 200;
 const WORDS_MAX: usize = 200;
-/// Words of a section that are its header, about, each of which has several fields.
+/// Approximate number of words in a section's header, each of which has several fields.
 const HEADER_WORDS: usize = 30;
 
-/// Offset and bytes of each.
+/// Offset and length of each.
 pub fn fields_of(file: &[u8], reader: &Reader) -> Vec<(usize, usize)> {
     let footer = file.len() - FOOTER_BYTES;
     let page_bytes = reader.header.page_bytes;
@@ -30,7 +30,7 @@ pub fn fields_of(file: &[u8], reader: &Reader) -> Vec<(usize, usize)> {
     for page in 1..=reader.footer.pages {
         fields.extend((4..head).step_by(2).map(|at| (page * page_bytes + at, 2)));
     }
-    // Where cells begin: lengths, or the head of a block.
+    // The start of each cell: lengths, or the head of a block.
     for cell in reader.cells.iter().take(CELLS_MAX) {
         let start = cell.stream.start;
         let at = (start / body + 1) * page_bytes + head + start % body;

@@ -18,7 +18,7 @@ struct Segment {
 }
 
 impl Filter {
-    /// `positions`: of the records, ascending, each once.
+    /// `positions` of the records, ascending and distinct.
     pub fn parse(words: &[u64], positions: &[u64]) -> Result<Filter> {
         must(words.len() >= 4, || "a filter without a header".into())?;
         let &[bits, keys, count, slot_words] = &words[..4] else { unreachable!("four words") };

@@ -1,4 +1,4 @@
-//! Which index a file has, and the one by pages (docs/dictionary-format.md).
+//! The kinds of index, and the index by pages (docs/dictionary-format.md).
 
 use super::chunk::Chunks;
 use super::sequence;
@@ -7,7 +7,7 @@ use super::{Reader, Result, must};
 use crate::spt::u64_at;
 use std::ops::Range;
 
-/// What an index says of a position.
+/// The answer of an index for a position.
 #[derive(Debug)]
 pub enum Place {
     Pages(Range<usize>),
@@ -75,7 +75,7 @@ impl Index {
         }
     }
 
-    /// Pages that hold the record of a rank, where records have no one size.
+    /// Pages that hold the record of a rank, if record sizes differ.
     pub fn pages_of_rank(&self, rank: u64) -> Range<usize> {
         match self {
             Index::Ranked { ranks: Some(ranks), .. } => ranks.of(rank),
@@ -83,7 +83,7 @@ impl Index {
         }
     }
 
-    /// Are the records in the order that goes with the index?
+    /// Checks that the records are in the order of the index.
     pub fn check_order(&self, reader: &Reader) -> Result<()> {
         let count = reader.records.len() as u64;
         let groups = match self {
@@ -115,7 +115,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// `first` gives the number of a cell.
+    /// `first` returns the number of a cell.
     fn parse(words: &[u64], greatest: u64, reader: &Reader, first: impl Fn(&super::Cell) -> u64) -> Result<Pages> {
         must(words.len() >= 2, || "an index of pages without a header".into())?;
         let (scale, flags) = (words[0], words[1]);

@@ -53,14 +53,14 @@ impl Manifest {
         Ok(Manifest { generation, shards: read })
     }
 
-    /// Which shard has a key.
+    /// The shard of a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         let slot = slot(key);
         self.shards.iter().position(|shard| slot <= shard.last).expect("they cover all slots")
     }
 }
 
-/// The checksum line of `bytes` made to fit what is before it, if there is such a line.
+/// Makes the checksum line of `bytes` match what precedes it, if there is such a line.
 pub fn repair(bytes: &mut Vec<u8>) {
     let Some(at) = bytes.windows(10).rposition(|w| w == b"\nchecksum ") else { return };
     bytes.truncate(at + 1);

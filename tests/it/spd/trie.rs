@@ -13,13 +13,13 @@ pub struct Trie {
     pairs: u64,
     huffman_max: u64,
     skip_min: u64,
-    /// Of a record and of a block: 1 and ranks, or bytes and those of a page.
+    /// For a record and for a block: 1 and ranks, or bytes and the bytes of a page.
     record: u64,
     block: u64,
-    /// A position's highest bits that are its bucket.
+    /// The highest bits of a position, which number its bucket.
     bucket_bits: u64,
     skips: Vec<Skip>,
-    /// Where each bucket's trie ends in `tries`, and how many pairs lie before that.
+    /// The end of each bucket's trie in `tries`, and the number of pairs before it.
     ends: Vec<(u64, u64)>,
     tries: Vec<u64>,
 }
@@ -106,7 +106,7 @@ impl Trie {
         Ok(Trie { pairs, huffman_max, skip_min, record, block, bucket_bits, skips, ends, tries })
     }
 
-    /// Ranks that may have the position.
+    /// Ranks that the position may have.
     pub fn place(&self, position: u64) -> Result<Range<u64>> {
         let bucket = if self.bucket_bits == 0 { 0 } else { (position >> (64 - self.bucket_bits)) as usize };
         let (mut at, mut first) = if bucket == 0 { (0, 0) } else { self.ends[bucket - 1] };
@@ -119,7 +119,7 @@ impl Trie {
             if symbol != 0 {
                 let left_bits = self.skip(count, symbol, &mut at)?;
                 let left_at = at;
-                // A skip pointer says what decoding all of it says.
+                // A skip pointer must agree with full decoding.
                 let mut left_end = left_at;
                 self.pass(first, symbol, &mut left_end)?;
                 must(left_bits.is_none_or(|bits| bits == left_end - left_at), || "a skip pointer".into())?;
@@ -139,9 +139,9 @@ impl Trie {
         count >= 2 && first * self.record / self.block != ((first + count) * self.record - 1) / self.block
     }
 
-    /// Goes past the representation of `count` keys, the first of rank `first`.
+    /// Skips the representation of `count` keys, the first of rank `first`.
     fn pass(&self, first: u64, count: u64, at: &mut u64) -> Result<()> {
-        // One-sided splits are no deeper than a position has bits, or the halving of equal ones.
+        // One-sided splits are no deeper than the bits of a position, or the halving of equal positions.
         let (mut first, mut count) = (first, count);
         while self.splits(first, count) {
             let symbol = self.code(count, at)?;
@@ -174,7 +174,7 @@ impl Trie {
         Ok(value)
     }
 
-    /// How many of `count` keys go to the left; 0 also where all do.
+    /// The number of `count` keys that go to the left; 0 also if all do.
     fn code(&self, count: u64, at: &mut u64) -> Result<u64> {
         if count > self.huffman_max {
             let v = self.gamma(at)? - 1;
@@ -194,7 +194,7 @@ impl Trie {
         Err("no code".into())
     }
 
-    /// The bits of the left side, where a skip pointer says them.
+    /// The bits of the left side, according to a skip pointer.
     fn skip(&self, count: u64, left: u64, at: &mut u64) -> Result<Option<u64>> {
         if self.skip_min == 0 || count < self.skip_min || left * self.record <= self.block {
             return Ok(None);

@@ -7,7 +7,7 @@
 //! Builder          a segment made of any records, its checksums right: for damage that only the meaning shows
 //! ```
 //!
-//! It reads whole files in memory, and shares no line with the library. Not here: damage (`corruption/log.rs`).
+//! It reads whole files into memory, and shares no line with the library. Not here: damage (`corruption/log.rs`).
 
 use super::{Result, TABLE_ID_AT, crc32c, u32_at, u64_at};
 use std::collections::{BTreeMap, HashMap};
@@ -31,7 +31,7 @@ pub const RESUMED: u8 = 0x7E;
 pub const PIECE: u8 = 0x7F;
 pub const IN_PIECES: u8 = 0x80;
 
-/// Where a segment ends, or the one before it.
+/// The end of a segment, or of the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
     pub number: u64,
@@ -49,7 +49,7 @@ pub struct Header {
 
 const OTHER_VERSION: &str = "no segment of version 1";
 
-/// The checksum of a record with `bytes` from its byte 4 on, after one with the checksum `before`.
+/// The checksum of a record whose bytes from byte 4 on are `bytes`, after a record with the checksum `before`.
 fn chained(before: u32, bytes: &[u8]) -> u32 {
     crc32c(before, &crc32c(0, bytes).to_le_bytes())
 }
@@ -121,7 +121,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// `None` where the file is no segment yet.
+    /// `None` if the file is not a segment yet.
     pub fn parse(file: &[u8]) -> Result<Option<Segment>> {
         let Some(header) = Header::parse(file)? else { return Ok(None) };
         let (mut at, mut checksum, mut records) = (RECORDS_AT, u32_at(&header.to_bytes(), 60), Vec::new());
@@ -143,8 +143,7 @@ impl Segment {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// What records ask for
+// --------------------------------------------------------------------------------------------- Changes of records
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -186,7 +185,7 @@ fn part(bytes: &mut &[u8]) -> Result<Vec<u8>> {
     Ok(part.to_vec())
 }
 
-/// The value that a *put, stored* refers to. `None` where `table`, the table's file, does not have it.
+/// The value that a *put, stored* refers to. `None` if `table`, the table's file, does not have it.
 fn stored(reference: &[u8], table: &[u8]) -> Result<Option<Vec<u8>>> {
     if reference.len() != 16 {
         return Err(format!("a reference of {} bytes", reference.len()));
@@ -199,7 +198,7 @@ fn stored(reference: &[u8], table: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(value.filter(|value| crc32c(0, value) == u32_at(reference, 12)).map(<[u8]>::to_vec))
 }
 
-/// What a record asks for. `None` where the value it refers to was lost.
+/// The changes of a record. `None` if the value it refers to was lost.
 fn changes_of(kind: u8, mut body: &[u8], table: &[u8]) -> Result<Option<Vec<Change>>> {
     let body = &mut body;
     Ok(Some(match kind {
@@ -231,13 +230,13 @@ fn changes_of(kind: u8, mut body: &[u8], table: &[u8]) -> Result<Option<Vec<Chan
     }))
 }
 
-/// What the records of a segment ask for: for each that counts, its changes, which are made together. `table` is the
-/// table's file.
+/// The changes of each valid record of a segment; the changes of one record are made together. `table` is the table's
+/// file.
 pub fn changes(records: &[Record], table: &[u8]) -> Result<Vec<Vec<Change>>> {
     Ok(changes_to(records, table)?.0)
 }
 
-/// [`changes`], and the number of the first record that refers to a value that was lost, where the log ends.
+/// [`changes`], and the number of the first record that refers to a lost value, where the log ends.
 fn changes_to(records: &[Record], table: &[u8]) -> Result<(Vec<Vec<Change>>, Option<usize>)> {
     let mut changes = Vec::new();
     let mut pieces: HashMap<[u8; 4], Vec<u8>> = HashMap::new();
@@ -265,7 +264,7 @@ fn changes_to(records: &[Record], table: &[u8]) -> Result<(Vec<Vec<Change>>, Opt
     Ok((changes, None))
 }
 
-/// The segments that count for the table file `table`, in order, of files in the order of their names.
+/// The segments that are valid for the table file `table`, in order; `files` are in the order of their names.
 pub fn follow(files: &[Vec<u8>], table: &[u8]) -> Result<Vec<Segment>> {
     let (table_id, sequence) = (u64_at(table, TABLE_ID_AT), u64_at(table, 16));
     let mut segments = Vec::new();
@@ -279,7 +278,7 @@ pub fn follow(files: &[Vec<u8>], table: &[u8]) -> Result<Vec<Segment>> {
         Some(last) => s.header.before == last.end,
     }) {
         let mut segment = segments.remove(next);
-        // A record that cannot be read is an error of whoever asks what it says.
+        // A record that cannot be read is an error for the caller that decodes it.
         if let Ok((_, Some(lost))) = changes_to(&segment.records, table) {
             segment.records.truncate(lost);
             let Builder { bytes, checksum } = Builder::behind(&segment);
@@ -293,7 +292,7 @@ pub fn follow(files: &[Vec<u8>], table: &[u8]) -> Result<Vec<Segment>> {
 // ---------------------------------------------------------------------------------------------
 // Writing
 
-/// A segment in the making, with checksums that fit whatever is in it.
+/// Builds a segment with correct checksums, whatever its content.
 #[derive(Clone)]
 pub struct Builder {
     pub bytes: Vec<u8>,
@@ -309,7 +308,7 @@ impl Builder {
         Builder { bytes, checksum }
     }
 
-    /// Goes on behind the records of `segment`.
+    /// Appends to the records of `segment`.
     pub fn behind(segment: &Segment) -> Builder {
         segment.records.iter().fold(Builder::new(segment.header), |builder, r| builder.record(r.kind, &[&r.body]))
     }
@@ -321,7 +320,7 @@ impl Builder {
         self.record_of(kind, len, &body)
     }
 
-    /// A record whose length need not be that of its body. The checksum is over what is there.
+    /// A record whose length field may be wrong. The checksum covers the actual bytes.
     pub fn record_of(mut self, kind: u8, len: u32, body: &[u8]) -> Builder {
         let word = (u32::from(kind) << 24 | len & 0xFF_FFFF).to_le_bytes();
         self.checksum = chained(self.checksum, &[&word, body].concat());
@@ -336,7 +335,7 @@ impl Builder {
         self.record(PUT, &[&[key.len() as u8], key, value])
     }
 
-    /// With zeros behind, as far as the next whole page.
+    /// Padded with zeros to the next whole page.
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.resize((self.bytes.len() + 8).next_multiple_of(4096), 0);
         self.bytes

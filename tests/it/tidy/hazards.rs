@@ -39,7 +39,7 @@ fn is_mark(line: &str) -> bool {
     line.contains("#[test]") || line.contains("prop_state_machine!")
 }
 
-/// What is wrong with the rows of the table in `document`.
+/// Returns what is wrong with the rows of the table in `document`.
 fn breaches(document: &str, files: &[File]) -> Vec<String> {
     let lines = document.lines().enumerate().skip_while(|(_, line)| *line != "## Hazards").skip(1);
     let rows = lines.take_while(|(_, line)| !line.starts_with("## ")).filter(|(_, line)| line.starts_with('|'));

@@ -14,7 +14,7 @@ fn named(file: &File) -> Vec<(usize, &str)> {
     names.filter(|(_, word)| word.ends_with(".rs") && *word != "mod.rs").collect() // the word for any such file
 }
 
-/// The folders that a name in the head of the file at `path` may start from: that of its modules, its own, those
+/// The directories to which a name in the head of the file at `path` may be relative: of its modules, its own, those
 /// above, and `src`.
 fn starts(path: &str) -> impl Iterator<Item = PathBuf> {
     let modules = Path::new(path).with_extension("");

@@ -1,12 +1,12 @@
-//! The patches of `tests/mutants/` apply to the sources as they are, and name tests that exist.
+//! The patches of `tests/mutants/` apply to the current sources, and name tests that exist.
 //!
-//! `make mutants` runs them, which takes an hour; this only keeps them from becoming stale.
+//! `make mutants` runs them, which takes an hour; this test only keeps them from becoming stale.
 
 use super::hazards::is_test;
 use super::{File, files, none, root};
 use std::process::Command;
 
-/// What is wrong with the commands that a patch begins with.
+/// What is wrong with the commands at the start of a patch.
 fn breaches(patch: &File, rust: &[File]) -> Vec<String> {
     let commands = patch.text().lines().take_while(|line| !line.is_empty());
     let wrong = commands.filter_map(|command| {

@@ -1,17 +1,17 @@
-//! Documents stay short, and figures in prose are those of the table beside it.
+//! Documents keep to their lengths, and figures in prose match the tables of their page.
 //!
-//! Words are counted as `wc -w` does, without generated text: `results/`, and the list of commands of the server, which
-//! is longer with each command.
+//! Words are counted as `wc -w` does, without generated text: `results/`, and the server's list of commands, which
+//! grows with each command.
 
 use super::{File, files, none};
 
 /// Documents with a limit of their own, in words.
 const LIMITS: &[(&str, usize)] = &[("README.md", 1_500), ("docs/architecture.md", 9_000)];
-/// Words of README.md and everything in docs/ together.
+/// Maximum words of README.md and all of docs/.
 const ALL_WORDS_MAX: usize = 45_000;
 /// Documents whose prose has no figure that a table beside it does not have.
 const PROSE: &[&str] = &["README.md", "docs/guide.md"];
-/// What makes a number a measured figure.
+/// The units that make a number a measured figure.
 const UNITS: &[&str] = &["M", "K", "M/s", "K/s", "x", "%", "times", "ms", "us", "ns"];
 
 fn words(file: &File) -> usize {
@@ -53,7 +53,7 @@ fn figures(line: &str) -> Vec<String> {
     (0..words.len()).filter_map(figure).collect()
 }
 
-/// The figures in prose that no table of the document has, with their lines.
+/// Returns the figures in prose that are in no table of the document, with their lines.
 fn untold(text: &str) -> Vec<(usize, String)> {
     let (mut prose, mut tables, mut code, mut made) = (Vec::new(), String::new(), false, false);
     for (number, line) in text.lines().enumerate() {

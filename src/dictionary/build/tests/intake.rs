@@ -1,4 +1,4 @@
-//! The same files, errors and checkpoints whatever the number of threads.
+//! Files, errors and checkpoints do not depend on the number of threads.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::*;
@@ -59,7 +59,7 @@ fn push_all(build: &mut Build, pairs: &Changes, from: usize) -> Result<()> {
     pairs[from..].iter().try_for_each(push)
 }
 
-/// The files at `path` and in the directory at `path`, with what they hold.
+/// The files at `path` and in the directory at `path`, with their contents.
 fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries =
         std::fs::read_dir(path.parent().unwrap()).unwrap().chain(std::fs::read_dir(path).into_iter().flatten());
@@ -137,7 +137,7 @@ fn a_duplicate_is_named_as_with_one_thread() {
     let mut pairs = fixed(PAIRS);
     pairs[PAIRS - 10].0 = pairs[17].0.clone();
     for memory_bytes in [MEMORY_BYTES_MIN, 1 << 24] {
-        // Consecutive places, and others.
+        // Consecutive numbers, and others.
         let places: [fn(u64) -> u64; 2] = [|i| i + 1, |i| 3 * i + 1000];
         for place in places {
             let message = |threads| {
@@ -208,7 +208,7 @@ fn checkpoints_are_those_of_one_thread() {
             for (i, (key, value)) in pairs.iter().enumerate().take(end).skip(from as usize) {
                 intake.push(0, key, value.as_deref(), i as u64).unwrap();
             }
-            // Dropped when some pairs had been handed over and some had not.
+            // Dropped after some pairs had been handed over.
         }
         saved.push(start(plan(), &path).resumed_records);
         saved
@@ -227,7 +227,7 @@ fn a_dropped_build_goes_on_where_it_was_saved() {
             let mut build = builder.start(path).unwrap();
             push_all(&mut build, &pairs[..7000].to_vec(), 0).unwrap();
             build.save().unwrap();
-            // They are lost, wherever they were.
+            // They are lost, wherever they were at that moment.
             push_all(&mut build, &pairs[..9000].to_vec(), 7000).unwrap();
             drop(build);
             let mut build = builder.start(path).unwrap();

@@ -1,4 +1,4 @@
-//! How memory is divided, and which plans are refused.
+//! How memory is divided, and which plans are rejected.
 
 use super::*;
 use crate::dictionary::Effort;
@@ -52,7 +52,7 @@ fn an_index_that_does_not_fit_is_refused() {
         // Duplicate keys may leave fewer.
         plan(index, need / 2, 0).shares(&Forecast { records_min: 1, ..billion }).unwrap();
     }
-    // A page index is small, and without an index there is nothing to refuse.
+    // A page index is small, and without an index there is nothing to reject.
     plan(Index::page(), 16 << 20, 0).shares(&billion).unwrap();
     plan(Index::None, 1 << 20, 0).shares(&billion).unwrap();
     assert!(plan(Index::page(), 16 << 20, 0).shares(&Forecast { record_bytes: 10_000, ..billion }).is_err());

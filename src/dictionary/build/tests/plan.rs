@@ -11,6 +11,6 @@ fn files_written_side_by_side_share_memory_threads_and_open_files() {
     };
     assert_eq!(of(1), (64, 4, 512, 64, 4));
     assert_eq!(of(2), (32, 2, 256, 32, 2));
-    // All take pairs at the same time, and four of them are written while twelve sorts still hold some.
+    // All take pairs at the same time; four are written while twelve sorts still hold pairs.
     assert_eq!(of(16), (4, 1, 32, 10, 1));
 }

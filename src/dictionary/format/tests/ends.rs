@@ -1,4 +1,4 @@
-//! Footers that cannot belong to their file are refused.
+//! Footers that cannot belong to their file are rejected.
 
 use super::*;
 

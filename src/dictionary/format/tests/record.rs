@@ -1,4 +1,4 @@
-//! Records are read as they were written.
+//! Records read back as they were written.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Sequences compared with a plain list, with hostile words, and their figures.
+//! Sequences compared with a plain list, with hostile words, and their statistics.
 
 use super::*;
 use crate::dictionary::index::popcnt;

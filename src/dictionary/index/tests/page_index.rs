@@ -1,4 +1,4 @@
-//! The page index compared with a plain search, with hostile words, and its figures.
+//! The page index compared with a plain search, with hostile words, and its statistics.
 
 use super::*;
 use crate::random::Random;
@@ -137,7 +137,7 @@ fn ranks_fewer_than_bins_are_kept_exactly() {
     let words = built(options, &firsts(&cells));
     let index = PageIndex::open(&words).expect("just built");
     for rank in 1..50 {
-        // No record crosses a border: four pages each, and the page before, where it might have begun.
+        // No record crosses a border: four pages each, and the preceding page, where it might have begun.
         assert_eq!(index.pages_of(&words, rank), rank * 4 - 1..rank * 4 + 4);
     }
 }

@@ -1,4 +1,4 @@
-//! Manifests are read as they were written, and no other text is accepted.
+//! Manifests read back as they were written, and no other text is accepted.
 
 use super::*;
 

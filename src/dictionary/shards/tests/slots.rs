@@ -1,4 +1,4 @@
-//! Slots are those of Redis Cluster.
+//! Slots are computed as in Redis Cluster.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Crashes while several threads write, and threads write checkpoints beside them.
+//! Crashes while several threads write and others write checkpoints.
 //!
 //! ```text
 //! one thread   fills the table while a backup is held; killed: a log of several segments is there to be replayed
@@ -8,12 +8,12 @@
 //!              -> the disk's calls, of all threads in one order -> a crash at any of them -> open
 //! ```
 //!
-//! After a crash the keys of each writer are in a state that its history allows (`workload.rs`), and where a change is
-//! there, so is every change of another that was acknowledged before it was begun: the log has one order. The backup
-//! has such a state as well, from between its begin and its end.
+//! After a crash the keys of each writer are in a state that its history allows (`workload.rs`). If a change is
+//! present, so is every other writer's change that was acknowledged before it began: the log has one order. A backup
+//! also has such a state, from between its begin and its end.
 //!
-//! The threads are tasks of `shuttle`, which take turns at each call to the disk among other places
-//! (`pager/interleave.rs`), so a seed makes the same run each time. The table is opened after the crash by one thread.
+//! The threads are tasks of `shuttle`, which switch at each call to the disk and at other points
+//! (`pager/interleave.rs`), so a seed makes the same run each time. One thread opens the table after the crash.
 
 use super::workload::{COPY, Content, History, Op, Promise, Workload, writer_of};
 use super::{Done, OF_A_CRASH, check, content_of, each_crash, expect};
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 
 const WRITERS: u8 = 3;
 
-/// How thoroughly.
+/// How thorough a run is.
 #[derive(Clone, Copy)]
 pub(super) struct Depth {
     /// Operations of each writer.
@@ -40,7 +40,7 @@ pub(super) struct Depth {
 pub(super) const FAST: Depth = Depth { ops: 6, every: 3 };
 const SLOW: Depth = Depth { ops: 20, every: 1 };
 
-/// What the writers did to a disk.
+/// The writers' effects on a disk.
 struct Ran {
     trace: Vec<Event>,
     histories: Vec<History>,
@@ -48,11 +48,11 @@ struct Ran {
     checkpoints: u64,
 }
 
-/// A run that goes by a seed.
+/// A run determined by a seed.
 struct Case {
     seed: u64,
     writers: Vec<Workload>,
-    /// The disk when the writers start, and what each writer did before.
+    /// The disk when the writers start, and each writer's earlier operations.
     base: State,
     before: Vec<History>,
 }
@@ -70,7 +70,7 @@ fn by_writer(content: &Content) -> Vec<Content> {
     parts
 }
 
-/// Does operation `number` of a writer and notes in its history what was said of it.
+/// Makes operation `number` of a writer and records its answer in its history.
 fn write(
     workload: &Workload,
     number: usize,
@@ -79,7 +79,7 @@ fn write(
     (histories, own): (&[Mutex<History>], usize),
 ) -> Result<(), String> {
     let op = workload.ops[number].clone();
-    // Not under a history's lock: at a call of the disk another may go on.
+    // Not under a history's lock: another task may run at a call to the disk.
     let begun = disk.calls();
     let changes = {
         let mut history = locked(&histories[own]);
@@ -103,7 +103,7 @@ fn write(
 }
 
 impl Case {
-    /// What comes before the threads.
+    /// The operations before the threads start.
     fn begin(seed: u64, depth: Depth) -> Result<Case, String> {
         let writers: Vec<Workload> = (0..WRITERS).map(|writer| Workload::of_writer(seed, writer, depth.ops)).collect();
         seed_random(Random::new(&[seed, 10]).next());
@@ -128,7 +128,8 @@ impl Case {
 
     /// Opens the table after the kill and lets the writers work.
     fn run(&self) -> Result<Ran, String> {
-        // From the start: a task's slot in the gate is the same whichever thread runs it, so a seed makes one run.
+        // From the start: a task's slot in the gate does not depend on the thread that runs it, so a seed makes one
+        // run.
         take_turns(true);
         seed_random(Random::new(&[self.seed, 11]).next());
         let disk = Simulated::new(self.base.clone());
@@ -164,7 +165,7 @@ impl Case {
                 });
             }
         });
-        // The thread of the last checkpoint is done when it gives its turn back.
+        // The thread of the last checkpoint ends when it yields.
         let last = table.pager.checkpoint_lock().acquire().map(drop);
         take_turns(false);
         last.map_err(|e| e.to_string())?;
@@ -187,7 +188,7 @@ impl Case {
         Ok(Ran { trace, histories: histories.collect(), splits, checkpoints })
     }
 
-    /// Looks at what a crash left.
+    /// Checks what a crash left.
     fn look(&self, left: &State, call: u64, crash: Crash, ran: &Ran) -> Result<(), String> {
         let table = self.writers[0].open(&Simulated::new(left.clone())).map_err(|e| format!("open: {e}"))?;
         let found = by_writer(&content_of(&table, false)?);
@@ -216,7 +217,7 @@ impl Case {
     }
 }
 
-/// A backup that takes its time: it prevents checkpoints, and the log can still be synced.
+/// A slow backup: it prevents checkpoints, and the log can still be synced.
 fn make_backup(backup: Backup<'_>, table: &Table) -> crate::Result<()> {
     let wait = |_, _| {
         (0..100).for_each(|_| step());
@@ -229,7 +230,7 @@ fn in_turns(scheduler: impl Scheduler + 'static, case: &Arc<Case>) -> Result<Ran
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     config.silence_warnings = true;
-    // Where the cache is full of dirty frames, each frame that is read looks at thousands for one to evict.
+    // If the cache is full of dirty frames, each frame that is read examines thousands for one to evict.
     config.max_steps = shuttle::MaxSteps::FailAfter(30_000_000);
     let outcome = Arc::new(Mutex::new(None));
     let (case, kept) = (case.clone(), outcome.clone());
@@ -247,7 +248,7 @@ pub(super) fn crash_beside(seed: u64, depth: Depth, done: &mut Done) -> Result<(
     let ran = if seed.is_multiple_of(2) {
         in_turns(RandomScheduler::new_from_seed(seed, 1), &case)
     } else {
-        // The first run is to learn how many steps there are.
+        // The first run counts the steps.
         in_turns(PctScheduler::new_from_seed(seed, 3, 2), &case)
     };
     let ran = ran.map_err(at)?;

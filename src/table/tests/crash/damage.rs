@@ -1,9 +1,8 @@
-//! A disk that reports success and does something else: writes that are lost or misdirected, a journal of another
-//! checkpoint.
+//! A disk that reports success but misbehaves: writes that are lost or misdirected, a journal of another checkpoint.
 //!
-//! A workload runs on a disk that works; then its calls are replayed on one that makes one error. Afterwards each key
-//! has its right value or gives an error. The header is left alone: it has its own checksum, so an old one is as valid
-//! as a new one (docs/testing.md, "What is not shown").
+//! A workload runs on a working disk; then its calls are replayed on a disk that makes one error. Afterwards each key
+//! has its right value or returns an error. The header is not damaged: it has its own checksum, so an old one is as
+//! valid as a new one (docs/testing.md, "What is not shown").
 
 use super::workload::{Content, History, PATH, Run, Workload};
 use crate::error::ErrorKind;
@@ -15,7 +14,7 @@ use std::path::Path;
 /// Frames of tables with small pages.
 const FRAME_BYTES: usize = 4096;
 
-/// What happens to one frame of a write.
+/// The fate of one frame of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrong {
     Lost,
@@ -25,7 +24,7 @@ pub(super) enum Wrong {
     Flipped(usize),
 }
 
-/// A completed workload, and the place of its file's writes in the trace.
+/// A completed workload, and the position of its file's writes in the trace.
 pub(super) struct Ran {
     pub workload: Workload,
     pub trace: Vec<Event>,
@@ -61,7 +60,7 @@ impl Ran {
         frames
     }
 
-    /// The disk at the end, with one frame of one write gone wrong.
+    /// The disk at the end, after one frame of one write went wrong.
     fn replay(&self, (wrong_call, at): (usize, usize), wrong: Wrong) -> State {
         let mut state = State::default();
         for (call, event) in self.trace.iter().enumerate() {
@@ -95,7 +94,7 @@ impl Ran {
     }
 }
 
-/// Checks that each key has its value or gives an error. Returns whether an error was found.
+/// Checks that each key has its value or returns an error. Returns whether an error was found.
 fn values_or_errors(ran: &Ran, state: State) -> Result<bool, String> {
     let left = state.survivors(Crash::KeepAll, &mut Random::new(&[]), &mut Tally::default());
     let table: Table = match ran.workload.open(&Simulated::new(left)) {
@@ -137,7 +136,7 @@ pub(super) fn writes_go_wrong(seed: u64, ops: usize, cases: usize) -> Result<u64
     Ok(noticed)
 }
 
-/// Puts each journal that ever existed beside the final table. Returns their number.
+/// Puts each journal that ever existed next to the final table. Returns their number.
 pub(super) fn old_journals(seed: u64, ops: usize) -> Result<u64, String> {
     let ran = run(seed, ops)?;
     let path = Path::new("/disk/t.spt-ckpt");

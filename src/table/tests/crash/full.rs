@@ -1,7 +1,7 @@
-//! A full disk: it refuses writes and changes nothing, and once it has room the same handle goes on.
+//! A full disk: writes fail and change nothing, and the same handle works once there is space again.
 //!
-//! The disk has room for some bytes (`io/simulated/room.rs`). Which call finds none depends on their number, so each
-//! check tries many.
+//! The disk has space for a number of bytes (`io/simulated/room.rs`). Which call finds none depends on that number, so
+//! each check tries many.
 
 use super::workload::{Content, History, PATH, Promise, Run, Workload};
 use super::{content_of, each_crash};
@@ -31,7 +31,7 @@ fn assert_full(e: &Error, when: &str) {
     assert!(e.hint().unwrap().ends_with("make room on the disk and try again."), "{when}: {e}");
 }
 
-/// What a table on a disk with `room` bytes of room refused.
+/// The writes that a table on a disk with `room` free bytes rejected.
 #[derive(Default)]
 struct Refused {
     puts: u32,
@@ -39,7 +39,7 @@ struct Refused {
     checkpoints: u32,
 }
 
-/// Puts pairs on a disk with room for `room` bytes, until it has refused some, then makes room.
+/// Puts pairs on a disk with `room` free bytes until some are rejected, then frees space.
 fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut Refused) {
     let when = format!("{:?}, cache {:?}, {room} bytes", options.durability, options.cache_bytes);
     disk.limit_room(None);
@@ -212,7 +212,7 @@ fn a_checkpoint_that_is_due_on_a_full_disk_is_put_off_and_writes_go_on() {
     disk.limit_room(None);
     (0..VALUES).for_each(|n| table.put(&n.to_be_bytes(), &[1; 5000]).unwrap());
     disk.limit_room(Some(disk.used_room() + (8 << 10)));
-    // Much of what is removed here cannot be used before a checkpoint, so one is due.
+    // Much of the removed space cannot be used before a checkpoint, so one is due.
     let calls = disk.calls() as usize;
     (0..VALUES).for_each(|n| assert!(table.remove(&n.to_be_bytes()).unwrap()));
     let journals = disk.trace()[calls..].iter().filter(|event| matches!(event, Event::Create(..))).count();
@@ -271,7 +271,7 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     assert_eq!(content_of(&table, false).unwrap().len(), 3001);
 }
 
-/// Too little for the step ahead with which a file grows.
+/// Less than the step by which a file grows.
 const STEP_BYTES: u64 = 900 << 10;
 
 /// The keys that batches change.
@@ -286,7 +286,7 @@ fn bytes_of(random: &mut Random) -> usize {
     random.pick(&[0, 20, 100, 300, 700, 3000, 9000])
 }
 
-/// A table on a disk that has given it no more than it needs.
+/// A table on a disk that gave it no more than it needs.
 fn crowded(seed: u64, durability: Durability) -> (Simulated, Table, Content) {
     let disk = Simulated::new(State::default());
     let mut options = options(&disk, durability).log_bytes(4 << 20);
@@ -308,7 +308,7 @@ fn crowded(seed: u64, durability: Durability) -> (Simulated, Table, Content) {
             table.checkpoint().unwrap();
         }
     }
-    // The log makes more room ready than it needs: enough for a batch.
+    // The log preallocates more than it needs: enough for a batch.
     disk.limit_room(Some(disk.used_room() + STEP_BYTES));
     let mut nothing = table.batch();
     (0..1000).for_each(|n| nothing.remove(format!("{n:040}").as_bytes()).unwrap());
@@ -387,8 +387,8 @@ fn a_batch_on_a_full_disk_changes_nothing_and_the_handle_goes_on_once_there_is_r
     assert!(refused > 40 && halfway > 20 && made == 18, "{refused} refused, {halfway} halfway, {made} made");
 }
 
-/// Opens what a crash left on a disk that has no room. What was acknowledged is there; writes are made, or refused
-/// without a change; with room all goes on. Returns how many were refused.
+/// Opens the files that a crash left on a full disk. Acknowledged writes are present; new writes succeed, or fail
+/// without a change; with space all succeed. Returns the number of failed writes.
 fn open_without_room(
     workload: &Workload,
     left: &State,
@@ -402,9 +402,9 @@ fn open_without_room(
         disk
     };
     if left.content(Path::new(PATH)).is_none_or(<[u8]>::is_empty) {
-        return Ok(0); // no table was made yet
+        return Ok(0); // no table was created yet
     }
-    // With a cache for what the log changes: on this disk no temporary file can be written.
+    // With a cache for the log's changes: this disk has no space for temporary files.
     let mut content = match workload.open_to_read_large(&disk()) {
         Ok(table) => Some(content_of(&table, true)?),
         // Half of a checkpoint is in the file.

@@ -8,8 +8,9 @@
 //! faults:      call n fails -> the operation changed nothing, or the handle is poisoned and opens again
 //! ```
 //!
-//! First is the last durable commit, last is the last commit begun (`workload.rs`). All checks return a `Result`, so
-//! that the tests of the tests (`planted.rs`) can see whether a planted bug is found.
+//! The first permitted state is that of the last durable commit, the last that of the last commit begun
+//! (`workload.rs`). All checks return a `Result`, so that the tests of the tests (`planted.rs`) can see whether a
+//! planted bug is found.
 //!
 //! Every case has a number: `SPLITPOINT_SEED=17 cargo test crash` runs one alone.
 
@@ -46,7 +47,7 @@ struct Done {
     fired: Tally,
     splits: u64,
     merges: u64,
-    /// Checkpoints written beside writers.
+    /// Checkpoints written while others wrote.
     checkpoints: u64,
     poisoned: u64,
     undone: u64,
@@ -56,7 +57,7 @@ struct Done {
 #[derive(Clone, Copy)]
 struct Depth {
     ops: usize,
-    /// A crash comes at one in this many of the calls that write bytes, and at each of the others, which are few.
+    /// A crash occurs at one in this many of the calls that write bytes, and at each of the other calls, which are few.
     every: usize,
     /// One crash in this many is followed by another at every call of the recovery.
     again_every: u64,
@@ -235,7 +236,7 @@ fn crash_again(
     })
 }
 
-/// Recovers, does more, and crashes at each call of that: the state before the first crash must not come back.
+/// Recovers, continues to work, and crashes at each call of that: the state before the first crash must not come back.
 fn go_on(
     workload: &Workload,
     base: &State,
@@ -283,7 +284,7 @@ fn fail_calls(workload: &Workload, seed: u64, depth: Depth, done: &mut Done) -> 
         };
         for &fault in faults {
             for lasting in [false, true] {
-                // Syncs and growth are few, and most depends on them.
+                // Syncs and growth are few, and most other calls depend on them.
                 let every = match event {
                     Event::Sync(_) => 1,
                     Event::Reserve { .. } => depth.fault_every.div_ceil(8),
@@ -350,7 +351,7 @@ fn fail_once(
                 run.end_held().map_err(|e| at(e.to_string()))?;
                 let found = content_of(run.open().map_err(|e| at(e.to_string()))?, true).map_err(at)?;
                 if clears {
-                    // Bucket by bucket: what was removed before the error is gone.
+                    // Bucket by bucket: pairs removed before the error stay removed.
                     run.history.shrink(found, disk.calls()).map_err(at)?;
                 } else if found != **run.history.now() {
                     return Err(at(format!("failed, and {} pairs are another content than before", found.len())));
@@ -397,9 +398,8 @@ fn reopen_after_failure(
     let durable = run.history.bounds(call, Crash::LoseUnsynced, promise).0;
     let left = run.history.after_crash(k, durable.min(k), shown - call);
     let calls = call as usize..disk.calls() as usize;
-    // A journal whose sync failed is removed, which a disk that refuses everything prevents: if the disk then works
-    // again, the table is opened, and power is lost during that, it is lost too (docs/testing.md, "What is not
-    // shown").
+    // A journal whose sync failed is removed, unless the disk fails every call. If the disk then works again, the table
+    // is opened, and power is lost during that open, the table is lost too (docs/testing.md, "What is not shown").
     let unforgotten = plan.lasting && disk.tally().of(Fired::SyncFailed) > 0;
     if !unforgotten {
         crash_again(workload, &base, &disk.trace()[calls], depth, &left, random, done)?;
@@ -453,7 +453,7 @@ fn check(range: Range<u64>, mut case: impl FnMut(u64, &mut Done) -> Result<(), S
     done
 }
 
-/// Requires all of this to have happened, unless a single case was requested.
+/// Requires that all of this happened, unless a single case was requested.
 fn expect(done: &Done, enough: bool, fired: &[Fired]) {
     if std::env::var("SPLITPOINT_SEED").is_err() {
         assert!(enough, "too little to mean anything: {done:?}");
@@ -672,8 +672,8 @@ fn a_journal_complete_in_the_cache_alone_is_synced_before_it_is_installed() {
     .unwrap();
 }
 
-/// A table with a pair, logged, and a disk on which the first header of the log's next segment was written, but the
-/// second only in part; preceded by `calls` other calls, as what a call leaves depends on its number.
+/// A table with a pair in the log, on a disk where the first header of the log's next segment was written, but the
+/// second only in part. `calls` other calls come first, since the result of a failing call depends on its number.
 fn half_begun_segment(calls: u8) -> (Workload, Simulated, Table) {
     let workload = Workload::new(1, 0);
     assert_eq!(workload.durability, Durability::Os);

@@ -1,4 +1,4 @@
-//! Readers that stay while a writer makes checkpoint after checkpoint.
+//! Readers that stay open while a writer makes many checkpoints.
 //!
 //! ```text
 //! a workload, on the simulated disk; between its operations, as a seed says:

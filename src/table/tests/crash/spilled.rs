@@ -1,4 +1,4 @@
-//! Frames that are spilled: a crash finds a checkpoint, whatever was written to the file since.
+//! Spilled frames: a crash finds the last checkpoint, whatever was written to the file since.
 
 use super::workload::{Content, PATH};
 use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of, each_crash};
@@ -45,7 +45,7 @@ fn change_to(table: &Table, changes: std::ops::Range<u32>) {
     }
 }
 
-/// How many changes lead to this content; `None` if no number of them does.
+/// The number of changes that lead to this content; `None` if no number does.
 fn changes_of(content: &Content) -> Option<u32> {
     let last = content.values().map(|value| u32::from_be_bytes(*value.first_chunk().unwrap())).max();
     let count = last.map_or(0, |last| last + 1);
@@ -56,7 +56,7 @@ fn changes_of(content: &Content) -> Option<u32> {
     (*content == expected).then_some(count)
 }
 
-/// A table of this many changes, closed and opened again, changes most of its frames.
+/// A table of this many changes, closed and reopened, then changes most of its frames.
 const REOPENED: u32 = 2000;
 
 /// Fills a table, syncs it, changes it further, and closes it; crashes at one call in `every`. The table is new, with

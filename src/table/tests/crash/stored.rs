@@ -1,6 +1,6 @@
-//! Values that are written to the file at once: what the random workloads do not show by themselves.
+//! Values that are written to the file immediately: cases that the random workloads rarely reach.
 //!
-//! The crashes and faults of `mod.rs` include them, as a test writes every value of a few hundred bytes through.
+//! The crashes and faults of `mod.rs` include such values, as tests write every value of a few hundred bytes through.
 
 use super::workload::{Content, PATH, Workload};
 use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of};
@@ -24,12 +24,12 @@ fn options(disk: &Simulated) -> TableOptions {
     options
 }
 
-/// What a crash of this kind leaves of `disk`.
+/// The disk after a crash of this kind.
 fn after(disk: &Simulated, crash: Crash) -> Simulated {
     Simulated::new(disk.state().survivors(crash, &mut Random::new(&[1]), &mut Tally::default()))
 }
 
-/// Bytes that are nowhere else.
+/// Bytes that occur nowhere else.
 fn value(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(&[seed]);
     std::iter::repeat_with(|| random.next() as u8).take(len).collect()
@@ -91,12 +91,12 @@ fn a_log_ends_before_a_value_that_a_power_loss_took() {
     trace.iter().enumerate().filter(|&(call, _)| Some(call) != last).for_each(|(n, e)| state.apply(n as u64, e));
     let left = Simulated::new(state);
     for _ in 0..2 {
-        // The second open finds what the first one found, and left as it was.
+        // The second open finds the state that the first one found and left unchanged.
         let table = options(&left).read_only(true).open(PATH).unwrap();
         assert_eq!((table.replayed(), table.len()), (1, 1));
         let table = open(&after(&left, Crash::Kill), Durability::Os);
         assert!(has(&table, b"kept", &kept) && table.len() == 1);
-        // What is written next comes after the end.
+        // The next write goes after the end.
         table.put(b"next", &lost).unwrap();
     }
 }
@@ -106,7 +106,7 @@ fn a_value_that_the_file_does_not_take_changes_nothing() {
     let (before, new) = (value(0, 3000), value(1, 9000));
     for fault in [Fault::Io, Fault::NoSpace, Fault::Short] {
         let mut failed = 0;
-        // What a call leaves that fails in part depends on its number.
+        // The result of a call that fails in part depends on its number.
         for (later, others) in (0..6).flat_map(|later| (0..4).map(move |others| (later, others))) {
             let disk = Simulated::new(State::default());
             let table = open(&disk, Durability::Os);
@@ -120,7 +120,7 @@ fn a_value_that_the_file_does_not_take_changes_nothing() {
                 assert!(matches!(e.kind(), ErrorKind::Io | ErrorKind::DiskFull), "{e}");
             }
             assert_eq!(has(&table, b"new", &new), put.is_ok(), "{fault:?} {later}");
-            // The frames in which the file may have a part of it are right after a checkpoint, too.
+            // Frames in which the file may have a part of the value are correct after a checkpoint, too.
             table.put(b"more", &before).unwrap();
             table.checkpoint().unwrap();
             drop(table);
@@ -165,7 +165,7 @@ fn values_written_while_a_checkpoint_is_held_and_copied_survive() {
     let copy = Path::new("/disk/copy.spt");
     Backup::new().options(options(&disk)).save(&table, copy).unwrap();
     table.put(&[1], &values[1]).unwrap();
-    // Values written between the moment of a checkpoint and its end go beyond its end, and are not cut off.
+    // Values written during a checkpoint go beyond the end of its file, and are not cut off.
     let guard = table.pager.checkpoint_lock().acquire().unwrap();
     let frozen = table.freeze_frames(0).unwrap();
     table.put(&[2], &values[2]).unwrap();
@@ -186,8 +186,8 @@ fn values_written_while_a_checkpoint_is_held_and_copied_survive() {
     assert!(has(&copied, &[0], &values[0]) && copied.len() == 1);
 }
 
-/// Tables whose last journal sets the file's length, so that it cuts off what is written beyond if it is installed
-/// again: one that is new, one that was closed and opened again, and one that was made smaller.
+/// Tables whose last journal sets the file's length, so that installing it again cuts off later writes: a new table,
+/// one that was closed and reopened, and one that shrank.
 fn tables_beside_a_removed_journal() -> Vec<(&'static str, Simulated, Table)> {
     let new = |name| {
         let disk = Simulated::new(State::default());
@@ -228,12 +228,12 @@ fn a_checkpoint_that_begins_beside_a_write_does_not_cut_it_off() {
     table.checkpoint().unwrap();
     let file = disk.open(Path::new(PATH), Mode::Write).unwrap();
     let end = file.len().unwrap();
-    // A write that has allocated its room and has written its value, but goes no further yet.
+    // A write that has allocated space and written its value, but stops there.
     let value = value(0, 5000);
     let room = table.pager.values().allocate_through(400, value.len() as u64).unwrap().unwrap();
     let address = room.unit * table.pager.unit_bytes() as u64;
     file.write_at(&value, address).unwrap();
-    // Meanwhile another thread cuts the file behind that room. No further value is written through.
+    // In that moment another thread cuts the file before that space. No further value is written through.
     table.pager.stop_writing_through();
     drop(table.pager.checkpointer().reserve_checkpoint().unwrap());
     assert!(address >= end);

@@ -1,4 +1,4 @@
-//! Writes with another durability than the table's: what each promises, at every crash.
+//! Writes with a durability other than the table's: their promises, at every crash.
 //!
 //! A crash leaves the state after some operation: not before the last one that promised to survive this kind of crash,
 //! and never half of one.
@@ -10,9 +10,9 @@ use crate::random::Random;
 use crate::table::{Durability, Table, TableOptions, WriteView};
 use std::sync::Arc;
 
-/// An operation that was made.
+/// An operation of the run.
 struct Made {
-    /// The calls to the disk before it and after it.
+    /// The numbers of the disk's calls before it and after it.
     calls: (u64, u64),
     asked: Durability,
     /// The content after it.
@@ -111,14 +111,14 @@ fn make(disk: &Simulated, opened: Durability, random: &mut Random) -> Vec<Made> 
     let mut made = vec![Made { calls: (0, 0), asked: Durability::None, content: Content::new() }];
     for _ in 0..70 {
         let before = disk.calls();
-        // Seldom more, so that a crash has something to take.
+        // Rarely more, so that a crash has something to lose.
         let asked =
             random.pick(&[Durability::None, Durability::None, Durability::Os, Durability::Os, Durability::Sync]);
         let mut content = made.last().expect("the empty table").content.clone();
         change(table.with(asked), &mut content, random).unwrap();
         made.push(Made { calls: (before, disk.calls()), asked, content });
     }
-    // The process ends here: what a close would write is not part of the promise.
+    // The process ends here: a close would write more, which is not part of the promise.
     std::mem::forget(table);
     made
 }
@@ -168,7 +168,7 @@ fn a_write_that_waits_for_the_disk_makes_the_earlier_ones_durable() {
         let disk = Simulated::new(State::default());
         let table = options(&disk, opened).open(PATH).unwrap();
         (0..200u32).for_each(|n| table.with(Durability::None).put(&n.to_le_bytes(), b"quick").unwrap());
-        // It changes nothing, and what it answers depends on an earlier write.
+        // It changes nothing, and its answer depends on an earlier write.
         assert!(!table.with(Durability::Sync).insert_new(&7u32.to_le_bytes(), b"").unwrap());
         let left = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[1]), &mut Default::default());
         let after = options(&Simulated::new(left), opened).open(PATH).unwrap();

@@ -1,9 +1,9 @@
 //! The operations of the crash tests, made from a seed, and their model: a history of commits.
 //!
-//! The history is kept outside of the library: state `k` is a `BTreeMap` after the first `k` commits. For each commit
-//! it records, as a number of calls to the disk, when it began, when the library returned, and when the library
-//! guaranteed its durability. So for a crash at any call the permitted states are known: those with every commit that
-//! was durable before that call, and none that began after it.
+//! The history is kept outside the library: state `k` is a `BTreeMap` after the first `k` commits. For each commit it
+//! records, as a number of calls to the disk, when it began, when the library returned, and when the library guaranteed
+//! its durability. So the permitted states after a crash at any call are known: those with every commit that was
+//! durable before that call, and none that began after it.
 
 use crate::error::Error;
 use crate::hash::HashKind;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 /// The file, on the simulated disk.
 pub(super) const PATH: &str = "/disk/t.spt";
-/// Where backups go.
+/// The path of backups.
 pub(super) const COPY: &str = "/disk/copy.spt";
 
 pub(super) type Content = BTreeMap<Vec<u8>, Arc<[u8]>>;
 
-/// What the library promises for a commit that returned, besides the promises of `sync` and `close`.
+/// The promise of the library for a commit that returned, in addition to the promises of `sync` and `close`.
 #[derive(Clone, Copy)]
 pub(super) struct Promise {
     /// It survives the end of the process.
@@ -43,17 +43,17 @@ pub(super) enum Op {
     Put(u8, usize),
     Append(u8, usize),
     Remove(u8),
-    /// Puts, appends and removals in turn, of keys from this one on, with values up to a length.
+    /// Puts, appends and removals by turns, of keys from this one on, with values up to a length.
     Batch(u8, usize),
     Sync,
     Compact,
     Clear,
     Reopen,
-    /// A checkpoint, and none from here on, as while a backup copies the file: the log continues in segment after
+    /// A checkpoint, and no more from here on, as while a backup copies the file: the log continues in segment after
     /// segment.
     BackupBegins,
     BackupEnds,
-    /// A checkpoint is frozen here, and written only where it ends: all between is done beside it.
+    /// A checkpoint is frozen here, and written only at its end: everything between happens during the checkpoint.
     CheckpointBegins,
     CheckpointEnds,
     /// A complete backup.
@@ -75,20 +75,20 @@ pub(super) struct Workload {
     pub ops: Vec<Op>,
 }
 
-/// A cache that has room for all that waits for a checkpoint.
+/// A cache large enough for everything that waits for a checkpoint.
 const CACHE_BYTES: u64 = 4 << 20;
 /// Keys of each of the concurrent writers.
 pub(super) const KEYS_OF_WRITER: u8 = 64;
 
 impl Workload {
-    /// Growth, so that buckets split, then shrinkage, so that they merge, and so on, mixed with the other operations.
+    /// Growth, so that buckets split, then shrinkage, so that they merge, repeatedly, mixed with the other operations.
     pub(super) fn new(seed: u64, len: usize) -> Workload {
         let mut random = Random::new(&[seed, 1]);
         let durability = [Durability::Sync, Durability::Os, Durability::None][(seed % 3) as usize];
         // Small pages and caches, so that everything overflows, splits and is read again.
         let mut options = TableOptions::new().page_bytes(512).seed(1).cache_bytes(1).durability(durability);
         options.cache_frames_min = 16;
-        // Where the log is short, checkpoints; otherwise a table that spills.
+        // With a short log, checkpoints; otherwise a table that spills.
         if let Some(bytes) = Random::new(&[seed, 11]).pick(&[None, Some(1), Some(100_000)]) {
             options = options.log_bytes(bytes);
         }
@@ -105,19 +105,19 @@ impl Workload {
         let turn = 20 + random.below(15);
         let grows = |step: usize| (step / turn).is_multiple_of(2);
         let mut ops: Vec<Op> = (0..len).map(|step| Op::random(&mut random, step, keys, large, grows(step))).collect();
-        // Situations that chance rarely makes: a large value replaced by a larger one, the file cut and grown again by
-        // a batch, segments of the log that need each other.
+        // Situations that are rare by chance: a large value replaced by a larger one, the file cut and grown again by a
+        // batch, segments of the log that depend on each other.
         let large =
             [Op::Put(0, 20_000), Op::Put(1, 20_000), Op::Reopen, Op::Put(1, 50_000), Op::Put(2, 9000), Op::Sync];
         let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Batch(0, 20_000), Op::Put(3, 6000), Op::Sync];
-        // A value that the log refers to is stored over, and the checkpoint after that writes its frames.
+        // A value that the log refers to is overwritten, and the next checkpoint writes its frames.
         let over = [Op::Put(4, 9000), Op::Batch(4, 42_000), Op::Reopen];
         // Two such records fill a segment. They replace the earlier value in place, so few frames are dirty: none may
         // be written.
         let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
-        // More than the cache holds, some of it in the shadow file by now, is frozen; its extents are changed, freed
-        // and used again before the checkpoint copies them.
+        // More than the cache holds is frozen, some of it already in the shadow file; its extents are changed, freed
+        // and reused before the checkpoint copies them.
         let largest = if seed % 7 == 6 { 1 << 20 } else { 120_000 };
         let filled = (0..5).map(|key| Op::Put(key, across_a_limit(&mut random)));
         let filled: Vec<Op> = filled.chain([Op::Put(5, largest), Op::Put(6, 30_000), Op::CheckpointBegins]).collect();
@@ -139,8 +139,8 @@ impl Workload {
             random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
         workload.stores = seed.is_multiple_of(2);
-        // Tables that spill, or checkpoints when the log is full. Segments for one value each, or such that long
-        // records lie in one beside others.
+        // Tables that spill, or checkpoints when the log is full. Segments for one value each, or for a long record and
+        // others.
         let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (1, 1), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
         workload.options =
             workload.options.durability(workload.durability).cache_bytes(cache_bytes).log_bytes(log_bytes);
@@ -160,7 +160,7 @@ impl Workload {
                 _ => Op::Put(key, bytes),
             }
         };
-        // First two of a size for which the log needs segment after segment.
+        // First two of a size that takes segment after segment of the log.
         let first = [20_000, 44_000].map(|bytes| Op::Put(KEYS_OF_WRITER * writer, bytes));
         // Then one that is logged in pieces, at the same time as the others'.
         let third = Op::Put(KEYS_OF_WRITER * writer + 1, 70_000);
@@ -191,11 +191,11 @@ impl Workload {
     }
 
     pub(super) fn open(&self, disk: &Simulated) -> Result<Table, Error> {
-        // As small as it gets, so that segments are switched.
+        // The minimum, so that segments are switched.
         self.open_as(disk, |options| (options.inline_checkpoints, options.log_bytes) = (true, Some(1)))
     }
 
-    /// Such that nothing but a full log calls for a checkpoint.
+    /// Only a full log causes a checkpoint.
     pub(super) fn open_large(&self, disk: &Simulated) -> Result<Table, Error> {
         self.open_as(disk, |options| (options.cache_bytes, options.log_bytes) = (Some(CACHE_BYTES), Some(1)))
     }
@@ -205,8 +205,8 @@ impl Workload {
         self.open_as(disk, |_| {})
     }
 
-    /// The content of a table's last checkpoint, opened for reading beside its writer, on a copy of the disk where
-    /// nothing fails.
+    /// The content of a table's last checkpoint, opened for reading during writes, on a copy of the disk where nothing
+    /// fails.
     pub(super) fn read(&self, disk: &Simulated, path: &str) -> Result<Content, Error> {
         let copy = Simulated::new(disk.state());
         let writer = copy.open(Path::new(path), Mode::Write).expect("a simulated disk opens what it has");
@@ -216,7 +216,7 @@ impl Workload {
         table.scan().map(|pair| pair.map(|(key, value)| (key, value.into()))).collect()
     }
 
-    /// Opens the table for reading, beside the handle that writes it.
+    /// Opens the table for reading while another handle writes it.
     pub(super) fn open_to_read(&self, disk: &Simulated) -> Result<Table, Error> {
         self.open_as(disk, |options| options.read_only = true)
     }
@@ -305,7 +305,7 @@ impl Workload {
         }
     }
 
-    /// Does what a handle alone can do.
+    /// Makes an operation that needs only a handle.
     pub(super) fn apply_to_table(&self, number: usize, op: &Op, table: &Table) -> Result<(), Error> {
         match *op {
             Op::Put(k, len) => table.put(&key(k), &self.value(number, len)),
@@ -330,12 +330,12 @@ impl Workload {
     }
 }
 
-/// Few keys, so that they meet; some too long for a record.
+/// Few keys, so that operations meet; some too long for a record.
 fn key(n: u8) -> Vec<u8> {
     if n % 8 == 7 { vec![n; 70 + usize::from(n)] } else { format!("key-{n}").into_bytes() }
 }
 
-/// A length at which the layout of a value changes, or near it: a page, what is written through by a call, a frame,
+/// A length close to one at which the layout of a value changes: a page, the size that a call writes through, a frame,
 /// a piece of the log, a large page.
 fn across_a_limit(random: &mut Random) -> usize {
     let limit = random.pick(&[256, 512, 600, 4096, 8192, 16 << 10, 32 << 10, 64 << 10, 128 << 10]);
@@ -343,13 +343,13 @@ fn across_a_limit(random: &mut Random) -> usize {
 }
 
 impl Op {
-    /// Whether it waits for a checkpoint.
+    /// Whether the operation waits for a checkpoint.
     fn makes_checkpoint(&self) -> bool {
         matches!(self, Op::Sync | Op::Compact | Op::Reopen | Op::Backup)
     }
 
     fn random(random: &mut Random, step: usize, keys: usize, large: usize, grow: bool) -> Op {
-        // Mostly one after another: chance alone would rarely add or remove all of them.
+        // Mostly in sequence: chance alone would rarely add or remove all of them.
         let key = if random.percent(25) { random.below(keys) } else { step % keys } as u8;
         let len = if random.percent(large / 2) {
             across_a_limit(random)
@@ -377,13 +377,13 @@ impl Op {
     }
 }
 
-/// Which of several writers the key is of.
+/// The writer that owns the key.
 pub(super) fn writer_of(bytes: &[u8]) -> usize {
     let number = bytes.strip_prefix(b"key-").map(|n| n.iter().fold(0, |sum, digit| 10 * sum + (digit - b'0')));
     usize::from(number.unwrap_or(bytes[0]) / KEYS_OF_WRITER)
 }
 
-/// One change that was asked for: what is there after it, and at which call of the disk what was said of it.
+/// One requested change: the state after it, and the numbers of the disk's calls at which it was promised.
 #[derive(Clone)]
 struct Commit {
     after: Arc<Content>,
@@ -396,10 +396,10 @@ struct Commit {
     durable: Option<u64>,
 }
 
-/// All states of a table, and which of them may be found.
+/// All states of a table, and which of them a crash may leave.
 #[derive(Clone, Default)]
 pub(super) struct History {
-    /// Errors may have left units that belong to nothing.
+    /// Errors may have left allocated units that belong to nothing.
     pub may_lose_units: bool,
     start: Arc<Content>,
     commits: Vec<Commit>,
@@ -468,12 +468,12 @@ impl History {
         self.commits.iter().rposition(done).map_or(0, |i| i + 1)
     }
 
-    /// The call at which the last of the first `k` commits was begun.
+    /// The call at which the last of the first `k` commits began.
     pub(super) fn begun(&self, k: usize) -> Option<u64> {
         k.checked_sub(1).map(|i| self.commits[i].begun)
     }
 
-    /// The states that may be found after a crash in which call number `call` did not take place: first and last.
+    /// The states permitted after a crash in which call number `call` did not take place: first and last.
     pub(super) fn bounds(&self, call: u64, crash: Crash, promise: Promise) -> (usize, usize) {
         let said = |at: Option<u64>| at.is_some_and(|at| at <= call);
         let kill = crash == Crash::Kill && promise.kill;
@@ -487,7 +487,7 @@ impl History {
         (first, last)
     }
 
-    /// The states that may have been there between two calls: first and last.
+    /// The states that may have existed between two calls: first and last.
     pub(super) fn bounds_between(&self, begun: u64, ended: u64) -> (usize, usize) {
         (self.done_before(begun), self.commits.iter().take_while(|c| c.begun <= ended).count())
     }
@@ -497,13 +497,13 @@ impl History {
         (first..=last).rev().find(|&k| **self.state(k) == *content)
     }
 
-    /// Which state this is, the first if it is several.
+    /// The index of this state, the first if there are several.
     pub(super) fn find_first(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
         (first..=last).find(|&k| **self.state(k) == *content)
     }
 
     /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open
-    /// that found it was done at call `shown`.
+    /// that found it finished at call `shown`.
     pub(super) fn after_crash(&self, k: usize, first: usize, shown: u64) -> History {
         let commit = |(i, commit): (usize, &Commit)| Commit {
             after: commit.after.clone(),
@@ -565,7 +565,7 @@ impl<'w> Run<'w> {
         Ok(self.table.as_ref().expect("just opened"))
     }
 
-    /// Writes the checkpoint that was begun, if any, and allows others and `verify` again.
+    /// Writes the checkpoint that was begun, if any, and permits other checkpoints and `verify` again.
     pub(super) fn end_held(&mut self) -> Result<(), Error> {
         let Some(Held { guard, frozen, state }) = self.held.take() else { return Ok(()) };
         let Some(table) = &self.table else { return Ok(()) };
@@ -593,7 +593,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Does operation `number`. After an error its commit, if any, counts as begun.
+    /// Makes operation `number`. After an error its commit, if any, counts as begun.
     pub(super) fn step(&mut self, number: usize) -> Result<(), Error> {
         let op = self.workload.ops[number].clone();
         self.open()?;
@@ -653,7 +653,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Does all operations; none may fail.
+    /// Makes all operations; none may fail.
     pub(super) fn finish(mut self) -> Result<Run<'w>, String> {
         for number in 0..self.workload.ops.len() {
             self.step(number).map_err(|e| format!("op {number}, {:?}: {e}", self.workload.ops[number]))?;

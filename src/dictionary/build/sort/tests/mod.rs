@@ -396,7 +396,7 @@ fn a_sort_that_was_saved_goes_on_from_there() {
     let directory = tempfile::tempdir().unwrap();
     let prefix = directory.path().join("a.spd");
     let options = || Plan { resume: Some(5), memory_bytes: 1 << 20, ..options(&prefix, Duplicates::Error) };
-    // So few records that nothing would go to disk otherwise.
+    // So few records that normally nothing would go to disk.
     let mut sorter = Sorters::new(vec![options()]).unwrap();
     (0..100u64).for_each(|n| sorter.push(0, &n.to_le_bytes(), Some(b"value"), n).unwrap());
     // A value that goes to the separate file.

@@ -5,7 +5,7 @@ use super::solve::solve_within;
 use super::*;
 use std::ops::Range;
 
-/// SplitMix64: numbers distributed like hashes, the same every time.
+/// SplitMix64: numbers distributed like hashes, the same in every run.
 fn positions(count: usize, seed: u64) -> Vec<u64> {
     let mut positions: Vec<u64> = (1..=count as u64).map(|i| mixed(i.wrapping_add(seed << 32))).collect();
     positions.sort_unstable();
@@ -156,7 +156,7 @@ fn equal_positions_are_found_where_chunks_meet() {
         let alike = positions[from];
         positions[from..to].fill(alike);
         checked(&options, &positions);
-        // Tied, and listed among other ties: the high 32 bits of all are equal.
+        // Tied, and listed among other ties: all have the same high 32 bits.
         positions.iter_mut().for_each(|position| *position >>= 40);
         let alike = positions[from];
         positions[from..to].fill(alike);

@@ -1,4 +1,4 @@
-//! Bits are read as they were written.
+//! Bits read back as they were written.
 
 use super::*;
 
