@@ -1,4 +1,4 @@
-"""splitpoint.dbm stands where dbm.ndbm and dbm.gnu do."""
+"""splitpoint.dbm replaces dbm.ndbm and dbm.gnu."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_a_frozen_table(spd, table):
     assert Dictionary(spd) == table
 
 
-# Arrays. Each test is skipped where its library is missing.
+# Arrays. A test whose library is missing is skipped.
 
 
 def expected(keys):
@@ -322,7 +322,7 @@ def test_an_object_of_arrow_that_is_used_up(spd, frame, tmp_path):
     batch = pairs.combine_chunks().to_batches()[0]
     capsules = {"__arrow_c_array__": batch.__arrow_c_array__(), "__arrow_c_stream__": pairs.__arrow_c_stream__()}
     for name, given in capsules.items():
-        # What a library gives whose object is read once.
+        # The result of a library whose object can be read only once.
         once = type("Once", (), {name: lambda self, requested_schema=None, given=given: given})()
         with Dictionary.build(once, spd) as words:
             assert words == PAIRS
@@ -346,7 +346,7 @@ def test_a_stream_that_fails(spd, frame, tmp_path):
         raise RuntimeError("the source broke")
 
     class Wrapped:
-        """Its stream has a message in the place of an exception."""
+        """Its stream has a message instead of an exception."""
 
         def __init__(self, reader):
             self.reader = reader

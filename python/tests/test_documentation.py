@@ -1,4 +1,4 @@
-"""Every public function is documented with an example that runs, and the stubs are those of the module."""
+"""Every public function is documented with an example that runs, and the stubs match the module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors say what, where and what to do, by exceptions that callers already catch."""
+"""Errors say what, where and what to do, in exceptions that callers already catch."""
 
 from __future__ import annotations
 

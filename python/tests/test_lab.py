@@ -1,4 +1,4 @@
-"""The lab: the same figures as the command line's, as dataclasses, frames and plots."""
+"""The lab: the same results as on the command line, as dataclasses, frames and plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table is what ``dict``, ``dbm`` and ``shelve`` lead one to expect."""
+"""A table behaves as users of ``dict``, ``dbm`` and ``shelve`` expect."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_firstkey_and_nextkey_with_equal_hashes():
         assert sorted(walked) == sorted([a, b, b"other"])
 
 
-# What CPython's own tests of dbm ask of every module.
+# The requirements of CPython's own tests of dbm for every module.
 
 DBM = {b"a": b"Python:", b"b": b"Programming", b"c": b"the", b"d": b"way", b"f": b"Guido", b"g": b"intended"}
 
@@ -370,7 +370,7 @@ def put_by_batch(table, key):
 
 
 def min_of_hash_order(table):
-    """The first key as a scan finds it that begins at a cursor, and so at no bound."""
+    """The first key of a scan that begins at a cursor, and so at no bound."""
     return next(table.scan(1))[0]
 
 

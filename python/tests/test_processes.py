@@ -17,7 +17,7 @@ import splitpoint
 
 
 def in_child(work) -> str:
-    """What ``work`` returns, or the name of what it raises, in a forked child."""
+    """Returns what ``work`` returns, or the name of what it raises, in a forked child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -35,7 +35,7 @@ def in_child(work) -> str:
 
 
 def test_tables_where_address_space_is_limited(path):
-    """A table takes a few MiB of it beside the log."""
+    """A table takes a few MiB of it besides the log."""
     with splitpoint.open(path) as table:
         table.update((str(i), "value") for i in range(1000))
     work = """
@@ -166,7 +166,7 @@ def test_errors_can_be_pickled(path):
 
 
 def seconds_to_interrupt(work, after=0.3) -> float:
-    """Sends this process a SIGINT during ``work``; gives how long it went on."""
+    """Sends this process a SIGINT during ``work``; returns how long the work continued."""
     sent = []
 
     def send():
@@ -253,7 +253,7 @@ def test_ctrl_c_ends_update_many_and_get_many(table):
 
 
 def is_refused_during(work, open_, name):
-    """Whether the call ``name`` of what ``open_`` opens was refused by a signal handler that ran within ``work``."""
+    """Returns whether the call ``name`` of what ``open_`` opens failed in a signal handler that ran during ``work``."""
     refused = []
 
     def handler(*_):
@@ -268,7 +268,7 @@ def is_refused_during(work, open_, name):
         for number in range(400):
             opened = open_()
             try:
-                # Signals before and after the work close it, or are too late for it: then it is tried again.
+                # Signals before and after the work close it, or come too late: then the test tries again.
                 signal.setitimer(signal.ITIMER_REAL, 0.0005 * (1 + number % 40))
                 work(opened)
             except (splitpoint.InUseError, splitpoint.ClosedError):

@@ -1,4 +1,4 @@
-"""A table behaves like a dict, whatever the order of calls; and a file like one that was never closed."""
+"""A table behaves like a dict, in whatever order it is called; and a file like one that was never closed."""
 
 from __future__ import annotations
 

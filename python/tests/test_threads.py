@@ -1,4 +1,4 @@
-"""Threads share a table: nothing is lost, and work in the library goes on beside Python."""
+"""Threads share a table: nothing is lost, and work in the library runs in parallel with Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import splitpoint
 
 
 def run(*works):
-    """Runs each in a thread of its own, and raises what one raised."""
+    """Runs each in a thread of its own, and raises what one of them raised."""
     errors = []
 
     def guarded(work):
@@ -105,7 +105,7 @@ def test_one_iterator_may_be_shared(table):
 
 
 def test_python_runs_while_the_library_works(table):
-    """The interpreter lock is given up: a thread of Python counts while another is in one long call."""
+    """The interpreter lock is released: a thread of Python counts while another is in one long call."""
     keys = [str(i).encode() for i in range(200_000)]
     table.update((key, bytes(50)) for key in keys)
     counted, done = 0, threading.Event()
@@ -125,7 +125,7 @@ def test_python_runs_while_the_library_works(table):
         longest, last = max(longest, now - last), now
     thread.join()
     assert counted > 1000
-    # Without the lock given up, one call would hold this thread for all of its time.
+    # If the lock were held, one call would block this thread for its whole duration.
     assert longest < 2.0
 
 

@@ -1,6 +1,6 @@
 """Runs CPython's own tests of dbm and shelve over splitpoint.dbm: python upstream_dbm.py ndbm|gnu
 
-A program of its own, as it puts the module in the place of the interpreter's `_dbm` or `_gdbm`.
+It is a program of its own, because it replaces the interpreter's `_dbm` or `_gdbm` by the module.
 """
 
 from __future__ import annotations

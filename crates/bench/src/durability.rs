@@ -32,8 +32,7 @@ fn pair(random: &mut Random) -> ([u8; 16], [u8; 32]) {
     (key, [key, key].concat().try_into().expect("32 bytes"))
 }
 
-/// Puts that are on the disk when they return, by 1 and 8 threads, beside the bare disk: a small write to allocated
-/// blocks and fdatasync.
+/// Durable puts, by 1 and 8 threads, compared with the bare disk: a small write to allocated blocks and fdatasync.
 pub fn durable(path: &str) -> Outcome {
     let raw_path = format!("{path}-raw");
     let raw = std::fs::File::create(&raw_path)?;

@@ -4,7 +4,7 @@
 //! The workloads know only these traits, so that every engine does the same work under the same clock. One thread uses
 //! a store. A call through a trait costs 2 ns; the stores take 50 and more.
 //!
-//! Dictionaries are separate from stores because nothing is put into an existing one: all pairs are given at once, and
+//! Dictionaries are separate from stores because an existing one accepts no puts: it is given all pairs together, and
 //! the build time includes arranging them. A minimal perfect hash function is a dictionary without keys and values: its
 //! setting contains `function`, and a get returns the rank.
 //!
@@ -19,7 +19,7 @@ use std::path::Path;
 /// Result of a step of a measurement.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Where a store keeps its pairs.
+/// The location of a store's pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -71,10 +71,10 @@ pub trait Engine: Sync {
     /// The measured version.
     fn version(&self) -> String;
 
-    /// The settings to measure at this place; empty if it cannot be there.
+    /// The settings to measure at this location; empty if it cannot be there.
     fn settings(&self, place: Place) -> Vec<String>;
 
-    /// Whether it accepts this setting at this place, listed or not.
+    /// Whether it accepts this setting at this location, listed or not.
     fn takes(&self, place: Place, setting: &str) -> bool {
         self.settings(place).iter().any(|own| own == setting)
     }
@@ -84,7 +84,7 @@ pub trait Engine: Sync {
         Err(format!("{} only makes dictionaries", self.name()).into())
     }
 
-    /// Whether it keeps nothing, so that it measures the harness itself.
+    /// Whether it stores nothing, so that it measures the harness itself.
     fn is_baseline(&self) -> bool {
         false
     }

@@ -173,7 +173,7 @@ const VALUE_STARTS: u64 = 1 << 20;
 #[derive(Default)]
 pub struct Piece {
     bytes: Vec<u8>,
-    /// Where each key begins and ends; its value ends where the next key begins.
+    /// The start and end of each key; its value ends where the next key begins.
     places: Vec<(u32, u32)>,
 }
 

@@ -75,7 +75,7 @@ enum Command {
         /// A form, or a variant of another size; all if not given
         only: Option<String>,
     },
-    /// Puts that are on the disk when they return, by 1 and 8 threads, beside the bare disk
+    /// Durable puts, by 1 and 8 threads, compared with the bare disk
     Durable {
         /// A file on the disk to measure
         file: String,
@@ -154,8 +154,8 @@ struct Run {
     /// use waits for the host
     #[arg(long, value_name = "GIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1024))]
     warm_memory: u64,
-    /// Directory for results, where those of the same variants are replaced: give another for a trial, or a run of some
-    /// engines only [default: results/ of the repository]
+    /// Directory for results; results of the same variants are replaced, so give another directory for a trial or a run
+    /// of some engines only [default: results/ of the repository]
     #[arg(long)]
     out: Option<PathBuf>,
     /// Directory for the stores' files [default: the system's for temporary files]

@@ -1,8 +1,8 @@
 //! Runs cases, each in processes of its own, and writes their figures.
 //!
-//! A run replaces the figures of the variants it runs and keeps those of the others. Rounds interleave all cases of a
-//! workload, so that other load on the machine affects all of them. A case that fails or takes too long is reported,
-//! gets no figures, and makes the run fail; the other cases continue.
+//! A run replaces the figures of the variants it runs and keeps the others. Rounds interleave all cases of a workload,
+//! so that other load on the machine affects all of them. A case that fails or takes too long is reported, gets no
+//! figures, and makes the run fail; the other cases continue.
 
 use crate::engine::Outcome;
 use crate::engines;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What to run, and where the results go.
+/// The parts to run, and the destination of the results.
 pub struct Plan {
     /// Workloads by name; all if none.
     pub workloads: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Plan {
     pub rounds: Option<u32>,
     /// GiB of memory to touch before each process.
     pub warm_memory: u64,
-    /// Where to write results.
+    /// The destination of the results.
     pub out: PathBuf,
     /// Directory for the stores' files.
     pub directory: PathBuf,
@@ -231,7 +231,7 @@ fn case_name(case: &Case<'_>) -> String {
     format!("{}/{} {}:{}", case.workload.name, case.variant.name, case.engine.name(), case.setting)
 }
 
-/// The figures to print at once.
+/// The figures to print immediately.
 fn gist(lines: &[Line]) -> String {
     let mut words = Vec::new();
     for line in lines {

@@ -10,8 +10,8 @@
 //! * *zipf*: a rank is drawn for each record. A rank with more records than fit a value ([`RECORDS_MAX`]) continues
 //!   with a fresh key, after equal parts of the stream.
 //!
-//! Source: rejection inversion, Hörmann & Derflinger 1996. Logarithms are our own ([`ln`], [`exp`]), because those of
-//! C libraries differ in the last bit, and then the answers would differ.
+//! Source: rejection inversion, Hörmann & Derflinger 1996. Logarithms are our own ([`ln`], [`exp`]), because C
+//! libraries differ in the last bit, and then the answers would differ.
 
 use crate::engine::Outcome;
 use crate::random::{Order, below, mix};

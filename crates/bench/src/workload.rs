@@ -154,7 +154,7 @@ pub enum KeyChoice {
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// Where the store keeps its pairs.
+    /// The location of the store's pairs.
     pub place: Place,
     /// The steps, in order.
     pub parts: Vec<Part>,

@@ -785,7 +785,7 @@ static void out_of_memory(void)
         return;
     child = fork();
     if (child == 0) {
-        /* Less than a table takes beside what is there. */
+        /* Less than a table takes, given the memory in use. */
         size_t pages = 0;
         FILE *file = fopen("/proc/self/statm", "r");
         struct rlimit limit;
@@ -800,7 +800,7 @@ static void out_of_memory(void)
     CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* All that can be done with any table. */
+/* Every call that any table supports. */
 static void all(spt_table *table)
 {
     lookups(table);

@@ -485,7 +485,8 @@ mod signals {
 
     const SIGNALS: [(&str, u32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
-    /// A shell's background job starts with SIGINT ignored, and so do its children; then there is nothing to test.
+    /// A shell starts background jobs with SIGINT ignored, and their children inherit that; then there is nothing to
+    /// test.
     fn ignored(signal_number: u32) -> bool {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");

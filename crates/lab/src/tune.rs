@@ -439,7 +439,7 @@ impl Bench<'_> {
         Ok(true)
     }
 
-    /// Whether the file of all pairs would be many times larger than they, and too large to try. More time for
+    /// Whether the file of all pairs would be many times larger than the pairs, and too large to try. More time for
     /// measuring does not change what is tried.
     fn is_too_large(&self, settings: Settings) -> bool {
         const BYTES_MAX: u64 = 32 << 20;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the server does beside answering: limits, slow and idle clients, AUTH, TLS, messages, eviction, signals."""
+"""What the server does besides answering: limits, slow and idle clients, AUTH, TLS, messages, eviction, signals."""
 
 import os
 import resource
@@ -52,7 +52,7 @@ def resident(server):
 
 
 def slow_reader():
-    """A client that asks for much and reads nothing costs a bounded amount, and is cut off."""
+    """A client that requests much and reads nothing costs a bounded amount, and is disconnected."""
     server = servers.splitpoint("--stall-timeout", 2)
     fast = Connection(server.port)
     fast.call("SET", "large", b"x" * (1 << 20))
@@ -89,7 +89,7 @@ def whole_pipelines():
         piece = connection.socket.recv(1 << 20)
         expect(piece, "the connection was closed")
         left -= len(piece)
-    # Only the sleeper waits, and others do not even where there are more of them than threads.
+    # Only the sleeper waits; others do not, even if sleepers outnumber the threads.
     sleepers = [Connection(server.port) for _ in range(40)]
     [sleeper.send(("DEBUG", "SLEEP", 60)) for sleeper in sleepers]
     expect(connection.call("KEYS", "none") == [], "KEYS beside sleepers")
@@ -206,7 +206,7 @@ def encryption(folder):
 
 
 def received(stream):
-    """All that comes until the server closes."""
+    """All bytes until the server closes."""
     data = b""
     while True:
         try:
@@ -278,7 +278,7 @@ def lifetimes():
     eventually("the last key expires", lambda: connection.call("GET", "k19999") is None)
     expect(connection.call("EXISTS", *[f"k{n}" for n in range(100)]) == 0, "expired keys")
     eventually("the sweep removes expired keys", lambda: connection.call("DBSIZE") == 1)
-    # Whether the sweep removes a watched key first or not: it is gone for the one who watches it.
+    # Whether or not the sweep removes a watched key first, the watching client finds it gone.
     watchers = [Connection(server.port) for _ in range(20)]
     for number, watcher in enumerate(watchers):
         watcher.pipeline([("SET", f"watched{number}", 1, "PX", 1000), ("WATCH", f"watched{number}")])
@@ -375,7 +375,7 @@ def ends(folder):
 
 
 def endless_scripts(folder):
-    """A script without end: others are refused, and the server can be stopped. What it changed is not kept by half."""
+    """A script without end: others get an error, and the server can be stopped. Its changes are never kept in part."""
     for file in [[], ["--file", os.path.join(folder, "scripts.spt")]]:
         for stop in ["SCRIPT KILL", "SHUTDOWN NOSAVE", "SIGTERM"]:
             server = servers.splitpoint(*file)
@@ -408,26 +408,26 @@ def endless_scripts(folder):
 
 
 def attacks():
-    """What a client might try: others are served, and what one client costs is bounded."""
+    """Attacks that a client might try: other clients are served, and the cost of one client is bounded."""
     memcached, http = servers.free_port(), servers.free_port()
     options = ["--memcached", f"127.0.0.1:{memcached}", "--http", f"127.0.0.1:{http}"]
     server = servers.splitpoint(*options, "--max-request", "16M", "--max-value", "2M", "--stall-timeout", 5)
     victim, attacker = Connection(server.port), Connection(server.port)
     before = resident(server)
 
-    # Replies that are not wanted, of commands that do not exist; what follows has its own replies.
+    # Replies that the client does not want, to commands that do not exist; the next commands have their own replies.
     attacker.send(("CLIENT", "REPLY", "OFF"), ("NOSUCH",), ("GET",), ("CLIENT", "REPLY", "ON"))
     expect(attacker.reply() == "+OK", "a reply after CLIENT REPLY OFF")
     attacker.send(("CLIENT", "REPLY", "SKIP"), ("NOSUCH",), ("PING",))
     expect(attacker.reply() == "+PONG", "a reply after CLIENT REPLY SKIP")
 
-    # Nothing that waits or ends the server within a transaction.
+    # Nothing in a transaction waits or stops the server.
     for words in (("DEBUG", "SLEEP", 60), ("SHUTDOWN",), ("SAVE",), ("MULTI",)):
         replies = attacker.pipeline([("MULTI",), words, ("DISCARD",)])
         expect(replies[1].startswith("-ERR") and replies[2] == "+OK", f"{words} in a transaction: {replies}")
     expect(victim.call("PING") == "+PONG", "others wait")
 
-    # Values asked for again and again.
+    # Values requested again and again.
     attacker.call("SET", "large", b"x" * (1 << 20))
     expect(attacker.call("MGET", *["large"] * 5000).startswith("-ERR the reply"), "MGET of 5 GB")
     replies = attacker.pipeline([("MULTI",)] + [("GET", "large")] * 3000 + [("SET", "made", 1), ("EXEC",)])
@@ -461,7 +461,7 @@ def attacks():
     refused = [name for name in names if isinstance(subscriber.call("SUBSCRIBE", name), str)]
     expect(refused, "SUBSCRIBE without a limit")
 
-    # Requests that never end, and bytes that are none.
+    # Requests that never end, and malformed bytes.
     slow = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for port in (server.port, memcached, http) * 20]
     for part in (b"*3\r\n$3\r\nSE", b"T\r\n$1", b"\r"):
         for stream in slow:
@@ -503,7 +503,7 @@ def attacks():
 
 
 def full_disk(folder):
-    """Where the disk is full in the middle of a pipeline, each command is answered with its own result."""
+    """If the disk fills up during a pipeline, each command gets its own result."""
     path = os.path.join(folder, "full.spt")
     server = servers.splitpoint("--file", path, limit_file_bytes=4 << 20)
     connection = Connection(server.port)
@@ -525,7 +525,7 @@ def full_disk(folder):
 
 
 def tmpfs(folder):
-    """A small disk that can be full; None where none can be mounted."""
+    """A small disk that can be filled; None if none can be mounted."""
     place = os.path.join(folder, "small")
     os.makedirs(place)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "splitpoint-test", place], capture_output=True)
@@ -533,7 +533,7 @@ def tmpfs(folder):
 
 
 def full_disks(folder):
-    """A disk without room refuses writes and loses none that it took; with room again the server goes on."""
+    """A full disk refuses writes and keeps all acknowledged ones; with space again the server works."""
     place = tmpfs(folder)
     if not place:
         print("SKIPPED: full disks, as only root can mount a small one")
@@ -557,7 +557,7 @@ def full_disk_of(place, durability):
         room = os.statvfs(place)
         file.write(b"x" * (room.f_bavail * room.f_frsize - (2 << 20)))
     made, refused = {}, 0
-    # A refused write asks the disk for room, which takes a while.
+    # A refused write asks the disk for space, which takes a while.
     for start in range(0, 20_000, 100):
         if refused > 500:
             break
@@ -585,7 +585,7 @@ def full_disk_of(place, durability):
 
     compare("read on a full disk")
     status = lambda: connection.call("INFO", "persistence")
-    # With a log, a checkpoint found room for what it holds, or none.
+    # With a log, a checkpoint found space for its content, or none.
     expect(b"writes_refused:1" in status() and b"aof_last_write_status:err" in status(), f"{durability}: INFO of a full disk")
     os.remove(ballast)
     servers.eventually("room is found without a write", lambda: b"writes_refused:0" in status())
@@ -606,7 +606,7 @@ def full_disk_of(place, durability):
 
 
 def half_closed():
-    """A client that has said all and closes its side gets all answers, then the end."""
+    """A client that has sent everything and closes its side gets all answers, then the end of the stream."""
     memcached, http = servers.free_port(), servers.free_port()
     server = servers.splitpoint("--memcached", f"127.0.0.1:{memcached}", "--http", f"127.0.0.1:{http}")
     Connection(server.port).call("SET", "large", b"x" * 100_000)
@@ -640,7 +640,7 @@ def floods(folder):
     victim = Connection(server.port)
     count = 300_000
     sets = b"".join(b"*3\r\n$3\r\nSET\r\n$7\r\nk%06d\r\n$1\r\nv\r\n" % n for n in range(count))
-    # DBSIZE and KEYS of a long transaction do not go through all of it each time.
+    # DBSIZE and KEYS of a long transaction do not walk all of it each time.
     sizes = b"*1\r\n$6\r\nDBSIZE\r\n" * 20_000 + b"*2\r\n$4\r\nKEYS\r\n$2\r\nno\r\n" * 3
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as stream:
         sender = threading.Thread(target=stream.sendall, args=(b"MULTI\r\n" + sets + sizes + b"EXEC\r\n",))
@@ -667,14 +667,14 @@ def floods(folder):
         subscriber.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         subscriber.close()
     eventually("the subscriptions end", lambda: victim.call("PUBSUB", "NUMPAT") == 0 and victim.call("PUBSUB", "CHANNELS") == [])
-    # Connections that break off in the middle of a request, of a reply, at once.
+    # Connections that break during a request, during a reply, immediately.
     for number in range(3000):
         stream = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         stream.sendall((b"*2\r\n$4\r\nKEYS\r\n$1\r\n*\r\n" if number % 300 == 0 else b"*2\r\n$3\r\nGE", b"PING\r\n", b"\0")[number % 3])
         stream.close()
     eventually("broken connections are gone", lambda: victim.call("CLIENT", "LIST").count(b"\n") == 1)
-    # An end while BGSAVE is under way loses nothing.
+    # Stopping during BGSAVE loses nothing.
     expect(victim.call("BGSAVE") == "+Background saving started", "BGSAVE")
     expect(server.stop() == 0, "SIGTERM during BGSAVE")
     server = servers.splitpoint("--file", os.path.join(folder, "flood.spt"))

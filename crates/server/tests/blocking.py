@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Clients that wait for elements of lists and sorted sets, or entries of streams: the same scenes with Debian's redis and this server, in memory and over a file.
 
-Each scene returns the replies of its clients in a fixed order. They have to be those expected here, and equal to redis's.
+Each scene returns the replies of its clients in a fixed order. They must equal the replies expected here, and those
+of redis.
 """
 
 import os
@@ -242,7 +243,7 @@ def many_wait_without_threads(server):
         client.send(("BLPOP", f"list{number}", "shared", "0"))
         waiting.append(client)
     servers.eventually("all wait", lambda: scene.blocked() == 500)
-    # Those that wait for the gate are a fixed number, far below that of the clients.
+    # Only a fixed number of threads wait for the gate, far fewer than there are clients.
     assert threads() <= before + 100, (before, threads())
     scene.control.call("RPUSH", "shared", *range(500))
     got = [client.reply()[1] for client in waiting]

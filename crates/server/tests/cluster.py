@@ -1,4 +1,4 @@
-"""Starts servers of a dictionary for the cluster tests, and makes what they serve: words and their line numbers."""
+"""Starts servers of a dictionary for the cluster tests, and makes their content: words and their line numbers."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def words():
 
 
 def run(*command, refused=None):
-    """What a command wrote; where it is to be refused, with which words in its message."""
+    """The output of a command; if it must fail, checks the words in its message."""
     done = subprocess.run([BUILDER, *map(str, command)], capture_output=True, text=True, timeout=servers.PATIENCE)
     if refused is not None:
         assert done.returncode != 0 and refused in done.stderr, (command, done.returncode, done.stderr)
@@ -53,7 +53,7 @@ def serve(port, *options):
 
 
 def refuse(words, *options):
-    """A server that must not start, and says why."""
+    """A server that must fail to start, with a message."""
     command = [*servers.PROGRAM, "--resp", f"127.0.0.1:{servers.free_port()}", *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=servers.PATIENCE)
     assert done.returncode != 0 and words in done.stderr, (words, done.returncode, done.stderr)

@@ -68,7 +68,7 @@ def one_server():
     values = [LINE[word] for word in some]
     values[5:5] = [READ_ONLY, len(LINE[b"hello"])]
     assert client.pipeline(pipeline) == values
-    # A cluster of one, where the client has reached it.
+    # A cluster of one node, at the address that the client used.
     [[first, last, [host, port, name, more]]] = call("CLUSTER", "SLOTS")
     assert (first, last, host, port, more) == (0, 16383, b"127.0.0.1", single.port, [])
     assert call("CLUSTER", "MYID") == name and call("CLUSTER", "KEYSLOT", "foo{bar}x") == 5061
@@ -136,7 +136,7 @@ def three_servers():
     found = [word for client in clients[:3] for word in client.call("KEYS", "*")]
     assert len(found) == len(WORDS) and set(found) == set(LINE)
     assert all(owner(client.call("RANDOMKEY")) == number for number, client in enumerate(clients[:3]))
-    # All say the same of each other.
+    # All describe each other in the same way.
     rows = clients[0].call("CLUSTER", "SLOTS")
     assert all(client.call("CLUSTER", "SLOTS") == rows for client in clients)
     assert [(row[0], row[1], row[2][1]) for row in rows] == [
@@ -150,7 +150,7 @@ def three_servers():
     if shutil.which("redis-cli"):
         command = ["redis-cli", "-c", "-p", str(ports[0])]
         lines = subprocess.run(command, input=b"".join(b"GET %s\n" % word for word in some), capture_output=True, timeout=servers.PATIENCE)
-        # It tells of redirections between the values.
+        # Redirections come between the values.
         values = [line for line in lines.stdout.splitlines() if not line.startswith(b"->")]
         assert values == [LINE[word] for word in some], values[:5]
     else:
@@ -161,7 +161,7 @@ def three_servers():
 
 
 def topologies():
-    """What is wrong with a topology, a dictionary or the options is said before anything is served."""
+    """Errors in a topology, a dictionary or the options are reported before anything is served."""
     folder = place("one.spd")
     half = node(1, 'slots = "0-8191"')
     full = lambda text: ("--dict", folder, "--cluster-topology", topology("wrong.toml", text), "--announce", "127.0.0.1:1")
@@ -194,7 +194,7 @@ def topologies():
     partial = topology("partial.toml", "partial = true\n" + node(1, "shards = [0]"))
     lonely = serve(servers.free_port(), "--dict", folder, "--cluster-topology", partial, "--announce", "127.0.0.1:1")
     assert ask(lonely.port, "GET", "foo") == "-CLUSTERDOWN Hash slot not served" and slot("foo") == 12182
-    # A range that cuts shards: what is not this node's is not shown.
+    # A range that splits shards: slots of other nodes are not shown.
     cut = topology("cut.toml", node(1, 'slots = "0-99"') + node(2, 'slots = "100-16383"'))
     small = serve(servers.free_port(), "--dict", folder, "--cluster-topology", cut, "--announce", "127.0.0.1:1")
     keys = ask(small.port, "KEYS", "*")
@@ -202,7 +202,7 @@ def topologies():
     assert abs(ask(small.port, "DBSIZE") - len(keys)) < 200
     assert slot(ask(small.port, "RANDOMKEY")) < 100
     assert "DBSIZE is an estimate" in small.output()
-    # A changed topology is read at SIGHUP; one that is wrong changes nothing.
+    # SIGHUP reads a changed topology; a wrong one changes nothing.
     topology("cut.toml", node(1, 'slots = "0-99"'))
     small.process.send_signal(signal.SIGHUP)
     eventually("a broken topology is logged", lambda: "no node has slots 100-16383" in small.output())
@@ -214,7 +214,7 @@ def topologies():
 
 
 def encrypted():
-    """By TLS each node gives the addresses for TLS, by plain connections the plain ones; a node may have TLS alone."""
+    """TLS connections get the addresses for TLS, plain ones the plain addresses; a node may have only TLS."""
     made = servers.certificate(cluster.FOLDER.name)
     if not made:
         print("SKIPPED: a cluster by TLS, as there is no openssl to make a certificate (apt install openssl)")
@@ -271,7 +271,7 @@ def encrypted():
 
 
 def generations():
-    """A new generation is served without a restart, at once for all keys of a transaction; a broken one is not."""
+    """A new generation is served without a restart, for all keys of a transaction together; a broken one is not."""
     folder = cluster.build("changing.spd", 3)
     server = serve(servers.free_port(), "--dict", folder)
     stop, counts, failures = threading.Event(), [0] * 4, []
@@ -301,7 +301,7 @@ def generations():
         value = str(generation).encode()
         eventually(f"generation {generation}", lambda: ask(server.port, "GET", "hello") == value)
         assert ask(server.port, "DBSIZE") == len(WORDS) + generation
-    # In the middle of a scan: what was there all along is met.
+    # During a scan: keys that were present throughout are found.
     client = resp.Connection(server.port)
     cursor, found = client.call("SCAN", 0, "COUNT", 5000)
     cluster.run("dict", "update", folder, batch, folder)
@@ -315,7 +315,7 @@ def generations():
     cluster.run("dict", "update", folder, batch, folder)
     eventually("generation 8", lambda: b"dictionary_generation:8\r\n" in ask(server.port, "INFO", "dictionary"))
     assert client.pipeline([["MULTI"], ["GET", "hello"], ["EXEC"]])[-1] is None
-    # A manifest that is damaged, then a shard that is cut: logged once, and the old generation answers.
+    # A manifest that is damaged, then a shard that is truncated: logged once, and the old generation answers.
     manifest = os.path.join(folder, "manifest")
     with open(manifest, "rb") as file:
         whole = file.read()
@@ -323,7 +323,7 @@ def generations():
         file.write(whole.replace(b"generation 8", b"generation 9"))
     os.rename(manifest + ".new", manifest)
     eventually("the error is logged", lambda: "the earlier generation stays" in server.output())
-    time.sleep(2.5)  # more than one look of the server
+    time.sleep(2.5)  # more than one check by the server
     info = ask(server.port, "INFO", "dictionary").decode()
     assert "dictionary_last_reload_status:err" in info and "checksum" in info, info
     assert ask(server.port, "GET", "hello") == b"5" and ask(server.port, "GET", "zoo") == LINE[b"zoo"]
@@ -337,7 +337,7 @@ def generations():
     assert not failures and min(counts) > 50, (failures[:3], counts)
     client.close()
     server.stop()
-    # One file in the place of a directory is exchanged in the same way.
+    # A single file instead of a directory is exchanged in the same way.
     file = place("file.spd")
     cluster.run("dict", "build", "--format", "lines", cluster.WORDS, file)
     server = serve(servers.free_port(), "--dict", file)
@@ -348,7 +348,7 @@ def generations():
 
 
 def memcached():
-    """memcached's lookups work on a dictionary; its writes are refused."""
+    """memcached's lookups work on a dictionary; its writes fail."""
     import socket
 
     port = servers.free_port()

@@ -339,7 +339,7 @@ def streams(r):
     g = lambda: r.choice(["g", "g", "g", "h", "h\0\0i", ""])
     c = lambda: r.choice(["alice", "alice", "bob", "c\0d", ""])
     fields = lambda: [word for _ in range(r.choice([1, 1, 1, 2, 5])) for word in (element(r), element(r))]
-    # Where Redis's nodes end decides what about as much is.
+    # The limit of an approximate trim depends on where Redis's nodes end.
     trim = lambda: r.choice([("MAXLEN", str(r.choice([0, 1, 5, 30, 200]))), ("MAXLEN", "=", "100"), ("MINID", id(r)), ("MINID", "=", id(r)), ("MAXLEN", "~", "1000000"), ("MINID", "~", "0"), ("MAXLEN", "-1"), ("MAXLEN", "x"), ("MINID", "x"), ("MAXLEN", "~", "1000000", "LIMIT", "5"), ("MAXLEN", "3", "LIMIT", "5"), ("MAXLEN", "~", "1000000", "LIMIT", "-1"), ("MAXLEN", "1", "MINID", "1"), ("LIMIT", "1"), ("LIMIT", "0"), ("MAXLEN",)])
     count = lambda: r.choice([(), (), ("COUNT", str(r.choice([1, 2, 10, 100]))), ("COUNT", r.choice(["0", "-1", "x"]))])
     idle = lambda: r.choice(["0", "0", "0", "500000", "-1", "x"])
@@ -399,7 +399,7 @@ def generic(r):
         lambda: ["COPY", k(r), k(r), *r.choice([(), ("REPLACE",), ("REPLACE",), ("DB", "1"), ("DB", "1", "REPLACE")])],
         lambda: [r.choice(["RENAME", "RENAME", "RENAMENX"]), k(r), k(r)],
         lambda: ["EXPIRE", k(r), str(r.choice([LONG, 5 * LONG, -1])), *r.choice([(), ("NX",)])],
-        # Never twice the same: which of two equal ones is greater depends on the millisecond.
+        # Never the same twice: which of two equal ones is greater depends on the millisecond.
         lambda: ["EXPIRE", k(r), str(LONG * r.randrange(2, 10_000)), "GT"],
         lambda: ["PEXPIREAT", k(r), "1"],
         lambda: ["PERSIST", k(r)],
@@ -479,17 +479,17 @@ def comparable(words, reply):
         return type(reply).__name__, sorted_by(reply, UNORDERED[name])
     if name in ("HSCAN", "SSCAN", "ZSCAN", "SCAN") and isinstance(reply, list):
         return reply[0], sorted_by(reply[1], 2 if name in ("HSCAN", "ZSCAN") else 1)
-    # What APPEND and the like leave, Redis stores in another way.
+    # Redis stores the values of APPEND and similar commands in another way.
     if name == "OBJECT" and reply in (b"raw", b"embstr", b"int"):
         return b"raw"
-    # After a restart the server's is that of what is there now; Redis keeps that of what was there once.
+    # After a restart the server reports the encoding of the current content; Redis keeps that of earlier content.
     if name == "OBJECT" and "--file" in sys.argv and reply in (b"listpack", b"skiplist", b"hashtable", b"quicklist"):
         return b"compact or not"
     if name.startswith("SORT") and isinstance(reply, list):
         by = words[words.index("BY") + 1] if "BY" in words[:-1] else None
         if by == "nosort" or by is not None and "ALPHA" in words:
             return sorted_by(reply, max(1, words.count("GET")))
-        # Redis compares texts up to their first zero byte, so that those with one may be in any order.
+        # Redis compares texts up to their first zero byte, so that texts with one may be in any order.
         if "ALPHA" in words and any(isinstance(part, bytes) and b"\0" in part for part in reply):
             return len(reply) if "LIMIT" in words else sorted_by(reply, max(1, words.count("GET")))
     if name == "CONFIG" and isinstance(reply, str) and "save" in words:
@@ -565,7 +565,7 @@ def main():
             if name in ("EXEC", "DISCARD"):
                 queues[which] = None
         if in_file and queues == [None, None] and r.random() < 0.005:
-            # What is in the file is what was answered, whether the server ends or dies.
+            # The file has what was answered, whether the server exits or dies.
             mine.kill() if r.random() < 0.5 else mine.stop()
             mine = servers.splitpoint(*options)
             restarts += 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kill -9 under load, restart, compare: nothing that was answered is lost, and what belongs together stays together.
+"""kill -9 under load, restart, compare: no acknowledged change is lost, and changes that belong together stay together.
 
     crash.py [ROUNDS] [SEED]
 
@@ -44,7 +44,7 @@ def change_of_lifetime(key, n, fields):
 
 
 class Writer(threading.Thread):
-    """What it sent, and what of it was answered."""
+    """The commands that it sent, and which of them were acknowledged."""
 
     def __init__(self, port, number, state):
         super().__init__()
@@ -152,7 +152,7 @@ def check(port, states):
             assert value == b"".join(b"%08d" % n for n in range(1, present + 1)), key
             acknowledged = state["acknowledged"].get(key, 0)
             assert acknowledged <= present <= sent, f"{key}: acknowledged {acknowledged}, present {present}, sent {sent}"
-            # What was sent and not answered may be there; from here on it is.
+            # Unacknowledged commands may have been executed; from here on they count if they were.
             state["sent"][key] = state["acknowledged"][key] = present
             records += present
         a = int(connection.call("GET", b"pair-a%d" % number) or 0)
@@ -261,7 +261,7 @@ def check_stream(connection, key, sent, acknowledged):
         assert id == b"%d-0" % at and fields[:3] == [b"n", b"%d" % at, b"field%d" % (at % 3)] and int(fields[3]) == at, (at, id)
     groups = connection.call("XINFO", "GROUPS", key) if n else []
     if groups:
-        # Both ways to find a pending entry have the same ones.
+        # Both indexes of pending entries have the same ones.
         pending = connection.call("XPENDING", key, "g", "-", "+", 10**6)
         by_consumer = [entry for name in (b"c0", b"c1") for entry in connection.call("XPENDING", key, "g", "-", "+", 10**6, name)]
         assert sorted(entry[:2] for entry in pending) == sorted(entry[:2] for entry in by_consumer)

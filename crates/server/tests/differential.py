@@ -51,7 +51,7 @@ def number(r):
 
 
 def span(r, scale=1):
-    """A time to live: long, or nonsense, or over."""
+    """A time to live: long, invalid, or expired."""
     # Far apart, so that the same milliseconds of two clocks decide nothing.
     long = str(r.randrange(1, 10_000) * LONG * scale)
     return r.choice([long, long, long, "0", "-1", "x", "9223372036854775807"])
@@ -95,7 +95,8 @@ def anything(r):
         arguments.pop()
     if name == "RANDOMKEY" and not arguments:
         arguments.append(b"x")
-    # Short times to live would end at two times. (An offset of SETRANGE stays: a long value is long in coming.)
+    # Short times to live would expire at different times. (An offset of SETRANGE stays: a long value is slow to
+    # arrive.)
     if name != "SETRANGE" and any(isinstance(word, str) and word.upper() in ("EX", "PX", "EXAT", "PXAT") for word in arguments):
         arguments = [b"100000000" if word in (b"1", b"5", b"100") else word for word in arguments]
     if name in ("SETEX", "PSETEX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT") and len(arguments) > 1:
@@ -262,7 +263,7 @@ def main():
             # Redis keeps what a command did before it found a damaged HyperLogLog; here a command that fails does nothing.
             is_partial = got == expected and "-INVALIDOBJ" in repr(got)
             if is_late or is_partial:
-                # They differ from here on, so both start anew; a fault would show up again.
+                # They differ from here on, so both restart; a fault would show up again.
                 expiries += is_late
                 for pair in pairs:
                     for connection in pair:

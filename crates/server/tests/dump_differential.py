@@ -110,7 +110,7 @@ def read(connection, key):
         group = dict(zip(group[::2], group[1::2]))
         consumers = [dict(zip(one[::2], one[1::2])) for one in group[b"consumers"]]
         found.append([group[name] for name in (b"name", b"last-delivered-id", b"entries-read", b"lag", b"pel-count")])
-        # Times are those of each server's own commands.
+        # Times come from each server's own commands.
         found.append([[entry[0], entry[1], entry[3]] for entry in group[b"pending"]])
         found.append([[one[b"name"], one[b"pel-count"]] for one in consumers])
     return kind, found
@@ -175,7 +175,7 @@ def main():
             replaced = connection.call("RESTORE", "other", int(time.time() * 1000) + 10**8, dump, "REPLACE", "ABSTTL", "FREQ", "5")
             if not busy.startswith("-BUSYKEY") or replaced != "+OK" or not 0 < connection.call("PTTL", "other") <= 10**8:
                 fail(f"{name}: BUSYKEY, REPLACE or ABSTTL", busy, replaced)
-            # What is damaged changes nothing.
+            # Damaged values change nothing.
             damaged = bytearray(dump)
             damaged[r.randrange(len(damaged))] ^= 1 + r.randrange(255)
             reply = connection.call("RESTORE", "other", 0, bytes(damaged), "REPLACE")

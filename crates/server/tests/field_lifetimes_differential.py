@@ -24,7 +24,7 @@ SECONDS = float(NUMBERS[0]) if NUMBERS else 10
 SEED = int(NUMBERS[1]) if len(NUMBERS) > 1 else random.randrange(1 << 32)
 KEYS = [b"a", b"b", b"c"]
 UNORDERED = {"HKEYS": 1, "HVALS": 1, "HGETALL": 2}
-# In the replies of these, times differ by what passes between the servers.
+# In these replies, times differ by the delay between the servers.
 ABOUT = {"HTTL": 1, "HPTTL": 2000}
 LONG = 10**5
 
@@ -50,7 +50,7 @@ def fields_and_values(r):
 
 
 def number(r, unit, now):
-    """A lifetime in this unit: over, long, or no number."""
+    """A lifetime in this unit: expired, long, or not a number."""
     absolute, per_second = unit.endswith("AT"), 1000 if unit.startswith("P") else 1
     if r.randrange(12) == 0:
         return r.choice([-1, "x", "", 2**63 - 1, 2**46, 2**46 // 1000, -(2**63), "1.5"])

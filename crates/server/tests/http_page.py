@@ -93,7 +93,7 @@ def refusals(port):
     expect(get(port, "/", headers={"Host": "rebound.example"})[0] == 421, "a foreign host")
     expect(get(port, "/", "HEAD")[1] == "", "HEAD has no body")
     expect("default-src 'none'" in get(port, "/")[2].getheader("content-security-policy"), "the policy of the page")
-    # A body is not read: the answer comes before it, and then the end.
+    # A body is not read: the answer comes first, and then the connection is closed.
     with socket.create_connection(("127.0.0.1", port), timeout=servers.PATIENCE) as raw:
         raw.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000000\r\n\r\n")
         expect(raw.recv(100).startswith(b"HTTP/1.1 405"), "POST")
@@ -191,7 +191,7 @@ def in_a_browser(server, port, screenshot):
 
 
 def of_a_dictionary():
-    """A server of a dictionary has pages too: its keys, its generation, and neither buckets nor memory of a table."""
+    """A server of a dictionary has pages too: its keys and its generation, but no buckets or memory of a table."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "words.spd")
         program = [part for part in servers.PROGRAM if part != "serve"]
@@ -215,7 +215,7 @@ def of_a_dictionary():
         expect((shown["generation"], shown["shards"], shown["slots"]) == (1, 2, "0-16383"), f"the dictionary: {shown}")
         expect(shown["failure"] is None and page["file"] == path, f"the dictionary: {page['file']}, {shown}")
         expect(get(port, "/health")[:2] == (200, "ok\n"), "/health of a dictionary")
-        # A generation that cannot be served is seen.
+        # A generation that cannot be served is reported.
         with open(os.path.join(path, "manifest"), "ab") as manifest:
             manifest.write(b"damaged")
         failed = lambda: json.loads(get(port, "/status.json")[1])["dictionary"]["failure"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """memcached clients: pymemcache where it is installed, raw lines, libmemcached's conformance test.
 
-Also what memcached 1.6.18 does not have (append that creates), and the key space shared with Redis clients.
+Also tests features that memcached 1.6.18 lacks (append that creates), and the key space shared with Redis clients.
 """
 
 import re
@@ -75,7 +75,7 @@ def newer_than_1_6_18():
     expect(lines.ask(b"ms pre 1 MP N0\r\nx\r\n"), b"HD\r\n")
     expect(lines.ask(b"mg pre t v\r\n", 2), b"VA 1 t-1\r\nx\r\n")
     expect(lines.ask(b"ms log 3 I T30\r\nnew\r\n"), b"HD\r\n")
-    # A value marked as out of date: one client is told to renew it, the others that one is at it.
+    # A value marked as stale: one client is asked to renew it, the others learn that one already was.
     expect(lines.ask(b"md log I T30\r\n"), b"HD\r\n")
     expect(lines.ask(b"mg log v\r\n", 2), b"VA 3 X W\r\nnew\r\n")
     expect(lines.ask(b"mg log v\r\n", 2), b"VA 3 Z X\r\nnew\r\n")
@@ -83,7 +83,7 @@ def newer_than_1_6_18():
 
 
 def numbers():
-    """A number that loses digits keeps its length, as in memcached while nobody reads it; and the ends of the range."""
+    """A number that loses digits keeps its length, as in memcached while nobody reads it; and the range's limits."""
     server, port = start()
     lines = Lines(port)
     expect(lines.ask(b"set n 0 0 3\r\n100\r\ndecr n 1\r\n", 2), b"STORED\r\n99\r\n")
@@ -141,7 +141,7 @@ def limits():
 
     one, two = connected(), connected()
     expect(Lines(port).ask(b""), b"ERROR Too many open connections\r\n")
-    # A refused value is skipped without room for it; the old one is gone, as in memcached.
+    # A refused value is skipped without memory for it; the old one is gone, as in memcached.
     expect(one.ask(b"set k 0 0 1\r\n1\r\n"), b"STORED\r\n")
     expect(one.ask(b"set k 0 0 2000000\r\n"), b"SERVER_ERROR object too large for cache\r\n")
     expect(one.ask(b"x" * 2000000 + b"\r\nget k\r\n"), b"END\r\n")

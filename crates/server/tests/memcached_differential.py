@@ -87,7 +87,7 @@ def store(r):
         end = r.choice([b"xx", b"\n\n", b"\r\r"])
     k, f, e = key(r), flags(r), exptime(r)
     if k == LONG_KEY or f in (b"-1", b"x") or e == b"x":
-        # The line is refused, and the value would be the next command.
+        # The line is an error, and the value would be taken for the next command.
         return b"%s %s %s %s %d%s\r\n" % (name, k, f, e, length, noreply(r))
     return b"%s %s %s %s %d%s\r\n%s%s" % (name, k, f, e, length, noreply(r), data, end)
 
@@ -202,7 +202,7 @@ COMMANDS = [store] * 6 + [cas] * 3 + [get] * 5 + [mg] * 6 + [ms] * 5 + [md] * 2 
 
 
 class Side:
-    """A server, and what it said of CAS numbers."""
+    """A server, and the CAS numbers that it returned."""
 
     def __init__(self, port):
         self.sockets = [socket.create_connection(("127.0.0.1", port), timeout=servers.PATIENCE) for _ in range(2)]
@@ -216,7 +216,7 @@ class Side:
         return self.read(which)
 
     def read(self, which):
-        """Up to the answer to the mark; values may hold anything, so they are skipped by their length."""
+        """Reads up to the answer to the mark; values may contain anything, so they are skipped by length."""
         parts, last_key = [], None
         while True:
             line = self.line(which)

@@ -47,7 +47,7 @@ fn a_lifetime_of_a_long_value_in_memory_changes_without_a_copy_of_the_value() {
     const LEN: usize = 8 << 20;
     let _alone = ALONE.lock();
     let mut session = session(SpaceOptions::default());
-    // Some by SET, some by APPENDs, one with what looks like a head.
+    // Some by SET, some by APPENDs, one that looks like a head.
     for (name, first) in [(b"set".as_slice(), b'x'), (b"grown", b'x'), (b"head", 0xFF)] {
         let value = vec![first; LEN];
         if name == b"grown" {

@@ -29,7 +29,7 @@ def expect(what, found, wanted):
 
 
 class Target:
-    """A server that the test answers for."""
+    """A server whose answers the test chooses."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -111,7 +111,7 @@ def with_changes(server, mine):
     expect("its payload", b"old and new" in again[3], True)
     target.answer(b"+OK")
     expect("moved", (mine.reply(), mine.call("EXISTS", "k")), ("+OK", 0))
-    # A target that goes away, that answers nonsense, and none at all: the key stays.
+    # A target that disappears, one that answers nonsense, and no target: the key stays.
     mine.call("SET", "k", "v")
     for answer in (None, b"nonsense", b":1", b"-LOADING later"):
         mine.send(["MIGRATE", "127.0.0.1", target.port, "k", 0, 60_000])
@@ -138,7 +138,7 @@ def with_changes(server, mine):
     ):
         expect(words, mine.call("MIGRATE", *words), error)
     expect("absent", mine.call("MIGRATE", "127.0.0.1", 1, "none", 0, 10), "+NOKEY")
-    # To itself: what it stores there changes the key, so the key stays.
+    # To itself: storing it there changes the key, so the key stays.
     itself = mine.call("MIGRATE", "127.0.0.1", server.port, "k", 0, 5000, "REPLACE")
     expect("to itself", (itself.startswith("-ERR a key changes faster"), mine.call("GET", "k")), (True, b"v"))
     expect("to another database", mine.call("MIGRATE", "127.0.0.1", server.port, "k", 5, 5000), "+OK")

@@ -118,7 +118,7 @@ def main():
         run("dump", path("a.spt"), "--format", "jsonl", output=file)
     run("load", path("c.spt"), path("a.jsonl"))
     compare("dump --format jsonl", served(path("c.spt"), all_databases), theirs)
-    # Again, over what is there: the same. Keys that are present stay with --duplicates first.
+    # Again, over the existing keys: the same result. With --duplicates first, existing keys are kept.
     run("load", path("c.spt"), saved)
     compare("load again", served(path("c.spt"), all_databases), theirs)
     run("load", path("c.spt"), saved, "--duplicates", "first")

@@ -114,7 +114,7 @@ def command(r):
 
 
 class Watchers:
-    """A writer, and clients of the same server that are told what it does."""
+    """A writer, and clients of the same server that receive its notifications."""
 
     def __init__(self, port):
         self.writer, self.subscriber, self.monitor = Connection(port), Connection(port), Connection(port)
@@ -140,7 +140,7 @@ class Watchers:
         return replies[:-1]
 
     def messages(self, words, read):
-        """The reply to a command, and what the others are told of it."""
+        """The reply to a command, and the notifications of the others."""
         self.writer.send(words)
         is_push = lambda reply: isinstance(reply, list) and reply and reply[0] == b"invalidate"
         told = []
@@ -161,7 +161,7 @@ class Watchers:
         self.target.send(("PING",))
         invalidated = [("target", message) for message in self.replies_until(self.target, lambda last: last[0] == b"pong")]
         told += sorted(invalidated, key=repr) if words[0] in in_any_order else invalidated
-        # Reads by those who track.
+        # Reads by the clients that track.
         self.tracker.send(("GET", read))
         self.replies_until(self.tracker, lambda last: not is_push(last))
         self.redirected.call("CLIENT", "CACHING", "YES")

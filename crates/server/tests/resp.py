@@ -1,4 +1,4 @@
-"""A RESP client for the tests: raw, so that nothing between hides a byte."""
+"""A RESP client for the tests, without a library, so that no byte is hidden."""
 
 import socket
 

@@ -211,7 +211,7 @@ fn errors_say_where_the_script_failed() {
     }
 }
 
-/// Numbers at the borders of what C's integers hold, as Lua has them and as text.
+/// Numbers at the limits of C's integers, as Lua numbers and as text.
 const BORDERS: [&str; 19] = [
     "0/0",
     "1/0",
@@ -303,7 +303,7 @@ fn functions_that_take_an_integer_refuse_what_none_holds() {
             assert_eq!(eval(&mut session, "return ('ok'):format()", &[], &[]), "$2 ok", "{expression}");
         }
     }
-    // What a C function would cut to 32 bits.
+    // Numbers that a C function would truncate to 32 bits.
     for call in TAKE_INTEGERS
         .iter()
         .filter(|call| !["bit.", "cmsgpack.", "struct.", "cjson."].iter().any(|name| call.starts_with(name)))
@@ -366,7 +366,7 @@ fn functions_that_take_an_integer_refuse_what_none_holds() {
     }
 }
 
-/// Every table that a script can reach, whichever way, refuses what would reach the next script (CVE-2022-24735,
+/// Every table that a script can reach, by any path, rejects changes that would reach the next script (CVE-2022-24735,
 /// CVE-2025-46818).
 #[test]
 fn a_script_leaves_no_mark_for_the_next() {
@@ -617,7 +617,7 @@ fn a_transaction_that_meets_a_long_script_ends_whole() {
         while !call(&mut other, &["INCR", "n"]).starts_with("-BUSY") {
             assert!(!running.is_finished());
         }
-        // EXEC is refused and ends the transaction, as one that has a refused command does.
+        // EXEC fails and ends the transaction, as after a command that failed to queue.
         assert!(call(&mut queued, &["EXEC"]).starts_with("-EXECABORT Transaction discarded because of: BUSY"));
         assert_eq!(call(&mut another(&server), &["SCRIPT", "KILL"]), "+OK");
         running.join().unwrap();

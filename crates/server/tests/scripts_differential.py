@@ -607,8 +607,8 @@ LOCATION = re.compile(rb"^-ERR user_script:\d+: (.*), on @user_script:\d+\.\r\n$
 
 
 def is_without_line(script, ours, theirs):
-    """Whether the replies are the same but for the line, which Lua forgets at a call after `return`. In Redis these functions
-    are C, and their caller is still known."""
+    """Whether the replies are equal except for the line number, which Lua forgets at a call after `return`. In Redis
+    these functions are C, and their caller is still known."""
     return "return " in script and ours == LOCATION.sub(rb"-ERR \1\r\n", theirs)
 
 

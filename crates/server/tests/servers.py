@@ -1,4 +1,4 @@
-"""Starts the servers that the tests talk to, on ports that are free, and ends them."""
+"""Starts the servers that the tests talk to, on free ports, and stops them."""
 
 import atexit
 import os
@@ -12,17 +12,17 @@ import sys
 import tempfile
 import time
 
-# Cargo's target folder.
+# Cargo's target directory.
 BUILT = subprocess.run([".ci/built"], check=True, capture_output=True, text=True).stdout.strip()
 PROGRAM = os.environ.get("SPLITPOINT_SERVE", f"{BUILT}/debug/splitpoint serve").split()
-# How long a machine that is busy with other things may take for what takes milliseconds. Tests wait for what they expect, so
-# only a failure takes so long.
+# The longest time that a busy machine may take for what normally takes milliseconds. Tests wait for a condition, so
+# only a failure takes this long.
 PATIENCE = 600
 started, handed_out = [], set()
 
 
 def free_port():
-    """A port that the system gives to no connection, and no other test run is likely to choose."""
+    """A port that the system assigns to no connection, and no other test run is likely to choose."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         last = int(file.read().split()[0]) - 1
     for _ in range(1000):
@@ -67,7 +67,7 @@ class Server:
             if self.process.poll() is not None:
                 break
             try:
-                # Any answer: an end, too. It is served only when all its ports are open.
+                # Any answer, even the end of the stream. It is served only when all its ports are open.
                 with socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
                     probe.sendall(b"PING\r\n")
                     probe.recv(100)

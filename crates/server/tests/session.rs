@@ -1,7 +1,7 @@
 //! Sessions without sockets: batches change nothing that a client could see, and no bytes make them panic.
 //!
-//! Source of the oracle: the `redis-protocol` crate, which reads RESP in its own way. What Redis itself answers is
-//! compared by tests/differential.py.
+//! Source of the oracle: the `redis-protocol` crate, which reads RESP independently. tests/differential.py compares
+//! with the answers of Redis itself.
 
 use proptest::prelude::*;
 use splitpoint_server::keyspace::{Eviction, KeySpace, Patience, SpaceOptions};
@@ -195,7 +195,7 @@ proptest! {
         prop_assert_eq!(got.escape_ascii().to_string(), output.escape_ascii().to_string());
         drop(this);
         if in_file {
-            // Another start finds the same keys, and no others.
+            // Another start finds exactly the same keys.
             let space = KeySpace::open(options).unwrap();
             let mut keys = BTreeSet::new();
             prop_assert_eq!(space.len(0), model.len() as u64);
@@ -240,17 +240,17 @@ proptest! {
     }
 }
 
-/// Keys that all have one hash by XXH3 with seed 0. It multiplies two words of each half of a key, after an exclusive
-/// or with words of a secret that its source states. Where the first word is that of the secret, the product is 0,
-/// whatever the second word is.
+/// Keys that all have one hash by XXH3 with seed 0. It multiplies two words of each half of a key, after an XOR with
+/// words of a secret that its source contains. If the first word is that of the secret, the product is 0, whatever the
+/// second word is.
 fn colliding_keys(count: u64) -> Vec<Vec<u8>> {
     const SECRETS: [u64; 2] = [0xbe4b_a423_396c_feb8, 0xdb97_9083_e96d_d4de];
     let words = |n: u64| [SECRETS[0], n.wrapping_mul(0x9e37_79b9_7f4a_7c15), SECRETS[1], n];
     (0..count).map(|n| words(n).iter().flat_map(|word| word.to_le_bytes()).collect()).collect()
 }
 
-/// Stores the keys by a session, and returns the number of keys in the fullest bucket, and the keys that a lookup of an
-/// absent key of the same kind compares with, in all.
+/// Stores the keys in a session. Returns the number of keys in the fullest bucket, and the total number of keys that
+/// lookups of absent keys of the same kind compare.
 fn flood(options: SpaceOptions, keys: &[Vec<u8>]) -> (u64, usize) {
     let mut this = session(options);
     let sets: Vec<u8> = keys.iter().flat_map(|key| request(&[b"SET", key, b""])).collect();
@@ -280,7 +280,7 @@ fn keys_that_were_chosen_to_collide_do_not() {
     assert_eq!(fullest, keys.len() as u64, "the keys do not collide by the function they were chosen for");
 }
 
-/// Options of APPEND that are none end a run, and are refused by themselves.
+/// Invalid options of APPEND end a run, and fail by themselves.
 #[test]
 fn appends_with_wrong_options_are_refused_alone() {
     let mut this = session(SpaceOptions::default());
@@ -311,7 +311,8 @@ fn appends_with_wrong_options_are_refused_alone() {
     );
 }
 
-/// A request that we read whole is, to the oracle, the same array; one that it reads whole we read too, or refuse.
+/// A request that we read completely is the same array to the oracle; one that the oracle reads completely we read too,
+/// or reject.
 fn compare_with_oracle(input: &[u8]) -> Result<(), TestCaseError> {
     use redis_protocol::resp2::decode::decode;
     use redis_protocol::resp2::types::OwnedFrame;
@@ -914,7 +915,7 @@ fn tracked_keys_are_invalidated_once() {
     replies_to(&mut reader, &["MULTI", "GET a", "EXEC", "PFCOUNT h"]);
     replies_to(&mut writer, &["MULTI", "DEL a", "PFADD h 1", "EXEC"]);
     assert_eq!(pushes(&mut reader), [invalid("a"), invalid("h")].join(" "));
-    // Changes by the client itself too, unless it asked not to be told.
+    // Also changes by the client itself, unless it opted out.
     replies_to(&mut reader, &["GET a", "SET a 1"]);
     assert_eq!(pushes(&mut reader), invalid("a"));
     replies_to(&mut reader, &["CLIENT TRACKING ON NOLOOP", "GET a", "SET a 1", "GET a"]);
@@ -1027,8 +1028,8 @@ fn file_with_collection(folder: &std::path::Path, family: &str) -> std::path::Pa
     file
 }
 
-/// Opens the file at `path` after `damage`, and sends all commands of a family: each has one whole reply, and the key
-/// can be removed.
+/// Opens the file at `path` after `damage`, and sends all commands of a family: each has one complete reply, and the
+/// key can be removed.
 fn answers_all(path: &std::path::Path, commands: &str, what: &str, damage: impl Fn(&splitpoint::Table)) {
     use redis_protocol::resp2::{decode::decode, types::OwnedFrame};
     let table = splitpoint::Table::open(path).unwrap();
@@ -1053,7 +1054,7 @@ fn answers_all(path: &std::path::Path, commands: &str, what: &str, damage: impl 
     assert_eq!(replies(&mut session, b"EXISTS k\r\nSADD k 1\r\n", usize::MAX), b":0\r\n:1\r\n", "{what}");
 }
 
-/// Damages a file with such a collection in every way that comes to mind, and sends the commands.
+/// Damages a file with such a collection in many ways, and sends the commands.
 fn answers_when_damaged(family: &str, commands: &str) {
     const NUMBERS: [u64; 9] = [0, 1, 200, 2000, 1 << 31, 1 << 60, (1 << 62) - 1, 1 << 63, u64::MAX];
     let folder = tempfile::tempdir().unwrap();
@@ -1080,7 +1081,7 @@ fn answers_when_damaged(family: &str, commands: &str) {
         try_with(&format!("all are {number}"), &|table| {
             set(table, &[(1, number), (2, number), (3, number), (4, number)]);
         });
-        // As large as it may say.
+        // The maximum that it may claim.
         try_with(&format!("consistently {number}"), &|table| match family {
             "list" => set(table, &[(2, half), (4, number)]),
             _ => set(table, &[(2, half), (3, number), (4, number)]),
@@ -1290,7 +1291,7 @@ fn long_values_are_copied_by_a_thread_that_may_wait() {
     let bulk = [b"$1048576\r\n".as_slice(), &long, b"\r\n"].concat();
     assert_eq!(on_loop(&get), (Vec::new(), bulk.clone()));
     let short = b"$1\r\n1\r\n".as_slice();
-    // What comes before is answered at once.
+    // The preceding commands are answered immediately.
     let input = [&*get_short, &get_short, &get, &get_short].concat();
     assert_eq!(on_loop(&input), ([short, short].concat(), [&bulk, short].concat()));
     assert_eq!(on_loop(&both), (Vec::new(), [b"*2\r\n", short, &bulk].concat()));
@@ -1364,7 +1365,7 @@ fn a_command_that_memory_does_not_suffice_for_is_not_queued() {
     assert!(text_of(&mut session, &[&[b"EXEC"]]).starts_with("-EXECABORT Transaction discarded because of: OOM "));
     text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"0"]]);
     assert_eq!(text_of(&mut session, &[&[b"EXISTS", b"k"]]), ":0\r\n");
-    // DISCARD needs none.
+    // DISCARD needs no permission.
     text_of(&mut session, &[&[b"MULTI"]]);
     text_of(&mut other, &[&[b"CONFIG", b"SET", b"maxmemory", b"1"]]);
     assert!(text_of(&mut session, &[&[b"SET", b"k", b"2"], &[b"DISCARD"]]).ends_with("\r\n+OK\r\n"));
@@ -1583,7 +1584,7 @@ fn a_user_may_do_what_its_rules_allow() {
     for ((command, expected), reply) in lines.iter().zip(replies_to(&mut user, &commands)) {
         assert_eq!(reply, *expected, "{command}");
     }
-    // Rules that change meanwhile hold for what was queued.
+    // Rules that change in the meantime apply to queued commands.
     replies_to(&mut admin, &["ACL SETUSER alice -set"]);
     assert_eq!(replies_to(&mut user, &["EXEC"]), [format!("*1 {}", no("set"))]);
     assert_eq!(replies_to(&mut admin, &["GET a"]), ["$1 1"]);
@@ -1885,7 +1886,7 @@ fn collections_changed_by_many_threads_lose_no_change() {
 #[test]
 fn several_collections_are_read_as_of_one_moment() {
     for (mut writer, _folder) in in_memory_and_in_a_file() {
-        // A member that is always in at least one of both, and in at most one of the other pair.
+        // A member that is always in at least one of two sets, and in at most one of another pair.
         let round = "SADD b x;SREM a x;SADD a x;SREM b x;ZADD z 1 x;ZREM y x;ZADD y 1 x;ZREM z x;\
                      SREM c x;SADD d x;SREM d x;SADD c x";
         let lines: Vec<&str> = "SADD a x;ZADD y 1 x;SADD c x".split(';').collect();
@@ -1893,7 +1894,7 @@ fn several_collections_are_read_as_of_one_moment() {
         let words = |line: &str| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         let round: Vec<u8> = round.split(';').flat_map(words).collect();
         let mut reader = another(&writer);
-        // Reads between the first and the last collection, so that changes fall between those, too.
+        // Reads between the first and the last collection, so that changes fall between these, too.
         let names = |prefix: &str| (0..60).map(|n| format!("{prefix}{n} ")).collect::<String>();
         (0..60).for_each(|n| drop(replies_to(&mut writer, &[&format!("SADD all:{n} x")])));
         let union = format!("SUNION b {}a", names("none:"));

@@ -44,7 +44,7 @@ def run(command, **more):
 
 
 def skipped(suite, unit):
-    """The names, and expressions after a slash, of the tests of this unit that are left out."""
+    """The names, and expressions after a slash, of the tests of this unit that are skipped."""
     names, applies = [], False
     with open(SKIP) as file:
         for line in file.read().splitlines():
@@ -90,7 +90,7 @@ def source(package):
 
 
 def edit(path, *changes):
-    """Replaces texts of a fetched file, which has each of them until the first run."""
+    """Replaces texts of a fetched file, which contains each of them until the first run."""
     text = open(path).read()
     for old, new in changes:
         text = text.replace(old, new)

@@ -103,7 +103,7 @@ def plain(value):
 
 
 def facts(entry):
-    """What COMMAND INFO says of a command, to be compared."""
+    """The reply of COMMAND INFO for a command, for comparison."""
     name, arity, flags, first, last, step, categories, _, specs, subcommands = plain(entry)
     left_out = {"allow_busy", "no_async_loading", "no_mandatory_keys", "skip_monitor", "skip_slowlog", "no_multi", "noscript", "loading", "stale", "readonly"}
     groups = [[part for name, part in zip(group[::2], group[1::2]) if name != "notes"] for group in specs]

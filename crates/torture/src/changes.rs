@@ -1,4 +1,4 @@
-//! The operations of a workload: each follows from the seed, the thread and its number, so a process that checks a
+//! The operations of a workload. Each is determined by the seed, the thread and its number, so a process that checks a
 //! table after a crash can compute them again.
 //!
 //! A thread has keys of its own. All threads also append to [`SHARED_KEY`], eight bytes at a time: thread and number.
@@ -32,7 +32,7 @@ impl Change {
     }
 }
 
-/// The changes of operation `number` of `thread`; more than one are a batch.
+/// The changes of operation `number` of `thread`; several are one batch.
 pub fn operation(seed: u64, thread: usize, number: usize) -> Vec<Change> {
     let mut rng = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9) ^ ((thread as u64) << 40) ^ number as u64);
     let count = if rng.u32(..5) == 0 { rng.usize(2..6) } else { 1 };
@@ -45,7 +45,7 @@ pub fn operation(seed: u64, thread: usize, number: usize) -> Vec<Change> {
 
 fn change(rng: &mut Rng, thread: usize, number: usize) -> Change {
     let key = format!("{thread}-{}", rng.u32(..KEYS_A_THREAD)).into_bytes();
-    // Lengths at which the layout of a value changes: a page, a frame, what is written through by a call, a piece of
+    // Lengths at which the layout of a value changes: a page, the size that a call writes through, a frame, a piece of
     // the log, an extent that grows.
     const LIMITS: [usize; 7] = [256, 512, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 128 << 10];
     let len = match rng.u32(..64) {
@@ -87,7 +87,7 @@ pub fn shared_numbers(value: &[u8], threads: usize) -> Result<Vec<Vec<usize>>, S
     if rest.is_empty() { Ok(numbers) } else { Err(format!("the shared value has {} bytes", value.len())) }
 }
 
-/// The pairs of version `version` of a dictionary, and what changes from the version before.
+/// The pairs of version `version` of a dictionary, and the changes from the previous version.
 pub fn dictionary_changes(seed: u64, version: usize) -> Vec<Change> {
     let mut rng = Rng::with_seed(seed ^ 0xd1c7 ^ ((version as u64) << 32));
     let count = if version == 0 { 300 } else { 40 };

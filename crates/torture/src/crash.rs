@@ -1,8 +1,8 @@
-//! What a power loss leaves of a recorded disk.
+//! The content of a recorded disk after a power loss.
 //!
-//! Everything before the last flush is there. Of what was written since, a disk may keep or lose anything, in any
-//! order, by sectors of 512 bytes. [`Loss`] names the ways that are tried. One thing is not torn: the superblock of
-//! ext4 (1 KiB) and of btrfs (4 KiB). Each has one checksum, and both file systems rely on it being written whole;
+//! A disk keeps everything written before the last flush. Of the writes since, it may keep or lose anything, in any
+//! order, by sectors of 512 bytes. [`Loss`] lists the ways that are tried. One write is never torn: the superblock of
+//! ext4 (1 KiB) and of btrfs (4 KiB). Each has one checksum, and both file systems rely on its being written whole;
 //! with half of one they do not mount.
 
 use crate::disk::{Event, Image, Recording, SECTOR_BYTES};
@@ -11,24 +11,24 @@ use fastrand::Rng;
 /// Which of the writes since the last flush are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// All.
+    /// All writes.
     Nothing,
-    /// None.
+    /// No writes.
     Unflushed,
-    /// Each write or not.
+    /// A random choice of the writes.
     Mix,
-    /// Each sector of each write or not.
+    /// A random choice of the sectors of each write.
     Torn,
-    /// Those up to some moment, the last of them up to some sector.
+    /// The writes up to some moment, and of the last one the sectors up to some position.
     After,
-    /// All but one.
+    /// All but one write.
     One,
 }
 
-/// Every way, in the order in which they are named on the command line.
+/// Every way, in the order of their names on the command line.
 pub const LOSSES: [Loss; 6] = [Loss::Nothing, Loss::Unflushed, Loss::Mix, Loss::Torn, Loss::After, Loss::One];
 
-/// The disk as it may be after the power went away when `at` events had happened.
+/// A possible content of the disk after a power loss when `at` events had happened.
 pub fn image_after(recording: &Recording, at: usize, loss: Loss, rng: &mut Rng) -> Image {
     let events = &recording.events[..at];
     let flushed = events.iter().rposition(|e| matches!(e, Event::Flush)).map_or(0, |last| last + 1);
@@ -72,7 +72,7 @@ pub fn image_after(recording: &Recording, at: usize, loss: Loss, rng: &mut Rng) 
 }
 
 fn is_superblock(offset: u64, bytes: &[u8]) -> bool {
-    // Where the superblock lies on the disk, and where in it a magic number says so.
+    // The location of the superblock, and of its magic number.
     const EXT4: (u64, usize, &[u8]) = (1024, 56, &[0x53, 0xef]);
     const BTRFS: (u64, usize, &[u8]) = (64 << 10, 64, b"_BHRfS_M");
     [EXT4, BTRFS].iter().any(|(place, magic_at, magic)| {
@@ -81,7 +81,7 @@ fn is_superblock(offset: u64, bytes: &[u8]) -> bool {
     })
 }
 
-/// A moment for a crash: any, or beside a flush, where one event decides over much.
+/// A moment for a crash: any, or next to a flush, where one event decides over many writes.
 pub fn moment(recording: &Recording, rng: &mut Rng) -> usize {
     let events = &recording.events;
     let any = rng.usize(..=events.len());
@@ -89,7 +89,7 @@ pub fn moment(recording: &Recording, rng: &mut Rng) -> usize {
         return any;
     }
     let next = events[any..].iter().position(|e| matches!(e, Event::Flush)).map_or(events.len(), |n| any + n);
-    // Just before the flush, or just after it.
+    // Immediately before the flush, or after it.
     (next + rng.usize(..=1)).min(events.len())
 }
 
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(tried(Loss::Mix, 5).len(), 8);
         assert_eq!(tried(Loss::Torn, 5).len(), 64);
         assert_eq!(tried(Loss::One, 5).len(), 3);
-        // After none, one or two of them; the one on the way has none, one or both of its sectors.
+        // After none, one or two of them; the unfinished write has none, one or both of its sectors.
         assert_eq!(tried(Loss::After, 5).len(), 7);
     }
 

@@ -1,16 +1,16 @@
-//! The recording disk: a file of a FUSE file system that keeps its bytes in memory and notes every write and flush.
+//! The recording disk: a file of a FUSE file system that keeps its bytes in memory and records every write and flush.
 //!
 //! ```text
 //! library -> ext4, XFS, btrfs -> loop device -> FUSE -> here: Image (what is read back), events (what crashes are
 //!                                                         made of)
 //! ```
 //!
-//! The file is opened with direct I/O, so the loop driver's writes come at once and in the order in which it makes
-//! them. It turns the block layer's flushes, and writes that force unit access, into `fsync` of the file: that is
-//! [`Event::Flush`]. After each event the number of events goes to a small file, the counter, from which a process
-//! that uses the disk reads how far the disk was when one of its calls returned.
+//! The file is opened with direct I/O, so the loop driver's writes arrive immediately and in order. The driver turns
+//! the block layer's flushes, and writes that force unit access, into `fsync` of the file: these are [`Event::Flush`].
+//! After each event the number of events is written to a small file, the counter. A process that uses the disk reads it
+//! after each call, to learn how many events preceded the return.
 //!
-//! Not here: what a crash leaves (`crash.rs`), mounting (`mount.rs`).
+//! Not here: the content after a crash (`crash.rs`), mounting (`mount.rs`).
 
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
@@ -25,12 +25,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What a disk writes whole or not at all.
+/// Bytes that a disk writes atomically.
 pub const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: usize = 4096;
 type Block = [u8; BLOCK_BYTES];
 
-/// The bytes of a disk. Cheap to copy: blocks are shared until they are written, and those never written take no
+/// The bytes of a disk. Cheap to copy: copies share blocks until they are written, and blocks never written take no
 /// memory.
 #[derive(Clone, Default)]
 pub struct Image {
@@ -71,7 +71,7 @@ impl Image {
             .try_for_each(|(block, content)| file.write_all_at(content.as_slice(), block * BLOCK_BYTES as u64))
     }
 
-    /// Reads what [`save`](Self::save) wrote.
+    /// Reads a file that [`save`](Self::save) wrote.
     pub fn load(path: &Path) -> Result<Image> {
         let mut file = File::open(path)?;
         let mut image = Image::zeros(file.seek(SeekFrom::End(0))?);
@@ -85,8 +85,7 @@ impl Image {
     }
 }
 
-/// Calls `piece` with each block of a range of bytes: its number, where in it the range begins, which of the bytes lie
-/// there.
+/// Calls `piece` with each block of a range of bytes: its number, the offset of the range in it, and the bytes in it.
 fn pieces(offset: u64, bytes: usize, mut piece: impl FnMut(u64, usize, std::ops::Range<usize>)) {
     let mut done = 0;
     while done < bytes {
@@ -98,16 +97,16 @@ fn pieces(offset: u64, bytes: usize, mut piece: impl FnMut(u64, usize, std::ops:
     }
 }
 
-/// What happened to the disk.
+/// An event of the disk.
 #[derive(Clone)]
 pub enum Event {
-    /// Bytes were written, into the disk's cache.
+    /// A write of bytes, into the disk's cache.
     Write { offset: u64, bytes: Arc<[u8]> },
-    /// Everything written before is on the medium.
+    /// A flush: everything written before is on the medium.
     Flush,
 }
 
-/// A disk as it was at some moment, and what happened to it afterwards.
+/// A disk as of some moment, and the events afterwards.
 #[derive(Clone)]
 pub struct Recording {
     pub base: Image,
@@ -140,7 +139,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Mounts a disk at the empty folder `folder`, with its counter in the file `counter`.
+    /// Mounts a disk at the empty directory `folder`, with its counter in the file `counter`.
     pub fn mount(folder: &Path, counter: &Path, bytes: u64) -> Result<Disk> {
         let image = Image::zeros(bytes);
         let recording = Recording { base: image.clone(), events: Vec::new() };
@@ -155,7 +154,7 @@ impl Disk {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Puts another content on the disk, which must not be in use, and forgets the events.
+    /// Replaces the content of the disk, which must not be in use, and forgets the events.
     pub fn load(&self, image: Image) -> Result<()> {
         let mut state = self.state();
         state.now = image.clone();
@@ -163,12 +162,12 @@ impl Disk {
         state.count()
     }
 
-    /// What happened since the last [`load`](Self::load).
+    /// The events since the last [`load`](Self::load).
     pub fn recording(&self) -> Recording {
         self.state().recording.clone()
     }
 
-    /// The content now, as if every write had reached the medium.
+    /// The current content, as if every write had reached the medium.
     pub fn image(&self) -> Image {
         self.state().now.clone()
     }
@@ -219,7 +218,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> Result<()> {
-        // The most that the kernel gives; the error of a refusal has the size it needs.
+        // The maximum that the kernel returns; the error of a failed call has the size it needs.
         let _ = config.set_max_write(1 << 20);
         Ok(())
     }
@@ -281,7 +280,7 @@ impl Filesystem for Fuse {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // A descriptor is closed; nothing is said about the medium.
+        // A descriptor is closed; this says nothing about the medium.
         reply.ok();
     }
 
@@ -311,7 +310,7 @@ mod tests {
             _ => 0,
         };
         assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == expected(at)));
-        // A copy made before is not changed with it.
+        // A copy made before does not change with it.
         let mut bytes = [0; 512];
         before.read(4096, &mut bytes);
         assert_eq!(bytes, [7; 512]);

@@ -1,12 +1,12 @@
-//! `make faults`: each system call of a small workload (steps.rs) fails once, in each way that it may fail on a real
-//! machine (tracer.rs), and every answer is held against what it may be.
+//! `make faults`: each system call of a small workload (steps.rs) fails once, in each way in which it may fail on a
+//! real machine (tracer.rs), and every answer is compared with the allowed ones.
 //!
 //! * No signal, no panic, no hang.
-//! * A step that says it succeeded did. A step that failed changed nothing, unless the handle takes no more writes
-//!   from there on; then an open finds the table before or after that step.
-//! * A failed `fsync` or `fdatasync` is never passed over: some step says so.
-//! * In the end, and in every second run after a kill right behind the step that met the fault, a clean open finds all
-//!   that was acknowledged, whole; backups and dictionaries that were reported are what was reported.
+//! * A step that reports success did succeed. A step that failed changed nothing, unless the handle refuses writes from
+//!   then on; then an open finds the table as before or after that step.
+//! * A failed `fsync` or `fdatasync` is always reported by some step.
+//! * In the end, and in every second run after a kill immediately after the step that met the fault, a clean open finds
+//!   everything that was acknowledged, complete; reported backups and dictionaries have the reported content.
 
 use crate::changes::Pairs;
 use crate::look::{contents, words};
@@ -26,19 +26,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a run may take before it counts as hanging.
+/// A longer run counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Most of a run is waiting.
+/// A run mostly waits.
 const RUNS_AT_ONCE: usize = 4;
 
 pub struct Options {
     pub seconds: u64,
     pub seed: u64,
-    /// One case, as a failure prints it.
+    /// A case, in the form in which a failure prints it.
     pub only: Option<String>,
 }
 
-/// One run: which call fails, and whether the process is killed behind the step that met it.
+/// A run: which call fails, and whether the process is killed after the step that met it.
 #[derive(Clone, Debug)]
 struct Case {
     scenario: &'static str,
@@ -68,9 +68,9 @@ struct Row {
     violations: u64,
 }
 
-/// How a run ended that broke no rule.
+/// The end of a run that broke no rule.
 enum Outcome {
-    /// It made fewer calls of the kind than the run without a fault.
+    /// It made fewer calls of this kind than the run without a fault.
     NotMet,
     Reported,
     Tolerated,
@@ -136,7 +136,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
             return Err(format!("{only}: no such case"));
         }
     }
-    // Each call in one way before any in a second.
+    // Every call fails in one way before any fails in a second way.
     fastrand::Rng::with_seed(options.seed).shuffle(&mut cases);
     cases.sort_by_key(|(way, _)| *way);
     let each_once = cases.iter().filter(|(way, _)| *way == 0).count();
@@ -179,7 +179,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     Ok(violations == 0)
 }
 
-/// What a step answered: a digest, or the kind of error and its words.
+/// The answer of a step: a digest, or the kind of error and its message.
 type Answer = Result<u64, (String, String)>;
 
 struct Ran {
@@ -187,11 +187,11 @@ struct Ran {
     traced: Traced,
     answers: Vec<Answer>,
     is_met: bool,
-    /// Killed on purpose, behind the last answer.
+    /// Killed on purpose, after the last answer.
     is_killed: bool,
 }
 
-/// Runs a scenario in a folder of its own.
+/// Runs a scenario in a directory of its own.
 fn run_case(scenario: &str, target: Option<Target>, is_to_be_killed: bool) -> Result<Ran, String> {
     let text = |e: std::io::Error| e.to_string();
     let folder = tempfile::Builder::new().prefix("faults-").tempdir().map_err(text)?;
@@ -220,7 +220,7 @@ fn run_case(scenario: &str, target: Option<Target>, is_to_be_killed: bool) -> Re
                 if is_to_be_killed && is_met.load(SeqCst) {
                     return (answers, kill().is_ok());
                 }
-                // One that died has no more need of it.
+                // A process that has died no longer needs it.
                 let _ = input.write_all(b"\n");
             }
             (answers, false)
@@ -240,7 +240,7 @@ fn run_case(scenario: &str, target: Option<Target>, is_to_be_killed: bool) -> Re
         let (answers, is_killed) = reader.join().unwrap_or_default();
         (traced, answers, is_killed, hung)
     });
-    // The tracer has seen its end already, so there may be none to wait for.
+    // The tracer has already seen its end, so there may be no process to wait for.
     let _ = child.wait();
     if hung {
         return Err(format!("still at it after {} s, behind answer {}", PATIENCE.as_secs(), answers.len()));
@@ -270,22 +270,22 @@ fn parse(line: &str) -> Answer {
     }
 }
 
-/// What is known of the files while the answers are read.
+/// The expected state of the files while the answers are read.
 struct Known {
     durability: Durability,
-    /// What the table may hold now.
+    /// The permitted contents of the table now.
     possible: Vec<Pairs>,
-    /// What an open may find beside that, if the handle does not get to close.
+    /// Further contents that an open may find if the handle was not closed.
     unsafe_yet: Vec<Pairs>,
-    /// What it may hold if the last failed step changed it, which the next success rules out.
+    /// The contents that it may have if the last failed step changed it; the next success rules them out.
     doubtful: Vec<Pairs>,
-    /// It has said that it takes no more writes.
+    /// It has reported that it refuses writes.
     refuses: bool,
     backups: Option<Vec<u64>>,
     dictionaries: Vec<Vec<Option<u64>>>,
 }
 
-/// Are the answers, and what lies there, as they may be?
+/// Checks the answers and the file's contents against what is allowed.
 fn judge(scenario: &str, ran: &Ran, case: Option<&Case>) -> Result<(), String> {
     let mut known = Known {
         durability: durability(scenario),
@@ -332,7 +332,7 @@ impl Known {
         }
         match step {
             Step::Open => {
-                // The handle before may have ended in any way.
+                // The previous handle may have ended in any way.
                 self.refuses = false;
                 let others: Vec<Pairs> = self.unsafe_yet.drain(..).chain(self.doubtful.drain(..)).collect();
                 self.possible.extend(others);
@@ -360,7 +360,7 @@ impl Known {
                 if !self.possible.iter().chain(&self.doubtful).any(|pairs| digest(pairs) == found) {
                     return Err("it reads what no step put there".into());
                 }
-                // A handle that takes no more writes has what may not have reached the disk.
+                // A handle that refuses writes shows changes that may not have reached the disk.
                 if !self.refuses {
                     self.possible.append(&mut self.doubtful);
                     self.possible.retain(|pairs| digest(pairs) == found);
@@ -380,7 +380,7 @@ impl Known {
 
     fn take_error(&mut self, step: &Step, is_refused: bool) {
         match step {
-            // The first that is refused may have met the failure of another thread behind its change.
+            // The first refused step may have met the failure of another thread after its change.
             Step::Change(_) if !self.refuses => {
                 let mut changed = self.possible.clone();
                 changed.iter_mut().for_each(|pairs| step.apply(pairs));

@@ -1,12 +1,12 @@
-//! What a workload did and when, and which contents of a table that allows after a crash.
+//! The operations of a workload with their times, and the contents of a table that they permit after a crash.
 //!
-//! A [`Span`] has two clocks. *Events*: how many events the disk had seen before the call and after it, so one knows
-//! whether a crash at some event came before, in or after it. *Nanoseconds*: whether one call returned before another
-//! began, which gives the order of commits of different threads as far as anybody could see it.
+//! A [`Span`] has two clocks. *Events*: the number of events that the disk had seen before the call and after it, which
+//! tells whether a crash at some event was before, during or after the call. *Nanoseconds*: whether one call returned
+//! before another began, which gives the order of commits of different threads as far as anybody could observe it.
 //!
-//! A table is legal after a crash if each thread's keys are what its first `k` operations make, for a `k` from the
-//! last that was safe to the last that was begun, and whatever returned before one of these operations began is there
-//! as well, in every thread.
+//! A table is legal after a crash if each thread's keys are the result of its first `k` operations, for a `k` from the
+//! last operation that was safe to the last that had begun, and if every operation that returned before one of these
+//! began is present too, in every thread.
 
 use crate::changes::{Pairs, SHARED_KEY, operation, shared_numbers};
 use splitpoint::Durability;
@@ -39,15 +39,15 @@ pub struct History {
     pub durability: Durability,
     /// The calls of each thread, in order.
     pub threads: Vec<Vec<Span>>,
-    /// Calls that make safe what was done before: `sync`, `checkpoint`, `compact`, `close`.
+    /// Calls that make earlier operations durable: `sync`, `checkpoint`, `compact`, `close`.
     pub safes: Vec<Span>,
-    /// Backups, by the number of the name that each goes to.
+    /// Backups, by the number of their name.
     pub backups: Vec<(usize, Span)>,
-    /// Dictionaries published: the name's number, and then versions 0, 1, 2...
+    /// Dictionaries published: the number of the name, and then versions 0, 1, 2...
     pub dictionaries: Vec<(usize, Span)>,
 }
 
-/// Which numbers of operations a thread may have behind it.
+/// The numbers of operations that a thread may have completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub low: usize,
@@ -60,7 +60,7 @@ impl History {
         History { seed, durability, threads, safes, backups, dictionaries }
     }
 
-    /// What each thread may have behind it after a crash when the disk had seen `crash` events.
+    /// The permitted numbers of operations of each thread after a crash when the disk had seen `crash` events.
     pub fn bounds(&self, crash: u64) -> Vec<Bounds> {
         let safe = self.safes.iter().filter(|safe| safe.is_done(crash)).map(|safe| safe.begun_ns).max().unwrap_or(0);
         let of = |calls: &Vec<Span>| {
@@ -71,7 +71,7 @@ impl History {
         self.threads.iter().map(of).collect()
     }
 
-    /// What each thread may have in a copy that was made in `span`.
+    /// The permitted numbers of operations of each thread in a copy made during `span`.
     pub fn bounds_of_copy(&self, span: &Span) -> Vec<Bounds> {
         let of = |calls: &Vec<Span>| {
             let low = calls.iter().take_while(|call| call.done_ns < span.begun_ns).count();
@@ -80,7 +80,7 @@ impl History {
         self.threads.iter().map(of).collect()
     }
 
-    /// How many operations of each thread `pairs` shows, if that is legal.
+    /// The number of operations of each thread in `pairs`, if that is legal.
     pub fn find(&self, pairs: &Pairs, bounds: &[Bounds]) -> Result<Vec<usize>, String> {
         if let Some(key) = pairs.keys().find(|key| self.owner(key).is_none() && *key != SHARED_KEY) {
             return Err(format!("key \"{}\", which was never put", key.escape_ascii()));
@@ -90,7 +90,7 @@ impl History {
         for (thread, bounds) in bounds.iter().enumerate() {
             candidates.push(self.candidates(pairs, thread, *bounds, &shared[thread])?);
         }
-        // The least that fits: whatever a state of one thread demands of another can only be more.
+        // The minimum that fits: what a state of one thread requires of another can only be more.
         let mut counts: Vec<usize> = candidates.iter().map(|c| c[0]).collect();
         loop {
             let before = counts.clone();
@@ -116,7 +116,7 @@ impl History {
         thread.parse().ok().filter(|thread| *thread < self.threads.len())
     }
 
-    /// The numbers of operations of `thread` that make its keys what they are.
+    /// The numbers of operations of `thread` that produce the content of its keys.
     fn candidates(&self, pairs: &Pairs, thread: usize, bounds: Bounds, shared: &[usize]) -> Result<Vec<usize>, String> {
         let prefix = format!("{thread}-").into_bytes();
         let own: Pairs =
@@ -146,14 +146,14 @@ impl History {
         }
     }
 
-    /// How many operations of `thread` had returned before operation `count - 1` of `other` began.
+    /// The number of operations of `thread` that had returned before operation `count - 1` of `other` began.
     fn needed(&self, thread: usize, other: usize, count: usize) -> usize {
         let Some(last) = count.checked_sub(1) else { return 0 };
         let begun = self.threads[other][last].begun_ns;
         self.threads[thread].iter().take_while(|call| call.done_ns < begun).count()
     }
 
-    /// Which publications of a name may be what is found: `None` is that there is nothing.
+    /// The publications of a name that may be found; `None` if there is none.
     pub fn published(list: &[(usize, Span)], name: usize, crash: u64) -> (bool, Vec<(usize, Span)>) {
         let named = list.iter().filter(|(n, _)| *n == name).map(|(_, span)| *span).enumerate();
         let begun: Vec<(usize, Span)> = named.filter(|(_, span)| span.is_begun(crash)).collect();
@@ -244,9 +244,9 @@ mod tests {
         let history = history(Durability::Os);
         let bounds = history.bounds(30);
         assert_eq!(history.find(&pairs([13, 12]), &bounds).unwrap(), [13, 12]);
-        // One of the first thread's operations is missing that returned before others began.
+        // One of the first thread's operations is missing although it returned before others began.
         assert!(history.find(&pairs([11, 13]), &bounds).unwrap_err().contains("had returned"));
-        // What was safe is lost; what was never begun is there.
+        // A safe operation is lost; an operation that never began is present.
         assert!(history.find(&pairs([10, 10]), &bounds).unwrap_err().contains("expected 11 to 16"));
         assert!(history.find(&pairs([17, 16]), &bounds).is_err());
         let mut torn = pairs([13, 12]);

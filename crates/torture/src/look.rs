@@ -1,9 +1,10 @@
-//! Looks at what a crash left, as a process of its own: the file system is mounted, the library opens what it finds.
+//! Checks what a crash left, in a process of its own: the file system is mounted, and the library opens the files.
 //!
 //! 1. The table opens, `verify` finds nothing, and its content is legal ([`History::find`]).
-//! 2. Each backup and each dictionary that was published is there and whole, of the last version or the one under way.
-//! 3. It goes on: more operations, a sync now and then, closed, opened, compared; with its own history, so that this
-//!    can be crashed as well.
+//! 2. Each backup and each dictionary that was published exists and is complete, of the last version or the one being
+//!    made.
+//! 3. It continues: more operations with occasional syncs, a close, an open, a comparison; with a history of its own,
+//!    so that this can be crashed as well.
 
 use crate::changes::{Pairs, dictionary_pairs, operation};
 use crate::history::{Bounds, History, Span};
@@ -14,25 +15,25 @@ use std::path::PathBuf;
 /// Operations after a recovery.
 const FURTHER: usize = 40;
 
-/// A crash: what was done before, and how many events the disk had seen.
+/// A crash: the history before it, and the number of events that the disk had seen.
 pub struct Crash {
     pub history: PathBuf,
     pub event: u64,
 }
 
-/// What there is to look at.
+/// The files to check.
 pub struct Look {
     pub folder: PathBuf,
     pub counter: PathBuf,
     pub crash: Crash,
-    /// The recovery after it crashed too; and what that had found before, if it came so far.
+    /// The recovery after the crash crashed too; and what that recovery had found, if it came so far.
     pub second: Option<(Crash, Vec<usize>)>,
-    /// Where the history of what was done afterwards goes.
+    /// The file for the history of the operations afterwards.
     pub further: Option<PathBuf>,
 }
 
 impl Look {
-    /// How many operations of each thread were found.
+    /// The number of operations of each thread that were found.
     pub fn run(&self) -> Result<Vec<usize>, String> {
         let mut history = History::load(&self.crash.history)?;
         let mut bounds = history.bounds(self.crash.event);
@@ -63,7 +64,7 @@ impl Look {
         Ok(found)
     }
 
-    /// Another thread's operations, after what was found.
+    /// More operations of each thread, following those found.
     fn go_on(
         &self,
         table: Table,
@@ -91,7 +92,7 @@ impl Look {
         let bounds: Vec<Bounds> = found.iter().chain([&FURTHER]).map(|k| Bounds { low: *k, high: *k }).collect();
         history.find(&contents(&table)?, &bounds)?;
         table.close().map_err(text)?;
-        // Whatever an interrupted build left is no obstacle for the next.
+        // The remains of an interrupted build do not prevent the next one.
         for (name, file) in DICTIONARIES.iter().enumerate().filter(|_| self.second.is_some()) {
             let (path, expected) = (self.folder.join(file), dictionary_pairs(history.seed, 0));
             builder(name).build(&path, &expected).map_err(text)?;
@@ -126,7 +127,7 @@ impl Look {
             let path = self.folder.join(file);
             let dictionary = match Dictionary::open(&path) {
                 Ok(dictionary) => dictionary,
-                // A folder of shards may be there without its manifest, which is published last.
+                // A directory of shards may exist without its manifest, which is published last.
                 Err(_) if may_be_absent && (!path.exists() || path.is_dir()) => continue,
                 Err(e) => return Err(e.to_string()),
             };
@@ -140,12 +141,12 @@ impl Look {
     }
 }
 
-/// A call without an order: what was found requires everything that it did.
+/// A call without an order: the state found requires everything that the call did.
 fn on_another_clock(call: &Span) -> Span {
     Span { begun_ns: 0, done_ns: u64::MAX, ..*call }
 }
 
-/// All pairs of a table that is whole.
+/// All pairs of an undamaged table.
 pub fn contents(table: &Table) -> Result<Pairs, String> {
     let faults = table.verify().map_err(|e| format!("verify: {e}"))?;
     if let Some(fault) = faults.first() {
@@ -164,7 +165,7 @@ pub fn contents(table: &Table) -> Result<Pairs, String> {
     Ok(pairs)
 }
 
-/// All pairs of a dictionary that is whole.
+/// All pairs of an undamaged dictionary.
 pub fn words(dictionary: &Dictionary) -> Result<Pairs, String> {
     let faults = dictionary.verify().map_err(|e| format!("verify: {e}"))?;
     if let Some(fault) = faults.first() {

@@ -1,6 +1,5 @@
-//! `make power` and `make faults`: what a table, a backup and a dictionary are after a power loss on a real file
-//! system, and what each call of the operating system that fails is answered with. docs/testing.md says what is
-//! demanded and what was found.
+//! `make power` and `make faults`: the state of a table, a backup and a dictionary after a power loss on a real file
+//! system, and the answers when single system calls fail. docs/testing.md has the requirements and the findings.
 //!
 //! ```text
 //! power    disk.rs, crash.rs, mount.rs: the recording disk, what a crash leaves of it, file systems on it
@@ -8,7 +7,7 @@
 //! faults   tracer.rs: a call that fails; steps.rs: the process whose calls they are; faults.rs: what it may answer
 //! ```
 
-#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where a write fails
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic if a write fails
 
 /// A line on standard output. One that cannot be written is dropped: the exit status gives the result.
 macro_rules! say {
@@ -54,7 +53,7 @@ fn main() -> std::process::ExitCode {
         Ok(true) => std::process::ExitCode::SUCCESS,
         Ok(false) => std::process::ExitCode::FAILURE,
         Err(why) => {
-            // Dropped where it cannot be written, like the lines on standard output.
+            // Dropped if it cannot be written, like the lines on standard output.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{why}\n").as_bytes());
             std::process::ExitCode::FAILURE
         }
@@ -79,11 +78,11 @@ mod linux {
                 Ok(true)
             }),
             ["again", folder] => mount::run_apart(&["again-inside", folder]),
-            // The children of the above.
+            // The children of the commands above.
             ["power-inside", rest @ ..] => {
                 let file_systems = power::file_systems(rest.get(2).copied().unwrap_or(""))?;
                 let (seconds, seed) = (number(rest.first(), SECONDS)?, number(rest.get(1), any_seed())?);
-                // In the target folder of cargo, two above this program.
+                // In cargo's target directory, two levels above this program.
                 let program = std::env::current_exe().map_err(|e| e.to_string())?;
                 let kept = program.ancestors().nth(2).unwrap_or(&program).join("power");
                 power::run(&power::Options { seconds, seed, file_systems, kept })
@@ -128,12 +127,12 @@ mod linux {
         }
     }
 
-    /// A seed that is another each time; it is printed.
+    /// A different seed each time; it is printed.
     fn any_seed() -> u64 {
         std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_secs() % 1_000_000)
     }
 
-    /// A number, if there is something at its place.
+    /// The number in this argument, if there is one.
     fn number(text: Option<&&str>, otherwise: u64) -> Result<u64, String> {
         text.filter(|text| !text.is_empty())
             .map_or(Ok(otherwise), |text| text.parse().map_err(|_| format!("{text}: expected a number")))

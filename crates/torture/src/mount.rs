@@ -1,9 +1,8 @@
-//! File systems on a recording disk, and what they need of the machine: root, FUSE, loop devices, the programs that
-//! make them.
+//! File systems on a recording disk, and their requirements: root, FUSE, loop devices, the programs that make them.
 //!
-//! Mounts are made in a mount namespace of our own, so they go with it however this ends, and the loop devices with
-//! them. The namespace is kept by a process that waits for the one that works: a disk has to be gone before what is
-//! mounted on it is unmounted for good, or the kernel waits for the dead disk.
+//! Mounts are made in a mount namespace of our own, so they end with it however the run ends, and so do the loop
+//! devices. A process that waits for the working one keeps the namespace: a disk must be gone before its mounts are
+//! finally unmounted, or the kernel waits for the dead disk.
 
 use crate::disk::Disk;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -38,7 +37,7 @@ impl FileSystem {
         FILE_SYSTEMS.into_iter().find(|f| f.to_string() == name)
     }
 
-    /// About the smallest disk that its mkfs makes with default features; what is never written takes no memory.
+    /// Close to the smallest disk that its mkfs accepts with default features; blocks never written take no memory.
     pub fn disk_bytes(self) -> u64 {
         match self {
             FileSystem::Ext4 => 64 << 20,
@@ -48,7 +47,8 @@ impl FileSystem {
     }
 
     fn mkfs(self) -> &'static [&'static str] {
-        // Nothing is put off until after the first mount, and nothing is discarded: the disk has no such call.
+        // Nothing is deferred until after the first mount, and nothing is discarded: the disk does not support that
+        // call.
         match self {
             FileSystem::Ext4 => &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
             FileSystem::Xfs => &["mkfs.xfs", "-q", "-f", "-K"],
@@ -62,7 +62,7 @@ impl FileSystem {
         run(Command::new(program).args(arguments).arg(&disk.path))
     }
 
-    /// Why there can be no such file system here, if that is so.
+    /// The reason why this file system is unavailable here, if it is.
     pub fn lacks(self) -> Option<String> {
         let program = self.mkfs()[0];
         if Command::new(program).arg("-V").output().is_err() {
@@ -121,11 +121,11 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("{name}: {}: {}", output.status, said.trim())) }
 }
 
-/// Runs this program with `arguments`, in a mount namespace of its own, and says whether it succeeded. An error is
-/// what the machine lacks.
+/// Runs this program with `arguments`, in a mount namespace of its own, and returns whether it succeeded. An error
+/// names what the machine lacks.
 pub fn run_apart(arguments: &[&str]) -> Result<bool, String> {
     prepare()?;
-    // The signals of a terminal are for the child alone: this process ends after it.
+    // Only the child gets a terminal's signals: this process ends after it.
     SigSet::all().thread_block().map_err(|e| e.to_string())?;
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let ended = Command::new(program).args(arguments).status().map_err(|e| e.to_string())?;

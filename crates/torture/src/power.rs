@@ -1,12 +1,12 @@
-//! `make power`: the workload on each file system, the power cut at many moments, the file system mounted again and
-//! looked at; some of these recoveries are cut short as well.
+//! `make power`: runs the workload on each file system, cuts the power at many moments, mounts the file system again
+//! and checks it; some of these recoveries are interrupted as well.
 //!
 //! ```text
 //! record a workload (workload.rs) -> choose a moment and a loss (crash.rs) -> mount, look, go on (look.rs), recorded
 //!                                                 -> choose a moment in that -> mount, look, go on
 //! ```
 //!
-//! A failure is kept in a folder of its own, disk and history, and `again FOLDER` does it once more.
+//! A failure is kept in a directory of its own, disk and history; `again FOLDER` repeats it.
 
 use crate::crash::{LOSSES, Loss, image_after, moment};
 use crate::disk::{Disk, Image, Recording};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a child may take before it counts as hanging.
+/// A child that takes longer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Options {
@@ -32,10 +32,10 @@ pub struct Options {
 /// Crash points of one recorded workload, and moments of one recovery.
 const CRASHES_A_WORKLOAD: usize = 30;
 const CRASHES_A_RECOVERY: usize = 3;
-/// One recovery out of this many is crashed again.
+/// One recovery in this many is crashed again.
 const CRASHED_AGAIN: usize = 3;
 const OPERATIONS: usize = 160;
-/// Failures that are kept of one file system: each is some megabytes.
+/// Failures kept per file system: each takes some megabytes.
 const KEPT_MAX: u64 = 5;
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
                     let bench = Bench::new(*file_system, options)?;
                     let counts = bench.run_until(until);
                     if counts.is_err() {
-                        // What is still mounted would be waited for; it goes with the process.
+                        // The kernel would wait for what is still mounted; the mounts end with the process.
                         std::mem::forget(bench);
                     }
                     counts
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
     Ok(is_well)
 }
 
-/// Does a kept failure once more.
+/// Repeats a kept failure.
 pub fn again(folder: &Path) -> Result<bool, String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|e| format!("{name}: {e}"));
     let case = read("case")?;
@@ -143,9 +143,9 @@ pub fn again(folder: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Why something is not as it should be.
+/// What is wrong.
 enum Failure {
-    /// The file system does not mount: no fault of ours.
+    /// The file system does not mount: not the library's fault.
     NotMounted(String),
     Wrong(String),
 }
@@ -157,14 +157,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A file system on a recording disk, to do things to.
+/// A file system on a recording disk, to run things on.
 struct Bench<'o> {
     file_system: FileSystem,
     options: &'o Options,
     /// With an empty file system.
     empty: Image,
     disk: Disk,
-    /// Everything of this bench: mount points, counter, histories.
+    /// Everything in this directory: mount points, counter, histories.
     folder: tempfile::TempDir,
 }
 
@@ -192,8 +192,8 @@ impl<'o> Bench<'o> {
         Mounted::mount(self.file_system, &self.disk, &self.path("mounted"))
     }
 
-    /// What was synced has to survive a loss of all that was not flushed, and what was not synced has not: else this
-    /// bench is blind.
+    /// Synced data must survive the loss of all unflushed writes, and unsynced data must not: otherwise this test
+    /// detects nothing.
     fn sees_flushes(&self) -> Result<(), String> {
         let io = |e: std::io::Error| e.to_string();
         let mounted = self.mount(self.empty.clone())?;
@@ -240,7 +240,7 @@ impl<'o> Bench<'o> {
         Ok(counts)
     }
 
-    /// Records the workload of a seed, which says the durability too.
+    /// Records the workload of a seed, which also determines the durability.
     fn record(&self, seed: u64) -> Result<Recording, String> {
         let mounted = self.mount(self.empty.clone())?;
         let durability = [Durability::Sync, Durability::Os, Durability::None][(seed % 3) as usize];
@@ -255,7 +255,7 @@ impl<'o> Bench<'o> {
         Ok(recording)
     }
 
-    /// Mounts an image and has a child look at it.
+    /// Mounts an image and runs a child that checks it.
     fn look(&self, image: Image, arguments: &[String]) -> Result<Vec<usize>, Failure> {
         let mounted = self.mount(image).map_err(Failure::NotMounted)?;
         let mut look = this_program().map_err(Failure::Wrong)?;
@@ -286,7 +286,8 @@ impl<'o> Bench<'o> {
         let recovery = self.disk.recording();
         arguments.extend([further, String::new(), join(&found)]);
         for number in 0..CRASHES_A_RECOVERY {
-            // The first moments are the file system's and the library's recovery, the later ones what goes on.
+            // The first moments are the file system's and the library's recovery, the later ones the operations
+            // afterwards.
             let end = if number == 0 { recovery.events.len() } else { recovery.events.len().div_ceil(3) };
             let beginning = Recording { base: recovery.base.clone(), events: recovery.events[..end].to_vec() };
             let (at, loss) = (moment(&beginning, &mut rng), LOSSES[rng.usize(..LOSSES.len())]);
@@ -302,7 +303,7 @@ impl<'o> Bench<'o> {
         Ok(())
     }
 
-    /// Says what is wrong and keeps it.
+    /// Reports what is wrong and keeps it.
     fn failed(
         &self,
         counts: &mut Counts,
@@ -353,7 +354,7 @@ fn this_program() -> Result<Command, String> {
     Ok(Command::new(std::env::current_exe().map_err(|e| e.to_string())?))
 }
 
-/// Runs a child to its end and gives what it printed; an error for one that fails, dies or hangs.
+/// Runs a child to its end and returns its output; an error if it fails, dies or hangs.
 fn finish(mut command: Command) -> Result<String, String> {
     let text = |e: std::io::Error| e.to_string();
     let (said, complained) = (tempfile::tempfile().map_err(text)?, tempfile::tempfile().map_err(text)?);

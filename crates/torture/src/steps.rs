@@ -1,8 +1,7 @@
-//! The workload whose system calls fail: some steps one after another, each answered with a line, before the next one
-//! begins.
+//! The workload whose system calls fail: a sequence of steps. Each prints one line before the next one begins.
 //!
-//! A step that fails is no end: the next one is tried with the handle as it is, and a later `Open` opens the table
-//! again.
+//! The workload continues after a failed step: the next one uses the handle as it is, and a later `Open` opens the
+//! table again.
 
 use crate::changes::{Change, Pairs, dictionary_pairs};
 use crate::look::words;
@@ -25,7 +24,7 @@ pub enum Step {
     Compact,
     Backup,
     Close,
-    /// Everything is read and checked; answered with a digest of it.
+    /// Reads and checks everything; the answer is a digest of it.
     Read,
     /// A version of a dictionary, by the number of its name.
     Publish(usize, usize),
@@ -57,9 +56,9 @@ pub fn steps(scenario: &str) -> Vec<Step> {
     steps.extend([one(put("big", 20_000)), one(append("big", 3000)), one(append("k1", 50))]);
     steps.push(Step::Change(vec![put("k2", 9), append("k3", 30), put("k20", 400), Change::Remove("k4".into())]));
     steps.extend([one(Change::Remove("k5".into())), Sync, Checkpoint, one(append("big", 100)), one(put("k6", 5))]);
-    // More than half of a segment of the log, so that checkpoints come by themselves, made by a thread.
+    // More than half of a segment of the log, so that a thread makes checkpoints by itself.
     steps.extend((0..4).map(|i| one(put(&format!("wide{i}"), 30_000))));
-    // More than the cache holds, with values at limits of the layout; some are written over and removed at once.
+    // More than the cache holds, with values at limits of the layout; some are overwritten and removed immediately.
     steps.extend([512, 4096, 16 << 10, 64 << 10, 200_000].map(|len| one(put(&format!("at{len}"), len))));
     steps.extend([one(put("wide0", 50_000)), one(Change::Remove("at65536".into())), one(put("at16384", 60_000))]);
     steps.extend([Backup, one(put("k7", 60)), Compact, one(append("k7", 6)), Read, Close]);
@@ -68,7 +67,7 @@ pub fn steps(scenario: &str) -> Vec<Step> {
 }
 
 impl Step {
-    /// What it makes of a table's pairs.
+    /// The effect on a table's pairs.
     pub fn apply(&self, pairs: &mut Pairs) {
         if let Step::Change(changes) = self {
             changes.iter().for_each(|change| change.apply(pairs));
@@ -76,7 +75,7 @@ impl Step {
     }
 }
 
-/// A number for all pairs.
+/// A digest of all pairs.
 pub fn digest(pairs: &Pairs) -> u64 {
     let mut hasher = DefaultHasher::new();
     pairs.hash(&mut hasher);
@@ -91,7 +90,7 @@ fn options(durability: Durability) -> TableOptions {
     TableOptions::new().page_bytes(512).cache_bytes(0).log_bytes(1 << 17).durability(durability).seed(1)
 }
 
-/// Does the steps in `folder`; for each prints `ok DIGEST` or `err KIND MESSAGE` and waits for a byte.
+/// Runs the steps in `folder`; for each prints `ok DIGEST` or `err KIND MESSAGE` and waits for a byte.
 pub fn run(folder: &Path, scenario: &str) -> Result<(), String> {
     let mut table = None;
     wait()?;
@@ -124,7 +123,7 @@ fn do_step(folder: &Path, durability: Durability, step: &Step, table: &mut Optio
             *table = Some(options(durability).open(folder.join(TABLE)).map_err(failed)?);
         }
         Step::Publish(name, version) => {
-            // Where the first one failed there is nothing to change.
+            // If the first one failed there is nothing to change.
             let path = folder.join(DICTIONARIES[*name]);
             if *version == 0 || path.exists() {
                 publish(SEED, &path, *name, *version).map_err(failed)?;
@@ -157,8 +156,8 @@ fn do_step(folder: &Path, durability: Durability, step: &Step, table: &mut Optio
     Ok(0)
 }
 
-/// Everything in a table. `verify` reads the file and gives a failing read as a fault; on a handle that takes no more
-/// writes, it would compare frames with the sums of a checkpoint that failed.
+/// Everything in a table. `verify` reads the file and reports a failing read as a fault; on a handle that refuses
+/// writes, it would compare frames with the checksums of a checkpoint that failed.
 fn read(table: &Table) -> Answer {
     let pairs: Pairs = table.scan().collect::<Result<_, _>>().map_err(failed)?;
     if table.sync().is_err() {

@@ -1,7 +1,8 @@
-//! Runs a program, counts its system calls over all of its threads, and lets one of them fail, by `ptrace`.
+//! Runs a program, counts the system calls of all its threads, and makes one of them fail, by `ptrace`.
 //!
-//! `strace --inject` counts for each thread apart, so that its third call is one of each thread; here it is one. A
-//! call that is to fail is not made (but for `close`, which the kernel always does), and the program gets the error.
+//! `strace --inject` counts for each thread separately, so its third call is one call in each thread; here it is a
+//! single call. A call that is to fail is not made (except `close`, which the kernel always executes), and the program
+//! gets the error.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -13,15 +14,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// How a call fails.
+/// The way in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Error(Errno),
-    /// Half of the bytes are read or written: no failure, but an answer that callers forget.
+    /// Half of the bytes are read or written: not a failure, but a result that callers forget.
     Short,
 }
 
-/// Which call is to fail: the `nth` of a kind, from 1.
+/// The call that is to fail: the `nth` of a kind, from 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     pub call: i64,
@@ -29,27 +30,27 @@ pub struct Target {
     pub fault: Fault,
 }
 
-/// How the program ended, and how many calls of each kind it made.
+/// The end of the program, and its number of calls of each kind.
 pub struct Traced {
     pub counts: BTreeMap<i64, u64>,
-    /// `None`: it ended by itself, with success.
+    /// `None`: it exited with success.
     pub died: Option<String>,
 }
 
 type Registers = libc::user_regs_struct;
 
-/// Follows `child`, which has to wait for input until `start` gives it, to its end. Sets `is_done` when the call has
+/// Traces `child` to its end. The child has to wait for input, which `start` sends. Sets `is_done` when the call has
 /// failed.
 pub fn trace(child: &Child, target: Option<Target>, is_done: &AtomicBool, start: impl FnOnce()) -> nix::Result<Traced> {
     let pid = Pid::from_raw(child.id() as i32);
     ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD | ptrace::Options::PTRACE_O_TRACECLONE)?;
     ptrace::interrupt(pid)?;
     let mut traced = Traced { counts: BTreeMap::new(), died: None };
-    // Of each thread in a call: what the call is to give when it returns, if that is ours to say.
+    // For each thread in a call: the result that we replace, if any.
     let mut in_call: HashMap<Pid, Option<i64>> = HashMap::new();
     let (mut start, mut has_begun) = (Some(start), false);
     loop {
-        // This thread's children alone: others trace theirs.
+        // Only this thread's children: other threads trace theirs.
         let status = match waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
             Err(Errno::EINTR) => continue,
             other => other?,
@@ -89,7 +90,7 @@ pub fn trace(child: &Child, target: Option<Target>, is_done: &AtomicBool, start:
             _ => Ok(()),
         };
         match resumed {
-            // A thread that was killed in the midst of it.
+            // A thread that was killed during it.
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(e) => {
                 let _ = kill(pid, Signal::SIGKILL);
@@ -99,7 +100,7 @@ pub fn trace(child: &Child, target: Option<Target>, is_done: &AtomicBool, start:
     }
 }
 
-/// A thread is about to make a call: `Some` is what it is to be answered instead.
+/// A thread is about to make a call: `Some` is the result to return instead.
 fn enter(
     thread: Pid,
     target: Option<Target>,
@@ -109,7 +110,7 @@ fn enter(
 ) -> nix::Result<Option<i64>> {
     let mut registers = ptrace::getregs(thread)?;
     let call = registers.orig_rax as i64;
-    // What comes before it asks for input is the loader's.
+    // The calls before it asks for input are the loader's.
     *has_begun |= call == libc::SYS_read && registers.rdi == 0;
     if !*has_begun || !may_fail(thread, call, &registers) {
         return Ok(None);
@@ -121,7 +122,7 @@ fn enter(
     match target.fault {
         Fault::Error(errno) => {
             if call != libc::SYS_close {
-                registers.orig_rax = u64::MAX; // no call at all
+                registers.orig_rax = u64::MAX; // an invalid call number
                 ptrace::setregs(thread, registers)?;
             }
             Ok(Some(-i64::from(errno as i32)))
@@ -141,26 +142,26 @@ fn leave(thread: Pid, answer: Option<i64>) -> nix::Result<()> {
     ptrace::setregs(thread, registers)
 }
 
-/// Is it a call that fails on real machines, and the library's own?
+/// Whether the call is one that fails on real machines, and made by the library.
 fn may_fail(thread: Pid, call: i64, registers: &Registers) -> bool {
     match call {
         // The program's own input and output.
         libc::SYS_read | libc::SYS_write => registers.rdi > 2,
-        // Memory for Rust's allocator and for the stacks of its signal handlers: it ends the program if there is none.
-        // A reservation, a file and a thread's stack are for callers to handle.
+        // Memory for Rust's allocator and for the stacks of its signal handlers: without it the program ends. Callers
+        // handle failures of reservations, files and stacks of threads.
         libc::SYS_mmap => {
             const THREAD_STACK_MIN: u64 = 1 << 16;
             let flags = registers.r10 as i32;
             let is_stack = flags & libc::MAP_STACK != 0 && registers.rsi >= THREAD_STACK_MIN;
             flags & libc::MAP_ANONYMOUS == 0 || flags & libc::MAP_NORESERVE != 0 || is_stack
         }
-        // Rust asserts that a directory's descriptor can be closed.
+        // Rust asserts that closing a directory's descriptor succeeds.
         libc::SYS_close => !std::fs::metadata(format!("/proc/{thread}/fd/{}", registers.rdi)).is_ok_and(|m| m.is_dir()),
         _ => kind(call).is_some(),
     }
 }
 
-/// The name of a kind of call, and how it may fail.
+/// A kind of call: its name, and the ways in which it may fail.
 pub fn kind(call: i64) -> Option<(&'static str, &'static [Fault])> {
     use Errno::*;
     use Fault::*;

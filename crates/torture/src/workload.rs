@@ -1,8 +1,8 @@
-//! The workload on a recording disk: threads that put, append, remove and commit batches in one table, while another
-//! makes it sync, write checkpoints, compact and copy itself, and one builds and updates dictionaries. It is a process
-//! of its own; its [`History`] goes to a file when all is done.
+//! The workload on a recording disk: threads put, append, remove and commit batches in one table, while another syncs
+//! it, writes checkpoints, compacts and backs it up, and one builds and updates dictionaries. It is a process of its
+//! own; it writes its [`History`] to a file at the end.
 //!
-//! Pages, cache and log are small, so that checkpoints, evictions and a change of the log's segment come often. The
+//! Pages, cache and log are small, so that checkpoints, evictions and switches of the log's segment are frequent. The
 //! table is larger than its cache, so that frames are spilled too. Every backup is read once it is made.
 
 use crate::changes::{Change, Pairs, dictionary_changes, dictionary_pairs, operation};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub const TABLE: &str = "t.spt";
 pub const BACKUPS: [&str; 2] = ["backup-0.spt", "backup-1.spt"];
-/// The second is a folder of shards.
+/// The second is a directory of shards.
 pub const DICTIONARIES: [&str; 2] = ["words.spd", "shards"];
 const VERSIONS: usize = 6;
 pub const THREADS: usize = 3;
@@ -38,7 +38,7 @@ impl Clock {
     }
 
     fn now(&self) -> (u64, u64) {
-        // Nanoseconds inside the span of the call, events outside of it.
+        // Nanoseconds are taken inside the call's span, events outside it.
         (read_counter(&self.counter).expect("the disk's counter"), self.start.elapsed().as_nanos() as u64)
     }
 
@@ -75,7 +75,7 @@ pub fn builder(name: usize) -> DictionaryBuilder {
     if name == 1 { builder.shards(3) } else { builder }
 }
 
-/// Publishes a version of a dictionary: the first is built, the others change the one before.
+/// Publishes a version of a dictionary: the first is built, later ones update the previous one.
 pub fn publish(seed: u64, path: &Path, name: usize, version: usize) -> Result<()> {
     if version == 0 {
         return builder(name).build(path, dictionary_pairs(seed, 0)).map(drop);
@@ -91,7 +91,7 @@ pub fn publish(seed: u64, path: &Path, name: usize, version: usize) -> Result<()
     update.finish().map(drop)
 }
 
-/// What a process needs to know of the workload that it is to do.
+/// The parameters of a workload's process.
 pub struct Work {
     pub folder: PathBuf,
     pub counter: PathBuf,
@@ -120,7 +120,7 @@ impl Work {
         Ok(history)
     }
 
-    /// Opens the table, does operations `numbers` in each thread, and closes it. Returns what the backups have.
+    /// Opens the table, runs operations `numbers` in each thread, and closes it. Returns the contents of the backups.
     fn change(&self, numbers: Range<usize>, clock: &Clock, history: &mut History) -> Result<Vec<(Span, Pairs)>> {
         let table = options(self.durability).open(self.folder.join(TABLE))?;
         let at_work = AtomicUsize::new(THREADS);
@@ -149,7 +149,7 @@ impl Work {
         Ok(copies)
     }
 
-    /// What runs beside the writers. Returns what the backups have.
+    /// Runs next to the writers. Returns the contents of the backups.
     fn keep_busy(
         &self,
         table: &Table,

@@ -278,8 +278,8 @@ fn a_check_that_cannot_read_says_so_and_calls_nothing_damaged() {
     }
 }
 
-/// A table with round 1 in its file and round 2 in a complete journal: the first checkpoint's file, and the journal of
-/// the second one, as a killed process leaves them.
+/// A table with round 1 in its file and round 2 in a complete journal: the first checkpoint's file, the second one's
+/// journal and file, as a killed process leaves them.
 struct Interrupted {
     directory: tempfile::TempDir,
     journal: Vec<u8>,

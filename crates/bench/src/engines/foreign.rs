@@ -73,7 +73,7 @@ pub fn all() -> &'static [Foreign] {
         let mut found = Vec::new();
         let first = (&raw const peers).cast::<*const Peer>();
         loop {
-            // SAFETY: the array goes on to its null pointer, which ends this loop.
+            // SAFETY: the array ends with a null pointer, which ends this loop.
             let peer = unsafe { *first.add(found.len()) };
             // SAFETY: not null, it points to a constant of an adapter.
             let Some(peer) = (unsafe { peer.as_ref() }) else { return found };
@@ -95,7 +95,7 @@ fn text(text: *const c_char) -> String {
 fn texts(list: *const *const c_char) -> Vec<String> {
     let mut found = Vec::new();
     loop {
-        // SAFETY: peer.h: the list goes on to its null pointer, which ends this loop.
+        // SAFETY: peer.h: the list ends with a null pointer, which ends this loop.
         let next = unsafe { *list.add(found.len()) };
         if next.is_null() {
             return found;
@@ -238,7 +238,7 @@ impl Store for Open {
 
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
         let (mut value, mut len) = (ptr::null(), 0);
-        // SAFETY: the store is open; the key and the places for the answer live until it returns.
+        // SAFETY: the store is open; the key and the buffers for the answer live until it returns.
         let answer =
             unsafe { (self.peer.get)(self.store(), key.as_ptr().cast(), key.len(), &raw mut value, &raw mut len) };
         if check(self.peer, self.store(), "get", answer)? == 0 {
@@ -331,7 +331,7 @@ pub fn all_static() -> &'static [ForeignMaker] {
         let mut found = Vec::new();
         let first = (&raw const dictionary_peers).cast::<*const DictionaryPeer>();
         loop {
-            // SAFETY: the array goes on to its null pointer, which ends this loop.
+            // SAFETY: the array ends with a null pointer, which ends this loop.
             let peer = unsafe { *first.add(found.len()) };
             // SAFETY: not null, it points to a constant of an adapter.
             let Some(peer) = (unsafe { peer.as_ref() }) else { return found };
@@ -463,7 +463,7 @@ impl Made for OpenDictionary {
         loop {
             let (mut name, mut value) = (ptr::null(), 0.0);
             let i = c_int::try_from(figures.len())?;
-            // SAFETY: the store is open; the places for the answer live until it returns.
+            // SAFETY: the store is open; the buffers for the answer live until it returns.
             let answer = unsafe { (self.maker.peer.figure)(self.store.as_ptr(), i, &raw mut name, &raw mut value) };
             if self.maker.check("figure", answer)? == 0 {
                 return Ok(figures);
@@ -489,8 +489,7 @@ impl Reader for DictionaryReader<'_> {
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>> {
         let (mut value, mut len) = (ptr::null(), 0);
         let reader = self.reader.as_ptr();
-        // SAFETY: the reader is there until this is dropped; the key and the places for the answer live until it
-        // returns.
+        // SAFETY: the reader lives until this is dropped; the key and the buffers for the answer live until it returns.
         let answer =
             unsafe { (self.maker.peer.get)(reader, key.as_ptr().cast(), key.len(), &raw mut value, &raw mut len) };
         if self.maker.check("get", answer)? == 0 {

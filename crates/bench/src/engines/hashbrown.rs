@@ -1,4 +1,5 @@
-//! hashbrown, which is `std::collections::HashMap` with another hasher: maps in memory that rehash all pairs at once.
+//! hashbrown, which is `std::collections::HashMap` with another hasher: maps in memory that rehash all pairs in one
+//! step.
 //!
 //! [`Bytes`] has keys and values of any length, like the stores. [`Numbers`] is the upper bound: it knows that keys
 //! are numbers and values are 16 bytes (`inline`) or byte vectors (`list`), which no store knows.

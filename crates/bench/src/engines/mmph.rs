@@ -1,5 +1,5 @@
-//! Monotone minimal perfect hash functions: those of Belazzougui, Boldi, Pagh and Vigna, by longest common prefixes, in
-//! their author's crate. The third row of the paper's Table 1.
+//! Monotone minimal perfect hash functions of Belazzougui, Boldi, Pagh and Vigna, by longest common prefixes, in their
+//! author's crate. The third row of the paper's Table 1.
 //!
 //! Such a function gives a key its rank in the order of the *keys*, so it is built from sorted ones; the sort is timed,
 //! as it is for peers that need it. Settings: "lcp", and "lcp2", which takes two steps and fewer bits.

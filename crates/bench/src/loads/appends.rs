@@ -167,7 +167,7 @@ fn of_record(key: &[u8], before: u64, tail: &[u8]) -> u64 {
     mix(mix(mix(half(key) ^ before) ^ half(&tail[..8])) ^ half(&tail[8..]))
 }
 
-/// What the store holds.
+/// The content of the store.
 fn found(store: &mut dyn Store, input: InputDigest) -> Outcome<Expected> {
     let (mut contents, mut odd) = (Contents::default(), None);
     store.scan(true, &mut |key, value| {

@@ -1,5 +1,5 @@
-//! Workloads under the clock: pairs in and out (`pairs.rs`), streams of appends (`appends.rs`), and dictionaries,
-//! which are built from all pairs at once (`dictionaries/`).
+//! Timed workloads: pairs in and out (`pairs.rs`), streams of appends (`appends.rs`), and dictionaries, which are built
+//! from all pairs together (`dictionaries/`).
 
 mod appends;
 mod dictionaries;
@@ -18,7 +18,7 @@ pub struct Job<'a> {
     pub case: Case<'a>,
     /// A directory only for the store's files.
     pub directory: &'a Path,
-    /// The parts to run: those of the variant, or some of them for a profiler.
+    /// The parts to run: all parts of the variant, or some of them for a profiler.
     pub parts: &'a [Part],
     /// Keys per call in the parts with many keys.
     pub batch: usize,
@@ -59,7 +59,7 @@ pub fn answers(input: &Input, form: &Form) -> Outcome<Expected> {
     }
 }
 
-/// Fails unless the digests are those of the workload file.
+/// Fails unless the digests match the workload file.
 fn compare(what: &str, found: &Expected, form: &Form) -> Outcome {
     let expected = &form.expected;
     if found == expected {

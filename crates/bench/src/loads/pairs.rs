@@ -21,7 +21,7 @@ struct Load<'a> {
     job: &'a Job<'a>,
     source: &'a Source,
     piece: Piece,
-    /// What the store must hold.
+    /// The expected content of the store.
     held: Contents,
     input: InputDigest,
     /// Name and operations of each part, and the stopwatches of all repeats.
@@ -269,7 +269,7 @@ impl Load<'_> {
         }
     }
 
-    /// What this part took in the current repeat.
+    /// The duration of this part in the current repeat.
     fn last_of(&self, part: &str) -> Option<Stopwatch> {
         self.took.iter().find(|(name, ..)| name == part).and_then(|(.., watches)| watches.last().cloned())
     }

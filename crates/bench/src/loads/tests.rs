@@ -6,7 +6,7 @@ use crate::row::Line;
 use crate::workload::{Case, Part, Workload};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a store is wrong.
+/// The fault of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
@@ -30,7 +30,7 @@ struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// Whether to err now.
+    /// Whether to make an error now.
     fn errs(&mut self, fault: Fault) -> bool {
         self.calls += u64::from(self.fault == fault);
         self.fault == fault && self.calls == 100

@@ -23,7 +23,7 @@ const TRANSACTION_PAIRS: &str = "500000";
 /// A twentieth of the appends of `make bench-server`, three times.
 const SERVER_ARGUMENTS: [&str; 4] = ["--short", "--rounds", "3", "appends"];
 
-/// What is run, in this order.
+/// The commands to run, in this order.
 pub const PARTS: [&str; 4] = ["workloads", "lab", "server", "transactions"];
 
 /// Runs these parts, all if none is named, with stores in `directory` and results in `results`.

@@ -227,7 +227,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// Where and when it was measured, once per run that the table's figures are from.
+/// The machine and time of measurement, once for each run that the table's figures come from.
 fn how(table: &Table, results: &Results, form: &str) -> String {
     let mut runs: Vec<(String, Vec<&Figure>)> = Vec::new();
     for figure in figures(table, results, form) {
@@ -259,7 +259,7 @@ fn how(table: &Table, results: &Results, form: &str) -> String {
     lines.collect::<Vec<_>>().join("\n\n")
 }
 
-/// How far the rounds of the table's rates and times lie from their medians; empty for one round.
+/// The distance of the rounds of the table's rates and times from their medians; empty for one round.
 fn spread(table: &Table, figures: &[&Figure]) -> String {
     let is_shown = |f: &Figure| {
         let is_timed = f.metric.ends_with("per_s") || f.metric.ends_with("_s") || f.metric.ends_with("per_get");

@@ -42,7 +42,7 @@ fn markdown(shown: &Shown) -> String {
     text
 }
 
-/// How the study was made.
+/// The method of the study.
 fn about(study: &Value) -> String {
     let lines: Vec<&str> = study["about"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     format!("`splitpoint lab kernel --json`, {} runs; {}", study["runs"], lines.join("; "))

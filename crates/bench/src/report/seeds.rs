@@ -37,7 +37,7 @@ pub struct Seed {
     title: String,
     /// Its name in the summary.
     short: String,
-    /// What its author measured on.
+    /// The author's machine.
     machine: String,
     figure: Vec<Figure>,
 }
@@ -63,7 +63,7 @@ pub struct Figure {
     plot: Option<String>,
     #[serde(default)]
     compare: Vec<Compare>,
-    /// What was not repeated, or differs.
+    /// Parts that were not repeated, or that differ.
     #[serde(default)]
     note: String,
 }
@@ -95,7 +95,7 @@ struct Compared<'a> {
     compare: &'a Compare,
     ours: (&'a str, &'a str),
     peer: Option<(&'a str, &'a str)>,
-    /// How many times as good ours is.
+    /// The ratio of ours to the best peer's; above 1 ours is better.
     ratio: f64,
     /// Ratios up to this mean nothing.
     par: f64,
@@ -218,7 +218,7 @@ impl Section<'_> {
         &self.seed.title
     }
 
-    /// What the document's author measured on.
+    /// The machine of the document's author.
     #[cfg(feature = "report")]
     pub fn machine(&self) -> &str {
         &self.seed.machine
@@ -229,7 +229,7 @@ impl Section<'_> {
         self.figure.theirs.trim()
     }
 
-    /// What was not repeated, or differs; may be empty.
+    /// Parts that were not repeated, or that differ; may be empty.
     pub fn note(&self) -> &str {
         self.figure.note.trim()
     }
@@ -374,7 +374,7 @@ pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> 
     text
 }
 
-/// What the facts of a part say if so.
+/// The note of a part that was measured while other work shared the machine.
 pub const BUSY: &str = "other work shared the machine";
 pub const TITLE: &str = "The report";
 pub const INTRODUCTION: &str = "Every table and figure of the five documents behind Splitpoint that it repeats, by \
@@ -460,7 +460,7 @@ mod tests {
         assert!(sections.iter().all(|section| section.sentences() == ["Not run."]));
     }
 
-    /// Otherwise a comparison would vanish without a word.
+    /// Otherwise a comparison would vanish silently.
     #[test]
     fn every_comparison_names_a_column_of_its_table() {
         let workloads = Workload::all().expect("workload files");

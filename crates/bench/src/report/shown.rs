@@ -1,4 +1,4 @@
-//! What a section of the report on the seed documents shows, whatever program measured it.
+//! The content of a section of the report on the seed documents, whatever program measured it.
 
 /// A table that was measured, from whatever program.
 #[derive(Default)]
@@ -9,7 +9,7 @@ pub struct Shown {
     pub titles: Vec<String>,
     /// The lines.
     pub lines: Vec<Shot>,
-    /// How it was measured.
+    /// The method of measurement.
     pub how: String,
     /// A verdict that replaces the comparisons.
     pub verdict: Option<Verdict>,

@@ -1,5 +1,5 @@
-//! LMDB. A transaction that need not be durable is committed by an environment flag, which is changed between them.
-//! Compaction is a copy, as its documentation says, which takes the file's place.
+//! LMDB. Transactions that need not be durable are committed under an environment flag, which is changed between
+//! transactions. Compaction is a copy, as its documentation says, which replaces the file.
 
 #![expect(unsafe_code, reason = "heed asks for it where a process could open a file twice")]
 

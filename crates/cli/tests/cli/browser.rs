@@ -1,5 +1,5 @@
-//! Headless Chromium through its DevTools protocol, over a pipe: it opens pages, measures them, points at them, and
-//! takes pictures.
+//! Headless Chromium through its DevTools protocol, over a pipe: opens pages, measures them, moves the pointer, takes
+//! pictures.
 //!
 //! With `--remote-debugging-pipe` the browser reads commands from descriptor 3 and writes answers and events to 4, each
 //! a JSON text that ends with a zero byte. A shell makes our pipes these descriptors.
@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// A command that is not answered within this time fails the test.
+/// A command without an answer within this time fails the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The installed browser.
@@ -27,7 +27,7 @@ pub fn installed() -> Option<PathBuf> {
     names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
 }
 
-/// How a page is seen.
+/// The view of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub width: u32,

@@ -606,7 +606,7 @@ mod of_parquet {
         assert_eq!((&values[0]["age"], &values[0]["weight"]), (&Value::from(4_294_967_295_u64), &Value::from(1.5)));
         assert_eq!(values[0]["born"], "1970-01-02");
         assert!(values[0]["code"].is_string() || values[0]["code_base64"].is_string(), "{}", values[0]);
-        // A table takes them too, also by its content alone.
+        // A table accepts them too, recognized by their content.
         fs::rename(place.path().join("p.parquet"), place.path().join("p")).unwrap();
         let loaded = json(place.path(), &["load", "t.spt", "p", "--key", "code", "--value", "id", "--json"]);
         assert_eq!((&loaded["rows"], &loaded["formats"][0]), (&Value::from(6000), &Value::from("parquet")));

@@ -1,4 +1,4 @@
-//! Every command: with good input, with bad input, with an output that nobody reads, and with Ctrl-C where it waits.
+//! Every command: with valid input, with invalid input, with a closed output, and with Ctrl-C where it waits.
 //!
 //! The list is compared with the man pages, so a new command needs its lines here.
 
@@ -7,7 +7,7 @@ use super::{Command, Output, Stdio, Write, directory, fs, run, run_well, splitpo
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A command that succeeds in the place that [`prepare`] makes, and one that does not.
+/// A command that succeeds in the directory that [`prepare`] makes, and one that fails.
 pub struct Case {
     pub good: &'static str,
     pub bad: &'static str,
@@ -157,7 +157,7 @@ fn heeds_signals(place: &Path, line: &str) {
     }
 }
 
-/// A place with a named pipe.
+/// A directory with a named pipe.
 #[cfg(target_os = "linux")]
 fn place_with_pipe() -> super::TempDir {
     let place = directory();
@@ -170,7 +170,7 @@ fn place_with_pipe() -> super::TempDir {
 #[cfg(target_os = "linux")]
 fn every_command_that_waits_for_a_named_pipe_heeds_signals() {
     let place = place_with_pipe();
-    // Others are refused as soon as there is a writer, or none after a signal: they are no formats of pipes.
+    // Other formats cannot be read from pipes, and fail as soon as there is a writer.
     let formats = ["tsv", "csv", "jsonl", "raw", "lines", "gdbm", "db", "mdb", "cdbmake", "cdb", "tar"];
     let loads = formats.map(|format| format!("load n.spt pipe --format {format}"));
     let others = [

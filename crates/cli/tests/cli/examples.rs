@@ -1,7 +1,7 @@
 //! Every example of every `--help` runs as printed, in a directory with the files that it names.
 //!
-//! Where an example would take minutes, reads this machine's own files or needs a tool that is missing, what follows
-//! is said in [`CHANGED`] or [`TOOLS`].
+//! [`CHANGED`] and [`TOOLS`] list the examples that would take minutes, read this machine's own files or need a tool
+//! that may be missing.
 
 use super::{Command, PROGRAM, Stdio, directory, fs, run_well, splitpoint};
 use std::collections::BTreeSet;
@@ -24,11 +24,11 @@ const CHANGED: &[(&str, &str)] = &[
     ("redis://127.0.0.1:6379/0", "users.tsv"),
 ];
 
-/// Programs of others, and files that they make; an example that lacks one is not run, and that is said.
+/// Programs of others, and files that they make. An example whose program is missing is skipped, with a message.
 const TOOLS: &[&str] = &["jq", "gdbm_dump", "strace", "zcat", "make"];
 const MADE_BY_TOOLS: &[&str] = &["users.gdbm", "users.db", "make.txt"];
 
-/// What may not be there before.
+/// Files that must not exist before.
 const MADE: &[(&str, &str)] = &[
     ("backup users.spt", "users.bak"),
     ("merge all", "all.spt"),
@@ -40,7 +40,7 @@ const MADE: &[(&str, &str)] = &[
 fn examples(help: &str) -> Vec<String> {
     let text = help.split("\nExamples:\n").nth(1).unwrap_or_default();
     let lines = text.lines().take_while(|line| line.starts_with("  "));
-    // Two spaces begin a remark.
+    // Two spaces begin a comment.
     lines.map(|line| line.trim_start().split("  ").next().unwrap_or_default().to_owned()).collect()
 }
 
@@ -106,7 +106,7 @@ fn prepare(place: &Path) {
     }
     fs::write(place.join("users.flat"), run_well(place, &["dump", "users.spt", "--format", "gdbm"])).unwrap();
     write("Makefile", "all:\n\tcat users.tsv\n");
-    // Where there are no such tools, or no right to trace a process, there are no such files.
+    // Without such tools, or without the right to trace a process, these files do not exist.
     let database = "sqlite3 users.db \"CREATE TABLE users(name, email); INSERT INTO users VALUES (1, 2)\"";
     for line in ["gdbm_load users.flat users.gdbm", database, "strace -f -y -e trace=%file,%desc -o make.txt make"] {
         let _ = Command::new("sh").args(["-c", line]).current_dir(place).output();
@@ -141,7 +141,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The example as it is run; `None` where a tool is missing.
+/// The example as it is run; `None` if a tool is missing.
 fn as_run(example: &str) -> Option<String> {
     let here = |tool: &&&str| {
         let words = example.split([' ', '|']).any(|word| word == **tool);
@@ -180,7 +180,7 @@ fn every_example_of_every_help_runs() {
             let mut shell = Command::new("sh");
             shell.arg("-c").arg(&line).current_dir(place.path()).env("PATH", path).stdin(Stdio::null());
             let output = shell.output().unwrap();
-            // A diff of two tables says that they differ; a key may be absent.
+            // A diff of two tables reports that they differ; a key may be absent.
             let answers_no = line.starts_with("splitpoint diff") || line.contains(" get ");
             let done = output.status.success() || answers_no && output.status.code() == Some(1);
             if !done {

@@ -1,6 +1,6 @@
-//! Pairs to and from other databases, by their real tools: what we write they read, and what they write we read.
+//! Pairs exchanged with other databases through their own tools: they read what we write, and we read what they write.
 //!
-//! Each test is skipped aloud where its tools are missing; `make test` installs them where it may.
+//! A test whose tools are missing is skipped with a message; `make test` installs them where it may.
 
 use super::{awkward_pairs, directory, pairs_of_raw, raw, run, run_well, splitpoint};
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Whether all programs are installed; if not, says so.
+/// Whether all programs are installed; prints a message if not.
 fn has(what: &str, programs: &[&str], package: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -20,7 +20,7 @@ fn has(what: &str, programs: &[&str], package: &str) -> bool {
     missing.is_none()
 }
 
-/// Every byte, long values, awkward keys; without empty keys and values, which GDBM's and LMDB's tools refuse.
+/// Every byte, long values, awkward keys; no empty keys and values, which GDBM's and LMDB's tools reject.
 fn pairs_without_empty() -> Pairs {
     awkward_pairs().into_iter().filter(|(key, value)| !key.is_empty() && !value.is_empty()).collect()
 }
@@ -40,7 +40,7 @@ fn pairs_of(place: &Path, table: &str) -> Pairs {
 fn pipe_of(file: &Path) -> Stdio {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let bytes = fs::read(file).unwrap();
-    std::thread::spawn(move || std::io::Write::write_all(&mut writer, &bytes)); // an error: nobody reads on
+    std::thread::spawn(move || std::io::Write::write_all(&mut writer, &bytes)); // an error: nobody reads the rest
     reader.into()
 }
 
@@ -156,7 +156,7 @@ fn many_pairs_fit_in_the_map_that_an_lmdb_dump_asks_for() {
     }
     let place = directory();
     let place = place.path();
-    // Values just above what fits in a page of LMDB beside another: it takes a page and more for each.
+    // Values just above what fits in a page of LMDB with another: each takes more than a page.
     let value = vec![b'v'; 2100];
     let pairs: Pairs = (0..5000_u32).map(|number| (number.to_string().into_bytes(), value.clone())).collect();
     table(place, &pairs);
@@ -184,7 +184,7 @@ fn cdb_is_made_of_our_text_and_we_load_its_text_and_its_files() {
     let piped = splitpoint(place).args(["load", "p.spt", "-"]).stdin(pipe_of(&place.join("file"))).output().unwrap();
     let said = String::from_utf8_lossy(&piped.stderr).into_owned();
     assert!(piped.status.code() == Some(14) && said.contains("is a cdb file; give it as a file"), "{said}");
-    // A file without pairs, and one that was cut.
+    // A file without pairs, and a truncated one.
     fs::write(place.join("empty.text"), "\n").unwrap();
     tool(place, &["cdb", "-c", "empty.cdb", "empty.text"], None);
     load_and_compare(place, "empty.cdb", "cdb", &Vec::new());
@@ -241,7 +241,7 @@ fn repeated_keys_of_a_cdb_have_the_value_that_cdb_finds() {
         for file in made {
             assert_eq!(run_well(place, &["get", &file, "a"]), b"first\n", "{file}");
         }
-        // What the user says counts for all of them.
+        // The user's option applies to all of them.
         for (duplicates, value) in [("last", "third"), ("first", "first"), ("append", "firstsecondthird")] {
             let _ = fs::remove_file(place.join("chosen.spt"));
             run_well(place, &["load", "chosen.spt", from, "--duplicates", duplicates]);
@@ -335,7 +335,7 @@ fn a_key_with_a_byte_order_mark_comes_first_in_a_sorted_dump() {
             text.drain(..b"key,value\n".len());
         }
         let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-        // As a sort would have it that ignores quotes and backslashes: each of the rows comes first once.
+        // Sorted as if without quotes and backslashes: each of the rows comes first once.
         for _ in 0..lines.len() {
             lines.rotate_left(1);
             fs::write(place.join("rows"), lines.concat()).unwrap();
@@ -421,7 +421,7 @@ fn sqlite_runs_our_sql_and_reads_our_csv_and_we_load_its_csv() {
         rows.lines().filter_map(|row| row.split_once('\t')).map(|(key, value)| (bytes(key), bytes(value))).collect();
     found.sort();
     assert!(found == pairs, "{} pairs, {} expected", found.len(), pairs.len());
-    // CSV holds no zero byte in SQLite's hands.
+    // SQLite's CSV cannot contain zero bytes.
     let text: Pairs = pairs.into_iter().filter(|(key, value)| !key.contains(&0) && !value.contains(&0)).collect();
     fs::remove_file(place.join("t.spt")).unwrap();
     table(place, &text);
@@ -448,7 +448,7 @@ fn compressed_files_are_read_whatever_their_name() {
     fs::write(place.join("zstandard"), tool(place, &["zstd", "-c", "rows"], None)).unwrap();
     load_and_compare(place, "gzipped", "jsonl", &sorted);
     load_and_compare(place, "zstandard", "jsonl", &sorted);
-    // From a pipe, and cut.
+    // From a pipe, and truncated.
     let whole = fs::read(place.join("zstandard")).unwrap();
     fs::write(place.join("cut"), &whole[..whole.len() - 10]).unwrap();
     for (name, status) in [("zstandard", 0), ("cut", 13)] {

@@ -1,7 +1,7 @@
-//! Ctrl-C while a command works, and output that is closed while a command writes it (`head`): the exit status, the
-//! last line, and the files that are left.
+//! Ctrl-C while a command works, and a closed output while a command writes (`head`): the exit status, the last line,
+//! and the files that remain.
 //!
-//! "While it works" is measured in processor time of the command, and a command that is done first is run again, so a
+//! "While it works" is measured in processor time of the command, and a command that ends before is run again, so a
 //! busy machine changes nothing.
 
 use super::signals::{Running, end_of, heeded, let_it_block, row, send, stopped_by, wait_until_it_watches};
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 const ROWS: usize = 300_000;
 
-/// A command, run in an empty directory beside what [`prepare`] makes.
+/// A command, run in an empty directory next to the files that [`prepare`] makes.
 struct Work {
     line: &'static str,
     /// Files that exist before.
     before: &'static [&'static str],
-    /// Files that it may make or change before it is stopped.
+    /// Files that it may create or change before it is stopped.
     kept: &'static [&'static str],
 }
 
@@ -72,7 +72,7 @@ const WRITING: &[&str] = &[
     "dict get ../big.spd -",
 ];
 
-/// Commands that are done in a moment, or wait; `stat --watch` is in `watch.rs`, `serve` below.
+/// Commands that end immediately, or wait; `stat --watch` is in `watch.rs`, `serve` below.
 const SHORT: &[&str] = &["append", "completions", "count", "dict-stat", "man", "put", "rename", "serve"];
 
 fn prepare() -> TempDir {
@@ -93,7 +93,7 @@ fn prepare() -> TempDir {
     place
 }
 
-/// An empty directory beside what [`prepare`] made, with files as they may be before a command.
+/// An empty directory next to the files that [`prepare`] made, with the files that may exist before a command.
 fn empty_with(place: &Path, before: &[&str]) -> PathBuf {
     let own = place.join("own");
     let _ = fs::remove_dir_all(&own);
@@ -133,7 +133,7 @@ fn processor_time(child: &Child) -> Option<u64> {
     (fields[0] != "Z").then(|| [fields[11], fields[12]].iter().map(|field| field.parse::<u64>().unwrap()).sum())
 }
 
-/// Starts the command, and sends SIGINT once it has had that much processor time; `None` if it was done before.
+/// Starts the command, and sends SIGINT once it has used that much processor time; `None` if it ended before.
 fn interrupted_at(own: &Path, line: &str, time: u64) -> Option<Output> {
     let mut running = Running(Some(command(own, line).spawn().unwrap()));
     wait_until_it_watches(running.0.as_ref().unwrap(), 2);
@@ -147,7 +147,7 @@ fn interrupted_at(own: &Path, line: &str, time: u64) -> Option<Output> {
     (!output.status.success()).then_some(output)
 }
 
-/// The last line that the program says.
+/// The last line that the program prints.
 fn last_line(output: &Output) -> Output {
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().last().unwrap_or_default().to_owned();
@@ -179,7 +179,7 @@ fn ctrl_c_at_work_leaves_whole_files_or_none() {
     let place = prepare();
     for Work { line, before, kept } in WORKING {
         let mut stopped = 0;
-        // At its start, and later. Where it is done before, at its start again.
+        // At its start, and later. If it ends before, at its start again.
         for time in [1, 12, 1, 1, 1, 1] {
             let own = empty_with(place.path(), before);
             let as_before = files(&own, kept);
@@ -257,14 +257,14 @@ fn a_reader_that_stops_after_a_line_ends_the_command_silently() {
         BufReader::new(running.0.as_mut().unwrap().stdout.take().unwrap()).read_line(&mut first).unwrap();
         let output = end_of(&mut running);
         let said = String::from_utf8_lossy(&output.stderr);
-        // That tables differ is an answer, whether it is read or not.
+        // That tables differ is an answer, whether or not it is read.
         let status = i32::from(line.starts_with("diff "));
         assert_eq!((output.status.code(), &*said), (Some(status), ""), "{line}");
         assert!(first.ends_with('\n'), "{line}: {first}");
     }
 }
 
-/// A server that is stopped has done its work: the status is 0.
+/// A stopped server has done its work: the status is 0.
 #[test]
 fn ctrl_c_ends_a_server_in_order() {
     if heeded().all(|(signal, _)| signal != "INT") {

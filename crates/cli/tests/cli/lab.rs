@@ -55,7 +55,7 @@ const HOSTILE: &str = "</td></table></script><script>hacked='&amp;\"'</script><i
 /// The width of a desktop and of a phone.
 const WIDTHS: [u32; 2] = [1280, 390];
 const SMALLEST_TEXT: f64 = 11.0;
-/// Of text against what is behind it: WCAG 2.2, level AA.
+/// Contrast of text with its background: WCAG 2.2, level AA.
 const CONTRAST_MIN: f64 = 4.5;
 
 #[test]
@@ -90,7 +90,7 @@ fn write_inputs(place: &Path) {
 }
 
 impl Sample {
-    /// What is wrong with the page in this view.
+    /// The faults of the page in this view.
     fn faults(&self, browser: &mut Browser, place: &Path, view: View) -> Vec<String> {
         let page = place.join(self.name);
         browser.open(&page, view);
@@ -281,7 +281,7 @@ fn faults_of_plots(browser: &mut Browser) -> Vec<String> {
     faults
 }
 
-/// Functions that are none, and what is said of each; the first is one.
+/// Invalid functions, and the message about each; the first is valid.
 const FUNCTIONS: &str = "
 #include <stddef.h>
 #include <stdint.h>
@@ -366,7 +366,7 @@ fn pages_of_private_keys_are_private_and_their_folder_is_made() {
         for made in ["", "/hash", "/plots"] {
             assert_eq!(mode(&format!("{name}.new{made}")), folder, "{made}");
         }
-        // What a shell opened is private, too.
+        // A file that a shell opened is private, too.
         let stdin = format!("exec {} lab hash - --no-speed --html stdin.html < {name}", super::PROGRAM);
         let done = std::process::Command::new("sh").args(["-c", &stdin]).current_dir(place).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

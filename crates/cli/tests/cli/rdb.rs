@@ -17,7 +17,7 @@ pub const GOLDEN: [&[u8]; 3] = [
     include_bytes!("../../../server/src/rdb/golden/valkey-8.1.rdb"),
 ];
 
-/// A length that cuts a value.
+/// A length that splits a value.
 const WITHIN_A_VALUE: usize = 4000;
 
 fn said(output: &Output) -> String {
@@ -62,7 +62,7 @@ fn dumps_of_redis_and_valkey_come_back_in_every_way() {
             for stored in ["b.spt", "b.spt-db3"] {
                 let _ = fs::remove_file(place.join(stored));
             }
-            // From a pipe, by the content alone; and once more over what is there.
+            // From a pipe, recognized by its content; and once more over the existing pairs.
             for _ in 0..2 {
                 let child = splitpoint(place).args(["load", "b.spt"]).stdin(Stdio::piped()).spawn();
                 let mut child = child.unwrap();
@@ -71,7 +71,7 @@ fn dumps_of_redis_and_valkey_come_back_in_every_way() {
                 assert!(rows(place, "b.spt") == expected, "{format}");
             }
         }
-        // Parts have the parts of every database.
+        // Each part has its share of every database.
         let parts = [1, 2, 3, 4]
             .map(|part| run_well(place, &["dump", "a.spt", "--format", "jsonl", "--part", &format!("{part}/4")]));
         let lines: usize = parts.iter().map(|part| part.split_inclusive(|byte| *byte == b'\n').count()).sum();
@@ -120,7 +120,7 @@ fn a_damaged_or_truncated_dump_names_the_byte_and_keeps_the_keys_before() {
         let _ = fs::remove_file(place.join("t.spt"));
         let _ = fs::remove_file(place.join("t.spt-db3"));
     }
-    // A complete dump with commands behind it: an append-only file.
+    // A complete dump followed by commands: an append-only file.
     fs::write(place.join("bad.rdb"), [golden, b"*1\r\n$4\r\nPING\r\n"].concat()).unwrap();
     refused(place, &["load", "t.spt", "bad.rdb"], 1, "the dump has ended, and more bytes follow");
 }
@@ -139,7 +139,7 @@ fn small_dumps_of_large_values_take_little_memory() {
     };
     let file = |body: &[u8]| [b"REDIS0010\xfe\x00", body].concat();
     for (body, what) in [
-        // 2^62 elements of which one is there, and a string of 2^62 bytes.
+        // 2^62 elements of which one exists, and a string of 2^62 bytes.
         (b"\x01\x01k\x81\x40\0\0\0\0\0\0\0\x01a".to_vec(), "it ends within a value"),
         (b"\x00\x01k\x81\x40\0\0\0\0\0\0\0ab".to_vec(), "--max-row raises the limit"),
         // 2 GiB of 24 MiB, as one string and as elements of a list.

@@ -1,4 +1,4 @@
-//! `load redis://...`, from our own server and, where it is installed, the real one, on Unix sockets and a port.
+//! `load redis://...` from our own server and, if installed, the real one, on Unix sockets and a port.
 
 use super::signals::{Running, end_of, send};
 use super::{directory, json, run, run_well, splitpoint};
@@ -191,7 +191,7 @@ fn for_each_server(check: impl Fn(&str, &Path)) {
     }
 }
 
-/// Answers commands on the socket `s` in `place` as `answer` says; `None` is silence.
+/// Answers commands on the socket `s` in `place` as `answer` returns; `None` is silence.
 fn fake_server(place: &Path, answer: fn(&str) -> Option<&'static str>) {
     let listener = std::os::unix::net::UnixListener::bind(place.join("s")).unwrap();
     std::thread::spawn(move || {

@@ -1,5 +1,4 @@
-//! A server's file from outside: while it is recovered after a kill, and while other commands read it or want to
-//! replace it.
+//! A server's file from outside: during recovery after a kill, and while other commands read it or try to replace it.
 //!
 //! A named pipe in place of `t.spt-order`, which the server reads first, delays the recovery until the test writes to
 //! the pipe. So nothing here depends on the machine's speed.
@@ -61,7 +60,7 @@ impl Server {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// Stops the server and returns the rest of its log. It must end in order.
+    /// Stops the server and returns the rest of its log. It must exit cleanly.
     fn stop(self) -> String {
         send("TERM", self.running.0.as_ref().unwrap());
         self.ended()
@@ -102,7 +101,7 @@ fn a_server_says_how_far_its_recovery_is_before_the_file_is_open_and_a_signal_en
     assert_eq!(reply(place, "SET key value"), "+OK\r\n");
     drop(server); // it is killed
 
-    // Health and readiness are answered before the file is open, and a signal is taken.
+    // Health and readiness are answered before the file is open, and signals work.
     let order = place.join("t.spt-order");
     assert!(Command::new("mkfifo").arg(&order).status().unwrap().success());
     let mut server = Server::start(place);
@@ -119,7 +118,7 @@ fn a_server_says_how_far_its_recovery_is_before_the_file_is_open_and_a_signal_en
     assert_eq!(notified(), "STOPPING=1");
     assert!(notified().starts_with("STATUS=Starting: replaying the log, 0.0 of at most "));
 
-    // The next start replays, and says so before it is ready.
+    // The next start replays, and reports it before it is ready.
     fs::remove_file(&order).unwrap();
     let mut server = Server::start(place);
     server.line_with("replaying the log file=t.spt done_bytes=");

@@ -1,14 +1,14 @@
-//! Commands whose surroundings fail: messages and answers that cannot be written, threads that cannot be started. The
-//! work is done or refused with an error, and the exit status tells which.
+//! Commands in a failing environment: messages and answers that cannot be written, threads that cannot be started. The
+//! work succeeds or fails with an error, and the exit status reports which.
 //!
-//! The threads are refused by a library that is loaded before the others (`LD_PRELOAD`): its `pthread_create` succeeds
+//! A library that is loaded before the others (`LD_PRELOAD`) makes thread creation fail: its `pthread_create` succeeds
 //! a given number of times. It is compiled with the `cc` that Rust links with.
 
 use super::every::{CASES, command, prepare, said};
 use super::{Command, Output, Stdio, TempDir, directory, fs, run_well};
 use std::path::Path;
 
-/// Where a message goes that nobody gets.
+/// A sink that loses messages.
 enum Lost {
     FullDisk,
     ClosedPipe,
@@ -33,7 +33,7 @@ fn status_without_messages(place: &Path, line: &str, lost: &Lost) -> Option<i32>
 #[cfg(target_os = "linux")]
 fn every_command_ends_with_the_same_status_when_its_messages_cannot_be_written() {
     for lost in &LOST {
-        // Each time in a place of its own: some commands change it so that they fail when they are repeated.
+        // Each time in a directory of its own: some commands change it so that they fail when repeated.
         let place = directory();
         prepare(place.path());
         for case in CASES {
@@ -44,7 +44,7 @@ fn every_command_ends_with_the_same_status_when_its_messages_cannot_be_written()
     }
 }
 
-/// More than one message each, in the middle of the work.
+/// More than one message each, during the work.
 #[test]
 #[cfg(target_os = "linux")]
 fn work_goes_on_when_messages_cannot_be_written() {
@@ -78,7 +78,7 @@ fn work_goes_on_when_messages_cannot_be_written() {
     }
 }
 
-/// `head` ends before the answer is complete: what the exit status says of the file stays true.
+/// `head` ends before the answer is complete: the exit status still tells the state of the file.
 #[test]
 fn a_reader_that_has_gone_does_not_turn_a_no_into_a_yes() {
     let place = directory();
@@ -105,7 +105,7 @@ fn a_reader_that_has_gone_does_not_turn_a_no_into_a_yes() {
         let output = command(place.path(), line).stdout(writer).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{line}: {}", said(line, &output));
     }
-    // Commands that change a table go on behind one whose answer nobody reads.
+    // Commands that change a table continue after a command whose answer nobody reads.
     fs::write(at("commands"), "list\nget key1\nput after all\nget absent\n").unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -161,7 +161,7 @@ fn with_threads(place: &Path, library: &TempDir, line: &str, threads: usize) -> 
     command
 }
 
-/// Does its work or says in one line why not.
+/// Succeeds, or prints the reason in one line.
 #[cfg(target_os = "linux")]
 fn assert_done_or_refused(line: &str, threads: usize, output: &Output) {
     let message = said(line, output);
@@ -177,7 +177,7 @@ fn assert_done_or_refused(line: &str, threads: usize, output: &Output) {
 fn every_command_works_or_is_refused_where_no_more_threads_can_be_started() {
     let (place, library) = (directory(), library_that_refuses_threads());
     prepare(place.path());
-    // What starts many threads only from a size on.
+    // Commands that start many threads only above a certain size.
     let rows: String = (0..40_000).map(|number| format!("key{number}\tvalue {number}\n")).collect();
     fs::write(place.path().join("many.tsv"), rows).unwrap();
     run_well(place.path(), &["load", "t.spt", "many.tsv"]);
@@ -189,7 +189,7 @@ fn every_command_works_or_is_refused_where_no_more_threads_can_be_started() {
         "dict check t.spd --threads 4",
         "lab hash many.tsv --threads 3 --no-speed",
     ];
-    // Creating and answering is done in any case.
+    // Creating and answering must succeed in any case.
     let always = [
         "get ",
         "put ",
@@ -205,13 +205,13 @@ fn every_command_works_or_is_refused_where_no_more_threads_can_be_started() {
         "dump ",
     ];
     for line in CASES.iter().map(|case| case.good).chain(more) {
-        // Studies take longer than all else.
+        // Studies take longer than all others.
         let counts: &[_] = if line.starts_with("lab ") { &[0] } else { &[0, 1, 3] };
         for &threads in counts {
             for made in ["n.spt", "m.spt", "th.spt"] {
                 let _ = fs::remove_file(place.path().join(made));
             }
-            // Some of them change it so that they fail when they are repeated.
+            // Some commands change it so that they fail when repeated.
             fs::write(place.path().join("saved"), fs::read(place.path().join("t.spt")).unwrap()).unwrap();
             let output = with_threads(place.path(), &library, line, threads).output().unwrap();
             assert_done_or_refused(line, threads, &output);
@@ -241,7 +241,7 @@ fn every_command_works_where_address_space_is_limited() {
         let output = with_addresses(place.path(), case.good, 500_000).output().unwrap();
         assert!(output.status.success(), "{}: {}", case.good, said(case.good, &output));
     }
-    // Less than the program itself takes, and all between: an answer, or one line about it.
+    // Limits below and above what the program itself takes: an answer, or one line about memory.
     for line in ["get t.spt key1", "put t.spt new 1", "count t.spt", "check t.spt"] {
         let mut done = 0;
         for kibibytes in (1..40).map(|n| n * 10_000) {
@@ -256,7 +256,7 @@ fn every_command_works_where_address_space_is_limited() {
     }
 }
 
-/// A server is refused at its start, or serves, also what has to wait for the disk.
+/// A server fails at its start, or serves, including requests that wait for the disk.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_works_or_is_refused_where_no_more_threads_can_be_started() {
@@ -264,7 +264,7 @@ fn a_server_works_or_is_refused_where_no_more_threads_can_be_started() {
     let (place, library) = (directory(), library_that_refuses_threads());
     let mut served = 0;
     for threads in 0..16 {
-        // A small cache: lookups may have to read the file, and are then not done by the event loop.
+        // A small cache: lookups may have to read the file, so the event loop does not run them.
         let line = format!("serve --file t{threads}.spt --cache 1MiB --resp none --unix s{threads} --threads 1");
         let mut server = with_threads(place.path(), &library, &line, threads).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(server.stderr.take().unwrap());

@@ -41,7 +41,7 @@ fn a_load_is_watched_while_it_runs() {
         writeln!(rows, "key {i}\tvalue").unwrap();
     }
     rows.flush().unwrap();
-    // How much the load has read by then depends on its buffer; some of it is certain.
+    // How much the load has read by then depends on its buffer; at least some of it.
     let mut last = first;
     while last["puts"].as_u64().unwrap() == 0 {
         assert!(Instant::now() < deadline, "{last}");
@@ -50,7 +50,7 @@ fn a_load_is_watched_while_it_runs() {
     assert!(last["puts_per_s"].as_f64().unwrap() > 0.0, "{last}");
     assert_eq!(last["puts"], last["pairs"]);
     drop(rows);
-    // The load is over: from here on the file is shown.
+    // The load has ended: from here on the file is shown.
     while last["source"] == "process" {
         assert!(Instant::now() < deadline, "{last}");
         last = line(&mut lines);

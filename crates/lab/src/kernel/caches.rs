@@ -39,7 +39,7 @@ const STOCK_PRUNE: usize = 32;
 const STOCK_INTERVAL: u64 = 256 * PAGE_BYTES as u64;
 const SHRINK_INTERVAL: u64 = 32 * PAGE_BYTES as u64;
 
-/// How the dentry cache shrinks when memory is short.
+/// How the dentry cache shrinks when memory is scarce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pruning {
     /// 2.2.5's.

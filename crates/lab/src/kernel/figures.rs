@@ -18,7 +18,7 @@ pub const SMALL_MEMORY: usize = 32_768;
 /// ours takes more, and on a machine that reclaims memory Table 4 would measure pruning instead of functions.
 pub const LARGE_MEMORY: usize = 262_144;
 
-/// Where the operations of a table come from.
+/// The source of a table's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Files: a trace.
@@ -32,7 +32,7 @@ pub enum Load {
 pub struct Experiment {
     /// The number in the paper; above [`PAPER_TABLES`] ours.
     pub number: u32,
-    /// Where its operations come from.
+    /// The source of its operations.
     pub load: Load,
     /// The runs that a mean of the paper is of.
     pub paper_runs: usize,

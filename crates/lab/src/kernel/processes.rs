@@ -100,7 +100,7 @@ struct World {
     random: Random,
     processes: Recorder<u32>,
     users: Recorder<u32>,
-    /// Processes of each user who has some.
+    /// Processes per user, of the users that have any.
     counts: HashMap<u32, u32>,
     areas: Recorder<PageKey>,
     swap: Recorder<PageKey>,
@@ -133,7 +133,7 @@ pub fn load(scripts: usize, seed: u64, proceed: Proceed<'_>) -> Result<ProcessSt
         if proceed().is_break() {
             return Err(Stopped);
         }
-        // The commands of all users run at once, so their processes are in the tables together.
+        // The commands of all users run simultaneously, so their processes are in the tables together.
         let running: Vec<(u32, u32)> =
             (0..scripts).map(|user| (USER_MIN + user, world.fork(USER_MIN + user))).collect();
         let commands = shells.iter().zip(&running);
@@ -194,7 +194,7 @@ impl World {
         }
         let count = AREAS.start + self.random.below(AREAS.end - AREAS.start);
         let key = |area: u64| {
-            // The program lies low, the libraries from 1 GiB on, the stack at the top.
+            // The program is at low addresses, the libraries from 1 GiB on, the stack at the top.
             let page = match area {
                 0..3 => 0x8048 + 0x40 * area as u32,
                 area if area + 1 == count => 0xB_FFFE,

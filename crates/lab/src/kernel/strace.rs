@@ -61,7 +61,7 @@ pub fn convert(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Converted, 
     Ok(Converted { trace: converter.trace, lines: count, skipped })
 }
 
-/// Whether the start of a file is output of strace: a line of it is a finished or an unfinished call.
+/// Whether the beginning of a file looks like output of strace: it has a line with a finished or an unfinished call.
 pub fn is_strace(start: &[u8]) -> bool {
     const LINES: usize = 8;
     if is_trace(start) {

@@ -37,7 +37,7 @@ const HASH_KEYS: usize = 4096;
 const HASH_ROUNDS: usize = 5;
 const HASH_ROUND_MIN: Duration = Duration::from_micros(500);
 
-/// How the memory areas of a process are found.
+/// How a kernel finds the memory areas of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Areas {
     /// An ordered list.
@@ -232,7 +232,7 @@ pub struct Measured {
     pub elapsed: Duration,
     /// For each table: nanoseconds to compute the hash function, keys in the processor's cache; `None` without one.
     pub hash_ns: Vec<Option<f64>>,
-    /// What its pruning costs in other caches, which its times include; empty with 2.2.5's pruning.
+    /// The costs of its pruning in other caches, which its times include; empty with 2.2.5's pruning.
     pub charges: Vec<Charge>,
     /// The shape of each table at the end of the load.
     pub shapes: Vec<Shape>,

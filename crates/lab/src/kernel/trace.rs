@@ -100,7 +100,7 @@ pub enum Error {
     Line {
         /// The line number, from 1.
         line: usize,
-        /// What is wrong, and what is expected.
+        /// The error and the expected input.
         what: String,
     },
     /// Cancelled by the caller.
@@ -132,7 +132,7 @@ impl From<Stopped> for Error {
     }
 }
 
-/// Whether the start of a file is that of a trace.
+/// Whether a file begins as a trace does.
 pub fn is_trace(start: &[u8]) -> bool {
     start.starts_with(MAGIC.as_bytes())
 }

@@ -79,7 +79,7 @@ impl Trees {
         self.node(new).parent = parent;
     }
 
-    /// Rotates `slot` down to `side`; its other child takes its place.
+    /// Rotates `slot` down to `side`; its other child replaces it.
     fn rotate(&mut self, owner: usize, slot: u32, side: Side) {
         let up = self.child(slot, 1 - side);
         let between = self.child(up, side);
@@ -198,7 +198,7 @@ impl Table<PageKey> for Trees {
             lost_black = !self.is_red(slot);
             self.replace(owner, slot, moved);
         } else {
-            // The next page takes the place and color of `slot`; its right child takes the place of the next page.
+            // The next page gets the position and color of `slot`; its right child gets the position of the next page.
             let mut next = right;
             while self.child(next, LEFT) != leaf {
                 next = self.child(next, LEFT);

@@ -24,7 +24,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Whether it is larger than `other` by more than chance.
+    /// Whether it is larger than `other` by more than chance explains.
     fn exceeds(self, other: Mean) -> bool {
         self.value - other.value > ERRORS * self.error.hypot(other.error)
     }

@@ -148,7 +148,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether every later key will be refused too.
+    /// Whether every later key will be rejected too.
     pub fn is_final(self) -> bool {
         matches!(self, Refused::TableFull { .. })
     }

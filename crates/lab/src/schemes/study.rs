@@ -227,7 +227,7 @@ fn value_bytes_of(key: &[u8], range: &RangeInclusive<usize>) -> usize {
     range.start() + by_key as usize
 }
 
-/// What lookups of a sample touch: on average, and at most.
+/// The pages or entries that lookups of a sample touch: mean and maximum.
 fn successful(scheme: &dyn super::Scheme, inserted: &[&[u8]]) -> (Option<f64>, u64) {
     let step = inserted.len().div_ceil(SAMPLE_MAX).max(1);
     let mut worst = 0;

@@ -94,7 +94,7 @@ fn by_time(a: &&Speed, b: &&Speed) -> std::cmp::Ordering {
     a.own_ns.total_cmp(&b.own_ns)
 }
 
-/// How many of the functions, from the first on, cannot be told from the fastest of them.
+/// The number of functions, counted from the first, that are as fast as the fastest within the noise.
 fn as_fast_as(fastest: &Speed, ranked: &[FunctionReport]) -> usize {
     ranked.iter().take_while(|report| report.speed.as_ref().is_some_and(|s| !s.is_slower_than(fastest))).count()
 }

@@ -3,9 +3,10 @@
 //! With `n` keys in `m` buckets, the size of a bucket is Poisson distributed with mean `n / m`. The exact distribution
 //! is binomial; from a few hundred buckets on the difference is negligible.
 //!
-//! How even bucket sizes are is the number of pairs of keys that share a bucket ([`Pairs`]), of which Pearson's
-//! chi-square is a linear function. Its distribution is that of chi-square only where there are many keys in each
-//! bucket. Few pairs are counted exactly; many follow a gamma distribution with the same mean, variance and skewness.
+//! The evenness of bucket sizes is measured by the number of pairs of keys that share a bucket ([`Pairs`]); Pearson's
+//! chi-square is a linear function of it. It has the chi-square distribution only if each bucket has many keys. For few
+//! pairs the distribution is computed exactly; for many it is approximated by a gamma distribution with the same mean,
+//! variance and skewness.
 //!
 //! Source: Knuth, The Art of Computer Programming 3, 6.4; Wilson & Hilferty, "The Distribution of Chi-Square", PNAS 17,
 //! 1931; the power of a series, Knuth 2, 4.7.
@@ -17,7 +18,8 @@ use statrs::function::gamma::{gamma_lr, gamma_ur, ln_gamma};
 const EXACT_PAIRS_MAX: f64 = 20.0;
 /// Steps of the exact computation at most: some milliseconds.
 const EXACT_STEPS_MAX: f64 = 2e7;
-/// What random placement does less often than this is not put down to chance. A study compares a dozen functions.
+/// Results that random placement has less often than this are not attributed to chance. A study compares a dozen
+/// functions.
 pub const SIGNIFICANT: f64 = 1e-4;
 
 /// Up to this many degrees of freedom the chi-square distribution is computed exactly; above, as the cube of a normal
@@ -266,7 +268,7 @@ mod tests {
     fn a_collision_of_few_keys_in_many_buckets_is_as_likely_as_a_birthday() {
         // 23 people, 365 days.
         close(Pairs::new(23, 365).at_least(1), 0.507_297_234, 1e-8);
-        // Where chi-square said that p is below 0.001.
+        // Here chi-square reported a p below 0.001.
         close(Pairs::new(300, 1 << 20).at_least(1), 1.0 - (-300.0f64 * 299.0 / 2.0 / (1u64 << 20) as f64).exp(), 1e-3);
     }
 

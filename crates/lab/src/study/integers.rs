@@ -1,9 +1,9 @@
 //! The paper's alternatives and the kernel's functions on the user's keys: what an integer costs to hash, or not to
 //! hash.
 //!
-//! A key is read as an integer: the exclusive or of its 8-byte little-endian words, and for functions of 32 bits of the
-//! two halves. An integer below 2^32 is itself. The bucket is chosen by the low bits of a hash. The top bits of a
-//! product are the good ones, so they are reversed into the low places for counting; times are of the product alone.
+//! A key is read as an integer: the XOR of its 8-byte little-endian words, and for functions of 32 bits of the two
+//! halves. An integer below 2^32 is unchanged. The low bits of a hash choose the bucket. The top bits of a product are
+//! the good ones, so they are bit-reversed into the low bits for counting; times are of the product alone.
 //!
 //! Source: Lever 2000, sections 3 and 5; Linux, include/linux/hash.h and fs/namei.c.
 
@@ -24,7 +24,7 @@ pub struct IntegerFunction {
 const OTHERS: &str = "hash_64, hash_64-old, name-2.2 or name-today";
 
 impl IntegerFunction {
-    /// A function as the user writes it: those of [`WordFunction::parse`]; `hash_64` and `hash_64-old`, the kernel's
+    /// A function as the user writes it: a form of [`WordFunction::parse`]; `hash_64` and `hash_64-old`, the kernel's
     /// product since and before 4.7; `name-2.2` and `name-today`, its hashes of names.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl IntegerFunction {
         })
     }
 
-    /// Whether `text` is one of these functions, perhaps with wrong numbers.
+    /// Whether `text` names one of these functions, possibly with wrong numbers.
     pub fn is_named(text: &str) -> bool {
         let name = text.split(':').next().unwrap_or_default();
         Self::parse(name).is_ok()

@@ -55,7 +55,7 @@ pub struct Cost {
     pub successful: f64,
     /// Keys compared, slots probed or pages read in an unsuccessful one whose bucket is uniformly random.
     pub unsuccessful: f64,
-    /// Cache lines of 64 bytes read in a successful lookup, without those of the key itself.
+    /// Cache lines of 64 bytes read in a successful lookup, without the lines of the key itself.
     pub cache_lines_successful: f64,
 }
 

@@ -70,7 +70,7 @@ pub enum Buckets {
 pub struct Study {
     /// The functions to compare.
     pub functions: Vec<HashFunction>,
-    /// Functions whose times are measured in place of those of the same name.
+    /// Functions whose times replace the times of the built-in functions with the same names.
     pub timed: Vec<HashFunction>,
     /// The size of the table.
     pub buckets: Buckets,
@@ -152,7 +152,7 @@ pub enum StudyError<E> {
     NoFunction {
         /// Its name.
         name: String,
-        /// What else it depends on.
+        /// Other inputs that the hash depends on.
         impurity: Impurity,
     },
     /// Counts for this many buckets exceed [`Study::memory_bytes`].
@@ -318,8 +318,8 @@ impl Study {
         Ok(seekers.into_iter().map(|(_, _, found)| found).collect())
     }
 
-    /// One pass: applies `step` to all keys for each of `tasks`, which are divided among the threads; the reading one
-    /// has those of threads that the system does not start.
+    /// One pass: applies `step` to all keys for each of `tasks`, which are divided among the threads. The reading
+    /// thread takes over the tasks of threads that the system does not start.
     fn pass<E, W: Send>(
         &self,
         tasks: Vec<W>,
@@ -378,7 +378,7 @@ impl Study {
         }
     }
 
-    /// What to measure the time of for `function`.
+    /// What to time for `function`.
     fn timed<'f>(&'f self, function: &'f HashFunction) -> &'f HashFunction {
         self.timed.iter().find(|timed| timed.name() == function.name()).unwrap_or(function)
     }
@@ -394,7 +394,7 @@ fn bits_of(function: &HashFunction, sample: &Keys) -> u32 {
     (64 - all.leading_zeros()).next_multiple_of(8).clamp(8, 64)
 }
 
-/// What a thread is given; it is still here if the thread could not be started.
+/// A thread's input; it is still here if the thread could not be started.
 struct Slot<T>(Mutex<Option<T>>);
 
 impl<T> Slot<T> {
@@ -464,7 +464,7 @@ fn run_tasks<W>(
     tasks
 }
 
-/// Which bucket holds a hash.
+/// The bucket of a hash.
 #[derive(Clone, Copy)]
 enum Table {
     Bits(u32),

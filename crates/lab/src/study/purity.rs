@@ -1,4 +1,4 @@
-//! Whether a user's function is a function of the key alone: neither of its address, nor of the bytes around it, nor of
+//! Tests whether a user's function depends on the key alone: neither on its address, nor on the bytes around it, nor on
 //! earlier calls.
 //!
 //! Each key of the sample is hashed twice at one address, then at others, then with other bytes around it. A function
@@ -19,11 +19,11 @@ const ADDRESSES: usize = 8;
 pub struct Impurity {
     /// A key whose hash differs.
     pub key: Vec<u8>,
-    /// What the hash depends on.
+    /// The inputs that the hash depends on.
     pub why: Dependence,
 }
 
-/// What a hash depends on besides the key.
+/// Inputs besides the key that a hash depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependence {
     /// A second call returns another hash.

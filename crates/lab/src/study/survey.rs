@@ -20,7 +20,7 @@ const SAMPLE_KEYS: usize = 1 << 14;
 /// Longer keys are not sampled.
 const SAMPLE_KEY_BYTES_MAX: usize = 4096;
 
-/// What the first pass found.
+/// The result of the first pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
     /// The number of keys read, with duplicates.

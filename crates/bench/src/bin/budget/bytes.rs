@@ -8,10 +8,10 @@
 //! log      bytes of the log up to the end of its last record
 //! ```
 //!
-//! Each is printed in hundredths of the payload. `written` + `fresh` has what goes to log, frames, journal and file.
-//! Bytes that a thread prepares beyond the log's end do not count: up to 8 MiB, whatever the load. A load is 96 MB: its
-//! log is too short to need a checkpoint, and the program fails if one was made beside it. So the counts are the same
-//! in each run, to 1 %; without a log a thread populates frames in advance, and `fresh` differs by 3 %.
+//! Each is printed in hundredths of the payload. `written` + `fresh` has the bytes that go to log, frames, journal and
+//! file. Bytes that a thread prepares after the log's end do not count: up to 8 MiB, whatever the load. A load is 96
+//! MB: its log is too short to need a checkpoint, and the program fails if one was made. So the counts are the same in
+//! each run, to 1 %; without a log a thread populates frames in advance, and `fresh` differs by 3 %.
 //!
 //! Why `Rss`: one fault maps several pages of a file, so faults would count too few bytes. The kernel's other counters
 //! of resident memory are inexact on machines of many processors; this one walks the page tables. Nothing large is
@@ -25,7 +25,7 @@ use std::path::Path;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What is put, and into which table.
+/// The pairs to put, and the table to put them into.
 struct Load {
     name: &'static str,
     pairs: u64,

@@ -1,5 +1,5 @@
-//! What `make budget` counts of a table: instructions and cache lines of `budget OPERATION`, and bytes of
-//! `budget bytes LOAD` (`bytes.rs`).
+//! Costs of a table that `make budget` counts: instructions and cache lines of `budget OPERATION`, and bytes of `budget
+//! bytes LOAD` (`bytes.rs`).
 //!
 //! Fixed inputs, so that the counts are the same on every machine: 200,000 pairs of 8 + 16 bytes, keys in a fixed
 //! scrambled order, the table growing from empty; in memory, but for `logged` in a file with a log. Each operation is a
@@ -32,7 +32,7 @@ fn count_logged(table: &Table) -> Result<()> {
     count_put(table)
 }
 
-/// Puts into a file with a log: what a put takes there beside its work in memory.
+/// Puts into a file with a log: the cost of a put in addition to its work in memory.
 fn logged() -> std::result::Result<u64, Box<dyn std::error::Error>> {
     let dir = std::env::temp_dir().join(format!("splitpoint-budget-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;

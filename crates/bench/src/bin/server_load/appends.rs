@@ -16,7 +16,7 @@ use std::time::Instant;
 const RECORD_BYTES: usize = 16;
 /// Appends of a window, whose rate is measured.
 const WINDOW: u64 = 100_000;
-/// Keys that `verify` asks for at once.
+/// Keys that `verify` requests together.
 const ASKED_AT_ONCE: u64 = 1000;
 
 #[derive(Args)]
@@ -123,7 +123,7 @@ impl Replies {
     }
 }
 
-/// What went on while the server saved.
+/// The measurements made while the server saved.
 #[derive(Default)]
 struct Save {
     since: Option<Instant>,

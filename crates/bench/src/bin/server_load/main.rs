@@ -25,7 +25,7 @@ use nix::sys::time::TimeValLike;
 use std::io::Write;
 use std::time::Instant;
 
-/// What can go wrong ends the program with a message.
+/// Any error ends the program with a message.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Loads a Redis or memcached server on this machine, and measures it.
@@ -66,7 +66,7 @@ pub struct Clock<'t> {
     server_s: f64,
 }
 
-/// What a [`Clock`] measured.
+/// The measurements of a [`Clock`].
 pub struct Elapsed {
     /// By the clock.
     pub seconds: f64,
@@ -82,7 +82,7 @@ impl<'t> Clock<'t> {
         Ok(Clock { target, since: Instant::now(), own_s: own_seconds()?, server_s: server_seconds(target.pid)? })
     }
 
-    /// What has passed since; may be asked again.
+    /// The time since then; may be called repeatedly.
     pub fn stop(&self) -> Result<Elapsed> {
         Ok(Elapsed {
             seconds: self.since.elapsed().as_secs_f64(),

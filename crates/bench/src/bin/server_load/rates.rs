@@ -38,7 +38,7 @@ pub struct Rate {
     value_bytes: usize,
     #[arg(long, default_value_t = 1_000_000)]
     requests: u64,
-    /// Keys one after another, in place of random ones: to store them all.
+    /// Keys in sequence instead of random ones: to store them all.
     #[arg(long)]
     in_order: bool,
 }

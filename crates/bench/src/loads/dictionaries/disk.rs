@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Samples the process's bytes on the disk every few milliseconds: those of a directory, and of unlinked files that it
+/// Samples the process's bytes on the disk every few milliseconds: the files of a directory, and unlinked files that it
 /// has open.
 pub struct Watch {
     done: Arc<AtomicBool>,

@@ -13,7 +13,7 @@ use std::sync::Barrier;
 /// Seed of the order of lookups.
 const SEED: u64 = 13;
 
-/// What is looked up, and how.
+/// The keys to look up, and how.
 #[derive(Clone, Copy)]
 pub struct Lookups {
     /// Threads that share them.
@@ -24,9 +24,9 @@ pub struct Lookups {
     pub batch: usize,
     /// Absent keys instead of present ones.
     pub absent: bool,
-    /// Whether the dictionary is mapped, if there is a choice: what opening one on a local disk does by itself.
+    /// Whether the dictionary is mapped, if there is a choice: the default of opening one on a local disk.
     pub map: bool,
-    /// Whether the page cache holds nothing of it at first.
+    /// Whether the page cache is empty of it at first.
     pub cold: bool,
     /// Whether the same lookups were made before, untimed.
     pub again: bool,

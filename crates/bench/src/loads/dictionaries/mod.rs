@@ -1,4 +1,4 @@
-//! Dictionaries: built from all pairs at once, read by one thread and several, changed in batches.
+//! Dictionaries: built from all pairs together, read by one thread and several, changed in batches.
 //!
 //! The tables and figures of "Practical Batch-Updatable External Hashing with Sorting" (Lim, Andersen & Kaminsky
 //! 2013), for our dictionaries and for peers. The result is on the disk when the clock stops; a sort that a peer needs

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// How a dictionary is wrong.
+/// The fault of a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
