@@ -137,9 +137,9 @@ impl Error {
             io::ErrorKind::Unsupported => {
                 Some("Use another file system, or mount this one with options that give it what it lacks.".to_owned())
             }
-            io::ErrorKind::InvalidFilename => Some(
-                "Choose a shorter name: files beside it have longer ones, with -log0 or -unfinished behind it.".into(),
-            ),
+            io::ErrorKind::InvalidFilename => {
+                Some("Choose a shorter name: sidecar files add a suffix such as -log0 or -unfinished.".into())
+            }
             _ => None,
         };
         let message = format!("cannot {what} {}: {source}", path.display());

@@ -189,7 +189,7 @@ def prepare(
     if others and not is_named:
         raise errors.invalid(f"the columns {', '.join(others)} would be left out: name those of the value by value=")
     if not values:
-        raise errors.invalid(f"a column of values is needed beside {key!r}")
+        raise errors.invalid(f"a column of values is needed in addition to {key!r}")
     content = sql.col(_quoted(values[0])) if len(values) == 1 else sql.to_json(sql.struct(*map(_quoted, values)))
     pairs = df.select(sql.col(_quoted(key)).alias("key"), content.alias("value"))
     pairs = pairs.withColumn("shard", _shard_udf(last_slots)("key"))

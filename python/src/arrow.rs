@@ -141,7 +141,7 @@ impl Arrays {
         if self.schema.format() != "+s" {
             let format = self.schema.format();
             return Err(wrong_type(format!(
-                "an Arrow array of the format {format:?} is no table: expected two columns"
+                "an Arrow array of the format {format:?} is not a table: expected two columns"
             )));
         }
         Ok(self.schema.children().collect())

@@ -119,7 +119,7 @@ impl<T: Send + Sync> Handle<T> {
         if !self.busy.lock().contains(&std::thread::current().id()) {
             return Ok(());
         }
-        let what = format!("{}: {name} called from inside of its own operation", self.name());
+        let what = format!("{}: {name} called during its own operation", self.name());
         Err(in_use(&what, "a progress callback, an iterable or a signal handler"))
     }
 

@@ -258,7 +258,7 @@ impl Given<'_> {
     }
 
     fn none_left(&self) -> PyResult<()> {
-        let refuse = |rest| Err(invalid(format!("{rest} is no option of the index {:?}", self.name)));
+        let refuse = |rest| Err(invalid(format!("{rest} is not an option of the index {:?}", self.name)));
         self.rest.first().map_or(Ok(()), refuse)
     }
 }

@@ -267,7 +267,7 @@ impl ShardJob {
                     check_alike(&[Arc::clone(first), open])?;
                     storage.rename(&file.path, &path).map_err(|e| {
                         Error::io(&file.path, "move into the directory of the dictionary the file", e)
-                            .with_hint("Write shards beside the dictionary, on the same file system.")
+                            .with_hint("Write shards next to the dictionary, on the same file system.")
                     })?;
                     moved.push(path);
                 }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_version_1_counts_beside_an_empty_version_2() {
+    fn a_limit_of_version_1_counts_with_an_empty_version_2() {
         let files = [
             ("proc/self/cgroup", "9:name=systemd:/a\n4:cpu,memory:/docker/1f\n0::/\n"),
             ("proc/self/mountinfo", BY_CONTROLLER),

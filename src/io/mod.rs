@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_beside_another_has_its_permissions_and_its_owner() {
+    fn a_sidecar_file_has_the_permissions_and_owner_of_its_table() {
         let directory = tempfile::tempdir().unwrap();
         let [table, journal, log, old] = ["t", "t-ckpt", "t-log0", "t-log1"].map(|name| directory.path().join(name));
         let file = Disk.open(&table, Mode::New).unwrap();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_long_is_a_wait_where_the_thread_gave_up_the_processor() {
+    fn a_slow_lookup_is_a_wait_if_the_thread_yielded_the_processor() {
         const LEAST: Duration = Duration::from_millis(2);
         let _ = has_waited(Instant::now(), Duration::ZERO);
         let start = Instant::now();

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_window_compares_and_appends_is_what_slices_say() {
+    fn a_window_compares_and_appends_as_slices_do() {
         // Records of 1 to 40 bytes with many equal bytes, so that keys differ in one byte only.
         let mut state = 5u64;
         let mut up_to = |greatest: usize| {

@@ -136,10 +136,8 @@ impl DamagedFile {
                 return Ok(()); // of another version, which the header reports next
             }
             // Only frame 0 of the journal can show whether it belongs to the file.
-            self.notes.push((
-                "header".into(),
-                "its first bytes are damaged; the journal beside the file has an intact one".into(),
-            ));
+            self.notes
+                .push(("header".into(), "its first bytes are damaged; the file's journal has an intact one".into()));
         }
         journal::check_belongs(&journal_path, self.file.as_ref(), size, &header)?;
         // If a frame occurs twice, the later one counts.

@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_batch_is_found_whole_after_a_kill_and_takes_no_pages_of_the_log_s_mapping() {
+    fn a_long_batch_is_complete_after_a_kill_and_takes_no_pages_of_the_logs_mapping() {
         const COUNT: u32 = 3000;
         for durability in [Durability::Os, Durability::Sync] {
             let disk = Simulated::new(State::default());
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_two_keys_beside_other_threads_lose_none() {
+    fn concurrent_updates_of_two_keys_lose_none() {
         let table = TableOptions::new().page_bytes(512).in_memory().unwrap();
         let number = |value: Option<&[u8]>| value.map_or(0, |v| i64::from_le_bytes(v.try_into().unwrap()));
         const ROUNDS: i64 = 500;

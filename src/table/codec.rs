@@ -332,7 +332,7 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> Codec for Json<T> {
         let written = serde_json::to_string(&self.0);
         written.and_then(|text| if text.contains('{') { sorted(&text) } else { Ok(text.into_bytes()) }).map_err(
             |error| {
-                let what = format!("a value that is no JSON: {error}");
+                let what = format!("a value that is not JSON: {error}");
                 crate::Error::new(crate::ErrorKind::InvalidArgument, what)
             },
         )

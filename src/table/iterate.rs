@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn retain_removes_what_is_there_throughout_beside_threads_that_grow_the_table() {
+    fn retain_removes_lasting_pairs_while_threads_grow_the_table() {
         let table = Table::in_memory().unwrap();
         table.extend((0..5000u32).map(|n| (n.to_le_bytes(), b"value"))).unwrap();
         let is_done = AtomicBool::new(false);

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_process_that_died_is_told_and_taken_over() {
+    fn a_file_of_a_process_that_died_is_detected_and_taken_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
         let left = PublishedCounters { tick: 7, process: 1, ..PublishedCounters::default() };

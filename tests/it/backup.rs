@@ -162,7 +162,7 @@ fn no_checkpoint_is_made_while_a_backup_copies_and_writers_write() {
 }
 
 #[test]
-fn a_copy_of_a_file_is_of_one_checkpoint_whatever_is_written_meanwhile() {
+fn a_copy_of_a_file_is_of_one_checkpoint_despite_concurrent_writes() {
     let directory = directory();
     let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy"));
     let table = Table::open(&path).unwrap();

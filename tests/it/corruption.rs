@@ -544,7 +544,7 @@ fn raw_damage_gives_values_or_errors() {
 }
 
 #[test]
-fn damage_behind_right_checksums_gives_values_or_errors() {
+fn damage_with_right_checksums_gives_values_or_errors() {
     no_case_fails(Kind::Repaired);
 }
 
@@ -554,7 +554,7 @@ fn a_damaged_log_gives_its_first_records_or_an_error() {
 }
 
 #[test]
-fn a_log_damaged_behind_right_checksums_gives_what_it_says_or_an_error() {
+fn a_damaged_log_with_right_checksums_is_replayed_as_it_says_or_is_an_error() {
     no_case_fails(Kind::LogRepaired);
 }
 
@@ -595,7 +595,7 @@ fn open(path: &Path) -> Table {
 }
 
 #[test]
-fn a_scan_goes_on_behind_buckets_that_cannot_be_read() {
+fn a_scan_continues_after_unreadable_buckets() {
     let (found, geometry) = page_of("inline.spt", |found| found.bucket == 5);
     let directory = directory();
     let path = directory.path().join("damaged.spt");
@@ -660,7 +660,7 @@ fn frames_of_buckets_that_are_marked_free_are_not_given_away() {
 }
 
 #[test]
-fn pages_that_lie_about_their_heap_do_not_panic_when_they_are_merged() {
+fn pages_with_wrong_heap_sizes_do_not_panic_when_merged() {
     let (found, _) = page_of("overflow.spt", |found| found.page.kind == 2 && found.page.records.len() > 2);
     let (_directory, path) = edited("overflow.spt", &[(found.at + 4, &6u16.to_le_bytes())]);
     let golden = GOLDEN.iter().find(|g| g.name == "overflow").unwrap().pairs();

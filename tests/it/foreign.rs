@@ -127,7 +127,7 @@ fn an_absent_file_is_an_error_where_none_may_be_made() {
 }
 
 #[test]
-fn another_version_is_told_from_damage_whatever_else_it_changed() {
+fn another_version_is_distinguished_from_damage_whatever_else_it_changed() {
     let words = ["format version 2", "reads 1", "Upgrade"];
     refused(&with_header(8, &2u32.to_le_bytes()), ErrorKind::Version, &words);
     // Version 2 may have its checksum elsewhere, and may be shorter.
@@ -193,7 +193,7 @@ fn a_header_that_contradicts_itself_says_in_what() {
 }
 
 #[test]
-fn another_hash_function_is_told_by_name() {
+fn the_error_for_another_hash_function_names_it() {
     let open = |options: TableOptions| {
         let error = options.read_only(true).open(fixture("inline.spt")).expect_err("it has another function");
         assert_eq!(error.kind(), ErrorKind::WrongHash);
@@ -302,7 +302,7 @@ fn a_journal_whose_header_says_something_else_is_not_installed() {
 }
 
 #[test]
-fn a_journal_beside_a_file_that_is_no_table_of_this_version_is_left_alone() {
+fn a_journal_of_a_file_that_is_no_table_of_this_version_is_left_alone() {
     let (mut file, journal) = pending();
     journal_refused(b"a text file\n", &journal, ErrorKind::NotATable, &["users.spt: "]);
     file[8] = 2;

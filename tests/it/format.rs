@@ -137,7 +137,7 @@ fn a_second_reader_finds_the_same_in_a_file_of_several_zones() {
 }
 
 #[test]
-fn golden_files_have_what_they_are_there_for() {
+fn golden_files_have_the_structures_they_were_made_for() {
     let count = |name: &str, wanted: &dyn Fn(&spt::Found) -> usize| -> usize {
         let file = fs::read(fixture(name)).unwrap();
         Reader::new(&file).unwrap().pages().unwrap().iter().map(wanted).sum()

@@ -254,7 +254,7 @@ fn a_first_segment_may_begin_with_the_checkpoint_or_after_it() {
 }
 
 #[test]
-fn a_segment_that_is_there_twice_counts_once() {
+fn a_duplicated_segment_counts_once() {
     let once = replayed(&changed(|path, first, _| put(path, 0, &first)));
     let twice = replayed(&changed(|path, first, _| (0..8).for_each(|slot| put(path, slot, &first))));
     assert_eq!(twice, once);

@@ -22,7 +22,7 @@ fn key(i: u32) -> [u8; 4] {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_crash_without_any_sync() {
+fn writes_survive_a_crash_without_any_sync() {
     for durability in [Durability::Os, Durability::Sync] {
         let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let path = before.path().join("t.spt");
@@ -82,7 +82,7 @@ fn a_log_that_a_thread_makes_ready_ahead_of_the_writers_has_every_record() {
 }
 
 #[test]
-fn a_log_goes_on_where_it_was_cut_crash_after_crash() {
+fn a_log_continues_where_it_was_cut_crash_after_crash() {
     let directories: Vec<_> = (0..6).map(|_| tempfile::tempdir().unwrap()).collect();
     let mut path = directories[0].path().join("t.spt");
     for round in 0..5u32 {
@@ -224,7 +224,7 @@ fn a_backup_of_a_crashed_table_has_what_was_in_the_log() {
 }
 
 #[test]
-fn a_scan_beside_a_writer_brings_nothing_around_from_the_next_checkpoint() {
+fn a_scan_during_writes_reads_nothing_from_the_next_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
     let table = Table::open(&path).unwrap();
@@ -304,7 +304,7 @@ fn undo_files(table: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_reader_beside_a_writer_reads_one_checkpoint_to_the_end_and_then_nothing_of_it_is_left() {
+fn a_reader_during_writes_reads_one_checkpoint_to_the_end_and_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
     let table = Table::open(&path).unwrap();
@@ -582,7 +582,7 @@ fn the_fork_test_knows_every_public_method() {
 }
 
 #[test]
-fn a_handle_refuses_in_a_forked_child_and_the_parent_goes_on() {
+fn a_handle_refuses_in_a_forked_child_and_works_in_the_parent() {
     let (directory, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = directory.path().join("t.spt");
     let mut table = Some(Table::open(&path).unwrap());

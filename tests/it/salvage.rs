@@ -344,7 +344,7 @@ fn former_pages_that_the_map_calls_free_are_not_given() {
 }
 
 #[test]
-fn a_complete_journal_is_read_in_place_of_the_files_frames() {
+fn a_complete_journal_is_read_instead_of_the_files_frames() {
     let directory = directory();
     let (path, sound) = (directory.path().join("pending.spt"), directory.path().join("sound.spt"));
     let journal = PathBuf::from(format!("{}-ckpt", path.display()));
@@ -404,7 +404,7 @@ fn a_table_that_is_open_for_writing_is_not_salvaged() {
 }
 
 #[test]
-fn a_salvage_ends_when_it_is_told_to() {
+fn a_salvage_stops_on_request() {
     let mut given = 0;
     let report = salvage(fixture("inline.spt"), |event| {
         given += u32::from(matches!(event, Salvaged::Pair { .. }));
@@ -416,7 +416,7 @@ fn a_salvage_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn a_pair_is_verified_only_if_all_frames_it_lies_in_are() {
+fn a_pair_is_verified_only_if_all_its_frames_are() {
     for name in ["overflow", "extents"] {
         let sound = Sound::named(name);
         let page_frames: BTreeSet<usize> = (0..=sound.geometry.max_bucket)

@@ -223,19 +223,19 @@ fn scans_give_what_stays_once(table: &Table, time: Duration) {
 }
 
 #[test]
-fn a_scan_beside_writers_gives_what_stays_exactly_once() {
+fn a_scan_during_writes_returns_each_lasting_pair_exactly_once() {
     scans_give_what_stays_once(&options().in_memory().unwrap(), Duration::from_secs(2));
 }
 
 #[test]
 #[ignore = "slow: a minute"]
-fn a_scan_beside_writers_gives_what_stays_exactly_once_for_long() {
+fn a_long_scan_during_writes_returns_each_lasting_pair_exactly_once() {
     scans_give_what_stays_once(&options().in_memory().unwrap(), Duration::from_secs(60));
 }
 
 /// Writes that change nothing reserve log space too, and have to release it before the next segment begins.
 #[test]
-fn room_that_is_not_used_is_given_back_before_the_log_goes_on() {
+fn unused_room_is_released_before_the_log_continues() {
     let directory = tempfile::tempdir().unwrap();
     let table = TableOptions::new().log_bytes(1 << 13).open(directory.path().join("t.spt")).unwrap();
     table.put(b"there", b"1").unwrap();

@@ -211,7 +211,7 @@ fn every_rust_file_opens_by_saying_what_it_is() {
 }
 
 #[test]
-fn lines_fit_beside_each_other() {
+fn lines_are_short_enough_for_two_columns() {
     let mut breaches = Vec::new();
     for file in rust_files() {
         for (number, line) in file.text().lines().enumerate().filter(|(_, line)| line.len() > LINE_BYTES_MAX) {
@@ -269,7 +269,7 @@ fn imports_point_down_only() {
 }
 
 #[test]
-fn unsafe_stays_where_it_is_known() {
+fn unsafe_code_is_only_in_the_listed_files() {
     let word = ["unsafe", "code"].join("_");
     let found: BTreeSet<String> = rust_files().filter(|f| f.text().contains(&word)).map(|f| f.path).collect();
     let known: BTreeSet<String> = UNSAFE_FILES.iter().map(|&f| f.to_owned()).collect();
@@ -278,7 +278,7 @@ fn unsafe_stays_where_it_is_known() {
 
 /// `println!` and similar macros panic if a write fails: a closed pipe, a full disk under a log.
 #[test]
-fn no_program_prints_by_what_panics_where_a_write_fails() {
+fn no_program_prints_with_macros_that_panic_if_a_write_fails() {
     let is_root =
         |path: &str| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("src/bin/");
     let ships = |path: &str| !path.starts_with("fuzz/") && !path.starts_with("python/benchmarks/");

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_lies_in_its_slot_and_close_to_the_end() {
+    fn a_time_is_in_its_slot_and_close_to_the_end() {
         for ns in (0..100_000).chain([1 << 30, (1 << 40) + 12345]) {
             let end = slot_end(slot(ns));
             assert!(end >= ns && end - ns <= ns / STEPS, "{ns} ns became {end}");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_and_the_longest_are_told() {
+    fn quantiles_and_the_maximum_are_reported() {
         let mut latencies = Latencies::default();
         (1..=1000).for_each(|i| latencies.add(i, i * 10));
         let near = |ns: u64, expected: u64| assert!(ns.abs_diff(expected) <= expected / 50, "{ns}, not {expected}");

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_gives_up_is_no_signal() {
+    fn a_failing_file_system_causes_no_signal() {
         assert!(Input::new(Box::new(Unanswered), "rows.tsv".into()).line().is_err());
         assert!(head(&mut Unanswered, false).is_err());
         assert!(is_signal(&io::ErrorKind::TimedOut.into()));

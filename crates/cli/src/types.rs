@@ -66,12 +66,12 @@ impl Encoding {
         };
         match self {
             Self::Bytes => None,
-            Self::Text => std::str::from_utf8(bytes).err().map(|_| "is no UTF-8".to_owned()),
-            Self::Json => serde_json::from_slice::<IgnoredAny>(bytes).err().map(|error| format!("is no JSON: {error}")),
-            Self::Array(expected) => length(*expected),
-            Self::Fixed(_) | Self::Other if origin == Origin::Text => {
-                Some("is text, which is no value of the type".into())
+            Self::Text => std::str::from_utf8(bytes).err().map(|_| "is not UTF-8".to_owned()),
+            Self::Json => {
+                serde_json::from_slice::<IgnoredAny>(bytes).err().map(|error| format!("is not JSON: {error}"))
             }
+            Self::Array(expected) => length(*expected),
+            Self::Fixed(_) | Self::Other if origin == Origin::Text => Some("is text, not a value of the type".into()),
             Self::Fixed(expected) => length(*expected),
             Self::Other => None,
         }

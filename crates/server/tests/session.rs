@@ -817,7 +817,7 @@ fn corrupt_hyperloglogs_are_refused() {
 }
 
 #[test]
-fn a_paused_client_waits_and_then_goes_on() {
+fn a_paused_client_waits_and_then_continues() {
     let mut session = session(SpaceOptions::default());
     replies_to(&mut session, &["CLIENT PAUSE 60000 WRITE"]);
     let mut out = Vec::new();

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_lie_everywhere_and_most_of_all_beside_flushes() {
+    fn moments_are_everywhere_and_mostly_next_to_flushes() {
         let recording = recorded();
         let mut counts = [0; 7];
         (0..7000).for_each(|seed| counts[moment(&recording, &mut Rng::with_seed(seed))] += 1);

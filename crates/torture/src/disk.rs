@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_gives_back_what_was_written_across_blocks_and_zeros_elsewhere() {
+    fn an_image_returns_bytes_written_across_blocks_and_zeros_elsewhere() {
         let mut image = Image::zeros(1 << 20);
         image.write(4000, &[7; 5000]);
         let before = image.clone();

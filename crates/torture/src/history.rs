@@ -63,21 +63,21 @@ impl History {
     /// The permitted numbers of operations of each thread after a crash when the disk had seen `crash` events.
     pub fn bounds(&self, crash: u64) -> Vec<Bounds> {
         let safe = self.safes.iter().filter(|safe| safe.is_done(crash)).map(|safe| safe.begun_ns).max().unwrap_or(0);
-        let of = |calls: &Vec<Span>| {
+        let completed = |calls: &Vec<Span>| {
             let alone = |call: &&Span| self.durability == Durability::Sync && call.is_done(crash);
             let low = calls.iter().take_while(|call| call.done_ns < safe || alone(call)).count();
             Bounds { low, high: calls.iter().take_while(|call| call.is_begun(crash)).count() }
         };
-        self.threads.iter().map(of).collect()
+        self.threads.iter().map(completed).collect()
     }
 
     /// The permitted numbers of operations of each thread in a copy made during `span`.
     pub fn bounds_of_copy(&self, span: &Span) -> Vec<Bounds> {
-        let of = |calls: &Vec<Span>| {
+        let completed = |calls: &Vec<Span>| {
             let low = calls.iter().take_while(|call| call.done_ns < span.begun_ns).count();
             Bounds { low, high: calls.iter().take_while(|call| call.begun_ns < span.done_ns).count() }
         };
-        self.threads.iter().map(of).collect()
+        self.threads.iter().map(completed).collect()
     }
 
     /// The number of operations of each thread in `pairs`, if that is legal.
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_is_legal_only_as_a_beginning_of_what_was_done() {
+    fn a_content_is_legal_only_if_a_prefix_of_the_operations_produces_it() {
         let history = history(Durability::Os);
         let bounds = history.bounds(30);
         assert_eq!(history.find(&pairs([13, 12]), &bounds).unwrap(), [13, 12]);

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_once_and_only_when_one_page_in_so_many_was_waited_for() {
+    fn it_begins_once_and_only_after_enough_pages_were_waited_for() {
         let file = Announced::new(u64::MAX, u64::MAX);
         let rest = rest_of(&file, 4096);
         for wait in 0..4096 / SHARE {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn all_pages_but_a_damaged_one_are_checked_after_one_in_so_many_was_compared() {
+    fn all_pages_but_a_damaged_one_are_checked_after_a_sample_was_compared() {
         let file = Arc::new(Announced { damaged_page: Some(1000), ..Announced::cached(0..u64::MAX) });
         let rest = rest_of(&file, 4000);
         rest.note_compared(4000 / SHARE - 1);

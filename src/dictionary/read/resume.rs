@@ -127,6 +127,6 @@ impl ChunkWalk<'_> {
 /// The ranks of all chunks that contain some of these ranks.
 fn group(file: &DictionaryFile, ranks: &Range<u64>) -> Range<u64> {
     let last = file.footer.pairs.saturating_sub(1);
-    let of = |rank: u64| file.index.group(rank.min(last)).unwrap_or(0..file.footer.pairs);
-    of(ranks.start).start..of(ranks.end.saturating_sub(1).max(ranks.start)).end
+    let group_of = |rank: u64| file.index.group(rank.min(last)).unwrap_or(0..file.footer.pairs);
+    group_of(ranks.start).start..of(ranks.end.saturating_sub(1).max(ranks.start)).end
 }

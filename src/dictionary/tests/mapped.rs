@@ -107,7 +107,7 @@ fn pages_of_a_cut_file_that_were_never_read_are_errors_and_no_signals() {
 }
 
 #[test]
-fn a_key_is_found_by_its_end_or_its_beginning_and_wherever_its_record_lies() {
+fn a_key_is_found_by_its_end_or_its_beginning_wherever_its_record_is() {
     // Keys that share their last eight bytes, or all but the last, in records that cross the borders of 512-byte pages.
     let alike = (0..1500u32).flat_map(|n| {
         [format!("{n:08}-the same end"), format!("the same start-{n:06}"), format!("{n:021}")].map(String::into_bytes)

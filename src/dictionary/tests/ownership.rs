@@ -154,7 +154,7 @@ fn an_update_or_reindexing_is_not_resumed() {
 }
 
 #[test]
-fn a_build_that_lost_its_name_takes_nobody_elses() {
+fn a_build_that_lost_its_name_never_takes_another_files() {
     for finish in [true, false] {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a.spd");

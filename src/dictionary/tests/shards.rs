@@ -58,7 +58,7 @@ fn scan(dictionary: &Dictionary, mut cursor: u64, count: usize) -> (Model, u64) 
 }
 
 #[test]
-fn a_scan_over_shards_goes_on_after_an_update() {
+fn a_scan_over_shards_continues_after_an_update() {
     for index in [Index::page(), Index::chunk(), Index::None] {
         in_directory(|path| {
             let model = pairs("words", 3000, 5);

@@ -549,7 +549,7 @@ impl State {
     /// Whether both have the same files, as a process sees them and as a power loss would leave them.
     pub(crate) fn same_files(&self, other: &State) -> bool {
         let files = |state: &State| {
-            let of = |names: &Names| {
+            let lengths = |names: &Names| {
                 let file = |(path, &inode): (&PathBuf, &InodeNo)| {
                     // Temporary files have a different name each time.
                     let is_temporary = path.extension().is_some_and(|extension| extension == "tmp");
@@ -558,7 +558,7 @@ impl State {
                 };
                 names.iter().map(file).collect::<Vec<_>>()
             };
-            (of(&state.names), of(&state.durable_names))
+            (lengths(&state.names), lengths(&state.durable_names))
         };
         files(self) == files(other)
     }

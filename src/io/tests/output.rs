@@ -101,7 +101,7 @@ fn an_unfinished_file_changes_nothing_and_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
+fn files_of_a_killed_process_are_removed_and_those_of_a_live_one_are_not() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
     let mut living = OutputFile::create(at("a")).unwrap();

@@ -239,7 +239,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn what_a_compaction_moves_comes_to_lie_before_what_it_has_not_passed() {
+    fn a_compaction_moves_data_before_everything_it_has_not_passed() {
         const LEN: u32 = 40;
         let mut placed = 0;
         for border in 40..60 {

@@ -393,7 +393,7 @@ pub(crate) fn check_belongs(path: &Path, file: &dyn File, size: FileSize, header
     let CheckpointId { table_id, sequence, base } = header.id;
     if base > 0 && file.len().map_err(|e| Error::io(path, "get the length of the table of", e))? == 0 {
         return Err(Error::corrupt(format!(
-            "{shown}: belongs to checkpoint {base} of table {table_id:016x}, but the table beside it is empty"
+            "{shown}: belongs to checkpoint {base} of table {table_id:016x}, but the table with its name is empty"
         ))
         .with_hint("Put that table back, or move the journal away to begin a new one."));
     }
@@ -401,7 +401,7 @@ pub(crate) fn check_belongs(path: &Path, file: &dyn File, size: FileSize, header
     if intact && !fits {
         return Err(Error::corrupt(format!(
             "{shown}: leads from checkpoint {base} to {sequence} of table {table_id:016x}, \
-             but the table beside it is {id:016x} at checkpoint {at}"
+             but the table with its name is {id:016x} at checkpoint {at}"
         ))
         .with_hint("To keep the table, move the journal away."));
     }

@@ -68,10 +68,10 @@ mod tests {
 
     #[test]
     fn near_frames_are_asked_for_together() {
-        let of = |frames: &[u32]| runs(frames, 3, 10).collect::<Vec<_>>();
-        assert_eq!(of(&[]), []);
-        assert_eq!(of(&[7]), [(7, 1)]);
-        assert_eq!(of(&[7, 10, 14, 15]), [(7, 4), (14, 2)]);
-        assert_eq!(of(&(5..28).collect::<Vec<_>>()), [(5, 10), (15, 10), (25, 3)]);
+        let runs_of = |frames: &[u32]| runs(frames, 3, 10).collect::<Vec<_>>();
+        assert_eq!(runs_of(&[]), []);
+        assert_eq!(runs_of(&[7]), [(7, 1)]);
+        assert_eq!(runs_of(&[7, 10, 14, 15]), [(7, 4), (14, 2)]);
+        assert_eq!(runs_of(&(5..28).collect::<Vec<_>>()), [(5, 10), (15, 10), (25, 3)]);
     }
 }

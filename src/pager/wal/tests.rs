@@ -162,7 +162,7 @@ impl Storage for Watched {
 }
 
 #[test]
-fn writers_go_on_while_a_long_segment_is_removed() {
+fn writers_continue_while_a_long_segment_is_removed() {
     let disk = Arc::new(Simulated::new(State::default()));
     let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
     let watched = Arc::new(Watched { disk, log: OnceLock::new(), free: Mutex::default() });

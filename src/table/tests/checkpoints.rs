@@ -119,7 +119,7 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
 }
 
 #[test]
-fn writers_beside_a_long_backup_get_a_passing_error_and_go_on_after_it() {
+fn writers_during_a_long_backup_get_a_temporary_error_and_continue_afterwards() {
     let directory = tempfile::tempdir().unwrap();
     let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy.spt"));
     let table = Arc::new(TableOptions::new().log_bytes(SMALL_LOG).open(&path).unwrap());
@@ -296,7 +296,7 @@ fn a_reader_has_what_was_cut_off_even_if_the_file_grew_again_before_the_next_che
 }
 
 #[test]
-fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_syncs_beside_it_are_short() {
+fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_concurrent_syncs_are_short() {
     const VALUES: u32 = 6000;
     let disk = Arc::new(Simulated::new(State::default()));
     let mut options = TableOptions::new().durability(Durability::None);

@@ -49,7 +49,7 @@ fn table(state: &str, disk: &Simulated, durability: Durability) -> Table {
 }
 
 #[test]
-fn a_file_that_another_program_cut_is_an_error_of_whatever_says_that_it_has_the_table() {
+fn a_truncated_file_is_an_error_of_every_call_that_promises_its_content() {
     type Call = fn(&Table, &Simulated) -> crate::Result<()>;
     let calls: [(&str, Call); 5] = [
         ("checkpoint", |table, _| table.checkpoint()),
@@ -93,7 +93,7 @@ fn a_file_that_another_program_cut_is_an_error_of_whatever_says_that_it_has_the_
 }
 
 #[test]
-fn after_a_cut_was_found_the_handle_takes_no_more_writes() {
+fn after_a_truncation_is_found_the_handle_refuses_writes() {
     let disk = Simulated::new(State::default());
     let table = table("grown", &disk, Durability::Os);
     cut(&disk, 1);

@@ -155,7 +155,7 @@ fn writes_that_are_not_logged_are_seen_with_their_checkpoint() {
 }
 
 #[test]
-fn a_handle_that_catches_up_has_every_write_and_what_is_kept_stays_as_it_was() {
+fn a_handle_that_catches_up_has_every_write_and_kept_handles_do_not_change() {
     for seed in 5..9 {
         let mut written = Written::new(Durability::Os, seed);
         let follower = Follower::open(&written.path).unwrap();
@@ -251,7 +251,7 @@ fn segments(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_reader_ends_before_a_record_that_is_stored_in_part_and_goes_on_once_it_is_whole() {
+fn a_reader_stops_before_a_partly_stored_record_and_continues_once_it_is_complete() {
     use std::os::unix::fs::FileExt;
     let written = Written::new(Durability::Os, 12);
     written.table.put(b"first", &[1; 50]).unwrap();
@@ -333,7 +333,7 @@ fn a_backup_by_a_reader_has_the_writes_in_the_log() {
 }
 
 #[test]
-fn readers_beside_a_writer_whose_segments_are_soon_used_again_find_a_state_that_is_new_enough() {
+fn readers_during_writes_that_reuse_segments_find_a_state_that_is_new_enough() {
     // Each write is one of a sequence, so a state is right if it is a prefix of it, and new enough if it has what had
     // returned before the open.
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -389,7 +389,7 @@ fn a_damaged_journal_of_an_interrupted_checkpoint_is_named_where_the_table_is_da
 }
 
 #[test]
-fn a_reader_is_refused_at_once_where_a_checkpoint_was_interrupted() {
+fn a_reader_is_refused_immediately_if_a_checkpoint_was_interrupted() {
     let left = Interrupted::make();
     let path = left.put(&left.old, &left.journal);
     let disk = Watched::default();

@@ -284,7 +284,7 @@ pub(super) fn a_hash_function_that_panics_in_a_split_leaves_the_table_whole() {
 }
 
 #[test]
-fn buckets_made_ready_for_a_split_that_did_not_come_about_are_no_fault() {
+fn buckets_prepared_for_a_split_that_never_happened_are_no_fault() {
     let panics = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let watched = panics.clone();
     let hash = move |key: &[u8]| {
@@ -523,7 +523,7 @@ fn a_value_of_a_gibibyte_is_kept() {
 }
 
 #[test]
-fn lookups_beside_writers_give_only_values_that_were_there() {
+fn lookups_during_writes_return_only_values_that_were_stored() {
     const KEYS: u32 = 40;
     const ROUNDS: u32 = 20_000;
     let table = TableOptions::new().page_bytes(512).in_memory().unwrap();

@@ -266,7 +266,7 @@ fn told(key: u32, version: u32) -> Vec<u8> {
 }
 
 #[test]
-fn threads_that_overwrite_and_read_values_beside_checkpoints_find_whole_values() {
+fn threads_that_overwrite_and_read_values_during_checkpoints_find_complete_values() {
     const KEYS: u32 = 600;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");

@@ -275,7 +275,7 @@ fn a_damaged_dictionary_never_answers_wrongly() {
 }
 
 #[test]
-fn a_dictionary_damaged_behind_right_checksums_gives_values_or_errors() {
+fn a_damaged_dictionary_with_right_checksums_gives_values_or_errors() {
     no_case_fails(Kind::DictionaryRepaired);
 }
 
@@ -411,7 +411,7 @@ fn use_edited(name: &str, edits: &[(usize, &[u8])]) {
 }
 
 #[test]
-fn a_start_behind_the_end_of_the_stream_is_no_start() {
+fn a_start_after_the_end_of_the_stream_is_invalid() {
     let reader = Reader::new(&fs::read(fixture("page-varied.spd")).unwrap()).unwrap();
     let last = reader.footer.pages * reader.header.page_bytes;
     let body = reader.header.body_bytes();

@@ -458,7 +458,7 @@ fn a_record_of_an_unknown_kind_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_batch_that_lies_is_an_error_and_changes_nothing() {
+fn a_batch_with_a_wrong_count_is_an_error_and_changes_nothing() {
     let lies: [&[u8]; 9] = [
         &[1],
         &[1, 1, b'k'],
@@ -507,7 +507,7 @@ fn pieces_of_two_records_may_stand_between_each_other() {
 }
 
 #[test]
-fn a_record_that_was_cut_off_does_not_come_back_behind_one_that_is_the_same() {
+fn a_truncated_record_does_not_come_back_after_an_equal_one() {
     let mut log = builder().put(b"a", b"1").put(b"b", b"2").put(b"c", b"3").finish();
     log[log::RECORDS_AT + 2 * log::RECORD_HEAD_BYTES + 4] ^= 1; // in the second record
     let (directory, path) = example_with(&[log]);
@@ -519,7 +519,7 @@ fn a_record_that_was_cut_off_does_not_come_back_behind_one_that_is_the_same() {
 }
 
 #[test]
-fn a_segment_with_a_number_behind_which_there_is_none_is_an_error() {
+fn a_segment_with_the_last_possible_number_is_an_error() {
     let file = |number| Builder::new(Header { number, ..first_header(&example()) }).put(b"k", b"v");
     for number in [(1 << 63) + 1, u64::MAX] {
         assert!(refused(file(number)).contains(&number.to_string()));

@@ -171,7 +171,7 @@ fn a_second_reader_finds_the_same_in_the_golden_dictionaries() {
 }
 
 #[test]
-fn golden_dictionaries_have_what_they_are_there_for() {
+fn golden_dictionaries_have_the_structures_they_were_made_for() {
     let read = |name: &str| Reader::new(&fs::read(fixture(name)).unwrap()).unwrap();
     assert!(read("page-fixed.spd").header.fixed.is_some());
     let varied = read("page-varied.spd");

@@ -321,7 +321,7 @@ fn checkpoints_that_find_no_room(place: &Path) {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_what_was_acknowledged_is_there() {
+fn a_full_disk_is_an_error_and_acknowledged_writes_are_kept() {
     let place = tempfile::tempdir().unwrap();
     let mount = format!("mount -t tmpfs -o size={DISK_BYTES} tmpfs \"$SPLITPOINT_PLACE\"");
     if let Some(status) = with_mounts(&mount, "fill", place.path(), &[]) {
@@ -385,7 +385,7 @@ fn a_file_that_may_not_grow_is_a_full_disk() {
 // Backups
 
 #[test]
-fn a_backup_that_finds_no_room_leaves_nothing_and_the_table_goes_on() {
+fn a_backup_without_disk_space_leaves_nothing_and_the_table_continues() {
     let place = tempfile::tempdir().unwrap();
     let table = TableOptions::new().open(place.path().join("t.spt")).unwrap();
     let mut pairs = Pairs::new();

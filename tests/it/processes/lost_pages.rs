@@ -268,7 +268,7 @@ pub fn bus_error_elsewhere(place: &Path, arguments: &[u64]) {
 }
 
 #[test]
-fn a_bus_error_that_is_not_of_the_log_does_what_it_did_before() {
+fn a_bus_error_outside_the_log_has_its_previous_effect() {
     for (n, (host, _, _, outcome)) in HOSTS.iter().enumerate() {
         let place = tempfile::tempdir().unwrap();
         let status = Running::start(&mut process("bus_error_elsewhere", place.path(), &[n as u64])).end();

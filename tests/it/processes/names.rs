@@ -332,7 +332,7 @@ fn a_table_removed_while_it_is_open_shares_nothing_with_one_made_under_its_name(
 }
 
 #[test]
-fn a_table_that_gets_its_name_back_goes_on_when_opened_again() {
+fn a_table_that_gets_its_name_back_works_when_reopened() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("t.spt");
     let aside = place.path().join("aside.spt");
@@ -368,7 +368,7 @@ fn a_directory_renamed_while_its_table_is_open_takes_all_of_the_table_along() {
 }
 
 #[test]
-fn a_reader_of_a_table_that_was_cut_is_not_told_of_a_checkpoint() {
+fn the_error_of_a_reader_of_a_truncated_table_does_not_mention_a_checkpoint() {
     for bytes in [0, 100, 8192] {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("t.spt");

@@ -143,7 +143,7 @@ fn a_reader_keeps_its_checkpoint_and_one_that_is_stopped_or_killed_holds_back_no
 }
 
 #[test]
-fn where_undo_files_cannot_be_made_a_reader_is_stale_and_the_writer_goes_on() {
+fn without_undo_files_a_reader_is_stale_and_the_writer_continues() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let table = Table::open(table_in(place)).unwrap();

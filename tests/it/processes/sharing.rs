@@ -71,7 +71,7 @@ fn a_second_writer_is_refused_and_readers_see_each_write() {
 }
 
 #[test]
-fn what_a_killed_writer_wrote_is_there_for_readers_and_for_the_next_writer() {
+fn readers_and_the_next_writer_find_the_writes_of_a_killed_writer() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("t.spt");
     let mut holder = Running::start(&mut process("hold", place.path(), &[]));

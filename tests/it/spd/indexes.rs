@@ -51,12 +51,12 @@ impl Index {
                 words(5).map(|words| Pages::parse(&words, last, reader, |cell| cell.ranks.start)).transpose()?;
             Ok(Index::Ranked { index, ranks, records: footer.pairs })
         };
-        let of = |kind| words(kind).expect("looked at above");
+        let section = |kind| words(kind).expect("looked at above");
         match kind {
             0 => Ok(Index::None),
-            1 => Ok(Index::Pages(Pages::parse(&of(1), u64::MAX, reader, |cell| cell.position)?)),
-            2 => ranked(Ranked::Trie(Trie::parse(&of(2), footer.pairs)?)),
-            _ => ranked(Ranked::Chunks(Chunks::parse(&of(3), footer.pairs)?)),
+            1 => Ok(Index::Pages(Pages::parse(&section(1), u64::MAX, reader, |cell| cell.position)?)),
+            2 => ranked(Ranked::Trie(Trie::parse(&section(2), footer.pairs)?)),
+            _ => ranked(Ranked::Chunks(Chunks::parse(&section(3), footer.pairs)?)),
         }
     }
 

@@ -128,13 +128,13 @@ impl<'f> Modules<'f> {
 
 fn imports(files: &[File]) -> Imports {
     let modules = Modules::of(files);
-    let of = |file: &File| {
+    let imports = |file: &File| {
         let own = module_of(&file.path);
         let code = code(file);
         let named = used_paths(&code).into_iter().filter_map(|path| modules.file_of(&path, &own).map(str::to_owned));
         (file.path.clone(), named.filter(|other| *other != file.path).collect())
     };
-    files.iter().map(of).collect()
+    files.iter().map(imports).collect()
 }
 
 /// The files that `from` imports, directly or through others.

@@ -231,16 +231,16 @@ fn grouped(value: f64) -> String {
 fn how(table: &Table, results: &Results, form: &str) -> String {
     let mut runs: Vec<(String, Vec<&Figure>)> = Vec::new();
     for figure in figures(table, results, form) {
-        let of = |name| results.fact_of(&figure.variant, name);
+        let fact = |name| results.fact_of(&figure.variant, name);
         let run = format!(
             "cases interleaved, {}; {}, {} of memory, Linux {}; {}; commit {}. `{}`",
-            of("date"),
-            of("cpu"),
-            of("memory"),
-            of("kernel"),
-            of("rust"),
-            of("commit"),
-            of("command")
+            fact("date"),
+            fact("cpu"),
+            fact("memory"),
+            fact("kernel"),
+            fact("rust"),
+            fact("commit"),
+            fact("command")
         );
         match runs.iter_mut().find(|(name, _)| *name == run) {
             Some((_, figures)) => figures.push(figure),

@@ -345,9 +345,8 @@ pub fn readme(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
 
 /// The whole report as Markdown.
 pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
-    let mut text = format!(
-        "# {TITLE}\n\n{INTRODUCTION}\n\nThe plots are in `report.html`, the page beside this file.\n\n## Machine\n\n"
-    );
+    let mut text =
+        format!("# {TITLE}\n\n{INTRODUCTION}\n\nThe plots are in `report.html`, next to this file.\n\n## Machine\n\n");
     text += &facts_table(facts);
     text += &format!("\n## Summary\n\n{SUMMARY}\n\n{}", summary(sections, false));
     let mut seed = "";

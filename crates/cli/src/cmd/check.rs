@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_several_buckets_lie_in_is_one_fault() {
+    fn a_page_shared_by_several_buckets_is_one_fault() {
         let fault = |place: &str, what: &str| Fault { place: place.into(), what: what.into() };
         let of_frame = "t.spt: frame 20: checksum mismatch";
         let faults = [

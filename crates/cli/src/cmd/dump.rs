@@ -354,7 +354,7 @@ fn refuse_terminal(format: Format) -> Result<()> {
     if matches!(format, Format::Parquet | Format::Rdb) && std::io::stdout().is_terminal() {
         let name = format.name();
         return Err(Failure::usage(format_args!(
-            "{name} is no text for a terminal; write it to a file, as in `... > FILE.{name}`"
+            "{name} is not text for a terminal; write it to a file, as in `... > FILE.{name}`"
         )));
     }
     Ok(())

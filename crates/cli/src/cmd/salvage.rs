@@ -159,8 +159,10 @@ impl Salvaging<'_> {
             sum += "; the changes in its log are left out: `splitpoint dump` without `--salvage` has them, if it can";
         }
         if !self.types.is_empty() {
-            let of = if Types::of(&self.types).is_some_and(|types| types.are_text()) { "" } else { " of --format raw" };
-            sum += &format!("; the pairs are of the types `{0}`, which `load --types '{0}'`{of} records", self.types);
+            let format =
+                if Types::of(&self.types).is_some_and(|types| types.are_text()) { "" } else { " of --format raw" };
+            sum +=
+                &format!("; the pairs are of the types `{0}`, which `load --types '{0}'`{format} records", self.types);
         }
         let advice = if report.is_whole() { String::new() } else { advice(self.format) };
         say(format_args!("{file}: {sum}{advice}."));

@@ -36,7 +36,7 @@ pub fn refuse_key(file: &Path, key: &[u8], is_key: impl Fn(&[u8]) -> Result<bool
         return refuse("has a zero byte, which no path may have");
     }
     if path.split(|byte| *byte == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
-        return refuse("is no path of a file in a directory: a part of it is empty, . or ..");
+        return refuse("is not a valid path in a directory: a part of it is empty, . or ..");
     }
     if OutputFile::is_unfinished(OsStr::from_bytes(path)) {
         return refuse("is a name of unfinished files, which `load --tree` leaves out");
@@ -66,8 +66,8 @@ pub fn refuse_obstacle(root: &Path, path: &Path, force: bool) -> Result<()> {
         let what = match (there.file_type(), at == path) {
             (kind, _) if kind.is_symlink() => "is a symbolic link, which --tree does not follow",
             (kind, false) if kind.is_dir() => continue,
-            (_, false) => "is no directory, and a key needs one there",
-            (kind, true) if !kind.is_file() => "exists and is no regular file",
+            (_, false) => "is not a directory, but a key needs one there",
+            (kind, true) if !kind.is_file() => "exists and is not a regular file",
             (_, true) if force => return Ok(()),
             (_, true) => "exists; --force replaces files",
         };

@@ -255,7 +255,7 @@ impl Picked {
         };
         let (number, other) = (index + 1, other + 1);
         Err(format!(
-            "column {number} is no UTF-8, and base64 of it would be called {} as column {other} is",
+            "column {number} is not UTF-8, and base64 of it would be called {} as column {other} is",
             quoted(name.as_bytes())
         ))
     }

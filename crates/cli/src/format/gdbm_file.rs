@@ -102,7 +102,7 @@ impl Header {
             }
             let bits = u32::try_from(bits).unwrap_or(u32::MAX);
             if bits >= HASH_BITS || bytes != (offset as u64) << bits {
-                return damaged("the length of its directory is no power of two, or not that of its bits");
+                return damaged("the length of its directory is not a power of two, or does not match its bits");
             }
             if directory.checked_add(bytes).is_none_or(|end| end > file_bytes) {
                 return damaged("its directory ends outside the file");

@@ -285,7 +285,7 @@ fn refuse_alike(file: &str, group: &Type) -> Result<()> {
         if !names.insert(field.name()) {
             let name = quoted(field.name().as_bytes());
             return Err(Failure::usage(format_args!(
-                "{file}: two columns are called {name}, so their rows are no JSON"
+                "{file}: two columns are called {name}, so their rows are not valid JSON"
             )));
         }
         if field.is_group() {

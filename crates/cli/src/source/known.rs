@@ -10,7 +10,7 @@ const EXPORT: &str = "export its pairs as tsv, csv, jsonl or raw with its own to
 const GDBM: &str = "give it as a file, neither compressed nor through a pipe";
 const BERKELEY: &str = "`db_dump -p FILE | splitpoint load TABLE -` copies its pairs";
 const LMDB: &str =
-    "`mdb_dump DIRECTORY | splitpoint load TABLE -` copies its pairs (`mdb_dump -n FILE` if it is no directory)";
+    "`mdb_dump DIRECTORY | splitpoint load TABLE -` copies its pairs (`mdb_dump -n FILE` if it is not a directory)";
 const RESUME: &str = "`splitpoint dict build --resume` with the same arguments continues it";
 const PARQUET: &str = "give it as a file, not through a pipe: Parquet is read from its end; and as --format parquet \
                        or auto";

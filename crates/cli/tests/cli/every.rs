@@ -119,7 +119,7 @@ fn every_command_ends_silently_when_nobody_reads_its_output() {
 }
 
 #[test]
-fn every_command_that_waits_for_input_heeds_signals() {
+fn every_command_that_waits_for_input_can_be_interrupted() {
     let place = directory();
     prepare(place.path());
     for line in [
@@ -168,7 +168,7 @@ fn place_with_pipe() -> super::TempDir {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn every_command_that_waits_for_a_named_pipe_heeds_signals() {
+fn every_command_that_waits_for_a_named_pipe_can_be_interrupted() {
     let place = place_with_pipe();
     // Other formats cannot be read from pipes, and fail as soon as there is a writer.
     let formats = ["tsv", "csv", "jsonl", "raw", "lines", "gdbm", "db", "mdb", "cdbmake", "cdb", "tar"];

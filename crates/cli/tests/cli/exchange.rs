@@ -462,7 +462,7 @@ fn compressed_files_are_read_whatever_their_name() {
 }
 
 #[test]
-fn what_gzip_and_zstd_decompress_is_read() {
+fn gzip_and_zstd_input_is_read() {
     if !has("compression", &["gzip", "zstd", "pzstd"], "gzip and zstd") {
         return;
     }

@@ -229,7 +229,7 @@ fn ctrl_c_leaves_whole_files_of_a_tree() {
 }
 
 #[test]
-fn ctrl_c_while_output_waits_for_its_reader_ends_after_a_whole_row() {
+fn ctrl_c_while_output_is_blocked_ends_after_a_complete_row() {
     if heeded().all(|(signal, _)| signal != "INT") {
         return;
     }

@@ -229,7 +229,7 @@ fn a_server_that_does_not_answer_is_not_waited_for_forever() {
 }
 
 #[test]
-fn a_server_that_goes_away_leaves_the_keys_before() {
+fn a_server_that_disappears_leaves_the_keys_loaded_before() {
     let place = directory();
     let listener = std::os::unix::net::UnixListener::bind(place.path().join("s")).unwrap();
     let server = std::thread::spawn(move || {

@@ -47,7 +47,7 @@ fn every_command_ends_with_the_same_status_when_its_messages_cannot_be_written()
 /// More than one message each, during the work.
 #[test]
 #[cfg(target_os = "linux")]
-fn work_goes_on_when_messages_cannot_be_written() {
+fn work_continues_when_messages_cannot_be_written() {
     let place = directory();
     let rows: String =
         (0..2000).map(|n| if n % 2 == 0 { format!("key{n}\tvalue\n") } else { format!("no tab {n}\n") }).collect();

@@ -288,14 +288,14 @@ pub fn measure<'s>(
         if proceed().is_break() {
             return Err(Stopped);
         }
-        let of = streams(kernel.pruning);
+        let own = streams(kernel.pruning);
         let stock = streams(Pruning::Stock);
         let charges = match kernel.pruning {
             Pruning::Stock => Vec::new(),
-            _ => kernel.charged.iter().map(|other| charge(*other, of, stock, proceed)).collect::<Result<_, _>>()?,
+            _ => kernel.charged.iter().map(|other| charge(*other, own, stock, proceed)).collect::<Result<_, _>>()?,
         };
-        let hash_ns = kernel.variants.iter().map(|variant| variant.visit(of, HashTime)).collect();
-        let lookups: u64 = kernel.variants.iter().map(|variant| variant.visit(of, Lookups).0).sum();
+        let hash_ns = kernel.variants.iter().map(|variant| variant.visit(own, HashTime)).collect();
+        let lookups: u64 = kernel.variants.iter().map(|variant| variant.visit(own, Lookups).0).sum();
         let charged: f64 = charges.iter().map(Charge::seconds).sum();
         Ok(summary(&times, lookups, charged.max(0.0), hash_ns, charges, shapes))
     });

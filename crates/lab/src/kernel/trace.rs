@@ -201,7 +201,7 @@ impl Trace {
             b"mark" => Event::Mark,
             word => {
                 return Err(format!(
-                    "{} is no event; expected name, page, write, block, inode, remove or mark",
+                    "{} is not an event; expected name, page, write, block, inode, remove or mark",
                     quoted(word)
                 ));
             }
@@ -261,7 +261,7 @@ fn block_bytes(first: &[u8]) -> Result<u32, String> {
     match size {
         Some(size @ (1024 | 2048 | 4096)) => Ok(size),
         Some(size) => Err(format!("blocks of {size} bytes; expected 1024, 2048 or 4096")),
-        None => Err(format!("{} is no trace; expected \"{MAGIC}1024\" in the first line", quoted(first))),
+        None => Err(format!("{} is not a trace; expected \"{MAGIC}1024\" in the first line", quoted(first))),
     }
 }
 
@@ -315,12 +315,12 @@ impl<'l> Fields<'l> {
         let word = self.word();
         let number = std::str::from_utf8(word).ok().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
         let number = number.and_then(|word| word.parse().ok()).filter(|number| *number <= most);
-        number.ok_or_else(|| format!("{what} {} is no number up to {most}", quoted(word)))
+        number.ok_or_else(|| format!("{what} {} is not a number up to {most}", quoted(word)))
     }
 
     fn inode(&mut self, what: &str) -> Result<u32, String> {
         match self.number(what, u32::MAX)? {
-            0 => Err(format!("{what} 0 is no inode")),
+            0 => Err(format!("{what} 0 is not an inode")),
             inode => Ok(inode),
         }
     }
@@ -404,13 +404,13 @@ mod tests {
         for (line, said) in [
             ("nane 1 2 3 4 x", "\"nane\" is no event"),
             ("name 1 2 3 4", "a name of 0 bytes"),
-            ("name 1 0 3 4 x", "directory 0 is no inode"),
+            ("name 1 0 3 4 x", "directory 0 is not an inode"),
             ("name 1 2 3 4 a\\q", "a backslash must be followed by"),
             ("name 1 2 3 4 \\x0g", "two hexadecimal digits"),
-            ("page 1 2 1048576 0", "page \"1048576\" is no number up to 1048575"),
+            ("page 1 2 1048576 0", "page \"1048576\" is not a number up to 1048575"),
             ("page 1 2 +3 0", "page \"+3\" is no number"),
             ("page 1 2", "page \"\" is no number"),
-            ("block 1 4294967296", "block \"4294967296\" is no number up to 4294967295"),
+            ("block 1 4294967296", "block \"4294967296\" is not a number up to 4294967295"),
             ("inode 1 2 3", "\"3\" after the end"),
             ("mark  ", "after the end"),
             ("\u{fffd}", "\"\\xef\\xbf\\xbd\" is no event"),

@@ -173,7 +173,7 @@ impl<E: fmt::Display> fmt::Display for StudyError<E> {
             Self::NoFunction { name, impurity: Impurity { key, why } } => {
                 write!(
                     f,
-                    "{name} is no hash function: {why}, as that of \"{:.64}\" shows",
+                    "{name} is not a hash function: {why}, as that of \"{:.64}\" shows",
                     key.escape_ascii().to_string()
                 )
             }

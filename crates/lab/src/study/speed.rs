@@ -99,8 +99,8 @@ mod tests {
     fn longer_keys_take_longer() {
         let keys: Keys = ["one", "two"].into_iter().collect();
         let [speed] = &Speed::measure(&[&HashFunction::new(HashKind::Fnv1a, 0)], &keys)[..] else { panic!() };
-        let of = |length| speed.by_length.iter().find(|(of, _)| *of == length).unwrap().1;
-        assert!(of(4096) > 8.0 * of(64), "{speed:?}");
+        let time = |length| speed.by_length.iter().find(|(bytes, _)| *bytes == length).unwrap().1;
+        assert!(time(4096) > 8.0 * time(64), "{speed:?}");
         assert!(speed.own_ns > 0.0);
         assert!(speed.own_spread_ns.0 <= speed.own_ns && speed.own_ns <= speed.own_spread_ns.1, "{speed:?}");
     }

@@ -207,10 +207,10 @@ fn a_function_is_not_ranked_by_what_noise_covers() {
 fn repeated_keys_do_not_change_the_avalanche() {
     let once: Keys = (0..500u64).map(|key| key.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect();
     let often: Keys = (0..10_000).map(|row| once.get(row % 500).unwrap().to_vec()).collect();
-    let of = |keys: &Keys| run(&study(&[HashKind::Xxh3]), keys).functions[0].avalanche.clone();
-    assert!(of(&once).is_some());
-    assert_eq!(of(&often), of(&once));
+    let avalanche = |keys: &Keys| run(&study(&[HashKind::Xxh3]), keys).functions[0].avalanche.clone();
+    assert!(avalanche(&once).is_some());
+    assert_eq!(avalanche(&often), avalanche(&once));
     // Sixty-three keys are too few to say, however often they are read.
     let few: Keys = (0..10_000u64).map(|row| (row % 63).to_le_bytes()).collect();
-    assert_eq!(of(&few), None);
+    assert_eq!(avalanche(&few), None);
 }

@@ -687,7 +687,7 @@ impl Sorter {
 /// The error for a build at `path` that a forked child tries to continue.
 #[cold]
 pub(crate) fn forked_error(path: &Path) -> Error {
-    let message = "the build was started before this process was forked from its parent, which goes on with it";
+    let message = "the build was started before this process was forked from its parent, which continues it";
     Error::new(ErrorKind::Forked, format!("{}: {message}", path.display())).with_hint("Start another in the child.")
 }
 

@@ -219,7 +219,7 @@ fn checkpoints_are_those_of_one_thread() {
 }
 
 #[test]
-fn a_dropped_build_goes_on_where_it_was_saved() {
+fn a_dropped_build_resumes_at_its_last_checkpoint() {
     let pairs = puts(varied(8, PAIRS));
     let whole = |threads| {
         left_by(|path| {

@@ -127,8 +127,9 @@ fn four_packed_numbers_are_compared_as_each_of_them() {
             [0; 4].map(|_| if random.up_to(1) == 0 { near(&mut random) } else { random.up_to((1 << bits) - 1) });
         // What follows them is ignored.
         let packed = (0..4).fold(random.next() << (4 * bits), |packed, i| packed | numbers[i as usize] << (i * bits));
-        let of = |counts: &dyn Fn(u64) -> bool| numbers[..count as usize].iter().filter(|n| counts(**n)).count() as u64;
-        let expected = (of(&|n| n < wanted), of(&|n| n <= wanted));
+        let matching =
+            |counts: &dyn Fn(u64) -> bool| numbers[..count as usize].iter().filter(|n| counts(**n)).count() as u64;
+        let expected = (matching(&|n| n < wanted), matching(&|n| n <= wanted));
         assert_eq!(compare_four(packed, bits, count, wanted), expected, "{numbers:?}, {count}, {wanted}");
     }
 }

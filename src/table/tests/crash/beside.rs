@@ -269,14 +269,14 @@ pub(super) fn crash_beside(seed: u64, depth: Depth, done: &mut Done) -> Result<(
 }
 
 #[test]
-fn a_crash_while_threads_write_beside_checkpoints_leaves_what_each_was_promised() {
+fn a_crash_during_concurrent_writes_and_checkpoints_leaves_what_each_thread_was_promised() {
     let done = check(0..12, |seed, done| crash_beside(seed, FAST, done));
     expect(&done, done.crashes > 500 && done.checkpoints > 50 && done.splits > 10, OF_A_CRASH);
 }
 
 #[test]
 #[ignore = "slow: many seeds, a crash at every call of every thread"]
-fn any_crash_while_threads_write_beside_checkpoints_leaves_what_each_was_promised() {
+fn any_crash_during_concurrent_writes_and_checkpoints_leaves_what_each_thread_was_promised() {
     let done = check(1000..1150, |seed, done| crash_beside(seed, SLOW, done));
     expect(&done, true, OF_A_CRASH);
 }

@@ -163,7 +163,7 @@ pub(super) fn old_journals(seed: u64, ops: usize) -> Result<u64, String> {
 }
 
 #[test]
-fn a_write_lost_or_gone_astray_gives_the_value_or_an_error() {
+fn a_lost_or_misdirected_write_gives_the_value_or_an_error() {
     let seeds = super::seeds(0..6);
     let enough = 10 * (seeds.end - seeds.start) - 10;
     let noticed: u64 = seeds.map(|seed| writes_go_wrong(seed, 60, 60).unwrap_or_else(|e| panic!("{e}"))).sum();

@@ -125,7 +125,7 @@ fn fill_disks(durability: Durability, inline: bool) -> Refused {
 }
 
 #[test]
-fn a_full_disk_changes_nothing_and_the_handle_goes_on_once_there_is_room() {
+fn a_full_disk_changes_nothing_and_the_handle_works_once_there_is_space() {
     for durability in DURABILITIES {
         let refused = fill_disks(durability, true);
         assert!(refused.puts > 100 && refused.checkpoints > 10, "{durability:?}: too few refusals to mean anything");
@@ -204,7 +204,7 @@ fn a_cache_full_of_dirty_frames_on_a_full_disk_refuses_writes_until_there_is_roo
 }
 
 #[test]
-fn a_checkpoint_that_is_due_on_a_full_disk_is_put_off_and_writes_go_on() {
+fn a_checkpoint_due_on_a_full_disk_is_postponed_and_writes_continue() {
     const VALUES: u32 = 500;
     let disk = Simulated::new(State::default());
     let table = options(&disk, Durability::Os).log_bytes(8 << 20).open(PATH).unwrap();
@@ -224,7 +224,7 @@ fn a_checkpoint_that_is_due_on_a_full_disk_is_put_off_and_writes_go_on() {
 }
 
 #[test]
-fn where_nothing_can_be_reserved_a_full_disk_poisons_and_loses_nothing() {
+fn without_reservations_a_full_disk_poisons_and_loses_nothing() {
     let mut poisoned = 0;
     for room in (100..500).step_by(10) {
         let disk = Simulated::new(State::default());
@@ -344,7 +344,7 @@ fn change<'t>(table: &'t Table, seed: u64, content: &mut Content) -> Batch<'t> {
 }
 
 #[test]
-fn a_batch_on_a_full_disk_changes_nothing_and_the_handle_goes_on_once_there_is_room() {
+fn a_batch_on_a_full_disk_changes_nothing_and_the_handle_works_once_there_is_space() {
     let (mut refused, mut halfway, mut made) = (0, 0, 0);
     for seed in 0..18 {
         let durability = DURABILITIES[seed as usize / 2 % 3];
@@ -446,7 +446,7 @@ fn open_without_room(
 }
 
 #[test]
-fn an_open_after_a_kill_needs_no_room_and_writes_go_on_once_there_is_some() {
+fn an_open_after_a_kill_needs_no_space_and_writes_continue_once_there_is_some() {
     let (mut opens, mut refused) = (0, 0);
     for seed in 0..12 {
         let workload = Workload::new(seed, 25);

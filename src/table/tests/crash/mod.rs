@@ -492,7 +492,7 @@ fn a_crash_at_any_call_of_a_recovery_leaves_what_the_recovery_found() {
 }
 
 #[test]
-fn a_crash_beside_the_log_of_another_table_leaves_every_durable_commit_and_that_log() {
+fn a_crash_next_to_the_log_of_another_table_leaves_every_durable_commit_and_that_log() {
     let other = Simulated::new(State::default());
     let table = Workload::new(0, 0).open(&other).unwrap();
     table.put(b"other", b"table").unwrap();
@@ -513,7 +513,7 @@ fn a_crash_beside_the_log_of_another_table_leaves_every_durable_commit_and_that_
 }
 
 #[test]
-fn a_process_that_dies_leaves_what_a_replay_of_its_calls_makes() {
+fn a_process_that_dies_leaves_the_result_of_replaying_its_calls() {
     let done = check(0..3, die);
     expect(&done, true, &[Fired::DeadCall]);
 }
@@ -624,7 +624,7 @@ fn a_poisoned_handle_says_why_and_gives_its_own_advice_alone() {
 }
 
 #[test]
-fn a_backup_in_which_any_call_fails_leaves_nothing_beside_its_destination() {
+fn a_backup_in_which_any_call_fails_leaves_no_temporary_file() {
     let table = Table::in_memory().unwrap();
     (0..100u8).for_each(|n| table.put(&[n], &[n; 500]).unwrap());
     let mut failed = 0;
@@ -706,7 +706,7 @@ fn headers_of_the_log_written_in_part_again_and_again_keep_no_table_from_being_o
 }
 
 #[test]
-fn a_header_of_the_log_in_part_behind_one_that_was_lost_keeps_no_table_from_being_opened() {
+fn a_torn_log_header_after_a_lost_one_does_not_prevent_an_open() {
     for calls in 0..20 {
         let (workload, disk, _table) = half_begun_segment(calls);
         for seed in 0..20 {

@@ -194,7 +194,7 @@ fn a_shadow_file_that_cannot_be_written_gives_a_checkpoint_and_loses_no_pair() {
 }
 
 #[test]
-fn a_crash_of_a_table_that_spills_beside_its_log_loses_nothing_acknowledged() {
+fn a_crash_of_a_table_that_spills_loses_nothing_acknowledged() {
     const SYNCED: u32 = 2500;
     for durability in [Durability::Os, Durability::Sync] {
         for start in [State::default(), disk_with(REOPENED)] {
@@ -290,7 +290,7 @@ fn a_table_in_memory_spills_to_its_temporary_file() {
 }
 
 #[test]
-fn threads_spill_beside_checkpoints() {
+fn threads_spill_during_checkpoints() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
     let open = || TableOptions::new().page_bytes(512).durability(Durability::None).cache_bytes(0).open(&path).unwrap();

@@ -102,7 +102,7 @@ fn a_log_ends_before_a_value_that_a_power_loss_took() {
 }
 
 #[test]
-fn a_value_that_the_file_does_not_take_changes_nothing() {
+fn a_value_that_cannot_be_written_changes_nothing() {
     let (before, new) = (value(0, 3000), value(1, 9000));
     for fault in [Fault::Io, Fault::NoSpace, Fault::Short] {
         let mut failed = 0;
@@ -221,7 +221,7 @@ fn a_journal_whose_removal_a_power_loss_undoes_cuts_no_synced_value_off() {
 }
 
 #[test]
-fn a_checkpoint_that_begins_beside_a_write_does_not_cut_it_off() {
+fn a_checkpoint_that_begins_during_a_write_does_not_cut_it_off() {
     let disk = Simulated::new(State::default());
     let table = open(&disk, Durability::Os);
     table.put(b"small", b"1").unwrap();
@@ -243,7 +243,7 @@ fn a_checkpoint_that_begins_beside_a_write_does_not_cut_it_off() {
 }
 
 #[test]
-fn small_pairs_beside_values_that_are_written_through_survive_a_checkpoint_and_a_crash() {
+fn small_pairs_with_values_written_through_survive_a_checkpoint_and_a_crash() {
     const VALUES: u64 = 40;
     let disk = Simulated::new(State::default());
     let table = open(&disk, Durability::Os);

@@ -150,7 +150,7 @@ impl Reader for Looking<'_> {
     fn get_many(&mut self, keys: &[&[u8]], take: &mut dyn FnMut(usize, Option<&[u8]>)) -> Outcome {
         let left_out = usize::from(self.open.fault == Fault::ManyAreLeftOut);
         for i in 0..keys.len() - left_out {
-            let of = if self.open.fault == Fault::ManyAreGivenTwice { 0 } else { i };
+            let index = if self.open.fault == Fault::ManyAreGivenTwice { 0 } else { i };
             take(i, self.open.map.get(keys[of]).map(Vec::as_slice));
         }
         Ok(())

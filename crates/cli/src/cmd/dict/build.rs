@@ -217,7 +217,7 @@ impl Build {
             let metadata = file.path.metadata().ok().filter(|metadata| metadata.is_file() || metadata.is_dir());
             let Some(metadata) = metadata else {
                 return Err(Failure::usage(format_args!(
-                    "--resume reads its inputs again, but {} is no file; give files",
+                    "--resume reads its inputs again, but {} is not a file; give files",
                     if file.path.as_os_str() == "-" { "standard input".into() } else { file.name() }
                 )));
             };

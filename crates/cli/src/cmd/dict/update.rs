@@ -181,7 +181,7 @@ struct Changes<'t> {
 impl Changes<'_> {
     fn make(&mut self, line: &[u8], update: &mut splitpoint::dictionary::Update) -> std::result::Result<(), Unmade> {
         if self.ended {
-            return Err("a line behind the last one of `dict diff`".to_owned().into());
+            return Err("a line after the last one of `dict diff`".to_owned().into());
         }
         match line.split_first() {
             Some((b'+', pair)) => {

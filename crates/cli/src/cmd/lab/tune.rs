@@ -193,13 +193,13 @@ fn least(report: &Report, figure: fn(&Measured) -> f64) -> f64 {
 
 pub fn headline(summary: &Summary) -> String {
     let Report { pairs, rounds, .. } = summary.report;
-    let of = if pairs as u64 == summary.seen {
+    let share = if pairs as u64 == summary.seen {
         "measured with all".to_owned()
     } else {
         format!("measured with {} in the given time", grouped(pairs as u64))
     };
     format!(
-        "{}: {}, {:.1} bytes each; {of}, {}, {}",
+        "{}: {}, {:.1} bytes each; {share}, {}, {}",
         summary.name,
         count_of(summary.seen, "pair"),
         summary.average_pair_bytes,

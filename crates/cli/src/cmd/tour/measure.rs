@@ -41,8 +41,12 @@ impl Samples {
 
     /// The median of each kind of time separately.
     pub fn median(&self) -> Times {
-        let of = |field: fn(&Times) -> f64| median(self.0.iter().map(field).collect());
-        Times { user: of(|times| times.user), system: of(|times| times.system), elapsed: of(|times| times.elapsed) }
+        let median_of = |field: fn(&Times) -> f64| median(self.0.iter().map(field).collect());
+        Times {
+            user: median_of(|times| times.user),
+            system: median_of(|times| times.system),
+            elapsed: median_of(|times| times.elapsed),
+        }
     }
 
     /// Fastest and slowest run, by elapsed time.

@@ -359,7 +359,7 @@ fn push_rest(sorters: &mut Sorters, given: &Given, end: usize) -> Result<()> {
 }
 
 #[test]
-fn a_dropped_sort_goes_on_at_its_last_checkpoint() {
+fn a_dropped_sort_resumes_at_its_last_checkpoint() {
     let given = fixed(30_000);
     let expected = plain(&given, &xxh3(), Duplicates::Error);
     let directory = tempfile::tempdir().unwrap();
@@ -392,7 +392,7 @@ fn leave_half(prefix: &Path) {
 }
 
 #[test]
-fn a_sort_that_was_saved_goes_on_from_there() {
+fn a_saved_sort_resumes_at_its_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let prefix = directory.path().join("a.spd");
     let options = || Plan { resume: Some(5), memory_bytes: 1 << 20, ..options(&prefix, Duplicates::Error) };

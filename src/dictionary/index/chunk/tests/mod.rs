@@ -209,8 +209,10 @@ fn digest(words: &[u64]) -> u64 {
 
 #[test]
 fn the_same_positions_give_the_same_words_everywhere() {
-    let of = |chunk_keys, effort| digest(&built(&ChunkOptions { chunk_keys, effort }, &positions(10_000, 7)).0);
-    let digests = [of(512, Effort::Fast), of(512, Effort::Balanced), of(1024, Effort::Small)];
+    let digest_with =
+        |chunk_keys, effort| digest(&built(&ChunkOptions { chunk_keys, effort }, &positions(10_000, 7)).0);
+    let digests =
+        [digest_with(512, Effort::Fast), digest_with(512, Effort::Balanced), digest_with(1024, Effort::Small)];
     let expected = [863_847_783_545_939_218, 11_247_333_198_896_804_028, 17_066_590_134_492_377_919];
     assert_eq!(digests, expected, "bits that other machines found for these keys: budgets and search decide on them");
 }

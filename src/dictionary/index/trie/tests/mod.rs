@@ -364,13 +364,14 @@ fn changed_words_give_an_error_or_ranges_in_bounds() {
     let skewed = skewed();
     for round in 0..6000 {
         let options = random.pick(&many_options());
-        let of = if round % 4 == 0 { &skewed[random.up_to(12 - 1) as usize] } else { &positions };
-        let count = 1 + random.up_to(of.len() as u64 - 1) as usize;
-        let mut words = built(&options, &of[..count]);
+        let sample = if round % 4 == 0 { &skewed[random.up_to(12 - 1) as usize] } else { &positions };
+        let count = 1 + random.up_to(sample.len() as u64 - 1) as usize;
+        let mut words = built(&options, &sample[..count]);
         damage(&mut words, &mut random);
         let Ok(trie) = Trie::open(&words) else { continue };
         for i in 0..40 {
-            let position = if i % 2 == 0 { random.next() } else { of[random.up_to(of.len() as u64 - 1) as usize] };
+            let position =
+                if i % 2 == 0 { random.next() } else { sample[random.up_to(sample.len() as u64 - 1) as usize] };
             let ranks = trie.locate(&words, position);
             assert!(ranks.start <= ranks.end && ranks.end <= trie.pairs(), "{ranks:?} of {}", trie.pairs());
         }

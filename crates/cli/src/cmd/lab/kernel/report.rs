@@ -40,13 +40,13 @@ pub fn paper_percent(experiment: &Experiment, kernel: &Kernel, load: Option<usiz
     let (Some((mean, deviation)), Some((base, _))) = (figures(kernel), figures(reference)) else {
         return PaperPercent::default();
     };
-    let of = |ours: Option<f64>, base: Option<f64>| ours.zip(base).and_then(|(ours, base)| relative(ours, base));
+    let ratio = |ours: Option<f64>, base: Option<f64>| ours.zip(base).and_then(|(ours, base)| relative(ours, base));
     let (more, base_more) = (kernel.paper_more, reference.paper_more);
     PaperPercent {
         mean: relative(mean, base),
         deviation: relative(deviation, base),
-        without_first: of(more.without_first.map(|first| first.0), base_more.without_first.map(|first| first.0)),
-        maximum: of(more.maximum, base_more.maximum),
+        without_first: ratio(more.without_first.map(|first| first.0), base_more.without_first.map(|first| first.0)),
+        maximum: ratio(more.maximum, base_more.maximum),
     }
 }
 
@@ -236,11 +236,11 @@ pub fn charges(experiment: &Experiment, column: &Column) -> Vec<String> {
 }
 
 fn charges_of(kernel: &Kernel, measured: &Measured) -> String {
-    let of = |charge: &Charge| {
+    let describe = |charge: &Charge| {
         let Charge { cache, lookups, unsuccessful, ns_per_lookup } = charge;
         format!("{lookups:+} in the {cache} cache at {ns_per_lookup:.0} ns ({unsuccessful:+} unsuccessful)")
     };
-    let changed: Vec<_> = measured.charges.iter().filter(|charge| charge.lookups != 0).map(of).collect();
+    let changed: Vec<_> = measured.charges.iter().filter(|charge| charge.lookups != 0).map(describe).collect();
     match changed.is_empty() {
         true => format!("{}: memory was not short, so nothing was pruned.", kernel.name),
         false => format!("{}: charged for lookups, {}; reads are not timed.", kernel.name, changed.join(", ")),
@@ -329,10 +329,16 @@ fn histogram(report: &HistogramReport) -> Vec<String> {
 /// For each size: our buckets and objects, the paper's buckets and objects.
 pub fn rows(shape: &Shape, paper: &PaperHistogram) -> impl Iterator<Item = (usize, u64, u64, u64, u64)> {
     (0..=SIZES).map(move |size| {
-        let of = |size: usize| shape.sizes.get(&size).copied().unwrap_or(0);
+        let buckets_of = |size: usize| shape.sizes.get(&size).copied().unwrap_or(0);
         let paper_buckets = paper.buckets[size];
         if size < SIZES {
-            return (size, of(size), of(size) * size as u64, paper_buckets, paper_buckets * size as u64);
+            return (
+                size,
+                buckets_of(size),
+                buckets_of(size) * size as u64,
+                paper_buckets,
+                paper_buckets * size as u64,
+            );
         }
         let buckets = shape.sizes.range(SIZES..).map(|(_, buckets)| buckets).sum();
         let small: u64 = (0..SIZES).map(|size| paper.buckets[size] * size as u64).sum();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_lie_on_a_logarithmic_scale() {
+    fn dots_are_placed_on_a_logarithmic_scale() {
         let svg = Dots { ours: Some(100.0), paper: Some(10.0), ends: (1.0, 100.0), base: 1.0 }.svg();
         assert!(svg.contains("class=\"ours\" cx=\"248.0\"") && svg.contains("class=\"paper\" cx=\"128.0\""), "{svg}");
     }
