@@ -107,8 +107,8 @@ pub(crate) trait Storage: Send + Sync {
     }
     /// Opens or creates a file. `IsADirectory` or `InvalidData` if `path` is not a regular file. Never waits.
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
-    /// A new file without a name on the file system of `beside`, removed when closed. `None` if there are no such
-    /// files.
+    /// A new file without a name on the file system of `beside`, removed when closed. `None` if the file system has no
+    /// such files.
     fn make_unnamed(&self, _beside: &Path) -> Result<Option<Box<dyn File>>> {
         Ok(None)
     }
@@ -309,7 +309,7 @@ pub(crate) trait View: Send + Sync {
     fn bytes(&self) -> &[u8];
 }
 
-/// Asks the system for large memory pages; call it before the first write. Does nothing if there are none.
+/// Asks the system for large memory pages; call it before the first write. Does nothing on systems without them.
 pub(crate) fn advise_huge_pages<T>(memory: &mut [std::mem::MaybeUninit<T>]) {
     #[cfg(target_os = "linux")]
     real::advise_huge_pages(memory);

@@ -70,8 +70,8 @@ pub(super) fn map_over(file: &fs::File, memory: Memory<'_>, offset: u64, over: O
     if mapped == libc::MAP_FAILED {
         return false;
     }
-    // For file systems with large pages: one fault then makes 2 MiB ready in a quarter of the time, as one entry of the
-    // processor's translation table. An error means that there are none.
+    // For file systems with large pages: one fault then prepares 2 MiB in a quarter of the time, as one entry of the
+    // processor's translation table. An error means that there are no large pages.
     // SAFETY: advice about the mapping just made; it changes no content.
     unsafe { libc::madvise(memory.start.cast(), memory.bytes, libc::MADV_HUGEPAGE) };
     true

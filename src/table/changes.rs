@@ -1,7 +1,7 @@
 //! The changes of a batch, encoded as in the log.
 //!
-//! They lie in chunks. A batch of several is logged before its changes are made, and each chunk that the log has is
-//! freed and read back when it is needed: memory need not hold both the batch and the pages with its pairs.
+//! They are kept in chunks. A batch of several chunks is logged before its changes are made. Each chunk that the log
+//! has is freed, and read back when needed, so memory need not hold both the batch and the pages with its pairs.
 
 use super::handle::Table;
 use super::wal_record::{BatchChanges, WalRecord, decode_batch, encode_in_batch};

@@ -39,7 +39,7 @@ impl Durability {
 /// Shorter values go to the log. Most of them fit in their page anyway.
 const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 256 };
 
-/// Called with the bytes of the log that were read, and the most that there are.
+/// Called with the bytes of the log that were read, and the maximum.
 pub(super) type OnReplay = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
 
 /// How an open replays the log.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A key belongs to one part, so each key's changes keep their order. Changes of different keys do not depend on each
-//! other. Those of a batch may be made one by one, as no thread sees the table before the replay is done. A record that
-//! removes all pairs ends a block. If several changes fail, the error of the first record is returned, as if they had
-//! been made one after another.
+//! other. The changes of a batch may be made one by one, as no thread sees the table before the replay is done. A
+//! record that removes all pairs ends a block. If several changes fail, the error of the first record is returned, as
+//! if they had been made one after another.
 //!
 //! Not here: reading the log (`pager/wal/replay.rs`), the steps of an open before and after a replay (`open.rs`).
 

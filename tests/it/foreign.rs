@@ -215,8 +215,8 @@ fn the_error_for_another_hash_function_names_it() {
     refused(&with_header(spt::ROOT_AT + 4, &77u16.to_le_bytes()), ErrorKind::Version, &["77", "Upgrade"]);
 }
 
-// ---------------------------------------------------------------------------------------------
-// Journals that do not belong to the table beside them
+// --------------------------------------------------------------------------------------------- Journals of other
+// tables
 
 /// Opening `file` for writing with `journal` next to it fails with `kind` and `words`, and changes neither.
 fn journal_refused(file: &[u8], journal: &[u8], kind: ErrorKind, words: &[&str]) {

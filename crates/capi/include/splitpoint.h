@@ -322,7 +322,7 @@ spt_status spt_open_in_memory(const spt_options *options, spt_table **table);
  *     }
  *
  * Errors:
- *   those of spt_open; `table` stays as it is
+ *   the errors of spt_open; `table` stays as it is
  */
 spt_status spt_newer(spt_table *table, spt_table **newer);
 
@@ -460,7 +460,7 @@ spt_status spt_remove(spt_table *table, const void *key, size_t key_len);
  * byte follows it.
  *
  * Errors:
- *   those of spt_put; SPT_OUT_OF_MEMORY if the new value is stored, but there is no memory for the old one
+ *   the errors of spt_put; SPT_OUT_OF_MEMORY if the new value is stored, but there is no memory for the old one
  */
 spt_status spt_replace(spt_table *table, const void *key, size_t key_len, const void *value, size_t value_len,
                        void **old, size_t *old_len);
@@ -515,7 +515,7 @@ spt_status spt_update(spt_table *table, const void *key, size_t key_len, spt_upd
  * For all or nothing see spt_batch_begin.
  *
  * Errors:
- *   those of spt_put, the first that occurs; the pairs before it are stored
+ *   the errors of spt_put, the first that occurs; the pairs before it are stored
  */
 typedef struct spt_pair {
     spt_bytes key;
@@ -1206,7 +1206,7 @@ spt_status spt_dict_reindex(const char *old, const char *path, const spt_build_o
  * that this build cannot use. Each of these pointers may be NULL.
  *
  * Errors:
- *   those of spt_dict_build; and SPT_IN_USE if another thread is using the build
+ *   the errors of spt_dict_build; and SPT_IN_USE if another thread is using the build
  */
 spt_status spt_build_start(const char *path, const spt_build_options *options, spt_build **build);
 spt_status spt_build_push(spt_build *build, const void *key, size_t key_len, const void *value, size_t value_len);
@@ -1231,7 +1231,7 @@ spt_status spt_build_discard(spt_build *build);
  * unless it returns SPT_IN_USE. spt_dict_update_discard closes it without changes; NULL is not an error.
  *
  * Errors:
- *   those of spt_dict_open and spt_dict_build; and SPT_IN_USE if another thread is using the update
+ *   the errors of spt_dict_open and spt_dict_build; and SPT_IN_USE if another thread is using the update
  */
 spt_status spt_dict_update_start(const char *old, const char *path, const spt_build_options *options,
                                  spt_dict_update **update);

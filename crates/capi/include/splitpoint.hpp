@@ -847,7 +847,7 @@ public:
     }
 
     /** Makes the changes and closes the batch, also if it fails; then nothing has changed. Errors: stopped by
-     * Update::stop; those of Table::put. */
+     * Update::stop; the errors of Table::put. */
     void commit(Error *error = nullptr)
     {
         spt_status status = spt_batch_commit(batch_.get());
@@ -884,7 +884,7 @@ public:
     Table &operator=(const Table &) = delete;
     ~Table() = default;
 
-    /** Opens the table at `path`, and creates it if it is absent. Errors: those of spt_open. */
+    /** Opens the table at `path`, and creates it if it is absent. Errors: the errors of spt_open. */
     [[nodiscard]] static Table open(const std::string &path, const Options &options = {}, Error *error = nullptr)
     {
         spt_options given = detail::options_of(options);
@@ -903,7 +903,7 @@ public:
     }
 
     /** A table with what was written since this one was opened to read, if anything was: see spt_newer.
-     * Errors: those of open. */
+     * Errors: the errors of open. */
     [[nodiscard]] std::optional<Table> newer(Error *error = nullptr) const
     {
         spt_table *found = nullptr;
@@ -1045,7 +1045,7 @@ public:
     }
 
     /** Changes the value by `function`, an UpdateFunction or the like; returns whether the key is present now. The
-     * function may use the table. Errors: stopped by Update::stop; those of put. */
+     * function may use the table. Errors: stopped by Update::stop; the errors of put. */
     template <class Function>
     bool update(std::string_view key, Function &&function, Error *error = nullptr)
     {
@@ -1238,7 +1238,7 @@ public:
     Dictionary &operator=(const Dictionary &) = delete;
     ~Dictionary() = default;
 
-    /** Opens the dictionary at `path`. Errors: those of spt_dict_open. */
+    /** Opens the dictionary at `path`. Errors: the errors of spt_dict_open. */
     [[nodiscard]] static Dictionary open(const std::string &path, const DictionaryOptions &options = {},
                                          Error *error = nullptr)
     {
@@ -1351,7 +1351,7 @@ public:
         return position;
     }
 
-    /** Puts all pairs into `table`, and returns their number. Errors: also those of Table::put. */
+    /** Puts all pairs into `table`, and returns their number. Errors: also the errors of Table::put. */
     std::uint64_t thaw(Table &table, Error *error = nullptr) const
     {
         std::uint64_t pairs = 0;
@@ -1436,8 +1436,8 @@ public:
     ~DictionaryBuilder() = default;
 
     /** Builds the dictionary at `path` from any range of pairs, in any order, and returns the number of its pairs. An
-     * exception of the range cancels the build and is thrown from here. Errors: those of spt_dict_build; then the old
-     * file at `path` is unchanged. */
+     * exception of the range cancels the build and is thrown from here. Errors: the errors of spt_dict_build; then the
+     * old file at `path` is unchanged. */
     template <class Pairs>
     static std::uint64_t build(const std::string &path, Pairs &&pairs, const BuildOptions &options = {},
                                Error *error = nullptr)

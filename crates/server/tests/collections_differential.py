@@ -3,7 +3,7 @@
 
     KINDS=streams,lists collections_differential.py [--file] [--survey] [SECONDS] [SEED]
 
---survey goes on after a difference, and shows each kind of them once.
+--survey continues after a difference, and shows each kind of them once.
 
 Keys change their types, collections go from one element to thousands and back, with transactions, copies, lifetimes and
 commands of other types. Fields and members have no order in either server, so replies without one are compared sorted.

@@ -3,7 +3,7 @@
 
     differential.py [--file] [--survey] [SECONDS] [SEED]
 
---survey goes on after a difference, and shows each kind of them once.
+--survey continues after a difference, and shows each kind of them once.
 
 Two connections to each server, RESP2 and RESP3, a few keys, values that are often numbers, pipelines of random length,
 transactions, subscriptions; and commands with any arguments in any number.

@@ -4,7 +4,7 @@
     scripts_differential.py [--file] [--survey] [SECONDS] [SEED]
 
 First the scripts below, then random values through conversion, cjson, cmsgpack, struct, bit and string functions.
---survey goes on after a difference.
+--survey continues after a difference.
 """
 
 import atexit

@@ -4,7 +4,7 @@
 //!   gives a value or an error; the ways to look up agree.
 //! * `open`: a table file, or damage to a good one, and operations on it. Every call gives a value or an error; the
 //!   file stays in proportion.
-//! * `replay`: a log beside a good table: edits of a good one with right checksums, or any bytes. A table that opens is
+//! * `replay`: a log with a good table: edits of a good one with right checksums, or any bytes. A table that opens is
 //!   whole, has what a second reader finds, and the same when it is opened again.
 //! * `ops`: operations on a new table. The answers are those of a `BTreeMap`; the table is whole.
 //!
@@ -35,7 +35,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory for a table")
 }
 
-/// The file beside the table `path` that has this ending.
+/// The sidecar file of the table `path` with this suffix.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

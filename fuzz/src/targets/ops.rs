@@ -4,8 +4,8 @@
 //! shape, place, { operation, key, value length }...
 //! ```
 //!
-//! Small pages, few keys, values about the lengths where a record becomes an extent: so that everything overflows,
-//! splits and meets. A scan goes on through all of it, a few pairs at a time: a key that was there all along is given
+//! Small pages, few keys, values close to the lengths where a record becomes an extent, so that everything overflows,
+//! splits and collides. A scan walks all of it, a few pairs at a time: a key that was present throughout is returned
 //! once.
 //!
 //! Source: `src/table/tests/mod.rs`, which draws such operations by chance. Not here: threads, faults of the disk.

@@ -1,4 +1,4 @@
-//! A write-ahead log beside a good table: what an open makes of it is what the second reader says, or an error.
+//! A write-ahead log with a good table: an open recovers what the second reader finds, or returns an error.
 //!
 //! ```text
 //! table, flags, edits...                          the golden crashed table's log, its records and headers edited
@@ -118,7 +118,7 @@ fn fit(file: &mut [u8], base: &Base, before: Option<End>) -> End {
 
 fn edited(input: &mut Input<'_>, flags: u8, base: &Base) -> Vec<Vec<u8>> {
     let mut segments = GOLDEN.clone();
-    // As it lies behind the crashed table, so behind this one.
+    // As in the crashed table, so in this one.
     let later = |number: u64| number.wrapping_sub(sequence(CRASHED.file)).wrapping_add(sequence(base.file));
     for segment in &mut segments {
         segment.header.table_id = table_id(base.file);

@@ -318,7 +318,7 @@ pub(crate) fn install(storage: &dyn Storage, path: &Path, file: &dyn File) -> Re
     storage.remove(&journal_path).map_err(|e| Error::io(&journal_path, "remove", e))
 }
 
-/// The journal beside a table, as a reader finds it.
+/// The journal of a table, as a reader finds it.
 pub(super) enum Found {
     /// None whose header is written, so the file has a whole checkpoint.
     Nothing,

@@ -1,7 +1,7 @@
 //! Keeps the disk free for others while a checkpoint is written: at most two runs of bytes are on their way to it.
 //!
-//! A thread that syncs the log beside a checkpoint waits for what the disk has been given before. Without a bound that
-//! is most of the checkpoint, and such a put takes up to 0.2 s (docs/notes/2026-11-27-checkpoints.md).
+//! A thread that syncs the log during a checkpoint waits for all earlier writes of the disk. Without a bound that is
+//! most of the checkpoint, and such a put takes up to 0.2 s (docs/notes/2026-11-27-checkpoints.md).
 //!
 //! Not here: the sync at the end, which makes the bytes durable.
 

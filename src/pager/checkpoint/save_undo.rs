@@ -6,8 +6,8 @@
 //!                 except those that were saved since the newest reader came
 //! ```
 //!
-//! So a reader costs the disk at most one copy of the file, however long it stays. If there is no room for it, the
-//! checkpoint goes on, and such readers get `Stale`.
+//! So a reader costs the disk at most one copy of the file, however long it stays. Without space for it, the checkpoint
+//! continues, and such readers get `Stale`.
 //!
 //! Not here: the locks of readers and the order of events (`file/held.rs`), the files (`file/undo.rs`).
 

@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-/// The byte that stands for all checkpoints: see the head of this file.
+/// The byte that represents all checkpoints: see the head of this file.
 pub(in crate::pager) const CHOOSING: u64 = 0;
 
 /// A checkpoint that was chosen, and what was found of those after it.

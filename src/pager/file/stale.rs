@@ -134,7 +134,7 @@ impl TableFile {
     }
 }
 
-/// The number of the checkpoint whose journal is beside the table at `path`, if that may be complete: its header is
+/// The number of the checkpoint whose journal belongs to the table at `path`, if that may be complete: its header is
 /// written last.
 fn journal_number(storage: &dyn Storage, path: &Path, void: Option<&dyn File>) -> Result<Option<u64>> {
     let journal_path = journal_path(path);
@@ -158,7 +158,7 @@ pub(in crate::pager) fn is_void(void: Option<&dyn File>, path: &Path) -> Result<
     void.map_or(Ok(false), |void| is_at(void, path))
 }
 
-/// `error`, of a table beside a journal that is void.
+/// `error`, for a table whose journal is void.
 pub(in crate::pager) fn beside_void_journal(error: Error, path: &Path) -> Error {
     let journal = journal_path(path);
     error.with_hint(format!(

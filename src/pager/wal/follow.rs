@@ -88,7 +88,7 @@ impl Log {
         }
     }
 
-    /// A reader at the position of `reader`, with the segments that there are now; `None` if the one there is gone.
+    /// A reader at the position of `reader`, with the segments that exist now; `None` if its segment is gone.
     fn again(&self, reader: &Reader) -> Result<Option<Reader>> {
         let mut again = Reader::of_segments(self.find()?, reader.sequence);
         if let Some(current) = &reader.current {

@@ -165,7 +165,7 @@ fn a_table_that_lost_half_of_its_pairs_is_compacted_to_the_size_of_a_fresh_one()
 
 #[test]
 fn a_value_that_grew_by_appends_is_compacted_to_its_length() {
-    // Across the map frames of several zones, which then lie where the value has to be.
+    // Across the map frames of several zones, which then are where the value has to be.
     compacts(1024, |table, model| {
         for _ in 0..6_000 {
             table.append(b"key", &[7; 1000]).unwrap();

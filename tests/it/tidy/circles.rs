@@ -210,7 +210,7 @@ fn folders_of_the_server_import_only_those_of_lower_layers() {
     none(breaches);
 }
 
-/// The room of a file of the pager: a folder, or a file beside them. `None` for the face, which knows all rooms.
+/// The room of a file of the pager: a directory, or a file next to them. `None` for the face, which knows all rooms.
 fn room(path: &str) -> Option<&str> {
     let inside = path.strip_prefix("src/pager/")?;
     let face = ["mod.rs", "open.rs"].contains(&inside);

@@ -1,7 +1,7 @@
 //! Rows that a thread of their own reads: of a server or a database, whose reads no signal can wake.
 //!
-//! The reader passes pairs and bad rows to a [`Feed`], which sends them in batches; [`Threaded`] takes them and looks
-//! for signals while it waits. At most a few batches are in memory. When nobody reads on, the reader is told so by
+//! The reader passes pairs and bad rows to a [`Feed`], which sends them in batches; [`Threaded`] receives them and
+//! checks for signals while it waits. At most a few batches are in memory. If the receiver is gone, the reader gets
 //! [`Gone`], or ends with the process.
 
 use crate::failure::{Failure, Result};

@@ -141,7 +141,7 @@ impl Source for Tree {
                 }
                 Ok(false) => {
                     self.left_out += 1;
-                    // The caller looks for a signal and comes again.
+                    // The caller checks for signals and retries.
                     Ok(Row::Interrupted)
                 }
                 Err(error) => Ok(self.bad(&path, &error)),

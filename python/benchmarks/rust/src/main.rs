@@ -1,5 +1,5 @@
-//! Builds a dictionary of pairs that lie in memory, and prints how many it took a second, and a second of processor
-//! time of all threads.
+//! Builds a dictionary of pairs in memory, and prints the pairs per second, and per second of processor time of all
+//! threads.
 //!
 //! `build-rate PAIRS PATH`: a pair is a key of 16 digits and a value of 32 bytes, as in compare.py, in two buffers as
 //! Arrow has them.
