@@ -128,5 +128,5 @@ impl ChunkWalk<'_> {
 fn group(file: &DictionaryFile, ranks: &Range<u64>) -> Range<u64> {
     let last = file.footer.pairs.saturating_sub(1);
     let group_of = |rank: u64| file.index.group(rank.min(last)).unwrap_or(0..file.footer.pairs);
-    group_of(ranks.start).start..of(ranks.end.saturating_sub(1).max(ranks.start)).end
+    group_of(ranks.start).start..group_of(ranks.end.saturating_sub(1).max(ranks.start)).end
 }

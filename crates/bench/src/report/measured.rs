@@ -5,7 +5,7 @@
 //! the run fail once the rest is done. Parts can be run again by themselves. `run.txt` has the machine and, of each
 //! part, the time it took and the load before and after, which says whether its figures come from a quiet machine.
 
-use super::outside::{KERNEL, SERVER, TRANSACTIONS};
+use super::outside::{KERNEL, SERVER, TRANSACTIONS, trim_study};
 use super::seeds::{BUSY, FORM};
 use crate::engine::Outcome;
 use crate::results::facts;
@@ -45,7 +45,11 @@ pub fn run(results: &Path, directory: &Path, parts: &[String]) -> Outcome {
         let (start, before) = (Instant::now(), load());
         let failures = match part {
             "workloads" => workloads(results, directory)?,
-            "lab" => output_of(&mut kernel(), &folder.join(KERNEL)),
+            "lab" => {
+                let failures = output_of(&mut kernel(), &folder.join(KERNEL));
+                trim_study(&folder)?;
+                failures
+            }
             "server" => output_of(&mut server(), &folder.join(SERVER)),
             _ => transactions(directory, &folder.join(TRANSACTIONS))?,
         };

@@ -5,10 +5,12 @@
 //! is removed, so no table survives the figures it was made from. The page (`page.rs`) has all tables of a form and
 //! the plots.
 //!
-//! The report on the seed documents (`seeds.rs`) is `results/report.md` and `results/report.html`.
+//! The report on the seed documents (`seeds.rs`) is `results/report.md` and, not tracked, `results/report.html`. The table
+//! of README.md is `claims.rs`.
 //!
 //! Not here: which columns a table has (`[[table]]` in `workloads/*.toml`).
 
+mod claims;
 pub mod measured;
 mod outside;
 #[cfg(feature = "report")]
@@ -101,10 +103,8 @@ fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<S
 
 /// The table of that name in Markdown, with a line on how it was measured; `None` without results.
 fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outcome<Option<String>> {
-    if name == "seeds" {
-        let (report, facts) = (seeds::Report::read()?, seeds::facts(results)?);
-        let sections = report.sections(workloads, results)?;
-        return Ok((!facts.is_empty()).then(|| seeds::readme(&sections, &facts)));
+    if name == "claims" {
+        return claims::table(workloads, results);
     }
     let found = workloads.iter().find_map(|w| w.table.iter().find(|table| table.name == name).map(|table| (w, table)));
     let (workload, table) = found.ok_or_else(|| format!("no workload has a table {name}"))?;

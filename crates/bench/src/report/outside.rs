@@ -26,6 +26,38 @@ fn study(folder: &Path) -> Outcome<Option<Value>> {
     Ok(Some(serde_json::from_str(&text).map_err(|e| format!("{KERNEL}: {e}"))?))
 }
 
+/// Removes what the report does not show from the study's output, which is twenty times as large.
+pub fn trim_study(folder: &Path) -> Outcome {
+    let Some(mut study) = study(folder)? else { return Ok(()) };
+    let retain = |value: &mut Value, kept: &[&str]| {
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|name, _| kept.contains(&&name[..]));
+        }
+    };
+    retain(&mut study, &["about", "answer", "histograms", "runs", "tables"]);
+    for table in study["tables"].as_array_mut().into_iter().flatten() {
+        for load in table["loads"].as_array_mut().into_iter().flatten() {
+            retain(load, &["kernels", "scripts"]);
+            for kernel in load["kernels"].as_array_mut().into_iter().flatten() {
+                retain(kernel, &["caches", "kernel", "paper_relative_percent", "relative_percent"]);
+                for cache in kernel["caches"].as_array_mut().into_iter().flatten() {
+                    retain(cache, &["buckets"]);
+                }
+            }
+        }
+    }
+    for histogram in study["histograms"].as_array_mut().into_iter().flatten() {
+        retain(histogram, &["number", "ours", "paper", "title"]);
+        for whose in ["ours", "paper"] {
+            retain(&mut histogram[whose], &["histogram"]);
+        }
+    }
+    // One line per table and histogram, so that a difference can be read.
+    let text = study.to_string().replace("{\"loads\"", "\n{\"loads\"").replace("{\"number\"", "\n{\"number\"");
+    splitpoint::OutputFile::write(folder.join(KERNEL), format!("{text}\n"))?;
+    Ok(())
+}
+
 /// The study's own sentence about a table or a histogram, without its title.
 fn answer(study: &Value, what: &str, title: &str) -> Option<String> {
     let head = format!("{what}, {title}: ");

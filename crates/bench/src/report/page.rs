@@ -33,7 +33,7 @@ pub fn of_seeds(
     let mut body = format!("<p>{}</p>\n<h2>Machine</h2>\n", inline(seeds::INTRODUCTION));
     body += &table(&seeds::facts_table(facts));
     body +=
-        &format!("<h2>Summary</h2>\n<p>{}</p>\n{}", inline(seeds::SUMMARY), table(&seeds::summary(sections, false)));
+        &format!("<h2>Summary</h2>\n<p>{}</p>\n{}", inline(seeds::SUMMARY), table(&seeds::summary(sections)));
     let mut seed = "";
     for section in sections {
         if seed != section.seed_title() {

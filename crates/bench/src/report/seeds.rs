@@ -85,9 +85,6 @@ struct Compare {
     /// Why a peer leads.
     #[serde(default)]
     loses: String,
-    /// Whether it has a line in README.md.
-    #[serde(default)]
-    readme: bool,
 }
 
 /// The best of ours and of the peers in one column.
@@ -143,7 +140,7 @@ impl Report {
 impl Figure {
     fn shown(&self, workloads: &[Workload], folder: &Path) -> Outcome<Option<Shown>> {
         if let Some(name) = &self.table {
-            return of_workload(workloads, folder, name);
+            return of_workload(workloads, folder, name, FORM);
         }
         if let Some(number) = self.kernel {
             return outside::kernel(folder, number);
@@ -177,7 +174,8 @@ impl Figure {
     }
 }
 
-fn of_workload(workloads: &[Workload], folder: &Path, name: &str) -> Outcome<Option<Shown>> {
+/// The table `name` from the results of `form` in `folder`; `None` without results.
+pub fn of_workload(workloads: &[Workload], folder: &Path, name: &str, form: &str) -> Outcome<Option<Shown>> {
     let found = workloads.iter().find_map(|w| w.table.iter().find(|t| t.name == name).map(|table| (w, table)));
     let (workload, table) = found.ok_or_else(|| format!("no workload has a table {name}"))?;
     let path = folder.join(format!("{}.csv", workload.name));
@@ -185,7 +183,7 @@ fn of_workload(workloads: &[Workload], folder: &Path, name: &str) -> Outcome<Opt
         return Ok(None);
     }
     let results = Results::read(&path)?;
-    let rows = rows(table, &results, FORM);
+    let rows = rows(table, &results, form);
     let line = |row: &super::Row| Shot {
         name: row.name.clone(),
         is_ours: row.name.contains("splitpoint")
@@ -201,7 +199,7 @@ fn of_workload(workloads: &[Workload], folder: &Path, name: &str) -> Outcome<Opt
         markdown: markdown(table, &rows),
         titles: table.columns.iter().map(|column| column.title.clone()).collect(),
         lines: rows.iter().map(line).collect(),
-        how: how(table, &results, FORM),
+        how: how(table, &results, form),
         verdict: None,
     }))
 }
@@ -254,22 +252,35 @@ fn is_rate(title: &str) -> bool {
     title.contains("/s")
 }
 
+/// The best line of those that `accept`, in a column: its name, its cell, and its score, of which more is better.
+pub fn best<'a>(shown: &'a Shown, column: &str, accept: impl Fn(&Shot) -> bool) -> Option<(&'a str, &'a str, f64)> {
+    let index = shown.titles.iter().position(|title| title == column)?;
+    // xfer generates the input and stores nothing: a baseline, not a peer.
+    let lines = shown.lines.iter().filter(|line| !line.name.starts_with("xfer") && accept(line));
+    let scored = lines.filter_map(|line| {
+        let (cell, value) = &line.cells[index];
+        Some((&line.name[..], &cell[..], good(column, (*value)?)))
+    });
+    scored.max_by(|a, b| a.2.total_cmp(&b.2))
+}
+
+/// The ratio of two scores; above 1 ours is better.
+pub fn ratio(ours: &(&str, &str, f64), peer: &(&str, &str, f64)) -> f64 {
+    ours.2 / peer.2
+}
+
+/// A score of which more is better.
+fn good(column: &str, value: f64) -> f64 {
+    if is_rate(column) { value } else { 1.0 / value.max(1e-12) }
+}
+
 fn compared<'a>(compare: &'a Compare, shown: &'a Shown, par: f64) -> Option<Compared<'a>> {
-    let column = shown.titles.iter().position(|title| *title == compare.column)?;
-    let good = |value: f64| if is_rate(&compare.column) { value } else { 1.0 / value.max(1e-12) };
-    let best = |is_ours: bool| {
-        // xfer generates the input and stores nothing: a baseline, not a peer.
-        let lines = shown.lines.iter().filter(|line| line.is_ours == is_ours && !line.name.starts_with("xfer"));
-        let lines = lines.filter(|line| !is_ours || compare.only.as_ref().is_none_or(|only| line.name.contains(only)));
-        let scored = lines.filter_map(|line| line.cells[column].1.map(|value| (line, good(value))));
-        scored
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .map(|(line, score)| (&line.name[..], &line.cells[column].0[..], score))
-    };
-    let (ours, peer) = (best(true)?, best(false));
+    let is_meant = |line: &Shot| compare.only.as_ref().is_none_or(|only| line.name.contains(only));
+    let ours = best(shown, &compare.column, |line| line.is_ours && is_meant(line))?;
+    let peer = best(shown, &compare.column, |line| !line.is_ours);
     let ratio = match (peer, compare.number) {
-        (Some(peer), _) => ours.2 / peer.2,
-        (None, Some(number)) => ours.2 / good(number),
+        (Some(peer), _) => ratio(&ours, &peer),
+        (None, Some(number)) => ours.2 / good(&compare.column, number),
         (None, None) => f64::NAN,
     };
     let peer = peer.map(|(name, cell, _)| (name, cell));
@@ -316,16 +327,16 @@ fn times(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.1}x") } else { format!("{ratio:.0}x") }
 }
 
-/// The table of all comparisons: one line each, or only those for README.md.
-pub fn summary(sections: &[Section<'_>], of_readme: bool) -> String {
+/// The table of all comparisons, one line each.
+pub fn summary(sections: &[Section<'_>]) -> String {
     let mut text =
         String::from("| | | the document | best peer here | Splitpoint | ratio |\n|---|---|---|---:|---:|---:|\n");
     for section in sections {
         let name = format!("{}: {}", section.seed.short, section.figure.name);
-        if let Some(verdict) = section.shown.as_ref().and_then(|shown| shown.verdict.as_ref()).filter(|_| !of_readme) {
+        if let Some(verdict) = section.shown.as_ref().and_then(|shown| shown.verdict.as_ref()) {
             text += &format!("| {name} | {} |\n", verdict.summary.join(" | "));
         }
-        for c in section.compared().iter().filter(|c| c.compare.readme || !of_readme) {
+        for c in section.compared() {
             let peer = c.peer.map_or("-".into(), |(name, figure)| format!("{figure}, {name}"));
             let ratio = if c.ratio.is_finite() { format!("{:.2}x", c.ratio) } else { "-".into() };
             let document = &c.compare.theirs;
@@ -335,20 +346,12 @@ pub fn summary(sections: &[Section<'_>], of_readme: bool) -> String {
     text
 }
 
-/// The line under the README's table.
-pub fn readme(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
-    let fact = |name: &str| facts.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
-    let when = fact("workloads").split(';').next().and_then(|part| part.split("until ").nth(1)).unwrap_or_default();
-    let busy = if facts.iter().any(|(_, value)| value.contains(BUSY)) { format!("; {BUSY}") } else { String::new() };
-    format!("{}\n{when}; {}; commit {}{busy}.", summary(sections, true), fact("cpu"), fact("commit"))
-}
-
 /// The whole report as Markdown.
 pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
     let mut text =
-        format!("# {TITLE}\n\n{INTRODUCTION}\n\nThe plots are in `report.html`, next to this file.\n\n## Machine\n\n");
+        format!("# {TITLE}\n\n{INTRODUCTION}\n\n`splitpoint-bench report --form report` makes `report.html` next to this file, with plots.\n\n## Machine\n\n");
     text += &facts_table(facts);
-    text += &format!("\n## Summary\n\n{SUMMARY}\n\n{}", summary(sections, false));
+    text += &format!("\n## Summary\n\n{SUMMARY}\n\n{}", summary(sections));
     let mut seed = "";
     for section in sections {
         if seed != section.seed.title {
@@ -423,7 +426,6 @@ mod tests {
             number: Some(5.0),
             leads: "of this".into(),
             loses: "of that".into(),
-            readme: false,
             only: None,
         }
     }
