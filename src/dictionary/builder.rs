@@ -7,13 +7,13 @@
 //!
 //! Not here: changing a dictionary (`update.rs`).
 
+use super::build::duplicates::Duplicates;
 use super::build::far::FarSources;
 use super::build::intake::Intake;
 use super::build::memory::{Forecast, Shares};
 use super::build::new_file::NewFile;
 use super::build::plan::Plan;
 use super::build::progress::{Progress, ProgressCounter};
-use super::build::sort::duplicates::Duplicates;
 use super::build::writer::{FileWriter, begin_file};
 use super::format::layout::Compression;
 use super::index::Index;

@@ -42,8 +42,8 @@ mod tests;
 mod update;
 mod verify;
 
+pub use build::duplicates::Duplicates;
 pub use build::progress::Progress;
-pub use build::sort::duplicates::Duplicates;
 pub use builder::{Build, DictionaryBuilder};
 pub use diff::{Change, Diff};
 pub use format::layout::Compression;

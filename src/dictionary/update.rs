@@ -3,10 +3,10 @@
 //! Cost: one read of the old data and one write of the new, whatever the size of the batch; sorting the batch; making
 //! the index again. Source: Lim et al. 2013, section 2.5. Not here: the merge (`build/merge.rs`).
 
+use super::build::duplicates::Duplicates;
 use super::build::intake::Intake;
 use super::build::new_file::NewFile;
 use super::build::plan::{Plan, access_at};
-use super::build::sort::duplicates::Duplicates;
 use super::builder::DictionaryBuilder;
 use super::diff::Change;
 use super::handle::{Dictionary, DictionaryOptions};

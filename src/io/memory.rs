@@ -1,6 +1,6 @@
 //! Caller's memory over which parts of a file are mapped: frames of a pool that are the file's own pages.
 //!
-//! Not here: the system calls (`shared_mapping.rs`), the fault handler (`guard.rs`).
+//! Not here: the system calls (`shared_mapping.rs`), guarding it (`guarded.rs`).
 #![expect(unsafe_code, reason = "only the maker of a range of memory knows what uses it")]
 
 use std::marker::PhantomData;
@@ -32,14 +32,6 @@ impl Memory<'_> {
     pub(crate) unsafe fn new(start: *mut u8, bytes: usize) -> Self {
         Memory { start, bytes, mapping: PhantomData }
     }
-
-    /// Guards the memory against faults. `None` if that is impossible.
-    pub(crate) fn guard(self) -> Option<Box<dyn MemoryGuard>> {
-        #[cfg(target_os = "linux")]
-        return super::guard::GuardedMemory::new(self).map(|guard| Box::new(guard) as Box<dyn MemoryGuard>);
-        #[cfg(not(target_os = "linux"))]
-        None
-    }
 }
 
 /// While this lives, a page in guarded memory that the system cannot provide becomes zero instead of raising a signal.
@@ -47,21 +39,4 @@ pub(crate) trait MemoryGuard: Send + Sync {
     /// Whether there was ever such a page. If the thread that made an access calls this afterwards and gets `false`,
     /// the access used what was mapped there.
     fn failed(&self) -> bool;
-}
-
-/// Whether any guarded mapping of this process ever met a page that the system could not provide.
-#[inline]
-pub(crate) fn had_faults() -> bool {
-    #[cfg(target_os = "linux")]
-    return super::guard::had_faults();
-    #[cfg(not(target_os = "linux"))]
-    false
-}
-
-/// The size of a memory page in bytes, the smallest unit of mapping.
-pub(crate) fn page_bytes() -> usize {
-    #[cfg(target_os = "linux")]
-    return super::guard::page_bytes();
-    #[cfg(not(target_os = "linux"))]
-    4096
 }

@@ -9,10 +9,10 @@
 //! MOUNTED/GROUP           memory.max, memory.high            memory.limit_in_bytes    of the group and those around it
 //! ```
 //!
-//! Not here: the system calls (`real.rs`), the size of the cache (`table/open.rs`).
+//! Not here: the system calls (`limits.rs`), the size of the cache (`table/open.rs`).
 #![expect(clippy::disallowed_methods, reason = "the seam: the kernel's files, which no test's disk has")]
 
-use super::real::{Limited, limit, machine_memory_bytes};
+use super::limits::{Limited, limit, machine_memory_bytes};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

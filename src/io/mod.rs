@@ -11,7 +11,9 @@ mod byte_locks;
 mod forks;
 #[cfg(target_os = "linux")]
 mod guard;
+mod guarded;
 mod idle;
+mod limits;
 mod memory;
 mod memory_limit;
 pub(crate) mod output;
@@ -30,8 +32,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub(crate) use forks::{forked_since, forks};
+pub(crate) use guarded::{had_faults, page_bytes};
 pub(crate) use idle::run_when_idle;
-pub(crate) use memory::{Memory, MemoryGuard, Over, had_faults, page_bytes};
+pub(crate) use memory::{Memory, MemoryGuard, Over};
 pub(crate) use memory_limit::{memory_share_bytes, spare_mapping_bytes};
 pub(crate) use real::Disk;
 pub(crate) use waits::has_waited;

@@ -113,6 +113,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/io/forks.rs",
     "src/io/guard.rs",
     "src/io/idle.rs",
+    "src/io/limits.rs",
     "src/io/memory.rs",
     "src/io/real.rs",
     "src/io/shared_mapping.rs",

@@ -9,11 +9,11 @@
 //! Cost: one read of the old data, whatever the size of the batch. If all records have one size, the old records
 //! between two of the batch are copied in one piece. Source: Lim et al. 2013, section 2.5.
 
+use super::duplicates::{CHOOSE, SortError};
 use super::far::FarSources;
 use super::memory::Shares;
 use super::plan::{PlaceNames, Plan};
 use super::sort::Sorted;
-use super::sort::duplicates::{CHOOSE, SortError};
 use super::sort::lengths::PutLengths;
 use super::writer::FileWriter;
 use crate::dictionary::format::ends::Footer;

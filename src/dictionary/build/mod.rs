@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan.rs     what every step is given: options, limits, and this file's share of memory and threads
+//! duplicates.rs  which of several values of a key counts
 //! memory.rs   how a file's memory is divided among the steps
 //! new_file.rs one file, from its intake to its name
 //! intake.rs   pairs in any order -> sorters.rs, by a thread of its own if there are several -> sort/, one a file
@@ -14,6 +15,7 @@
 //! Not here: several files as one dictionary (`shards/`).
 
 pub(crate) mod data;
+pub(crate) mod duplicates;
 pub(crate) mod far;
 pub(crate) mod filter_writer;
 pub(crate) mod heap;

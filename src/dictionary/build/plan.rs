@@ -1,7 +1,7 @@
 //! The plan of a build: everything about a dictionary except its records, and the limits of its build.
 
+use super::duplicates::Duplicates;
 use super::progress::ProgressCounter;
-use super::sort::duplicates::Duplicates;
 use crate::dictionary::format::ends::TYPES_BYTES;
 use crate::dictionary::format::layout::{BLOCK_BYTES_MAX, Compression, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::dictionary::index::Index;

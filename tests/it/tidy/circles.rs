@@ -1,15 +1,17 @@
-//! No file imports one that imports it, directly or through others.
+//! No two neighbours import each other, directly or through others: neither files nor folders.
 //!
-//! Reads the `use` declarations of each file outside tests, and follows each path to the file of the module that it
-//! names, through what a `mod.rs` itself imports or exports. A path that is written out where it is used is not seen.
+//! Reads the paths that each file outside tests names, in `use` declarations and in code (`crate::a::b::f()`), and
+//! follows each to the file of its module, through what a `mod.rs` itself imports or exports.
 //!
-//! A `mod.rs` and its children may import each other: `impl` blocks of a type are spread over files, and the type is in
-//! the `mod.rs`. Two siblings may not. The dictionary is stricter: there even `mod.rs` imports in one direction only.
+//! The neighbours of a file are the files and folders in its folder; a folder includes its `mod.rs`. Only the `mod.rs`
+//! of the common folder does not count: `impl` blocks of a type are spread over files, and the type is in the `mod.rs`.
+//! The dictionary is stricter: there even `mod.rs` imports in one direction only.
 
 use super::{File, none, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Folders whose files must not import one another in a circle.
+/// Folders in which, and below which, neighbours must not import one another in a circle. What the folders of the library
+/// may import of each other is in [`super::IMPORTS`].
 const FOLDERS: &[&str] = &[
     "src/buckets/",
     "src/dictionary/",
@@ -22,15 +24,14 @@ const FOLDERS: &[&str] = &[
     "crates/capi/src/",
     "crates/cli/src/",
     "crates/lab/src/",
-    "crates/server/src/",
     "crates/torture/src/",
 ];
 
-/// Folders in which `mod.rs` counts, too.
-const WITH_ROOTS: &[&str] = &["src/dictionary/"];
+/// The server: its files, without any `mod.rs`, must not import one another in a circle by `use`. Its folders still do.
+const FILES_ONLY: &str = "crates/server/src/";
 
-/// Circles that are still there. Each is a debt: one that was removed has to be removed here.
-const KNOWN: &[(&str, &str)] = &[];
+/// The folder in which `mod.rs` counts, too.
+const WITH_ROOTS: &str = "src/dictionary/";
 
 /// Which files each file imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
@@ -79,6 +80,25 @@ fn used_paths(code: &str) -> Vec<String> {
     paths
 }
 
+/// The paths that code outside `use` declarations writes out: `crate::a::f()` names `crate::a::f`.
+fn written_paths(code: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for statement in code.split_inclusive(';').filter(|statement| !statement.contains("use ")) {
+        for start in ["crate::", "super::", "self::"] {
+            for (at, _) in statement.match_indices(start) {
+                let before = statement[..at].chars().next_back();
+                if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                    continue;
+                }
+                let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+                let end = statement[at..].find(|c| !is_path(c)).map_or(statement.len(), |len| at + len);
+                paths.push(statement[at..end].trim_end_matches(':').to_owned());
+            }
+        }
+    }
+    paths
+}
+
 /// The module of a file, as the names from the crate's root.
 fn module_of(path: &str) -> Vec<&str> {
     let inside = path.split_once("src/").map_or(path, |(_, inside)| inside);
@@ -108,6 +128,10 @@ impl<'f> Modules<'f> {
             first => [own, &[first]].concat(),
         };
         for name in names {
+            if name == "super" {
+                at.pop();
+                continue;
+            }
             let next = [&at[..], &[name]].concat();
             if !self.files.contains_key(&next) {
                 return self.passed_on(&at, name).or_else(|| self.files.get(&at).copied());
@@ -127,11 +151,15 @@ impl<'f> Modules<'f> {
 }
 
 fn imports(files: &[File]) -> Imports {
+    imports_by(files, |code| [used_paths(code), written_paths(code)].concat())
+}
+
+/// The files that each file imports by the paths that `named` finds in its code.
+fn imports_by(files: &[File], named: impl Fn(&str) -> Vec<String>) -> Imports {
     let modules = Modules::of(files);
     let imports = |file: &File| {
         let own = module_of(&file.path);
-        let code = code(file);
-        let named = used_paths(&code).into_iter().filter_map(|path| modules.file_of(&path, &own).map(str::to_owned));
+        let named = named(&code(file)).into_iter().filter_map(|path| modules.file_of(&path, &own).map(str::to_owned));
         (file.path.clone(), named.filter(|other| *other != file.path).collect())
     };
     files.iter().map(imports).collect()
@@ -157,31 +185,60 @@ fn in_circles(imports: &Imports) -> Vec<(&str, Vec<&str>)> {
     circles.filter(|(_, others)| !others.is_empty()).collect()
 }
 
-#[test]
-fn files_of_a_folder_do_not_import_each_other_in_circles() {
-    let (mut breaches, mut arrows, mut known) = (Vec::new(), 0, BTreeSet::new());
-    for folder in FOLDERS {
-        let is_test = |path: &str| path.contains("/tests/") || path.ends_with("/tests.rs");
-        let files: Vec<File> = rust_files().filter(|f| f.path.starts_with(folder) && !is_test(&f.path)).collect();
-        assert!(!files.is_empty(), "{folder} has no files");
-        let mut imports = imports(&files);
-        if !WITH_ROOTS.contains(folder) {
-            imports.retain(|file, _| !file.ends_with("/mod.rs"));
-            imports.values_mut().for_each(|others| others.retain(|other| !other.ends_with("/mod.rs")));
-        }
-        arrows += imports.values().map(BTreeSet::len).sum::<usize>();
-        for (file, back) in in_circles(&imports) {
-            for other in back {
-                match KNOWN.iter().find(|(a, b)| [(*a, *b), (*b, *a)].contains(&(file, other))) {
-                    Some(pair) => drop(known.insert(*pair)),
-                    None => breaches.push(format!("{file}: imports {other}, which imports it")),
-                }
-            }
+/// The imports between the files and folders of `folder`, by their names; those of its own `mod.rs` do not count.
+fn neighbours(imports: &Imports, folder: &str) -> Imports {
+    let entry = |path: &str| {
+        let inside = path.strip_prefix(folder)?;
+        (inside != "mod.rs").then(|| inside.split('/').next().expect("split gives one at least").to_owned())
+    };
+    let mut found = Imports::new();
+    for (file, others) in imports {
+        let Some(own) = entry(file) else { continue };
+        let others = others.iter().filter_map(|other| entry(other)).filter(|other| *other != own);
+        found.entry(own.clone()).or_default().extend(others);
+    }
+    found
+}
+
+/// The circles of neighbours in `folder` and the folders below it.
+fn circles_below(imports: &Imports, folder: &str) -> Vec<String> {
+    let folders: BTreeSet<&str> = imports
+        .keys()
+        .flat_map(|file| file.match_indices('/').map(|(at, _)| &file[..at + 1]))
+        .filter(|path| path.starts_with(folder))
+        .collect();
+    let mut breaches = Vec::new();
+    for folder in folders {
+        for (entry, back) in in_circles(&neighbours(imports, folder)) {
+            breaches.push(format!("{folder}{entry}: imports {back:?} next to it, which import it"));
         }
     }
-    assert!(arrows > 150, "only {arrows} imports seen");
-    let gone = KNOWN.iter().filter(|pair| !known.contains(*pair));
-    breaches.extend(gone.map(|(a, b)| format!("{a} and {b} are no circle any more: take them out of KNOWN")));
+    breaches
+}
+
+/// Files of production code below `folder`.
+fn sources(folder: &str) -> Vec<File> {
+    let is_test = |path: &str| path.contains("/tests/") || path.ends_with("/tests.rs");
+    let files: Vec<File> = rust_files().filter(|f| f.path.starts_with(folder) && !is_test(&f.path)).collect();
+    assert!(!files.is_empty(), "{folder} has no files");
+    files
+}
+
+#[test]
+fn neighbours_do_not_import_each_other_in_circles() {
+    let (mut breaches, mut arrows) = (Vec::new(), 0);
+    for folder in FOLDERS {
+        let imports = imports(&sources(folder));
+        arrows += imports.values().map(BTreeSet::len).sum::<usize>();
+        breaches.extend(circles_below(&imports, folder));
+    }
+    assert!(arrows > 500, "only {arrows} imports seen");
+    let about = |(file, back): (&str, Vec<&str>)| format!("{file}: imports {back:?}, which import it");
+    breaches.extend(in_circles(&imports_by(&sources(WITH_ROOTS), used_paths)).into_iter().map(about));
+    let mut server = imports_by(&sources(FILES_ONLY), used_paths);
+    server.retain(|file, _| !file.ends_with("/mod.rs"));
+    server.values_mut().for_each(|others| others.retain(|other| !other.ends_with("/mod.rs")));
+    breaches.extend(in_circles(&server).into_iter().map(about));
     none(breaches);
 }
 
@@ -266,6 +323,27 @@ fn a_room_that_knows_the_pager_and_a_circle_of_rooms_are_seen() {
     assert_eq!(about("src/pager/a/y.rs", "import from the room"), 1, "{breaches:?}");
     assert_eq!((about("src/pager/a:", "import"), about("src/pager/b:", "import")), (1, 1), "{breaches:?}");
     assert_eq!(breaches.len(), 4, "{breaches:?}");
+}
+
+#[test]
+fn a_circle_of_folders_and_one_through_a_written_path_are_seen() {
+    let file = |path: &str, text: &str| File { path: path.into(), bytes: text.into() };
+    let files = [
+        file("src/a/mod.rs", "mod b;\nmod c;\nmod d;\nmod e;"),
+        file("src/a/b/mod.rs", "mod x;\nuse super::c::C;"),
+        file("src/a/b/x.rs", "fn f() {}"),
+        file("src/a/c.rs", "fn f() { let a = 1; crate::a::b::x::f() }"),
+        file("src/a/d.rs", "fn f() -> super::e::E { mysuper::b() }"),
+        file("src/a/e.rs", "use super::super::a::b::x;\nfn f(d: &str) {}"),
+    ];
+    let circles = circles_below(&imports(&files), "src/a/");
+    assert_eq!(
+        circles,
+        [
+            "src/a/b: imports [\"c.rs\"] next to it, which import it",
+            "src/a/c.rs: imports [\"b\"] next to it, which import it"
+        ]
+    );
 }
 
 #[test]

@@ -57,7 +57,8 @@ const CLAIMS: &[Claim] = &[
 
 /// The table in Markdown; `None` without results.
 pub fn table(workloads: &[Workload], results: &Path) -> Outcome<Option<String>> {
-    let mut text = String::from("| | best peer | Splitpoint | ratio | `splitpoint-bench` |\n|---|---:|---:|---:|---|\n");
+    let mut text =
+        String::from("| | best peer | Splitpoint | ratio | `splitpoint-bench` |\n|---|---:|---:|---:|---|\n");
     let mut machines = Vec::new();
     for claim in CLAIMS {
         let Some((shown, command, machine)) = claim.source.read(workloads, results)? else { return Ok(None) };

@@ -32,8 +32,7 @@ pub fn of_seeds(
     let table = |markdown: &str| format!("<div class=scroll>{}</div>\n", html_table(markdown));
     let mut body = format!("<p>{}</p>\n<h2>Machine</h2>\n", inline(seeds::INTRODUCTION));
     body += &table(&seeds::facts_table(facts));
-    body +=
-        &format!("<h2>Summary</h2>\n<p>{}</p>\n{}", inline(seeds::SUMMARY), table(&seeds::summary(sections)));
+    body += &format!("<h2>Summary</h2>\n<p>{}</p>\n{}", inline(seeds::SUMMARY), table(&seeds::summary(sections)));
     let mut seed = "";
     for section in sections {
         if seed != section.seed_title() {

@@ -348,8 +348,9 @@ pub fn summary(sections: &[Section<'_>]) -> String {
 
 /// The whole report as Markdown.
 pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
-    let mut text =
-        format!("# {TITLE}\n\n{INTRODUCTION}\n\n`splitpoint-bench report --form report` makes `report.html` next to this file, with plots.\n\n## Machine\n\n");
+    let mut text = format!(
+        "# {TITLE}\n\n{INTRODUCTION}\n\n`splitpoint-bench report --form report` makes `report.html` next to this file, with plots.\n\n## Machine\n\n"
+    );
     text += &facts_table(facts);
     text += &format!("\n## Summary\n\n{SUMMARY}\n\n{}", summary(sections));
     let mut seed = "";

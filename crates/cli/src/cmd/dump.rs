@@ -1,6 +1,6 @@
 //! `dump`: writes all pairs to standard output; the inverse of `load`.
 
-use super::dict::options::PartArgs;
+use super::dictionary::PartArgs;
 use super::filter::{KeyFilter, Limit};
 use super::salvage;
 use super::store::Store;

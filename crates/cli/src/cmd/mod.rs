@@ -8,6 +8,8 @@ mod compact;
 mod count;
 mod del;
 pub mod dict;
+mod dictionary;
+mod dictionary_stat;
 mod diff;
 mod dump;
 mod exists;

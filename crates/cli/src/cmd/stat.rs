@@ -1,8 +1,8 @@
-//! `stat`: prints the properties of a table and a histogram of its buckets, or those of a dictionary (`dict/stat.rs`);
+//! `stat`: prints the properties of a table and a histogram of its buckets, or those of a dictionary (`dictionary_stat.rs`);
 //! with --watch (`watch.rs`) the activity of a table.
 
 use super::store::Store;
-use super::{dict, watch};
+use super::{dictionary_stat, watch};
 use crate::failure::{Failure, Result};
 use crate::histogram;
 use crate::interrupt;
@@ -59,7 +59,7 @@ impl Stat {
         // One long call that only reads: a signal may end the process at any point.
         interrupt::exit_on_signal("nothing was written")?;
         let (stat, types) = match Store::open(&self.file, self.reading)? {
-            Store::Dictionary(dictionary) => return dict::stat::print(&self.file, &dictionary, self.json),
+            Store::Dictionary(dictionary) => return dictionary_stat::print(&self.file, &dictionary, self.json),
             Store::Table(table) => (table.survey()?, table.types()),
         };
         let mut out = Output::stdout();

@@ -1,7 +1,6 @@
 //! A table or a dictionary, for commands that read both. Of a table with a server's marked pairs, only keys are shown.
 
-use super::dict;
-use super::dict::options::PartArgs;
+use super::dictionary::{self, PartArgs};
 use super::filter::KeyFilter;
 use super::keys::Keys;
 use crate::failure::{Failure, Result};
@@ -58,7 +57,7 @@ impl Store {
         let open = || opened(path, options.open(path));
         refuse_address(path)?;
         match stored(path).map_err(|error| Failure::io(format_args!("cannot open {}", path.display()), &error))? {
-            Some(StoreKind::Dictionary) => Ok(Self::Dictionary(Box::new(dict::open(path)?))),
+            Some(StoreKind::Dictionary) => Ok(Self::Dictionary(Box::new(dictionary::open(path)?))),
             Some(StoreKind::Table) => Ok(Self::Table(Box::new(open()?))),
             None => match open() {
                 Err(failure) if failure.is_of(&[ErrorKind::NotATable]) => Err(neither(path)),

@@ -3,7 +3,7 @@
 //! A new table gets the dictionary's hash function, so that pairs arrive bucket by bucket. It is made in a directory
 //! of its own and gets its name when complete. An existing table takes the pairs in batches, like `load`.
 
-use super::dict;
+use super::dictionary;
 use crate::access;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -52,7 +52,7 @@ impl Thaw {
     pub fn run(self) -> Result<()> {
         let interrupt = Interrupt::watch()?;
         let start = Instant::now();
-        let dictionary = dict::open(&self.dict)?;
+        let dictionary = dictionary::open(&self.dict)?;
         require_directory_of(&self.file)?;
         let table_pairs = match self.file.metadata() {
             Ok(there) => {

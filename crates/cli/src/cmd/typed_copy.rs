@@ -8,7 +8,7 @@
 //!
 //! A copy, because a server lists keys in an order of its own, and has no order that two servers share.
 
-use super::dict::options::PartArgs;
+use super::dictionary::PartArgs;
 use super::store::Store;
 use crate::failure::{Failure, Result};
 use crate::format::{Format, typed};

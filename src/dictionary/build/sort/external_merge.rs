@@ -10,10 +10,10 @@
 //!
 //! Not here: the sort of a piece (`piece.rs`).
 
-use super::duplicates::{DuplicateKey, Duplicates, SortError};
 use super::piece::{SortRules, SortScratch, malformed, sort_piece};
 use super::temporary::{Extent, Source, make_unnamed, name};
 use super::temporary_block::{self, Block, BlockAt, BlockHeader};
+use crate::dictionary::build::duplicates::{DuplicateKey, Duplicates, SortError};
 use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::{Record, Run, Span};
 use crate::error::{Error, Result};

@@ -16,7 +16,6 @@
 //! on disk. Not here: where records come from, how they are used.
 
 pub(crate) mod alike;
-pub(crate) mod duplicates;
 mod external_merge;
 pub(crate) mod lengths;
 mod piece;
@@ -27,6 +26,7 @@ mod temporary_block;
 mod tests;
 mod workers;
 
+use super::duplicates::Duplicates;
 use super::far::FarFile;
 use super::heap;
 use super::memory::Forecast;
@@ -36,7 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, forked_since, forks};
 use crate::linear;
 use alike::Alike;
-use duplicates::Duplicates;
+
 use lengths::{Fixed, Lengths};
 use piece::SortRules;
 use saved::{FAN_OUT_BITS_MAX, SavedFile, Snapshot};

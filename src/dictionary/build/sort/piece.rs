@@ -9,9 +9,9 @@
 //!
 //! Not here: where the blocks come from (`workers.rs`, `external_merge.rs`).
 
-use super::duplicates::{DuplicateKey, Duplicates, SortError};
 use super::lengths::Fixed;
 use super::temporary_block::{self, BlockAt};
+use crate::dictionary::build::duplicates::{DuplicateKey, Duplicates, SortError};
 use crate::dictionary::run::{Run, Span, Spans};
 use crate::error::Error;
 use crate::error::ErrorKind;

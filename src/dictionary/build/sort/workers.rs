@@ -10,12 +10,12 @@
 //!
 //! Not here: the sort itself (`piece.rs`), partitions larger than memory (`external_merge.rs`).
 
-use super::duplicates::SortError;
 use super::external_merge::{ExternalMerge, MergeSpace};
 use super::lengths::{Lengths, PutLengths};
 use super::piece::{SortRules, SortScratch, sort_piece};
 use super::saved::SavedFile;
 use super::temporary::Source;
+use crate::dictionary::build::duplicates::SortError;
 use crate::dictionary::build::far::FarFile;
 use crate::dictionary::build::heap;
 use crate::dictionary::build::progress::ProgressCounter;

@@ -2,8 +2,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
 use super::*;
+use crate::dictionary::build::duplicates::Duplicates;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;
-use crate::dictionary::build::sort::duplicates::Duplicates;
 use crate::dictionary::run::FAR_LEN_MIN;
 use crate::dictionary::{Build, Dictionary, DictionaryBuilder, Index};
 use crate::hash::HashFunction;

@@ -1,10 +1,9 @@
-//! `dict`: the commands for dictionaries, one file each; and what they share: opening, the progress bar, the report.
+//! `dict`: the commands for dictionaries, one file each; and what they share: the progress bar, the report.
 
 mod build;
 mod diff;
 pub mod options;
 mod reindex;
-pub mod stat;
 mod update;
 
 pub use build::{Build, Duplicates};
@@ -12,7 +11,6 @@ pub use build::{Build, Duplicates};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, rate, seconds, size};
-use crate::open::{StoreKind, stored};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::source::Read;
@@ -66,20 +64,6 @@ impl Dict {
             Command::Dump(dump) => dump.run(),
         }
     }
-}
-
-/// Opens a dictionary. If the file is a table, the error says which commands are for it.
-pub fn open(path: &Path) -> Result<Dictionary> {
-    Dictionary::open(path).map_err(|error| {
-        if error.kind() == ErrorKind::NotADictionary && stored(path).is_ok_and(|kind| kind == Some(StoreKind::Table)) {
-            let name = path.display();
-            return Failure::of_kind(
-                ErrorKind::NotADictionary,
-                format_args!("{name}: is a table, not a dictionary; `splitpoint freeze {name} DICT` turns it into one"),
-            );
-        }
-        error.into()
-    })
 }
 
 /// A builder that shows progress and stops when a signal comes.

@@ -6,7 +6,6 @@ use crate::number::{parse_memory, parse_size_u32};
 use clap::ValueEnum;
 use splitpoint::dictionary::{Compression, Effort, Index};
 use splitpoint::{DictionaryBuilder, HashKind};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// The help section of the index options.
@@ -190,50 +189,6 @@ impl WorkArgs {
             builder = builder.temporary_directory(directory);
         }
         builder
-    }
-}
-
-/// A part of hash order, which has about the same part of the pairs.
-#[derive(clap::Args)]
-pub struct PartArgs {
-    /// Only the K-th of N equal parts of hash order, from 1; for a table, N is a power of two
-    #[arg(long, value_name = "K/N", default_value = "1/1", hide_default_value = true, value_parser = parse_part)]
-    part: (u64, u64),
-}
-
-fn parse_part(text: &str) -> std::result::Result<(u64, u64), String> {
-    let part = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-    part.filter(|(k, n)| (1..=*n).contains(k)).ok_or_else(|| "expected K/N, as in 3/16, with K from 1 to N".to_owned())
-}
-
-impl PartArgs {
-    /// All pairs.
-    pub const WHOLE: PartArgs = PartArgs { part: (1, 1) };
-
-    /// The positions of the part.
-    pub fn positions(&self) -> RangeInclusive<u64> {
-        let (k, n) = self.part;
-        // The first position at or after a boundary; 2^64 after the last part.
-        let boundary = |k: u64| (u128::from(k) << 64).div_ceil(u128::from(n));
-        let last = u64::try_from(boundary(k) - 1).expect("below 2^64");
-        u64::try_from(boundary(k - 1)).expect("below 2^64")..=last
-    }
-
-    /// The part by the high bits of its positions, and the number of these bits.
-    ///
-    /// # Errors
-    /// A number of parts that is no power of two.
-    pub fn prefix(&self) -> Result<(u64, u32)> {
-        let (_, n) = self.part;
-        if !n.is_power_of_two() {
-            return Err(Failure::usage("--part K/N of a table needs an N that is a power of two"));
-        }
-        Ok((*self.positions().start(), n.ilog2()))
-    }
-
-    /// The part's share of `pairs`.
-    pub fn of(&self, pairs: u64) -> u64 {
-        pairs / self.part.1
     }
 }
 

@@ -1,5 +1,5 @@
-//! `lab`: commands that study hash functions and tables, one file each. `keys.rs` reads the keys, `page/` writes the
-//! HTML pages, `foreign.rs` loads the user's own hash function.
+//! `lab`: commands that study hash functions and tables. `keys.rs` reads the keys, `foreign.rs` loads the user's own hash
+//! function, `page/` has the parts of HTML pages, `wrap.rs` wraps text.
 
 mod foreign;
 pub mod hash;
@@ -8,6 +8,7 @@ mod keys;
 mod page;
 mod schemes;
 mod tune;
+mod wrap;
 
 use crate::failure::Result;
 

@@ -1,9 +1,9 @@
 //! Compares the sort with a simple one, with so little memory that everything spills; checks what it leaves on disk.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
-use super::duplicates::{DuplicateKey, SortError};
 use super::lengths::PutLengths;
 use super::*;
+use crate::dictionary::build::duplicates::{DuplicateKey, SortError};
 use crate::dictionary::build::far::FarSources;
 use crate::dictionary::build::merge::SortedBatch;
 use crate::dictionary::build::plan::MEMORY_BYTES_MIN;

@@ -1,9 +1,10 @@
 //! `lab kernel`: repeats the paper on Linux's hash tables, on the user's own tree or trace.
 //!
 //! Here: arguments, the source of the trace, and the order of work. Not here: the report as text and JSON
-//! (`report.rs`) and as a page (`cmd/lab/page/kernel.rs`).
+//! (`report.rs`) and as a page (`html.rs`).
 //! Source: Lever, "Linux Kernel Hash Table Behavior" (CITI 2000).
 
+mod html;
 pub mod report;
 
 use super::page;
@@ -188,7 +189,7 @@ impl Kernel {
         };
         // Last, so that the report is not lost if the page cannot be written; also if nobody reads the report (`head`).
         if let Some(path) = &self.html {
-            page::write(path, &page::kernel::of(&report), access::OWNER)?;
+            page::write(path, &html::of(&report), access::OWNER)?;
         }
         printed?;
         match &self.html {

@@ -1,8 +1,8 @@
 //! The report of `lab kernel` as text and as JSON: the answer, then each table with the paper's figures next to ours
 //! and a verdict, then the histograms.
 
-use super::super::hash::wrapped;
 use super::{Column, HistogramReport, Report, TableReport};
+use crate::cmd::lab::wrap::wrapped;
 use crate::number::grouped;
 use serde_json::{Value, json};
 use splitpoint_lab::kernel::figures::{Experiment, PAPER_TABLES, PaperHistogram};

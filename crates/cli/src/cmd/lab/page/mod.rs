@@ -1,20 +1,16 @@
 //! HTML pages with an answer, plots and tables: self-contained files for light and dark mode, wide screens and phones.
 //!
-//! A page begins with the answer and then shows why. `study.rs`, `schemes.rs`, `tune.rs` and `kernel.rs` are the pages
-//! of the four commands. `plot.rs`, `matrix.rs` and `table.rs` are what they show.
+//! A page begins with the answer and then shows why. Each command makes its own page, in its `html.rs`, of the parts here:
+//! `plot.rs`, `matrix.rs` and `table.rs`.
 //!
 //! uPlot draws the plots. It, its licence, our script and our style sheet are in `assets/` and built into every page,
 //! so that a page needs no network. Its policy forbids network access, and allows only these scripts and styles, by
 //! their hashes: even if the text of a key were taken for markup, it could not run. Without scripts the plots are SVG,
 //! and nothing else is missing; below each plot are its values as a table.
 
-pub mod kernel;
-mod matrix;
-mod plot;
-pub mod schemes;
-pub mod study;
-mod table;
-pub mod tune;
+pub mod matrix;
+pub mod plot;
+pub mod table;
 
 use crate::failure::{Failure, Result};
 use base64::Engine;

@@ -1,9 +1,10 @@
 //! `lab schemes`: inserts the user's keys into models of the access methods of the 1991 paper and of Splitpoint's
 //! table.
 //!
-//! `splitpoint_lab::schemes` has the models; `text.rs` prints the table for a terminal, `cmd/lab/page/schemes.rs` draws
+//! `splitpoint_lab::schemes` has the models; `text.rs` prints the table for a terminal, `html.rs` draws
 //! the plots.
 
+mod html;
 pub mod text;
 
 use super::keys::{KEYS_HELP, KeyArgs};
@@ -111,7 +112,7 @@ impl Schemes {
             studies,
         };
         if let Some(path) = &self.html {
-            page::write(path, &page::schemes::of(&report), permissions)?;
+            page::write(path, &html::of(&report), permissions)?;
         }
         let mut out = Output::stdout();
         if self.json {

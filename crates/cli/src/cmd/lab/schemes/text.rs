@@ -1,8 +1,8 @@
 //! The report for a terminal of 80 columns: the answer; one line for each scheme, or for each point of a single scheme;
 //! then the problems.
 
-use super::super::hash::wrapped;
 use super::Report;
+use crate::cmd::lab::wrap::wrapped;
 use crate::escapes::quoted;
 use crate::number::{count_of, grouped, size};
 use splitpoint_lab::schemes::{Point, Study, WORK_MAX};

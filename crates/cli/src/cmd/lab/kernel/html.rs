@@ -1,12 +1,10 @@
 //! The page of `lab kernel`: tables with the paper's figures next to ours, and histograms of both.
 
-use super::plot::{Axis, Line, Lines};
-use super::table::{Cell, Dots, Kind, Mark, Table};
-use super::{Page, Tile};
-use crate::cmd::lab::kernel::report::{
-    self, buckets_of, charges, hash_ns, load_of, paper_percent, per, percent, relative, verdict,
-};
-use crate::cmd::lab::kernel::{Column, HistogramReport, Report, TableReport};
+use super::report::{self, buckets_of, charges, hash_ns, load_of, paper_percent, per, percent, relative, verdict};
+use super::{Column, HistogramReport, Report, TableReport};
+use crate::cmd::lab::page::plot::{Axis, Line, Lines};
+use crate::cmd::lab::page::table::{Cell, Dots, Kind, Mark, Table};
+use crate::cmd::lab::page::{Page, Tile};
 use crate::number::{count_of, grouped};
 use splitpoint_lab::kernel::figures::{Experiment, PAPER_TABLES};
 use splitpoint_lab::kernel::study::{Measured, Shape};

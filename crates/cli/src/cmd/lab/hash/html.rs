@@ -1,10 +1,10 @@
 //! The page of `lab hash`.
 
-use super::matrix::Matrix;
-use super::plot::{Axis, Band, Line, Lines};
-use super::table::{Cell, Kind, Mark, Table};
-use super::{Page, Tile};
-use crate::cmd::lab::hash::{keys_line, p_value, range};
+use super::{keys_line, p_value, range};
+use crate::cmd::lab::page::matrix::Matrix;
+use crate::cmd::lab::page::plot::{Axis, Band, Line, Lines};
+use crate::cmd::lab::page::table::{Cell, Kind, Mark, Table};
+use crate::cmd::lab::page::{Page, Tile};
 use crate::escapes;
 use crate::number::grouped;
 use splitpoint_lab::study::{Class, FunctionReport, Level, Report};

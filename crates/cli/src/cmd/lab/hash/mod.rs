@@ -1,8 +1,11 @@
 //! `lab hash`: compares hash functions on the user's own keys, as text, as JSON, or as a page of plots.
 
+mod html;
+
 use super::foreign;
 use super::keys::{KEYS_HELP, KeyArgs};
 use super::page;
+use super::wrap::wrapped;
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -127,10 +130,10 @@ impl Hash {
         // Last, so that the report is not lost if these files cannot be written; also if nobody reads the report
         // (`head`).
         if let Some(path) = &self.html {
-            page::write(path, &page::study::of(&self.keys.describe(), &report), self.keys.permissions())?;
+            page::write(path, &html::of(&self.keys.describe(), &report), self.keys.permissions())?;
         }
         if let Some(folder) = &self.plots {
-            for (name, svg) in page::study::plots(&report) {
+            for (name, svg) in html::plots(&report) {
                 // The user chooses the names of their own functions.
                 page::write(&folder.join(name.replace('/', "-")), &svg, self.keys.permissions())?;
             }
@@ -348,24 +351,6 @@ fn layouts(level: &Level) -> Vec<String> {
                 "{name:>28} {:>9.3} {:>9.3} {:>13.2}",
                 cost.successful, cost.unsuccessful, cost.cache_lines_successful
             ));
-        }
-    }
-    lines
-}
-
-/// Wraps `text` to the width of a terminal.
-pub fn wrapped(text: &str) -> Vec<String> {
-    const COLUMNS: usize = 96;
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("begins with one");
-        if !line.is_empty() && line.len() + 1 + word.len() > COLUMNS {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
         }
     }
     lines

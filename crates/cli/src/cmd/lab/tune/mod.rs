@@ -1,7 +1,9 @@
 //! `lab tune`: measures which page size, fill factor, cache and hash function suit the user's own pairs.
 //!
 //! `splitpoint_lab::tune` measures. Here: arguments, the report as text and as JSON, and the advised options in Rust
-//! and as a command. The HTML page is `page/tune.rs`.
+//! and as a command. The HTML page is `html.rs`.
+
+mod html;
 
 use super::page;
 use crate::access;
@@ -99,7 +101,7 @@ impl Tune {
             report,
         };
         if let Some(path) = &self.html {
-            page::write(path, &page::tune::of(&summary), access::common(self.samples.iter().map(PathBuf::as_path)))?;
+            page::write(path, &html::of(&summary), access::common(self.samples.iter().map(PathBuf::as_path)))?;
         }
         let mut out = Output::stdout();
         if self.json {

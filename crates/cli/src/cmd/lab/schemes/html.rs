@@ -1,9 +1,9 @@
 //! The page of `lab schemes`: the answer, the table, plots over the number of keys, the problems.
 
-use super::plot::{Axis, Line, Lines};
-use super::table::{Cell, Kind, Mark, Table};
-use super::{Page, Tile};
-use crate::cmd::lab::schemes::{Report, text};
+use super::{Report, text};
+use crate::cmd::lab::page::plot::{Axis, Line, Lines};
+use crate::cmd::lab::page::table::{Cell, Kind, Mark, Table};
+use crate::cmd::lab::page::{Page, Tile};
 use crate::number::grouped;
 use splitpoint_lab::schemes::{Point, SchemeKind, Study};
 

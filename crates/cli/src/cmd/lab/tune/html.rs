@@ -1,11 +1,9 @@
 //! The page of `lab tune`: advice, heat maps, caches and functions.
 
-use super::plot::{Axis, Line, Lines};
-use super::table::{Cell, Heat, HeatMap, Kind, Mark, SHADES, Table};
-use super::{Page, Tile};
-use crate::cmd::lab::tune::{
-    FIGURES, Figure, Scale, Summary, fill_name, headline, heat, noise, reasons, rows, settings,
-};
+use super::{FIGURES, Figure, Scale, Summary, fill_name, headline, heat, noise, reasons, rows, settings};
+use crate::cmd::lab::page::plot::{Axis, Line, Lines};
+use crate::cmd::lab::page::table::{Cell, Heat, HeatMap, Kind, Mark, SHADES, Table};
+use crate::cmd::lab::page::{Page, Tile};
 use crate::number::size;
 use splitpoint_lab::tune::{FILL_FACTORS, PAGE_BYTES, Settings, equation_one};
 
