@@ -1,4 +1,4 @@
-//! What happens inside a table, as records of the `log` crate: with the feature `log` only, which is off by default.
+//! Events of a table as records of the `log` crate: with the feature `log` only, which is off by default.
 //!
 //! | level | event |
 //! |---|---|

@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 /// A fault of a table or a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where it is.
+    /// Its location.
     pub place: String,
-    /// What is wrong.
+    /// Its description.
     pub what: String,
 }
 

@@ -45,7 +45,7 @@
 /// The number of a bucket, from 0.
 pub type Bucket = u32;
 
-/// Which buckets exist: 0 to `max_bucket`. Every value of the field is a legal state.
+/// The existing buckets: 0 to `max_bucket`. Every value of the field is a legal state.
 ///
 /// The default is a table of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

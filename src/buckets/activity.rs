@@ -42,7 +42,7 @@ pub(crate) struct Activity {
     buckets_at_first: u64,
 }
 
-/// What lookups found and read: estimates, multiples of 512.
+/// Results and reads of lookups: estimates, multiples of 512.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lookups {
     pub hits: u64,

@@ -1,4 +1,4 @@
-//! Where a bucket's page is, and how a thread detects that the bucket was split, merged or moved.
+//! The location of a bucket's page, and how a thread detects that the bucket was split, merged or moved.
 //!
 //! Pages of buckets that are created one after another are adjacent, in groups (`linear::group`); the header holds the
 //! start of each group. A thread takes an address from the current [`View`], latches the frame, and compares the view

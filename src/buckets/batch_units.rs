@@ -8,9 +8,9 @@ use std::collections::HashMap;
 /// Runs of units: the first one's number, and how many.
 #[derive(Default)]
 pub(crate) struct BatchUnits {
-    /// What the batch has allocated and still refers to.
+    /// Units that the batch has allocated and still refers to.
     allocated: HashMap<u64, u32>,
-    /// What was allocated before the batch, and nothing refers to any more.
+    /// Units that were allocated before the batch, and that nothing refers to any more.
     replaced: Vec<(u64, u32)>,
 }
 

@@ -86,7 +86,7 @@ impl Before {
     }
 }
 
-/// Where the slots of a page end.
+/// The end of a page's slots.
 fn slots_end(page: &[u8]) -> usize {
     HEADER_BYTES + page::slot_count(page) * SLOT_BYTES
 }

@@ -64,7 +64,7 @@ impl std::ops::Add for Delta {
     }
 }
 
-/// Where a pair is in its bucket.
+/// The location of a pair in its bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairLocation {
     /// The overflow page; the primary page if `None`.

@@ -36,7 +36,7 @@ pub(crate) struct Movable {
     pub what: What,
 }
 
-/// What is in these units.
+/// The content of these units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// An overflow page of this bucket.
@@ -49,7 +49,7 @@ pub(crate) enum What {
     Maps(usize),
 }
 
-/// What refers to an overflow page or an extent: an overflow page, or the primary page if `None`.
+/// The page that refers to an overflow page or an extent: an overflow page, or the primary page if `None`.
 enum Reference {
     ToPage { from: Option<OverflowPage>, page: OverflowPage },
     ToExtent { from: Option<OverflowPage>, found: Found, form: u8, extent: Extent },

@@ -11,7 +11,7 @@ use super::bucket::{Bucket, Delta, Edited, HashedKey, LatchedBucket, PairLocatio
 use super::page::{self, Found, Quick};
 use crate::error::Result;
 
-/// What a write does to the pair of its key.
+/// The effect of a write on the pair of its key.
 pub(crate) enum Edit<'a> {
     /// Stores a value.
     Set(&'a [u8]),
@@ -25,7 +25,7 @@ pub(crate) enum Edit<'a> {
 
 pub(crate) type EditFn<'a> = dyn FnMut(&mut Bucket<'_>, Option<PairLocation>) -> Result<Option<Delta>> + 'a;
 
-/// What [`LatchedBucket::edit`] knows of the location of a key.
+/// The location of a key, as far as [`LatchedBucket::edit`] knows it.
 enum Searched {
     No,
     /// In this slot of the primary page.

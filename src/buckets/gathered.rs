@@ -10,12 +10,12 @@ use super::page::{Damage, OverflowPage, filter_bits};
 #[derive(Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
-    /// Where each page ends.
+    /// The end of each page.
     ends: Vec<usize>,
     pub(super) overflow_pages: Vec<OverflowPage>,
 }
 
-/// Where a record is in the copied pages, and its tag. Pages have at most 65536 bytes.
+/// The location of a record in the copied pages, and its tag. Pages have at most 65536 bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place {
     pub start: u32,

@@ -143,7 +143,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Which records move, one bit for each. Also returns the offset of the last one.
+    /// The records that move, one bit for each. Also returns the offset of the last one.
     fn moving(&self, batch: &Batch<'_>, split: linear::Split) -> Result<(u64, usize)> {
         let note = |moves: u64, hash: u64| moves >> 1 | split.moved(hash) << (u64::BITS - 1);
         let mut moves = 0;
@@ -221,10 +221,10 @@ impl Buckets {
 /// At most 64 records of a page, divided together.
 struct Batch<'p> {
     page: &'p [u8],
-    /// Where the page begins in the gathered bytes.
+    /// The start of the page in the gathered bytes.
     start: usize,
     slots: &'p [Slot],
-    /// Where the first record ends.
+    /// The end of the first record.
     end: usize,
     /// The length of each record, if all have the same lengths of key and value; else 0.
     same_bytes: usize,

@@ -31,7 +31,7 @@ pub(crate) struct Buckets {
     pub(super) fill: Fill,
     /// [`View`](super::address::View), packed.
     pub(super) view: OwnLine<AtomicU64>,
-    /// Where each group of buckets starts, in bytes of the file.
+    /// The start of each group of buckets, in bytes of the file.
     pub(super) groups: Groups,
     pub(super) expected: ExpectedPages,
     /// The table does not shrink below the size it was created with.

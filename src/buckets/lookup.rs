@@ -131,7 +131,7 @@ impl Buckets {
     }
 }
 
-/// Where a pair was, or that there was none. Good for as long as the frame of its bucket has not changed.
+/// The location of a pair, or that there was none. Valid as long as the frame of its bucket has not changed.
 pub(crate) struct Located<'t> {
     pub frame: FrameSeen<'t>,
     pub location: Option<PairLocation>,

@@ -168,7 +168,7 @@ impl Buckets {
     }
 }
 
-/// Where overflow pages are expected.
+/// The expected locations of overflow pages.
 impl Buckets {
     /// Prefetches the overflow page that `bucket` is expected to have.
     #[inline]

@@ -31,7 +31,7 @@ pub struct Damage(pub &'static str);
 pub const HEADER_BYTES: usize = 24;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 4;
-/// Where the runs of slots begin that `tags.rs` compares.
+/// The starts of the runs of slots that `tags.rs` compares.
 pub const RUNS_START: usize = HEADER_BYTES - RUN_STARTS_BEFORE;
 
 /// The kind of a page. On disk.

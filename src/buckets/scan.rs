@@ -61,14 +61,14 @@ struct Sorting {
     places: Vec<u64>,
 }
 
-/// What follows a pair, other than a short pair of the same bucket.
+/// The position after a pair, other than a short pair of the same bucket.
 enum Other {
     Pair,
     Bucket,
     End,
 }
 
-/// Where a pair is in the copied extents.
+/// The location of a pair in the copied extents.
 #[derive(Clone, Copy)]
 struct Pair {
     key: usize,

@@ -32,7 +32,7 @@ impl Limits {
     }
 }
 
-/// How full buckets get before the table grows.
+/// The load of buckets above which the table grows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
     /// Bytes of slots and records, in percent of the primary pages.

@@ -135,7 +135,7 @@ impl DictionaryBuilder {
         self
     }
 
-    /// What happens to a key that occurs twice; by default it is an error.
+    /// Sets the treatment of a key that occurs twice; by default it is an error.
     pub fn duplicates(mut self, duplicates: Duplicates) -> Self {
         self.plan.duplicates = duplicates;
         self
@@ -321,8 +321,8 @@ impl Build {
         self.intake.resumed_all
     }
 
-    /// How many pairs an earlier build had saved that this build cannot use: it had another identity, or some of its
-    /// files are gone. They are removed.
+    /// The number of pairs saved by an earlier build that this build cannot use: it had another identity, or some of
+    /// its files are gone. They are removed.
     #[doc(hidden)] // the program's and the C library's
     pub fn discarded_pairs(&self) -> u64 {
         self.intake.discarded_records

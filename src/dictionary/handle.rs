@@ -440,7 +440,7 @@ impl Dictionary {
         self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
     }
 
-    /// How often lookups and scans have read the files; reads when opening are not counted.
+    /// The number of reads of the files by lookups and scans; reads when opening are not counted.
     #[doc(hidden)] // the measurements'
     pub fn reads(&self) -> u64 {
         self.files.iter().map(|file| file.pages.reads()).sum()

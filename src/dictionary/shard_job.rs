@@ -98,7 +98,7 @@ pub struct ShardJob {
     directory: PathBuf,
     plan: Plan,
     base: ShardBase,
-    /// Which shard has which slots; in an update, with the old files.
+    /// The slots of each shard; in an update, with the old files.
     manifest: Manifest,
     /// The first old file, whose pages, compression and hash function the new ones keep.
     old: Option<Arc<DictionaryFile>>,

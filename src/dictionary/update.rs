@@ -45,7 +45,7 @@ pub struct Update {
     count: u64,
 }
 
-/// How shards without changes are handled.
+/// The treatment of shards without changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unchanged {
     /// Their files are kept.

@@ -1,4 +1,4 @@
-//! How much memory this process may use: what a cache by default, and mappings that are only faster, are measured by.
+//! The memory that this process may use: it determines a cache by default, and mappings that only make access faster.
 //!
 //! The smallest of the machine's memory, that of the process's control groups (a container, a service), and its own
 //! limits (`ulimit -v`, `ulimit -d`). The groups are found as the kernel reports them, of versions 1 and 2:
@@ -74,7 +74,7 @@ fn of_group(root: &Path, line: &str, mounts: &[Mount]) -> Option<u64> {
     limits.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
 }
 
-/// Where control groups with limits of memory are mounted.
+/// The mount points of control groups with limits of memory.
 struct Mount {
     unified: bool,
     /// The group that the mount has as its root.

@@ -167,7 +167,7 @@ pub(crate) trait File: Send + Sync {
     fn access(&self) -> Result<Option<Access>> {
         Ok(None)
     }
-    /// Gives the file this owner, group and permissions, as far as the process may set them and the file system
+    /// Sets the owner, group and permissions of the file, as far as the process may set them and the file system
     /// supports them. If the group cannot be set, the file's own group gets no more permissions than everybody. A file
     /// with several names is left unchanged.
     fn take_access(&self, _wanted: Access) -> Result<()> {
@@ -299,7 +299,7 @@ pub(crate) trait Window: Send + Sync {
 /// Consecutive records of equal size in a mapped file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records {
-    /// Where the first record begins.
+    /// The start of the first record.
     pub from: usize,
     pub count: usize,
     /// Bytes per record.
@@ -373,7 +373,7 @@ pub(crate) fn create_beside(storage: &dyn Storage, path: &Path, like: &dyn File)
     Ok(file)
 }
 
-/// Gives `file` the [`Access`] of `like`, before anything is written to it.
+/// Sets the [`Access`] of `file` to that of `like`, before anything is written to it.
 pub(crate) fn take_access_of(file: &dyn File, like: &dyn File) -> Result<()> {
     like.access()?.map_or(Ok(()), |access| file.take_access(access))
 }

@@ -206,8 +206,8 @@ impl Access {
     }
 }
 
-/// Gives a file or directory the owner, group and permissions in `wanted`, as far as this process may set them and the
-/// file system supports them.
+/// Sets the owner, group and permissions of a file or directory to `wanted`, as far as this process may set them and
+/// the file system supports them.
 fn take_access(file: &fs::File, wanted: Access) -> Result<()> {
     let may_set = |done: Result<()>| match done {
         Err(e) if e.kind() == ErrorKind::PermissionDenied || is_lacking(&e) => Ok(false),

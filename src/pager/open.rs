@@ -30,7 +30,7 @@ use crate::io::{File, Storage, forks, remove_if_empty};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How much memory the frames of a table with a file may take.
+/// The memory for the frames of a table with a file.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheLimit {
     pub bytes: u64,
@@ -60,7 +60,7 @@ pub(crate) struct OpenOptions {
     pub blocks_if_new: bool,
     /// Whether the changes in the log count, too. An open for writing must take them.
     pub replays: bool,
-    /// Which failure a logged write survives; nothing is logged if `None`.
+    /// The failures that a logged write survives; nothing is logged if `None`.
     pub safety: Option<Safety>,
     /// The bytes of a segment of the log; `None`: the length follows the size of the table.
     pub log_bytes: Option<u64>,

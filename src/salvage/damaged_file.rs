@@ -63,7 +63,7 @@ struct Zone {
     holds: bool,
 }
 
-/// Where the checksums of each zone are.
+/// The locations of the checksums of each zone.
 enum Places {
     Header([u32; MAP_GROUP_COUNT]),
     Found(BTreeMap<u32, FrameNo>),

@@ -35,7 +35,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use walk::{Candidate, Primary};
 
-/// What [`salvage`] passes to its callback.
+/// The argument of the callback of [`salvage`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Salvaged<'a> {

@@ -54,7 +54,7 @@ impl Changes {
         self.count
     }
 
-    /// How many changes are removals.
+    /// The number of changes that are removals.
     pub(super) fn removals(&self) -> usize {
         self.removals
     }

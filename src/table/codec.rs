@@ -54,7 +54,7 @@ use std::collections::BTreeMap;
 /// # Ok::<(), splitpoint::Error>(())
 /// ```
 pub trait Codec {
-    /// What [`TypedTable::get`](crate::TypedTable::get) returns: the type itself, or `String` for `str`.
+    /// The return type of [`TypedTable::get`](crate::TypedTable::get): the type itself, or `String` for `str`.
     type Owned: Borrow<Self>;
     /// The value, borrowed from its bytes where the type allows.
     type View<'a>;

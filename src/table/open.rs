@@ -1,4 +1,4 @@
-//! How a table is made or opened, and how an open replays the log.
+//! Creating and opening a table, and the replay of the log by an open.
 //!
 //! ```text
 //! open   Pager::open installs a complete journal -> root -> hash function -> buckets -> replay the log

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, quote};
 
-/// What happens to a key that occurs more than once.
+/// The treatment of a key that occurs more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
     /// It is an error that names both places.

@@ -44,7 +44,7 @@ pub(crate) struct Intake {
     pub discarded_records: u64,
     /// The process that runs the build; see `io/forks.rs`.
     forks: u32,
-    /// How errors name the build.
+    /// The name of the build in errors.
     path: PathBuf,
 }
 

@@ -1,4 +1,5 @@
-//! How a build divides its memory while it writes a file, and what it refuses because it would not fit.
+//! The division of a build's memory while it writes a file, and the builds that are rejected because they would not
+//! fit.
 //!
 //! ```text
 //! all pairs taken  ->  Forecast: how many records, how long  ->  Shares
@@ -24,7 +25,7 @@ pub(crate) const CHUNKS_AT_ONCE: u64 = 128;
 /// Bytes per segment in the directory of a filter.
 const FILTER_DIRECTORY_BYTES: u64 = 16;
 
-/// What is known about the records of a file before they are written.
+/// Facts about the records of a file that are known before they are written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Forecast {
     pub records_min: u64,
@@ -60,7 +61,7 @@ impl Forecast {
     }
 }
 
-/// How the memory of a file's build is divided while the file is written.
+/// The division of memory among the parts of a file's build while the file is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     pub sort: u64,

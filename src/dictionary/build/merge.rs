@@ -223,7 +223,7 @@ impl Merge<'_> {
     }
 }
 
-/// How many of the ascending `positions` are below `position`. The step doubles, as a batch is spread evenly among the
+/// The number of the ascending `positions` below `position`. The step doubles, as a batch is spread evenly among the
 /// old records.
 fn count_below(positions: &[u64], position: u64) -> usize {
     let mut step = 1;

@@ -47,8 +47,7 @@ pub(crate) struct PageWriter {
     page_bytes: usize,
     head: usize,
     buffer: Vec<u8>,
-    /// Where in `buffer` the next byte of the stream goes. Stays at a page's end until there is a byte for the next
-    /// page.
+    /// The offset in `buffer` of the stream's next byte. Stays at a page's end until there is a byte for the next page.
     fill: usize,
     /// Page number of the first page in `buffer`.
     page: u64,

@@ -41,10 +41,10 @@ pub(crate) struct Plan {
     pub memory_bytes: u64,
     /// 0: one per processor.
     pub threads: usize,
-    /// How many temporary files a sort may have open.
+    /// The maximum number of temporary files that a sort has open.
     pub open_files: usize,
     pub duplicates: Duplicates,
-    /// Where temporary files go: a directory, or that of the dictionary if `None`.
+    /// The directory of temporary files; that of the dictionary if `None`.
     pub temporary_directory: Option<PathBuf>,
     /// The start of the names of temporary files; set by [`for_sort`](Self::for_sort) and
     /// [`for_writing`](Self::for_writing).
@@ -54,7 +54,7 @@ pub(crate) struct Plan {
     pub place_names: Option<PlaceNames>,
     /// Access to a dictionary that replaces none. `None`: that of the file it is made from.
     pub granted: Option<Granted>,
-    /// What every long loop reports to.
+    /// The callback that every long loop reports to.
     pub progress: Arc<ProgressCounter>,
 }
 
@@ -139,7 +139,7 @@ impl Plan {
         Ok(access_at(self.storage.as_ref(), path)?.map_or(new, Granted::Like))
     }
 
-    /// Gives `file`, a new temporary file at `path` that may be kept, the access of the dictionary.
+    /// Sets the access of `file`, a new temporary file at `path` that may be kept, to that of the dictionary.
     pub fn share(&self, file: &dyn File, path: &Path) -> Result<()> {
         let Some(granted) = self.granted else { return Ok(()) };
         granted.complete(file).map_err(|e| Error::io(path, "set the owner and permissions of", e))

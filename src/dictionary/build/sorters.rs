@@ -70,7 +70,7 @@ impl Sorters {
         })
     }
 
-    /// How many records at the start of the source are saved already: the caller skips them.
+    /// The number of records at the start of the source that are saved already: the caller skips them.
     pub(crate) fn resumed_records(&self) -> u64 {
         self.resumed
     }
@@ -80,7 +80,7 @@ impl Sorters {
         self.complete
     }
 
-    /// How many records of an earlier build this one could not use and has removed.
+    /// The number of records of an earlier build that this one could not use and has removed.
     pub(crate) fn discarded_records(&self) -> u64 {
         self.sorters.iter().map(Sorter::discarded_records).sum()
     }

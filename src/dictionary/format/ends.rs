@@ -188,15 +188,15 @@ pub(crate) fn damaged(path: &Path, what: impl Display) -> Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum SectionKind {
-    /// Which pages can hold a position.
+    /// The pages that can hold a position.
     Pages = 1, // on disk
     /// Entropy-coded tries.
     Trie = 2, // on disk
     /// Chunks.
     Chunk = 3, // on disk
-    /// Which pages can hold a rank.
+    /// The pages that can hold a rank.
     Ranks = 5, // on disk
-    /// Which positions exist.
+    /// The positions that exist.
     Filter = 6, // on disk
 }
 

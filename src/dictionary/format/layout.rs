@@ -6,7 +6,7 @@ pub(crate) const PAGE_BYTES_MAX: u32 = 1 << 16;
 /// The largest raw block size that can be requested; a longer record gets its own block.
 pub(crate) const BLOCK_BYTES_MAX: u32 = 1 << 24;
 
-/// How the bytes of records follow one another.
+/// The arrangement of the bytes of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Each record is preceded by its lengths.

@@ -75,7 +75,7 @@ pub(crate) fn pages_back(page: &[u8]) -> u64 {
 
 /// Writes where cells begin into the head of a page.
 pub(crate) struct StartsWriter {
-    /// How many of the starts have been written.
+    /// The number of starts written so far.
     written: usize,
 }
 

@@ -67,7 +67,7 @@ struct Hints {
     len: u64,
 }
 
-/// How many values of a sequence are below a number, and how many are at most that number.
+/// The number of values of a sequence below a number, and the number of values up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Below {
     pub(crate) less: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Around {
     pub(crate) behind: u64,
 }
 
-/// Which kind of bit to find in the high bits.
+/// The kind of bit to find in the high bits.
 #[derive(Clone, Copy, PartialEq)]
 enum Bit {
     Zero,
@@ -145,7 +145,7 @@ impl EliasFano {
         ((high << self.low_bits) | self.low(words, index)).min(self.greatest)
     }
 
-    /// How many values are below `value`, and how many are at most `value`; those between are equal to it.
+    /// The number of values below `value`, and the number up to it; those between are equal to it.
     pub(crate) fn below(&self, words: &[u64], value: u64) -> Below {
         match self.end_before(value) {
             Some(Some(zero)) => self.below_from(words, value, self.select(words, Bit::Zero, zero) + 1),
@@ -501,8 +501,8 @@ impl Entry {
     }
 }
 
-/// How many of the first `count` numbers (at most four) are below `wanted`, and how many are at most `wanted`. Each
-/// number has `bits` bits (at most 15), one after another in `packed`.
+/// The number of the first `count` numbers (at most four) below `wanted`, and the number up to it. Each number has
+/// `bits` bits (at most 15), one after another in `packed`.
 #[inline(always)]
 fn compare_four(packed: u64, bits: u64, count: u64, wanted: u64) -> (u64, u64) {
     const ONES: u64 = 0x0001_0001_0001_0001;

@@ -60,7 +60,7 @@ impl FilterBits {
     }
 }
 
-/// How the slots of a segment are laid out and hashed. If all zero, there are no slots, and any position may be
+/// The layout of a segment's slots, and their hashing. If all zero, there are no slots, and any position may be
 /// present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shape {
@@ -269,7 +269,7 @@ struct OpenSegment {
     before: usize,
 }
 
-/// Where the answer for a position is.
+/// The location of the answer for a position.
 #[derive(Clone, Copy)]
 pub(crate) enum Probe {
     /// In the directory.

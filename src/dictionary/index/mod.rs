@@ -189,7 +189,7 @@ impl Words {
     }
 }
 
-/// Where the record of a position may be.
+/// The possible locations of a position's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Candidates {
     Pages(Located),

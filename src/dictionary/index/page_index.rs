@@ -59,11 +59,11 @@ pub(crate) struct PageIndex {
     blocks: bool,
 }
 
-/// What the index knows about a position.
+/// The index's knowledge of a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     pub(crate) pages: Range<u64>,
-    /// How far from the beginning of the first of these pages the record is expected, in 2^-32 of a page.
+    /// The expected distance of the record from the beginning of the first of these pages, in 2^-32 of a page.
     pub(crate) expected: u64,
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum CellKind {
 }
 
 impl DictionaryFile {
-    /// Where the first cell that begins in `range` of the stream begins.
+    /// The start of the first cell that begins in `range` of the stream.
     pub fn first_cell(&self, range: &Range<u64>, scratch: &mut Scratch) -> Result<Option<u64>> {
         if let Some(bytes) = self.record_bytes() {
             return Ok(Some(range.start.next_multiple_of(bytes)).filter(|at| at + bytes <= range.end));

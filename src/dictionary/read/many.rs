@@ -186,7 +186,7 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     Ok(())
 }
 
-/// What is known about whether lookups wait for the disk.
+/// Evidence of whether lookups wait for the disk.
 #[derive(Clone, Copy)]
 struct Waits {
     /// Consecutive probed pages that were in the system's cache.

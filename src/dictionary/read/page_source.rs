@@ -99,7 +99,7 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
         Some(())
     }
 
-    /// Where cells begin in the body of page `page`.
+    /// The starts of cells in the body of page `page`.
     #[inline]
     pub fn starts(&self, page: u64) -> Option<Starts> {
         if self.head == 0 {
@@ -251,7 +251,7 @@ impl<W: Window + ?Sized> PageSource<'_, W> {
 /// The first 16 bytes of a record of varying size with some key, if its lengths are below 128.
 pub(crate) struct Prefix {
     bytes: u128,
-    /// Which bits depend on the key.
+    /// The bits that depend on the key.
     mask: u128,
 }
 
@@ -330,7 +330,7 @@ impl Window for Copied<'_> {
 /// Bytes of the head of a page that has starts.
 const HEAD_BYTES: usize = page::CHECKSUM_BYTES + 2 * page::START_COUNT;
 
-/// Where cells begin in a page's body.
+/// The starts of cells in a page's body.
 pub(crate) struct Starts {
     starts: [u16; page::START_COUNT],
     count: usize,

@@ -283,7 +283,7 @@ impl Pages {
         self.checked.count()
     }
 
-    /// How often the file has been read with a call.
+    /// The number of calls that have read the file.
     pub fn reads(&self) -> u64 {
         self.reads.sum()
     }

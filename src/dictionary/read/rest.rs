@@ -237,7 +237,7 @@ mod tests {
         readable: u64,
         cached_before: Range<u64>,
         damaged_page: Option<u64>,
-        /// Where bytes were requested that are not in the cache.
+        /// Ranges that were requested and are not in the cache.
         absent: Mutex<Vec<u64>>,
     }
 

@@ -15,13 +15,13 @@ use crate::io::Window;
 use crate::linear;
 use std::ops::Range;
 
-/// What a lookup looks for.
+/// The target of a lookup.
 #[derive(Clone, Copy)]
 pub(crate) struct Query<'k> {
     pub key: &'k [u8],
     pub position: u64,
     pub hash: &'k HashFunction,
-    /// How far from the start of the pages the record is expected, in 2^-32 of a page, if the index knows it.
+    /// The expected distance of the record from the start of the pages, in 2^-32 of a page, if the index knows it.
     pub expected: Option<u64>,
 }
 
@@ -42,14 +42,14 @@ fn position(key: &[u8], hash: &HashFunction) -> u64 {
     linear::Position::of(hash.hash_inlined(key)).0
 }
 
-/// Where a key may be according to an index.
+/// The possible locations of a key according to an index.
 pub(crate) struct Sought<'k> {
     pub pages: Range<u64>,
     pub at: At,
     pub query: Query<'k>,
 }
 
-/// Where in some pages the record may be.
+/// The possible locations of the record in some pages.
 pub(crate) enum At {
     /// In these bytes of the stream: the records of one size that an index named.
     Bytes(Range<u64>),

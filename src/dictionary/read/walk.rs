@@ -17,7 +17,7 @@ pub(crate) struct Walk<'d> {
     stream: Stream<'d>,
     /// The offset in the stream at which the next cell begins.
     at: u64,
-    /// Where the walk ends: the stream's end, or the start of a cell.
+    /// The end of the walk: the stream's end, or the start of a cell.
     end: u64,
     /// Number of records returned so far.
     rank: u64,

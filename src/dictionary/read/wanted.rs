@@ -1,4 +1,4 @@
-//! What a lookup does with the value it finds, wherever that is.
+//! The use that a lookup makes of the value it finds, wherever that is.
 
 use super::page_source::PageSource;
 use super::pages::Stream;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::io::Window;
 use std::ops::Range;
 
-/// What a lookup does with the value it finds.
+/// The use that a lookup makes of the value it finds.
 pub(crate) enum Wanted<'v> {
     /// Nothing: only presence is of interest.
     Presence,

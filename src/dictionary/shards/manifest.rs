@@ -19,7 +19,7 @@ const FIRST_LINE: &str = "splitpoint dictionary 1";
 /// Generations are below this, so that there is always a next one.
 pub(crate) const GENERATION_END: u64 = 1 << 63;
 
-/// Which file has which slots.
+/// The slots of each file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Increases by one with each change.

@@ -39,7 +39,7 @@ const FAULTS_MAX: usize = 1000;
 pub struct VerifyProgress {
     /// Bytes of data read so far, in both passes.
     pub bytes: u64,
-    /// How many bytes there are to read. A file with faults is read a third time, which is not included.
+    /// The number of bytes to read. A file with faults is read a third time, which is not included.
     pub bytes_total: u64,
 }
 

@@ -147,7 +147,7 @@ pub(super) fn record_parts(file: &DictionaryFile, bytes: u64, threads: usize) ->
 /// The result for a part that is right in itself.
 pub(super) struct RecordSums {
     counted: Counted,
-    /// How many records may precede the part.
+    /// The maximum number of records before the part.
     before: Range<i128>,
     first: Option<(u64, Vec<u8>)>,
     last: Option<(u64, Vec<u8>)>,

@@ -46,7 +46,7 @@ const SECTOR_BYTES: usize = 512;
 /// The unit in which the kernel copies, maps and prepares memory.
 const PAGE_BYTES: u64 = 4096;
 
-/// How a process ends, and what that leaves.
+/// The end of a process, and what it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     /// The process dies and the machine keeps running: every write is kept, and unsynced writes stay unsynced.
@@ -70,7 +70,7 @@ impl Crash {
         [Crash::Kill, Crash::LoseUnsynced, Crash::KeepAll, Crash::Mix, Crash::Prefix, Crash::Zeros, Crash::NamesBack];
 }
 
-/// How a call fails.
+/// The way in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The process is dead: no call has an effect.
@@ -83,7 +83,7 @@ pub(crate) enum Fault {
     Short,
 }
 
-/// Which calls fail.
+/// The calls that fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub fault: Fault,
@@ -93,7 +93,7 @@ pub(crate) struct Plan {
     pub lasting: bool,
 }
 
-/// What the disk did; tests require each of these to have happened.
+/// Events of the disk; tests require each of these to have happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fired {
     SectorLost,
@@ -117,7 +117,7 @@ pub(crate) enum Fired {
     SyncFailed,
 }
 
-/// How often each [`Fired`] happened.
+/// The number of times that each [`Fired`] happened.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Tally([u64; Fired::SyncFailed as usize + 1]);
 
@@ -682,7 +682,7 @@ impl Inner {
         }
     }
 
-    /// How the next call should fail.
+    /// The failure of the next call.
     fn planned(&self) -> Option<Fault> {
         let call = self.trace.len() as u64;
         let planned = self.plan.filter(|plan| if plan.lasting { call >= plan.at } else { call == plan.at });

@@ -1,4 +1,4 @@
-//! The allocator of the file: it gives out units, and writes in the map frames which are in use.
+//! The allocator of the file: it allocates units, and records the allocated ones in the map frames.
 //!
 //! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first with its bits, the second with
 //! its checksums (`file/map_frames.rs`). The bits of a frame are one `u64`. A map frame changes like any other frame.

@@ -74,7 +74,7 @@ pub(crate) struct Frozen {
     root: Vec<u8>,
 }
 
-/// What a checkpoint is made of.
+/// The parts of a checkpoint.
 pub(crate) struct Checkpointer<'p> {
     pub(super) frames: &'p Frames,
     pub(super) allocator: Allocator<'p>,

@@ -1,4 +1,4 @@
-//! What a checkpoint saves for readers of earlier ones, before it is written over the file.
+//! Frames that a checkpoint saves for readers of earlier ones, before it overwrites them in the file.
 //!
 //! ```text
 //! no reader       nothing, and the undo files that earlier ones needed are removed
@@ -131,7 +131,7 @@ impl State {
         let needed = bases.split_off(&oldest);
         let unneeded: Vec<u64> = std::mem::replace(bases, needed).into_iter().collect();
         if !unneeded.is_empty() {
-            // What cannot be removed is tried again by the next process.
+            // Files that cannot be removed are left to the next process.
             let _ = remove_undo(table.storage.as_ref(), &table.path, &unneeded);
         }
     }

@@ -56,7 +56,7 @@ struct Undo {
     files: Vec<Arc<UndoFile>>,
     /// Whether the last of `files` is that of `last`, over which the next checkpoint is being written.
     ahead: bool,
-    /// Where a frame is: number of the file, place in it.
+    /// The location of a frame: number of the file, offset in it.
     places: HashMap<FrameNo, (usize, u32)>,
 }
 

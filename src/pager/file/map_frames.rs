@@ -1,4 +1,4 @@
-//! Where the map frames are: the frames with the used bits and the checksums of all others.
+//! The locations of the map frames: the frames with the used bits and the checksums of all others.
 //!
 //! A zone of [`ZONE_FRAMES`] frames has two map frames, the first with its used bits, the second with its checksums.
 //! Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 are adjacent from group k's first frame on, which the

@@ -183,7 +183,7 @@ impl TableFile {
         {
             return other; // a checkpoint made the file shorter, or the file was cut
         }
-        // What a checkpoint cuts off is in an undo file.
+        // Frames that a checkpoint cuts off are in an undo file.
         let keeps_all = !self.read_only || self.holds_checkpoint();
         if e.kind() == std::io::ErrorKind::UnexpectedEof && keeps_all {
             let path = self.path.display();
@@ -198,7 +198,7 @@ impl TableFile {
         access.map_err(|e| Error::io(&self.path, "ask for the permissions of", e))
     }
 
-    /// Gives `file`, at `path`, the owner and permissions of the table's file.
+    /// Sets the owner and permissions of `file`, at `path`, to those of the table's file.
     pub(crate) fn share_access(&self, file: &dyn File, path: &Path) -> Result<()> {
         let Some(access) = self.access()? else { return Ok(()) };
         file.take_access(access).map_err(|e| Error::io(path, "set the owner and permissions of", e))

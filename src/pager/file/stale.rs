@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::*;
 /// First bytes of a journal. On disk.
 pub(in crate::pager) const JOURNAL_MAGIC: [u8; 8] = *b"SPLITJRN";
 
-/// What a file shows of the writer's checkpoints.
+/// The state of the writer's checkpoints, as a file shows it.
 #[derive(Clone, Copy)]
 pub(super) struct FileState {
     /// The number of the last one that is complete.
@@ -37,7 +37,7 @@ impl FileState {
     }
 }
 
-/// What `file`, at `path`, shows now. A journal that is `void` does not count.
+/// The state that `file`, at `path`, shows now. A journal that is `void` does not count.
 pub(super) fn file_state(
     storage: &dyn Storage,
     path: &Path,
@@ -61,7 +61,7 @@ pub(super) fn file_state(
 }
 
 impl TableFile {
-    /// What the file shows now. Fails if it was renamed.
+    /// The state that the file shows now. Fails if it was renamed.
     pub(super) fn state(&self, file: &dyn File) -> Result<FileState> {
         if self.has_lost_its_name(file)? {
             // It has no writer. By its old name there may be another table.

@@ -19,7 +19,7 @@ const MAGIC: [u8; 8] = *b"SPLITUND";
 /// Bytes before the list of frames. On disk.
 const HEADER_BYTES: usize = 64;
 
-/// Which frames an undo file has.
+/// The frames of an undo file.
 #[derive(Clone, Copy)]
 pub(in crate::pager) struct UndoId {
     pub table_id: u64,

@@ -34,7 +34,7 @@ use crate::pager::pool::{FrameNo, FrameSource};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
-/// Which dirty frames may be spilled, and where to.
+/// The dirty frames that may be spilled, and their destination.
 #[derive(Default)]
 pub(in crate::pager) struct Spilling {
     /// Whether any frame may be spilled.

@@ -1,4 +1,4 @@
-//! How much address space a pool reserves at a time, and which slot of its table leads to an address.
+//! The amount of address space that a pool reserves at a time, and the slot of its table that leads to an address.
 //!
 //! Address space is limited too: by `ulimit -v`, and for all users of a process together. So a small table reserves
 //! little, and each further segment is at most a quarter of the bytes before it. Segments have fixed borders, and are

@@ -23,7 +23,7 @@ const GARBAGE: Token = 254;
 /// A content that does not matter: the room is free.
 const ANY: Token = 255;
 
-/// What a kind of table can do.
+/// The abilities of a kind of table.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     /// Whether values may be written through.
@@ -82,7 +82,7 @@ struct State {
     buffer: Content,
     file: Content,
     shadow: Content,
-    /// What writers have stored; `ANY` for parts that are free.
+    /// The tokens that writers have stored; `ANY` for parts that are free.
     live: Content,
     /// Whether the frame is part of the table.
     in_table: bool,
@@ -95,11 +95,11 @@ struct State {
     /// The running checkpoint.
     phase: Phase,
     frozen: Option<Content>,
-    /// What the running checkpoint writes, and whether to the journal. `None`: the frame did not change.
+    /// The tokens that the running checkpoint writes, and whether to the journal. `None`: the frame did not change.
     copied: Option<(Content, bool)>,
     preserved: Option<Content>,
     spiller: Spiller,
-    /// What a reader that holds a shared latch found.
+    /// The tokens that a reader with a shared latch found.
     held: Option<Content>,
     /// Tokens that the log refers to: those of this period, and those of the period before the running checkpoint.
     referred: [[Option<Token>; 2]; 2],
@@ -280,7 +280,7 @@ impl State {
         Some((self, latched))
     }
 
-    /// Gives up the frame's memory or its buffer, by setting `absent`.
+    /// Releases the frame's memory or its buffer, by setting `absent`.
     fn leave_memory(mut self, absent: Word) -> State {
         if self.word.is_buffered() {
             self.buffer = [GARBAGE; 2]; // another frame's, from here on

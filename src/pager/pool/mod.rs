@@ -90,7 +90,7 @@ thread_local! {
     static LOADED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What `Pool::load` needs to fill a frame that is not resident.
+/// The input of `Pool::load` for filling a frame that is not resident.
 pub(crate) trait FrameSource {
     /// Sets `bytes` to the frame's checked content in the file. Returns false if the frame is new and therefore zero.
     fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool>;
@@ -154,7 +154,7 @@ struct Dirtied {
     lists: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     count: AtomicU64,
-    /// How many of them are never spilled.
+    /// The number of frames that are never spilled.
     kept_count: AtomicU64,
 }
 

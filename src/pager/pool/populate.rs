@@ -22,7 +22,7 @@ struct Range {
 // SAFETY: the receiving thread touches no byte of the range; only the kernel does, and it changes no content.
 unsafe impl Send for Range {}
 
-/// What the thread does.
+/// The work of the thread.
 enum Request {
     Populate(Range),
     /// Also adds the number of bytes that were populated to the counter.

@@ -79,7 +79,7 @@ impl Parity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Word(u64);
 
-/// What must happen before a frame's bytes change.
+/// The step that must precede a change of a frame's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub next: Word,
@@ -89,7 +89,7 @@ pub(super) struct Change {
     pub list: bool,
 }
 
-/// How the running checkpoint gets the content of a frozen frame.
+/// The way in which the running checkpoint gets the content of a frozen frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FrozenFrame {
     /// From memory.
@@ -314,7 +314,7 @@ impl Word {
         self.0 & SHADOWED != 0
     }
 
-    /// How the checkpoint gets the content of a frame that it froze. A shared latch is held.
+    /// The way in which the checkpoint gets the content of a frame that it froze. A shared latch is held.
     pub(super) fn frozen_content(self, now: Parity) -> FrozenFrame {
         let frozen = self.0 & now.other().any();
         if frozen == 0 {

@@ -1,8 +1,8 @@
-//! What is free in the file, as lists in memory.
+//! Free space in the file, as lists in memory.
 //!
-//! The allocator gives out **units**, a 64th of a frame. Groups of buckets take whole frames, overflow pages a few
-//! units within one frame, extents any units one after the other. One allocator serves them all: a freed hole can be
-//! reused for any of them.
+//! The allocator works in **units**, a 64th of a frame. Groups of buckets take whole frames, overflow pages a few units
+//! within one frame, extents any units in sequence. One allocator serves them all: a freed hole can be reused for any
+//! of them.
 //!
 //! The lists have frames with a hole, by the length of the longest, and runs of free frames, by length. They are not in
 //! the file. After an open, allocations fill them zone by zone, so an open costs the same whatever the file's size.

@@ -20,7 +20,7 @@ use std::ops::Range;
 /// The hints that are kept at most.
 const FREED_MAX: usize = 4096;
 
-/// Where spans may begin.
+/// The units at which spans may begin.
 #[derive(Default)]
 pub(in crate::pager) struct Spans {
     /// For each kind of lists the last frame of the extent that was allocated last.

@@ -30,12 +30,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 const SLOT_COUNT: usize = 16;
 /// Set in [`Combiner::bits`] while there is a placer.
 const PLACER: u32 = 1 << 31;
-/// How often a waiting thread looks at its slot before it waits for the lock. The wait is about as long as a sleep
-/// takes.
+/// The number of times that a waiting thread checks its slot before it waits for the lock. The wait is about as long as
+/// a sleep takes.
 const LOOKS: u32 = if cfg!(test) { 4 } else { 256 };
-/// How often a thread tries to lock the end while no other waits. With two threads the end is soon free.
+/// The number of times that a thread tries to lock the end while no other waits. With two threads the end is soon free.
 const TRIES: u32 = if cfg!(test) { 1 } else { 16 };
-/// How often the placer takes the bits. Then another thread becomes the placer.
+/// The number of times that the placer takes the bits. Then another thread becomes the placer.
 const ROUNDS: u32 = 4;
 
 #[derive(Default)]

@@ -25,7 +25,7 @@ use super::replay::{Block, BlockLimits, Found, Reader, find};
 use super::segment::End;
 use crate::error::{ErrorKind, Result};
 
-/// What there is to read after the position of a reader.
+/// The records after the position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ahead {
     Nothing,

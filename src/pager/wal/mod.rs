@@ -63,7 +63,7 @@ const IN_PIECES: u8 = 0x80;
 /// Bytes of a piece before its content: the number of the record it belongs to.
 const PIECE_HEADER_BYTES: usize = 4;
 
-/// Which failure a write survives once it has returned.
+/// The failures that a write survives once it has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Safety {
     /// The end of the process.

@@ -23,7 +23,7 @@ const AHEAD_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
 /// Bytes that the thread makes ready before it lets a writer overtake.
 const STEP_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
-/// Which bytes of the current segment are ready.
+/// The bytes of the current segment that are ready.
 pub(super) struct Preallocator {
     shared: Arc<Shared>,
     /// `None` inside if no thread could be started.

@@ -399,7 +399,7 @@ impl Current {
 
     /// The body of a record in pieces.
     fn assemble(&self, pieces: &[Piece]) -> Result<Vec<u8>> {
-        // What precedes a piece's content: the second half of the record's header, and the number.
+        // The bytes before a piece's content: the second half of the record's header, and the number.
         const BEFORE: usize = RECORD_HEADER_BYTES / 2 + PIECE_HEADER_BYTES;
         let all: usize = pieces.iter().map(|piece| piece.body_bytes as usize - PIECE_HEADER_BYTES).sum();
         let mut whole = Vec::with_capacity(all);

@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// The file number in checksums: not that of any partition.
 const FILE_NUMBER: u32 = u32::MAX;
 
-/// Where to merge and with how much memory.
+/// The destination of a merge, and its memory.
 #[derive(Clone, Copy)]
 pub(super) struct MergeSpace<'a> {
     pub storage: &'a dyn Storage,
@@ -72,7 +72,7 @@ impl ExternalMerge {
     pub(super) fn next_run(&mut self, run: &mut Run, rules: &SortRules) -> Result<bool, SortError> {
         run.clear_for(rules.lengths_of_runs());
         self.carry.move_tail(0, run);
-        // Where the records of the last position begin.
+        // The start of the records of the last position.
         let mut group = 0;
         while let Some(head) = next_distinct(&mut self.heads, rules)? {
             let record = head.record(rules);

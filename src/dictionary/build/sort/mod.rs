@@ -94,7 +94,7 @@ pub(crate) struct Sorter {
     forks: u32,
 }
 
-/// What a partition has in addition to the block being filled.
+/// The content of a partition besides the block being filled.
 #[derive(Default)]
 pub(crate) struct Distributed {
     /// Sealed blocks in memory, which were taken before those in the file.
@@ -106,7 +106,7 @@ pub(crate) struct Distributed {
     bytes: u64,
     /// Bytes of the blocks in the file.
     file_bytes: u64,
-    /// Where the blocks that were taken before the others start in the file, if not at its start.
+    /// The start in the file of the blocks that were taken before the others, if not at its beginning.
     first_from: Option<u64>,
     records: u64,
     /// The file has data written since the last checkpoint.
@@ -159,7 +159,7 @@ impl Sorter {
         Ok((sorter, saved))
     }
 
-    /// How many records of an earlier sort this one could not use and has removed.
+    /// The number of records of an earlier sort that this one could not use and has removed.
     pub(crate) fn discarded_records(&self) -> u64 {
         self.discarded
     }
@@ -321,7 +321,7 @@ impl Sorter {
         }
     }
 
-    /// How many records were taken.
+    /// The number of records taken.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }

@@ -27,7 +27,7 @@ const STAYING_BYTES_MIN: u64 = 256;
 pub(super) struct SortRules {
     pub hash: HashFunction,
     pub duplicates: Duplicates,
-    /// How many of the first bits of a position select its partition.
+    /// The number of leading bits of a position that select its partition.
     pub prefix_bits: u32,
     /// The shared lengths of records in blocks without lengths.
     pub fixed: Option<Fixed>,

@@ -51,7 +51,7 @@ struct SharedSort {
     parts: Vec<Partition>,
     rules: SortRules,
     budget: u64,
-    /// How many partitions workers may be ahead.
+    /// The number of partitions that workers may be ahead.
     window: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -168,7 +168,7 @@ pub(crate) struct Sorted {
     far: Option<FarFile>,
 }
 
-/// What is known when sorting begins.
+/// The facts known when sorting begins.
 pub(super) struct Start {
     pub prefix: PathBuf,
     pub progress: Arc<ProgressCounter>,
@@ -223,7 +223,7 @@ impl Sorted {
         Ok(sorted)
     }
 
-    /// How many records were pushed, before duplicate keys were resolved.
+    /// The number of records pushed, before duplicate keys were resolved.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }

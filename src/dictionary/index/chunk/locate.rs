@@ -29,7 +29,7 @@ pub(crate) struct Chunks {
     layout: SectionLayout,
 }
 
-/// What a section consists of.
+/// The parts of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub pairs: u64,

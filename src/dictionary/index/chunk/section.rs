@@ -34,7 +34,7 @@ pub(super) const BUCKET_BITS_MAX: u32 = 40;
 pub(super) struct SectionHeader {
     pub chunk_log2: u32,
     pub bucket_bits: u32,
-    /// How many bits of a start are the fraction of a chunk.
+    /// The number of bits of a start that are the fraction of a chunk.
     pub fraction_bits: u32,
     pub budgets: Budgets,
     pub pairs: u64,

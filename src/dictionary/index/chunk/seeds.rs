@@ -29,7 +29,7 @@ struct Visit {
     /// The first candidate not tested, and the number of candidates.
     next: u32,
     end: u32,
-    /// Which of the eight candidates from `first` on split and have not been taken yet.
+    /// The candidates, of the eight from `first` on, that split and have not been taken yet.
     splitting: u8,
     first: u32,
 }
@@ -156,8 +156,8 @@ impl Visit {
     }
 }
 
-/// Which of the seeds from `seed` on split `keys`, one bit each, and how many were tested: eight at once if there are
-/// too few keys to fill a vector.
+/// The seeds from `seed` on that split `keys`, one bit each, and the number of seeds tested: eight together if there
+/// are too few keys to fill a vector.
 #[inline(always)]
 fn splitting(tests: impl Tests, keys: &[u32], seed: u32) -> (u8, u32) {
     const FEW: &str = "the length was just compared";
@@ -171,10 +171,10 @@ fn splitting(tests: impl Tests, keys: &[u32], seed: u32) -> (u8, u32) {
 
 /// Tests of seeds, for different kinds of processors.
 pub(super) trait Tests: Copy {
-    /// Which of the eight seeds from `seed` on send four keys to four places, one bit each.
+    /// The seeds, of the eight from `seed` on, that send four keys to four slots, one bit each.
     fn permuting(self, keys: &[u32; 4], seed: u32) -> u8;
 
-    /// Which of the eight seeds from `seed` on send half of the keys to the upper side, one bit each.
+    /// The seeds, of the eight from `seed` on, that send half of the keys to the upper side, one bit each.
     fn halving<const N: usize>(self, keys: &[u32; N], seed: u32) -> u8;
 
     /// Whether a seed sends half of the keys to the upper side. Their number is a multiple of 32.

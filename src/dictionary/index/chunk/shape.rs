@@ -74,7 +74,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// How many bits below the top node `node` of the level ends.
+    /// The number of bits below the top at which node `node` of the level ends.
     #[inline(always)]
     pub fn depth(&self, node: u32) -> u32 {
         (self.start + (node + 1) * self.step) >> FRACTION_BITS
@@ -137,7 +137,7 @@ impl TreeShape {
         &self.levels[..self.level_count]
     }
 
-    /// How many levels, from the root on, are entirely within the top 63 bits.
+    /// The number of levels, from the root on, that are entirely within the top 63 bits.
     #[inline(always)]
     pub fn high_levels(&self) -> usize {
         self.high_levels

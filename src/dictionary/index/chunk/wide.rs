@@ -90,7 +90,7 @@ mod avx2 {
         _mm256_add_epi32(_mm256_set1_epi32(seed as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
     }
 
-    /// Which of eight numbers equal `number`, one bit each.
+    /// The numbers, of the eight, that equal `number`, one bit each.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn equal(numbers: __m256i, number: i32) -> u8 {

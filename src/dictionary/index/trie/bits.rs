@@ -111,7 +111,7 @@ pub(super) struct Reader<'a> {
     at: u64,
     end: u64,
     window: u64,
-    /// How many bits of `window` are valid.
+    /// The number of valid bits of `window`.
     have: u32,
 }
 

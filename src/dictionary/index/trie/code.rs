@@ -32,7 +32,7 @@ pub(super) struct Codes {
     huffman_max: u64,
     /// By size and symbol: the code, its first bit lowest, above 8 bits with its length.
     words: Vec<u64>,
-    /// Where a size's symbols begin in `words`.
+    /// The start of a size's symbols in `words`.
     rows: Vec<usize>,
 }
 

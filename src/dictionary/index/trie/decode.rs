@@ -146,7 +146,7 @@ pub(super) struct Subtrie {
     rank: u64,
     pub count: u64,
     path: u64,
-    /// How many bits of the position have been used.
+    /// The number of bits of the position used so far.
     pub depth: u32,
 }
 

@@ -265,7 +265,7 @@ impl Encoder {
     }
 }
 
-/// How many of the sorted keys, which agree before `bit`, have that bit clear.
+/// The number of the sorted keys, which agree before `bit`, that have that bit clear.
 fn left_count(keys: &[u64], bit: u32) -> usize {
     // Counting has no branches to mispredict, but reads all keys.
     const COUNTED_MAX: usize = 32;

@@ -159,7 +159,7 @@ impl Blocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrieLayout {
     pub pairs: u64,
-    /// How many bits of a position are the number of its bucket.
+    /// The number of bits of a position that number its bucket.
     pub bucket_bits: u32,
     /// log2 of the number of buckets per superblock.
     pub superblock_bits: u32,

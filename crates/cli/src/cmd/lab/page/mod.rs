@@ -1,7 +1,7 @@
 //! HTML pages with an answer, plots and tables: self-contained files for light and dark mode, wide screens and phones.
 //!
-//! A page begins with the answer and then shows why. Each command makes its own page, in its `html.rs`, of the parts here:
-//! `plot.rs`, `matrix.rs` and `table.rs`.
+//! A page begins with the answer and then shows why. Each command makes its own page of the parts here: `plot.rs`,
+//! `matrix.rs` and `table.rs`.
 //!
 //! uPlot draws the plots. It, its licence, our script and our style sheet are in `assets/` and built into every page,
 //! so that a page needs no network. Its policy forbids network access, and allows only these scripts and styles, by
