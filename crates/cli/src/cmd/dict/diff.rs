@@ -1,7 +1,7 @@
 //! `dict diff`: writes what changed between two dictionaries, in the form that `dict update --changes` reads.
 
-use super::{ended, open};
-use crate::cmd::dictionary::PartArgs;
+use super::ended;
+use crate::cmd::dictionary::{PartArgs, open};
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, tsv};

@@ -1,7 +1,8 @@
 //! `dict reindex`: rewrites a dictionary with another index or filter.
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
-use super::{Report, bar_of_pairs, ended, open, watched};
+use super::{Report, bar_of_pairs, ended, watched};
+use crate::cmd::dictionary::open;
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::open::require_directory_of;

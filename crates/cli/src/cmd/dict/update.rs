@@ -1,7 +1,8 @@
 //! `dict update`: merges a batch of pairs and deletions with a dictionary into a new one.
 
 use super::options::{INDEX_HELP, IndexArgs, WorkArgs};
-use super::{Report, bar_of_pairs, ended, open, watched};
+use super::{Report, bar_of_pairs, ended, watched};
+use crate::cmd::dictionary::open;
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Scratch, tsv};

@@ -185,7 +185,7 @@ impl Page {
     }
 
     /// HTML that a caller made of constants.
-    fn constant(&mut self, html: &'static str) {
+    pub fn constant(&mut self, html: &'static str) {
         self.add(html);
     }
 
