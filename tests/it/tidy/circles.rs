@@ -10,8 +10,8 @@
 use super::{File, none, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Folders in which, and below which, neighbours must not import one another in a circle. What the folders of the library
-/// may import of each other is in [`super::IMPORTS`].
+/// Folders in which, and below which, neighbours must not import one another in a circle. [`super::IMPORTS`] says what
+/// the folders of the library may import of each other.
 const FOLDERS: &[&str] = &[
     "src/buckets/",
     "src/dictionary/",
@@ -86,8 +86,9 @@ fn written_paths(code: &str) -> Vec<String> {
     for statement in code.split_inclusive(';').filter(|statement| !statement.contains("use ")) {
         for start in ["crate::", "super::", "self::"] {
             for (at, _) in statement.match_indices(start) {
-                let before = statement[..at].chars().next_back();
-                if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                let before = &statement[..at];
+                let is_end_of_word = before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+                if is_end_of_word || before.ends_with("pub(in ") {
                     continue;
                 }
                 let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
@@ -333,7 +334,7 @@ fn a_circle_of_folders_and_one_through_a_written_path_are_seen() {
         file("src/a/b/mod.rs", "mod x;\nuse super::c::C;"),
         file("src/a/b/x.rs", "fn f() {}"),
         file("src/a/c.rs", "fn f() { let a = 1; crate::a::b::x::f() }"),
-        file("src/a/d.rs", "fn f() -> super::e::E { mysuper::b() }"),
+        file("src/a/d.rs", "pub(in crate::a::c) fn f() -> super::e::E { mysuper::b() }"),
         file("src/a/e.rs", "use super::super::a::b::x;\nfn f(d: &str) {}"),
     ];
     let circles = circles_below(&imports(&files), "src/a/");

@@ -5,8 +5,8 @@
 //! is removed, so no table survives the figures it was made from. The page (`page.rs`) has all tables of a form and
 //! the plots.
 //!
-//! The report on the seed documents (`seeds.rs`) is `results/report.md` and, not tracked, `results/report.html`. The table
-//! of README.md is `claims.rs`.
+//! The report on the seed documents (`seeds.rs`) is `results/report.md` and, not tracked, `results/report.html`.
+//! `claims.rs` makes the table of README.md.
 //!
 //! Not here: which columns a table has (`[[table]]` in `workloads/*.toml`).
 

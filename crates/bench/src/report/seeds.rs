@@ -348,9 +348,7 @@ pub fn summary(sections: &[Section<'_>]) -> String {
 
 /// The whole report as Markdown.
 pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
-    let mut text = format!(
-        "# {TITLE}\n\n{INTRODUCTION}\n\n`splitpoint-bench report --form report` makes `report.html` next to this file, with plots.\n\n## Machine\n\n"
-    );
+    let mut text = format!("# {TITLE}\n\n{INTRODUCTION}\n\n{PLOTS}\n\n## Machine\n\n");
     text += &facts_table(facts);
     text += &format!("\n## Summary\n\n{SUMMARY}\n\n{}", summary(sections));
     let mut seed = "";
@@ -384,6 +382,7 @@ pub const INTRODUCTION: &str = "Every table and figure of the five documents beh
     their names, measured by `make report`. Sizes are reduced so that it ends within half an hour; larger runs are in \
     `amd.md` and `intel.md`. Every answer of every store was compared with the expected one, and a case with a wrong \
     answer has no figures. What was not run says so.";
+const PLOTS: &str = "`splitpoint-bench report --form report` makes `report.html` next to this file, with plots.";
 pub const SUMMARY: &str = "The ratio is Splitpoint's best setting to the best peer's: above 1, Splitpoint is better; \
     where there is no peer, it is to the document's figure. Where other work shared the machine, ratios from 0.67 to \
     1.5 say nothing. Old times and rates are of old machines: compare them with each other.";

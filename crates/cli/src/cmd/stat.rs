@@ -1,5 +1,5 @@
-//! `stat`: prints the properties of a table and a histogram of its buckets, or those of a dictionary (`dictionary_stat.rs`);
-//! with --watch (`watch.rs`) the activity of a table.
+//! `stat`: prints the properties of a table and a histogram of its buckets, or the properties of a dictionary
+//! (`dictionary_stat.rs`); with --watch (`watch.rs`) the activity of a table.
 
 use super::store::Store;
 use super::{dictionary_stat, watch};

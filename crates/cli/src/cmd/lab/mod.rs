@@ -1,5 +1,5 @@
-//! `lab`: commands that study hash functions and tables. `keys.rs` reads the keys, `foreign.rs` loads the user's own hash
-//! function, `page/` has the parts of HTML pages, `wrap.rs` wraps text.
+//! `lab`: commands that study hash functions and tables. `keys.rs` reads the keys, `foreign.rs` loads the user's own
+//! hash function, `page/` has the parts of HTML pages, `wrap.rs` wraps text.
 
 mod foreign;
 pub mod hash;
