@@ -151,7 +151,7 @@ impl Reader for Looking<'_> {
         let left_out = usize::from(self.open.fault == Fault::ManyAreLeftOut);
         for i in 0..keys.len() - left_out {
             let index = if self.open.fault == Fault::ManyAreGivenTwice { 0 } else { i };
-            take(i, self.open.map.get(keys[of]).map(Vec::as_slice));
+            take(i, self.open.map.get(keys[index]).map(Vec::as_slice));
         }
         Ok(())
     }
