@@ -48,6 +48,7 @@ mod events;
 mod fault;
 mod freeze;
 pub mod hash;
+mod heap;
 mod io;
 #[doc(hidden)] // the lab's and the C library's
 pub mod linear;

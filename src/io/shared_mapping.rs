@@ -24,6 +24,11 @@ use std::ptr;
 /// writer waits for it at its next atomic operation, which completes only after all earlier stores.
 const PREFETCHED_AHEAD: usize = 512;
 
+/// Pages are unmapped in chunks of this many bytes; a multiple of any page size.
+const CHUNK_BYTES: usize = if cfg!(test) { 64 << 10 } else { 4 << 20 };
+/// Chunks before the bytes that are made ready which stay mapped. The log makes up to 8 MiB ready ahead of its writers.
+const CHUNKS_MAPPED: usize = 4;
+
 /// Maps the first `bytes` bytes of `file`, which may be shorter but must have a first page.
 pub(super) fn map(file: &fs::File, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
     let Ok(bytes) = usize::try_from(bytes) else { return Ok(None) };
@@ -86,6 +91,7 @@ impl Mapped for Guarded {
         }
         // SAFETY: the range lies in the mapping; populating its pages changes no content.
         if unsafe { libc::madvise(self.start.add(from).cast(), to - from, libc::MADV_POPULATE_WRITE) } == 0 {
+            self.unmap_before(from, to);
             return Ok(());
         }
         let error = Error::last_os_error();
@@ -107,6 +113,18 @@ impl Mapped for Guarded {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
         racing::prefetch_to_store(self.start.wrapping_add(offset + PREFETCHED_AHEAD));
         if self.failed() { Err(lost_page()) } else { Ok(()) }
+    }
+}
+
+impl Guarded {
+    /// Stores go through a mapping in order, so pages far before those that are made ready are no longer needed here.
+    /// The kernel keeps their content; they no longer count as memory of the process.
+    fn unmap_before(&self, from: usize, to: usize) {
+        for chunk in (from / CHUNK_BYTES..to / CHUNK_BYTES).filter_map(|chunk| chunk.checked_sub(CHUNKS_MAPPED)) {
+            // SAFETY: the range lies in the mapping. It is shared, so its pages have what was stored when they are
+            // next accessed.
+            unsafe { libc::madvise(self.start.add(chunk * CHUNK_BYTES).cast(), CHUNK_BYTES, libc::MADV_DONTNEED) };
+        }
     }
 }
 
@@ -138,6 +156,43 @@ mod tests {
         // Beyond the end of the file there are no pages to populate: an error, not a signal.
         file.set_len(4096).unwrap();
         assert!(map.prepare(50_000, 50_010).is_err());
+    }
+
+    #[test]
+    fn pages_far_before_the_stores_are_unmapped_and_keep_their_content() {
+        const BYTES: usize = 40 * CHUNK_BYTES;
+        let file = tempfile::tempfile().unwrap();
+        let zeros = vec![0; BYTES];
+        file.write_all_at(&zeros, 0).unwrap();
+        let Some(map) = Guarded::map(&file, BYTES) else {
+            println!("SKIPPED: no mappings here");
+            return;
+        };
+        let mut expected = zeros;
+        for start in (0..BYTES).step_by(5000) {
+            let end = (start + 5000).min(BYTES);
+            map.prepare(start as u64, end as u64).unwrap();
+            let bytes = vec![(start / 5000 + 1) as u8; end - start];
+            map.store(start as u64, &bytes).unwrap();
+            expected[start..end].copy_from_slice(&bytes);
+        }
+        let resident = resident_bytes_at(map.start as usize);
+        assert!(resident <= (CHUNKS_MAPPED + 2) * CHUNK_BYTES, "{resident} bytes are mapped");
+        // One that is unmapped can be stored to.
+        map.store(10, b"late").unwrap();
+        expected[10..14].copy_from_slice(b"late");
+        let mut found = vec![0; BYTES];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == expected);
+    }
+
+    /// The resident bytes of this process's mapping that begins at `address`.
+    #[expect(clippy::disallowed_methods, reason = "the kernel's file about this process, which is in no storage")]
+    fn resident_bytes_at(address: usize) -> usize {
+        let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = maps.lines().skip_while(|line| !line.starts_with(&format!("{address:x}-")));
+        let line = lines.find_map(|line| line.strip_prefix("Rss:")).expect("the mapping is listed");
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
     }
 
     #[test]

@@ -33,6 +33,14 @@ impl Table {
         TableUsage { used_bytes, slack_bytes: self.buckets.slack_bytes().min(used_bytes) }
     }
 
+    /// Returns free memory of the table and of the process's allocator to the system, if that is much. Takes some
+    /// milliseconds.
+    #[doc(hidden)] // the server's
+    pub fn return_free_memory(&self) {
+        self.pager.allocator().return_free_memory();
+        crate::heap::give_back();
+    }
+
     /// Merges up to `count` buckets, while the load needs at most seven eighths of them. Returns the number of merges.
     ///
     /// Other threads may continue; each waits for at most one bucket.
@@ -49,6 +57,57 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::Table;
+
+    /// Appends to two values in turn, with a `settle` now and then, after which little memory may be free.
+    fn little_memory_stays_free(table: &Table, settle: impl Fn()) {
+        let is_bounded = || {
+            let (used, memory) = (table.usage().used_bytes, table.counters().memory_bytes);
+            assert!(memory <= used + used / 8 + (17 << 20), "{memory} bytes in memory, {used} in use");
+        };
+        let mut expected = Vec::new();
+        for number in 0..120u32 {
+            let part = vec![number as u8; 1 << 20];
+            expected.extend_from_slice(&part);
+            for key in [b"one", b"two"] {
+                table.append(key, &part).unwrap();
+            }
+            if number % 20 == 19 {
+                settle();
+                is_bounded();
+            }
+        }
+        // Frames whose memory was returned are used again.
+        for number in 0..40u8 {
+            table.put(&[number], &vec![number; 3 << 20]).unwrap();
+        }
+        for number in 0..40u8 {
+            assert!(table.get(&[number]).unwrap().unwrap() == vec![number; 3 << 20]);
+        }
+        for key in [b"one", b"two"] {
+            assert!(table.get(key).unwrap().unwrap() == expected);
+            table.remove(key).unwrap();
+        }
+        settle();
+        is_bounded();
+        assert!(table.verify().unwrap().is_empty());
+    }
+
+    #[test]
+    fn values_that_grow_in_memory_leave_little_memory_behind() {
+        little_memory_stays_free(&Table::in_memory().unwrap(), || {});
+    }
+
+    #[test]
+    fn values_that_grow_in_a_file_leave_little_memory_behind_a_checkpoint() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        let table = Table::open(&path).unwrap();
+        little_memory_stays_free(&table, || table.checkpoint().unwrap());
+        table.close().unwrap();
+        let table = Table::open(&path).unwrap();
+        assert!(table.get(&[7]).unwrap().unwrap() == vec![7; 3 << 20]);
+        assert!(table.verify().unwrap().is_empty());
+    }
 
     #[test]
     fn memory_of_removed_pairs_is_not_in_use() {

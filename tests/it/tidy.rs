@@ -46,6 +46,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/events.rs", &[]),
     ("src/fault.rs", &["error"]),
     ("src/freeze.rs", &["dictionary", "hash", "table", "error"]),
+    ("src/heap.rs", &[]),
     ("src/own_line.rs", &[]),
     ("src/racing.rs", &[]),
     ("src/random.rs", &[]),
@@ -58,7 +59,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/io/", &["racing"]),
     // For random walks in a test.
     ("src/pager/blocks/model.rs", &["random"]),
-    ("src/pager/", &["checksum", "io", "little_endian", "error", "events", "fault", "own_line", "racing"]),
+    ("src/pager/", &["checksum", "heap", "io", "little_endian", "error", "events", "fault", "own_line", "racing"]),
     (
         "src/buckets/",
         &["pager", "io", "hash", "linear", "little_endian", "error", "fault", "own_line", "random", "varint"],
@@ -70,7 +71,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     (
         "src/dictionary/",
-        &["checksum", "io", "racing", "hash", "linear", "little_endian", "error", "fault", "random", "varint"],
+        &["checksum", "heap", "io", "racing", "hash", "linear", "little_endian", "error", "fault", "random", "varint"],
     ),
     (
         "src/table/",
@@ -85,6 +86,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "error",
             "events",
             "fault",
+            "heap",
             "random",
             "varint",
         ],
@@ -106,9 +108,9 @@ const UNSAFE_FILES: &[&str] = &[
     "python/src/arrow.rs",
     "src/buckets/tags.rs",
     "src/checksum.rs",
-    "src/dictionary/build/heap.rs",
     "src/dictionary/index/chunk/wide.rs",
     "src/dictionary/index/popcnt.rs",
+    "src/heap.rs",
     "src/io/byte_locks.rs",
     "src/io/forks.rs",
     "src/io/guard.rs",

@@ -18,7 +18,6 @@ pub(crate) mod data;
 pub(crate) mod duplicates;
 pub(crate) mod far;
 pub(crate) mod filter_writer;
-pub(crate) mod heap;
 pub(crate) mod intake;
 pub(crate) mod memory;
 pub(crate) mod merge;

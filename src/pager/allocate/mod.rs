@@ -16,7 +16,11 @@ use crate::pager::pool::words::Bytes;
 use crate::pager::pool::{FrameNo, LARGE_PAGE_BYTES, SMALL_BYTES};
 use crate::pager::space::{ANY_USE, FRAME_UNITS, PASSED, SEALED, Space, best_fit, bits, new_links};
 pub(in crate::pager) use kept::Kept;
+use std::ops::Range;
 use std::sync::atomic::Ordering::*;
+
+/// The shortest run of free frames whose memory is returned to the kernel.
+const RETURNED_BYTES_MIN: u64 = 256 << 10;
 
 /// The allocator of the file of these frames.
 #[derive(Clone, Copy)]
@@ -299,6 +303,7 @@ impl Allocator<'_> {
         if !whole.is_empty() {
             self.fill_used_bits(whole.start, whole.len() as u32, 0)?;
             space.add_run(whole.start, whole.len() as u32);
+            self.return_memory(space, whole);
         }
         for edge in edges.iter().filter(|edge| !edge.is_empty()) {
             let (frame, start) = ((edge.start / units) as FrameNo, (edge.start % units) as u32);
@@ -308,6 +313,37 @@ impl Allocator<'_> {
             space.note_freed_span(first);
         }
         Ok(())
+    }
+
+    /// Returns the memory of frames that were just freed to the kernel, if they are many and much memory is free: a
+    /// value that grows leaves ever longer holes, into none of which it fits again.
+    fn return_memory(self, space: &Space, freed: Range<FrameNo>) {
+        let bytes = freed.len() as u64 * self.frames.frame_bytes() as u64;
+        if bytes >= RETURNED_BYTES_MIN && self.has_much_free_memory(space) {
+            self.frames.pool.return_free(freed);
+        }
+    }
+
+    /// Returns the memory of free frames to the kernel if much memory is free. Called after a checkpoint: frames that
+    /// were freed before it may lose their memory only now, since the file has them.
+    pub(crate) fn return_free_memory(self) {
+        let runs: Vec<Range<FrameNo>> = {
+            let space = self.frames.space();
+            if !self.has_much_free_memory(&space) {
+                return;
+            }
+            let frames_min = RETURNED_BYTES_MIN / self.frames.frame_bytes() as u64;
+            space.runs.longer(u32::try_from(frames_min).unwrap_or(u32::MAX)).collect()
+        };
+        runs.into_iter().for_each(|run| self.frames.pool.return_free(run));
+    }
+
+    fn has_much_free_memory(self, space: &Space) -> bool {
+        const SPARE_BYTES: u64 = 16 << 20;
+        let free_bytes = space.free_units * self.unit_bytes() as u64;
+        let frames_bytes = u64::from(self.frames.frame_count()) * self.frames.frame_bytes() as u64;
+        let in_use = frames_bytes.saturating_sub(free_bytes);
+        self.frames.memory_bytes() > in_use + in_use / 8 + SPARE_BYTES
     }
 
     fn free_within(self, space: &mut Space, frame: FrameNo, start: u32, len: u32) -> Result<()> {

@@ -32,6 +32,7 @@ pub(super) mod save_undo;
 
 use crate::error::{Error, Result};
 use crate::events::event;
+use crate::heap;
 use crate::io::File;
 use crate::pager::allocate::Allocator;
 use crate::pager::file::header::Header;
@@ -51,6 +52,9 @@ use reserve::CheckpointRoom;
 use save_undo::{NoReaderBegins, UndoFiles};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::*;
+
+/// If writers saved more bytes than this of frozen frames, their memory is returned to the system afterwards.
+const SAVED_BYTES_MUCH: usize = 16 << 20;
 
 /// The state of the table at one moment between writes, to be written while writers continue.
 pub(crate) struct Frozen {
@@ -167,6 +171,7 @@ impl Checkpointer<'_> {
             self.frames.file.path.display(),
             frozen.sequence,
         );
+        self.allocator.return_free_memory();
         self.log.map_or(Ok(()), |log| log.release(frozen.sequence))
     }
 
@@ -279,11 +284,15 @@ impl Checkpointer<'_> {
         }
         // Contents that writers saved. The list is complete by now: every frozen frame has been visited.
         let mut preserved: HashMap<FrameNo, Box<[u8]>> = self.frames.pool.take_preserved().into_iter().collect();
+        let saved_count = preserved.len();
         for frame in late {
             let bytes =
                 preserved.remove(&frame).expect("a frozen frame is copied here or saved by the writer that changed it");
             sink.place(frame)?.copy_from_slice(&bytes);
             sink.push(frame)?;
+        }
+        if saved_count * self.frames.frame_bytes() > SAVED_BYTES_MUCH {
+            heap::give_back();
         }
         self.frames.refuse_lost_pages().map_err(JournalError::Frame)?;
         self.copy_sums(sink)?;

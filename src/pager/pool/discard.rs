@@ -6,6 +6,7 @@
 //! limit by up to 256 KiB.
 #![expect(unsafe_code, reason = "frames live in address ranges reserved with mmap")]
 
+use super::state::Word;
 use super::{FrameNo, Pool};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -32,6 +33,26 @@ impl Pool {
         older.sort_unstable();
         let mut run = 0..0;
         for frame in older {
+            run = self.join(run, frame);
+        }
+        self.return_run(run);
+    }
+
+    /// Returns the memory of free frames to the kernel, except of frames that are latched or that no file has yet. They
+    /// do not count as evicted. Never waits for a latch.
+    pub(in crate::pager) fn return_free(&self, frames: Range<FrameNo>) {
+        let mut run = 0..0;
+        for frame in frames {
+            let state = self.state(frame);
+            // The second attempt, since the first one spares a frame that was used.
+            let latched = || self.latch_unused(state, Word::to_evict);
+            let Some(latched) = latched().or_else(latched) else { continue };
+            if latched.is_buffered() {
+                self.release_buffer(frame, state, latched.evicted());
+                continue;
+            }
+            state.set_and_release(latched.evicted());
+            self.resident.fetch_sub(1, Relaxed);
             run = self.join(run, frame);
         }
         self.return_run(run);

@@ -56,6 +56,11 @@ impl Runs {
         removed
     }
 
+    /// The runs of at least `len` frames.
+    pub(in crate::pager) fn longer(&self, len: u32) -> impl Iterator<Item = Range<FrameNo>> {
+        self.by_len.range((len, 0)..).map(|&(len, first)| first..first + len)
+    }
+
     /// The shortest run of at least `len` frames.
     pub(in crate::pager) fn shortest(&self, len: u32) -> Option<FrameNo> {
         self.by_len.range((len, 0)..).next().map(|&(_, first)| first)

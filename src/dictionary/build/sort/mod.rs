@@ -28,11 +28,11 @@ mod workers;
 
 use super::duplicates::Duplicates;
 use super::far::FarFile;
-use super::heap;
 use super::memory::Forecast;
 use super::plan::Plan;
 use crate::dictionary::run::{FAR_LEN_MIN, Far, Record};
 use crate::error::{Error, ErrorKind, Result};
+use crate::heap;
 use crate::io::{File, Mode, forked_since, forks};
 use crate::linear;
 use alike::Alike;
